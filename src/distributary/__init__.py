@@ -1,0 +1,1 @@
+"""Distributary delivers streams to those who asked for them."""

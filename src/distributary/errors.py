@@ -1,0 +1,52 @@
+"""What can go wrong, said so that the reader knows which input to mend and how."""
+
+from __future__ import annotations
+
+
+class DistributaryError(Exception):
+    """The root of every error this package raises on purpose."""
+
+
+class InputError(DistributaryError):
+    """A malformed event, subscription or document: the field, why, and where in its text.
+
+    >>> str(InputError("an empty level", field="topic", text="A//B", position=2))
+    "topic: an empty level at position 2 of 'A//B'"
+    """
+
+    def __init__(
+        self, reason: str, *, field: str | None = None, text: str | None = None, position: int | None = None
+    ) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.field = field
+        self.text = text
+        self.position = position
+
+    def __str__(self) -> str:
+        message = self.reason
+        if self.position is not None:
+            message += f" at position {self.position}"
+        if self.text is not None:
+            shown = self.text if len(self.text) <= 120 else self.text[:117] + "..."
+            message += f" of {shown!r}" if self.position is not None else f": {shown!r}"
+        return f"{self.field}: {message}" if self.field else message
+
+
+class FilterError(InputError):
+    """A filter that cannot be understood; `field` is its kind, `position` the offending character."""
+
+
+class DocumentError(InputError):
+    """An XML document that is malformed, or that is refused because reading it would be dangerous."""
+
+
+class UnknownSubscriptionError(DistributaryError, KeyError):
+    """A subscription id that is not registered."""
+
+    def __init__(self, subscription_id: str) -> None:
+        super().__init__(subscription_id)
+        self.subscription_id = subscription_id
+
+    def __str__(self) -> str:
+        return f"no subscription {self.subscription_id!r} is registered"

@@ -1,0 +1,315 @@
+"""A batch of events as columns: what every index reads when it matches many events at once.
+
+Arrow's string buffers are read in place. Each attribute becomes a `Column` on first use, so a wide table
+costs only what the subscriptions look at. A value is a number, a string, a boolean or something else that
+compares with nothing; the tag of a row says which, so one attribute may hold different types in different
+events, as JSON allows. Whole numbers beyond 2^53 are rounded in `numbers` (which keeps every comparison
+with a smaller literal right) and exact in `value`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from distributary.errors import InputError
+from distributary.filters.document import Document, parse_document
+from distributary.matching.kernel import kernel
+from distributary.model import Event, Value
+
+NULL, NUMBER, STRING, BOOLEAN, OTHER = range(5)
+SLASH = ord("/")
+
+
+class Strings:
+    """Text of every row as bytes: row i is `data[starts[i]:ends[i]]`; a null row is empty and not valid."""
+
+    __slots__ = ("data", "ends", "starts", "valid")
+
+    def __init__(
+        self,
+        data: NDArray[np.uint8],
+        starts: NDArray[np.int64],
+        ends: NDArray[np.int64],
+        valid: NDArray[np.bool_],
+    ) -> None:
+        self.data = data
+        self.starts = starts
+        self.ends = ends
+        self.valid = valid
+
+    @classmethod
+    def from_arrow(cls, array: pa.Array) -> Strings:
+        wide = pa.types.is_large_string(array.type)
+        if not wide and not pa.types.is_string(array.type):
+            array, wide = array.cast(pa.large_string()), True
+        _, offset_buffer, data_buffer = array.buffers()
+        width = np.int64 if wide else np.int32
+        offsets = np.frombuffer(offset_buffer, width)[array.offset : array.offset + len(array) + 1].astype(np.int64)
+        data = np.frombuffer(data_buffer, np.uint8) if data_buffer else np.empty(0, np.uint8)
+        return cls(data, offsets[:-1], offsets[1:], _validity(array))
+
+    @classmethod
+    def from_texts(cls, texts: Sequence[str | None]) -> Strings:
+        return cls.from_arrow(pa.array(texts, pa.large_string()))
+
+    def __getitem__(self, row: int) -> str | None:
+        if not self.valid[row]:
+            return None
+        return self.data[self.starts[row] : self.ends[row]].tobytes().decode()
+
+
+class Column:
+    """One attribute of every row.
+
+    `tags[i]` says what row i holds. `numbers[i]` is its value when that is a number, 0 or 1 when it is a
+    boolean. `strings` has the texts where there are any, and is None when no row holds one.
+    """
+
+    __slots__ = ("_exact", "numbers", "strings", "tags")
+
+    def __init__(
+        self,
+        tags: NDArray[np.uint8],
+        numbers: NDArray[np.float64],
+        strings: Strings | None,
+        exact: Callable[[int], Value],
+    ) -> None:
+        self.tags = tags
+        self.numbers = numbers
+        self.strings = strings
+        self._exact = exact
+
+    def value(self, row: int) -> Value:
+        """The value itself, exact whatever its size."""
+        return self._exact(row)
+
+    @classmethod
+    def from_arrow(cls, array: pa.Array) -> Column:
+        if pa.types.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        if pa.types.is_decimal(array.type):
+            array = array.cast(pa.float64())
+        valid = _validity(array)
+        numbers = np.zeros(len(array), np.float64)
+        strings = None
+        tag = OTHER
+        if pa.types.is_integer(array.type) or pa.types.is_floating(array.type):
+            tag = NUMBER
+            numbers = _filled(array, 0).astype(np.float64)
+        elif pa.types.is_boolean(array.type):
+            tag = BOOLEAN
+            numbers = _filled(array, False).astype(np.float64)
+        elif pa.types.is_string(array.type) or pa.types.is_large_string(array.type) or _is_view(array.type):
+            tag = STRING
+            strings = Strings.from_arrow(array)
+        tags = np.where(valid, np.uint8(tag), np.uint8(NULL))
+        tags[np.isnan(numbers)] = OTHER
+        return cls(tags, numbers, strings, lambda row: _plain(array[row].as_py()))
+
+    @classmethod
+    def from_values(cls, values: Sequence[Value]) -> Column:
+        tags = np.fromiter(map(tag_of, values), np.uint8, len(values))
+        numbers = np.fromiter(
+            (_as_float(value) if tag in (NUMBER, BOOLEAN) else 0.0 for value, tag in zip(values, tags, strict=True)),
+            np.float64,
+            len(values),
+        )
+        strings = None
+        if (tags == STRING).any():
+            strings = Strings.from_texts([value if isinstance(value, str) else None for value in values])
+        return cls(tags, numbers, strings, values.__getitem__)
+
+
+class EventBatch:
+    """Events as columns. Build it from an Arrow table or from `Event` objects."""
+
+    def __init__(
+        self,
+        rows: int,
+        ids: pa.Array,
+        topics: Strings | None,
+        documents: Strings | None,
+        columns: dict[str, Callable[[], Column]],
+    ) -> None:
+        self.rows = rows
+        self.ids = ids
+        self.topics = topics
+        self.documents = documents
+        self._columns = columns
+        self._built: dict[str, Column] = {}
+        self._parsed: dict[int, Document] = {}
+        self.malformed: dict[int, InputError] = {}
+        """Rows that are set aside, and why. `Matcher` leaves them out of its answers."""
+        if topics is not None:
+            self._check_topics(topics)
+        if documents is not None:
+            self._check_documents(documents)
+
+    @classmethod
+    def from_table(
+        cls,
+        table: pa.Table | pa.RecordBatch,
+        *,
+        id: str = "id",
+        topic: str = "topic",
+        document: str = "document",
+    ) -> EventBatch:
+        """Every column but the three named is an attribute; a struct's fields get dotted names."""
+        names = set(table.schema.names)
+        if id not in names:
+            raise InputError(f"the events have no column {id!r}; name the id column", field="id")
+        arrays: dict[str, Callable[[], Column]] = {}
+        for name in table.schema.names:
+            if name not in (id, topic, document):
+                _add_columns(arrays, name, _whole(table.column(name)))
+        return cls(
+            table.num_rows,
+            _whole(table.column(id)),
+            Strings.from_arrow(_whole(table.column(topic))) if topic in names else None,
+            Strings.from_arrow(_whole(table.column(document))) if document in names else None,
+            arrays,
+        )
+
+    @classmethod
+    def from_events(cls, events: Sequence[Event]) -> EventBatch:
+        names = {name for event in events for name in event.attributes}
+        return cls(
+            len(events),
+            pa.array([event.id for event in events], pa.large_string()),
+            Strings.from_texts([event.topic for event in events]),
+            Strings.from_texts([event.document for event in events]),
+            {name: _collector(events, name) for name in names},
+        )
+
+    def column(self, name: str) -> Column | None:
+        """The attribute of that name, or None when no event of the batch has it."""
+        column = self._built.get(name)
+        if column is None and name in self._columns:
+            column = self._built[name] = self._columns[name]()
+        return column
+
+    @property
+    def attributes(self) -> list[str]:
+        """The names of the attributes that some event of the batch may have."""
+        return list(self._columns)
+
+    def document(self, row: int) -> Document | None:
+        """The parsed document of a row; None when it has none or is set aside."""
+        return self._parsed.get(row)
+
+    def event(self, row: int) -> Event:
+        """The row as an event, for code that looks at one event at a time."""
+        present = {name: column for name in self._columns if (column := self.column(name)) is not None}
+        return Event(
+            str(self.ids[row].as_py()),
+            self.topics[row] if self.topics is not None and row not in self.malformed else None,
+            {name: column.value(row) for name, column in present.items() if column.tags[row] != NULL},
+            self.documents[row] if self.documents is not None else None,
+        )
+
+    def _check_topics(self, topics: Strings) -> None:
+        """Drop each leading slash and set aside the rows that have an empty level."""
+        topics.starts = topics.starts.copy()
+        bad = _trim_topics(topics.data, topics.starts, topics.ends, topics.valid)
+        for row in np.flatnonzero(bad).tolist():
+            text = topics[row]
+            topics.valid[row] = False
+            self.malformed[row] = InputError("an empty level", field="topic", text=text)
+
+    def _check_documents(self, documents: Strings) -> None:
+        """Parse every document once: whether an event is malformed must not depend on who is subscribed."""
+        for row in np.flatnonzero(documents.valid).tolist():
+            text = documents[row]
+            if text is None or row in self.malformed:
+                continue
+            try:
+                self._parsed[row] = parse_document(text)
+            except InputError as error:
+                self.malformed[row] = error
+                if self.topics is not None:
+                    self.topics.valid[row] = False
+
+
+def tag_of(value: Value) -> int:
+    """How a Python value is tagged. NaN compares with nothing, so it counts as something else."""
+    if value is None:
+        return NULL
+    if isinstance(value, bool):
+        return BOOLEAN
+    if isinstance(value, (int, float)):
+        return NUMBER if value == value else OTHER
+    return STRING if isinstance(value, str) else OTHER
+
+
+def _as_float(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+
+
+def _collector(events: Sequence[Event], name: str) -> Callable[[], Column]:
+    return lambda: Column.from_values([event.attributes.get(name) for event in events])
+
+
+def _add_columns(columns: dict[str, Callable[[], Column]], name: str, array: pa.Array) -> None:
+    if not pa.types.is_struct(array.type):
+        columns[name] = lambda: Column.from_arrow(array)
+        return
+    for field, child in zip(array.type, array.flatten(), strict=True):
+        _add_columns(columns, f"{name}.{field.name}", child)
+
+
+def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _is_view(kind: pa.DataType) -> bool:
+    return bool(kind == pa.string_view())
+
+
+def _validity(array: pa.Array) -> NDArray[np.bool_]:
+    if array.null_count == 0:
+        return np.ones(len(array), np.bool_)
+    valid: NDArray[np.bool_] = array.is_valid().to_numpy(zero_copy_only=False).copy()
+    return valid
+
+
+def _filled(array: pa.Array, value: object) -> NDArray[Any]:
+    filled: NDArray[Any] = (array.fill_null(value) if array.null_count else array).to_numpy(zero_copy_only=False)
+    return filled
+
+
+def _plain(value: Any) -> Value:
+    """An Arrow value as an event carries it: lists and the like become opaque tuples."""
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    return tuple(value) if isinstance(value, list) else (value,)
+
+
+@kernel
+def _trim_topics(
+    data: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64], valid: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    bad = np.zeros(len(starts), np.bool_)
+    for row in range(len(starts)):
+        if not valid[row]:
+            continue
+        start, end = starts[row], ends[row]
+        if start < end and data[start] == SLASH:
+            start += 1
+            starts[row] = start
+        previous = SLASH
+        for at in range(start, end):
+            if data[at] == SLASH and previous == SLASH:
+                bad[row] = True
+                break
+            previous = data[at]
+        if previous == SLASH:
+            bad[row] = True
+    return bad

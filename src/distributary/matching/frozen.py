@@ -1,0 +1,83 @@
+"""Arrays in a directory: one `.npy` file each, written once, opened by memory mapping.
+
+Opening costs the same whatever the size, and processes that open the same directory share its pages.
+A directory is complete when its manifest exists; the manifest is written last.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distributary.errors import DistributaryError
+
+MANIFEST = "manifest.json"
+FORMAT = 1
+
+
+def write(directory: Path, arrays: Mapping[str, NDArray[Any]], about: Mapping[str, Any]) -> None:
+    """Write `arrays` and the JSON description `about` into a new or empty directory."""
+    directory.mkdir(parents=True, exist_ok=True)
+    if any(directory.iterdir()):
+        raise DistributaryError(f"{directory} is not empty; freeze into a new directory")
+    for name, array in arrays.items():
+        np.save(directory / f"{name}.npy", array, allow_pickle=False)
+    partial = directory / (MANIFEST + ".partial")
+    partial.write_text(json.dumps({"format": FORMAT, "arrays": sorted(arrays), "about": about}, indent=1))
+    partial.rename(directory / MANIFEST)
+
+
+def read(directory: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """The arrays, memory-mapped, and the description."""
+    try:
+        manifest = json.loads((directory / MANIFEST).read_text())
+    except FileNotFoundError:
+        raise DistributaryError(f"{directory} holds no frozen index: {MANIFEST} is missing") from None
+    if manifest["format"] != FORMAT:
+        raise DistributaryError(
+            f"{directory} has format {manifest['format']}, this version reads {FORMAT}; freeze it again"
+        )
+    arrays = {name: _open(directory / f"{name}.npy") for name in manifest["arrays"]}
+    return arrays, manifest["about"]
+
+
+def _open(path: Path) -> NDArray[Any]:
+    array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    return array
+
+
+def within(arrays: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
+    """The arrays whose names start with `prefix.`, under the rest of their names."""
+    start = prefix + "."
+    return {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}
+
+
+def under(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """The arrays renamed to `prefix.name`."""
+    return {f"{prefix}.{name}": array for name, array in arrays.items()}
+
+
+def pack_texts(texts: list[str]) -> dict[str, NDArray[Any]]:
+    """Texts as one buffer of UTF-8 and the offsets at which each starts and ends."""
+    encoded = [text.encode() for text in texts]
+    offsets = np.zeros(len(encoded) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), out=offsets[1:])
+    return {"offsets": offsets, "bytes": np.frombuffer(b"".join(encoded), np.uint8)}
+
+
+def unpack_text(packed: Mapping[str, NDArray[Any]], position: int) -> str:
+    """One text of `pack_texts`."""
+    start, end = packed["offsets"][position], packed["offsets"][position + 1]
+    return packed["bytes"][start:end].tobytes().decode()
+
+
+def unpack_texts(packed: Mapping[str, NDArray[Any]]) -> list[str]:
+    """All texts of `pack_texts`."""
+    data = packed["bytes"].tobytes()
+    offsets = packed["offsets"].tolist()
+    return [data[start:end].decode() for start, end in zip(offsets, offsets[1:], strict=False)]

@@ -1,0 +1,257 @@
+"""Filters compiled to arrays that can still change: segments, a buffer of what is new, and nothing rewritten.
+
+A compiled structure is read-only, so changes are layered over it in the manner of a log-structured merge
+tree. New filters wait in a buffer and are compiled into a small segment when somebody next asks; small
+segments are merged into larger ones; `home` says which segment holds the current filter of a slot, so what
+other segments still say about that slot is ignored. That makes removal a single write, and reuse of a slot
+safe. A segment with more dead than live filters is compiled again.
+
+Cost: an addition is compiled O(log n) times on average (`SETTLED` bounds how large a segment can get
+without `compact`); a removal is O(1).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Generic, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distributary.matching import frozen
+from distributary.matching.batch import EventBatch
+from distributary.matching.index import Arrays, F, Index, Pairs
+from distributary.model import Event
+
+SETTLED = 1 << 17
+"""Segments of this many filters are merged only by `compact`, so that no single change waits for long."""
+
+NOWHERE = -1
+WAITING = -2
+
+
+class Segment:
+    """One compiled structure: `slots[i]` is the slot of its i-th filter, `texts` their canonical texts."""
+
+    __slots__ = ("arrays", "dead", "slots", "texts")
+
+    def __init__(self, slots: NDArray[np.int32], texts: Arrays, arrays: Arrays) -> None:
+        self.slots = slots
+        self.texts = texts
+        self.arrays = arrays
+        self.dead = 0
+
+    def __len__(self) -> int:
+        return len(self.slots)
+
+
+class Layers(ABC, Generic[F]):
+    """Keeps filters under slots in compiled segments; a subclass says how to compile and what to ask."""
+
+    filter_class: ClassVar[type[Any]]
+
+    def __init__(self) -> None:
+        self._segments: dict[int, Segment] = {}
+        self._next_segment = 0
+        self._waiting: dict[int, F] = {}
+        self._home = np.full(64, NOWHERE, np.int32)
+        self._place = np.zeros(64, np.int32)
+        self._count = 0
+
+    @abstractmethod
+    def compile(self, filters: Sequence[F]) -> Arrays:
+        """The arrays of one segment. Filters are known by their position from here on."""
+
+    def add(self, slot: int, filter: F) -> None:
+        self._reserve(slot)
+        if self._home[slot] != NOWHERE:
+            raise ValueError(f"slot {slot} is taken")
+        self._home[slot] = WAITING
+        self._waiting[slot] = filter
+        self._count += 1
+        if len(self._waiting) >= SETTLED:
+            self._flush()
+
+    def add_many(self, slots: Iterable[int], filters: Iterable[F]) -> None:
+        for slot, filter in zip(slots, filters, strict=True):
+            self.add(slot, filter)
+
+    def remove(self, slot: int) -> None:
+        home = self._home_of(slot)
+        self._home[slot] = NOWHERE
+        self._count -= 1
+        if home == WAITING:
+            del self._waiting[slot]
+            return
+        segment = self._segments[home]
+        segment.dead += 1
+        if 2 * segment.dead > len(segment):
+            self._rebuild([home])
+
+    def filter(self, slot: int) -> F:
+        home = self._home_of(slot)
+        if home == WAITING:
+            return self._waiting[slot]
+        text = frozen.unpack_text(self._segments[home].texts, int(self._place[slot]))
+        return self._parse(text)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __contains__(self, slot: int) -> bool:
+        return slot < len(self._home) and self._home[slot] != NOWHERE
+
+    def slots(self) -> Iterable[int]:
+        slots: list[int] = np.flatnonzero(self._home != NOWHERE).tolist()
+        return slots
+
+    def compact(self) -> None:
+        """Compile everything into one segment."""
+        self._flush()
+        if len(self._segments) > 1 or any(segment.dead for segment in self._segments.values()):
+            self._rebuild(list(self._segments))
+
+    def segments(self) -> Iterator[tuple[int, Segment]]:
+        """The segments that together hold every filter, each with its number."""
+        self._flush()
+        yield from list(self._segments.items())
+
+    def freeze(self) -> Arrays:
+        self.compact()
+        arrays: Arrays = {}
+        for _, segment in self.segments():
+            arrays["slots"] = segment.slots
+            arrays.update(frozen.under("texts", segment.texts))
+            arrays.update(frozen.under("compiled", segment.arrays))
+        return arrays
+
+    @classmethod
+    def open(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        layers = cls()
+        if "slots" in arrays:
+            segment = Segment(
+                arrays["slots"], frozen.within(arrays, "texts"), frozen.within(arrays, "compiled")
+            )
+            layers._install(segment)
+            layers._count = len(segment)
+        return layers
+
+    def memory(self) -> int:
+        self._flush()
+        total = self._home.nbytes + self._place.nbytes
+        for segment in self._segments.values():
+            total += segment.slots.nbytes
+            total += sum(array.nbytes for array in (*segment.texts.values(), *segment.arrays.values()))
+        return total
+
+    def live(self, number: int, segment: Segment, positions: NDArray[Any]) -> NDArray[np.bool_] | None:
+        """Which of these positions still speak for their slot; None when all do."""
+        if not segment.dead:
+            return None
+        alive: NDArray[np.bool_] = self._home[segment.slots[positions]] == number
+        return alive
+
+    def _parse(self, text: str) -> F:
+        filter: F = self.filter_class.parse(text)
+        return filter
+
+    def _home_of(self, slot: int) -> int:
+        home = int(self._home[slot]) if 0 <= slot < len(self._home) else NOWHERE
+        if home == NOWHERE:
+            raise KeyError(slot)
+        return home
+
+    def _reserve(self, slot: int) -> None:
+        if slot >= len(self._home):
+            size = max(2 * len(self._home), slot + 1)
+            self._home = np.concatenate([self._home, np.full(size - len(self._home), NOWHERE, np.int32)])
+            self._place = np.concatenate([self._place, np.zeros(size - len(self._place), np.int32)])
+
+    def _flush(self) -> None:
+        """Compile what waits, then merge the newest segments while they are of like size."""
+        if not self._waiting:
+            return
+        slots = np.fromiter(self._waiting, np.int32, len(self._waiting))
+        filters = list(self._waiting.values())
+        self._waiting = {}
+        self._install(self._compiled(slots, filters))
+        while len(self._segments) >= 2:
+            before, last = list(self._segments)[-2:]
+            if len(self._segments[before]) > 2 * len(self._segments[last]):
+                return
+            if len(self._segments[before]) + len(self._segments[last]) > SETTLED:
+                return
+            self._rebuild([before, last])
+
+    def _compiled(self, slots: NDArray[np.int32], filters: list[F]) -> Segment:
+        return Segment(slots, frozen.pack_texts([filter.text for filter in filters]), self.compile(filters))
+
+    def _install(self, segment: Segment) -> None:
+        number = self._next_segment
+        self._next_segment += 1
+        self._segments[number] = segment
+        if len(segment):
+            self._reserve(int(segment.slots.max()))
+        self._home[segment.slots] = number
+        self._place[segment.slots] = np.arange(len(segment), dtype=np.int32)
+
+    def _rebuild(self, numbers: list[int]) -> None:
+        """Replace these segments by one that holds what is alive in them."""
+        slots: list[NDArray[np.int32]] = []
+        filters: list[F] = []
+        for number in numbers:
+            segment = self._segments.pop(number)
+            alive = self._home[segment.slots] == number
+            slots.append(segment.slots[alive])
+            texts = frozen.unpack_texts(segment.texts)
+            filters.extend(self._parse(texts[position]) for position in np.flatnonzero(alive).tolist())
+        if filters:
+            self._install(self._compiled(np.concatenate(slots), filters))
+
+
+class CompiledIndex(Layers[F], Index[F]):
+    """An index whose segments are searched by array code."""
+
+    @abstractmethod
+    def search(self, arrays: Arrays, batch: EventBatch) -> Pairs:
+        """The pairs of a row and a *position* in this segment, each once."""
+
+    def match(self, event: Event) -> list[int]:
+        return sorted(self.match_batch(EventBatch.from_events([event])).slots.tolist())
+
+    def match_batch(self, batch: EventBatch) -> Pairs:
+        parts = []
+        for number, segment in self.segments():
+            rows, positions = self.search(segment.arrays, batch)
+            alive = self.live(number, segment, positions)
+            if alive is not None:
+                rows, positions = rows[alive], positions[alive]
+            parts.append(Pairs(rows, segment.slots[positions]))
+        return Pairs.joined(parts)
+
+
+class Verifier(Layers[F]):
+    """Filters that are never searched, only asked about pairs that another index found."""
+
+    @abstractmethod
+    def check(
+        self, arrays: Arrays, batch: EventBatch, rows: NDArray[np.int32], positions: NDArray[np.int32]
+    ) -> NDArray[np.bool_]:
+        """For each pair of a row and a position in this segment: does the row pass?"""
+
+    def verify(
+        self, batch: EventBatch, rows: NDArray[np.int32], slots: NDArray[np.int32]
+    ) -> NDArray[np.bool_]:
+        """For each pair of a row and a slot: does the row pass? Slots that hold no filter let all pass."""
+        passed = np.ones(len(rows), np.bool_)
+        segments = list(self.segments())
+        known = slots < len(self._home)
+        homes = np.full(len(slots), NOWHERE, np.int32)
+        homes[known] = self._home[slots[known]]
+        for number, segment in segments:
+            here = np.flatnonzero(homes == number)
+            if len(here):
+                places = self._place[slots[here]]
+                passed[here] = self.check(segment.arrays, batch, rows[here], places)
+        return passed

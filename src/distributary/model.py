@@ -1,0 +1,184 @@
+"""Events, subscriptions and deliveries, and the records they are read from and written to.
+
+A record is a plain mapping, as one line of JSON holds it. An event's record has `id`, `topic` and
+`document`; every other key is an attribute, and a nested object's attributes get dotted names
+(`{"wind": {"speed": 3}}` is the attribute `wind.speed`). A subscription's record has `id`, `subscriber`
+and its filters by kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from distributary.errors import InputError
+
+Value = str | int | float | bool | None | tuple[Any, ...]
+"""What an attribute may hold. A tuple (a JSON array) is carried along but compares with nothing."""
+
+Record = Mapping[str, Any]
+
+NO_ATTRIBUTES: Mapping[str, Value] = MappingProxyType({})
+NO_FILTERS: Mapping[str, Any] = MappingProxyType({})
+
+BUILT_IN_FILTERS = ("topic", "where", "path", "change")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One published item.
+
+    >>> Event("e1", topic="/quotes/NYSE/OTE", attributes={"price": 8.4}).topic
+    'quotes/NYSE/OTE'
+    """
+
+    id: str
+    topic: str | None = None
+    attributes: Mapping[str, Value] = field(default=NO_ATTRIBUTES, hash=False)
+    document: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.topic is not None:
+            object.__setattr__(self, "topic", "/".join(topic_levels(self.topic)))
+
+    @classmethod
+    def from_record(cls, record: Record) -> Event:
+        """Read an event's record.
+
+        >>> Event.from_record({"id": "e1", "topic": "A/B", "wind": {"speed": 3}}).attributes
+        {'wind.speed': 3}
+        """
+        rest = dict(record)
+        event_id = _identifier(rest, "event")
+        topic = _optional_text(rest, "topic")
+        document = _optional_text(rest, "document")
+        attributes: dict[str, Value] = {}
+        for name, value in _flatten(rest, ""):
+            if name in attributes:
+                raise InputError("given twice, once nested and once with a dotted name", field=name)
+            attributes[name] = value
+        return cls(event_id, topic, attributes, document)
+
+    def to_record(self) -> dict[str, Any]:
+        record: dict[str, Any] = {"id": self.id}
+        if self.topic is not None:
+            record["topic"] = self.topic
+        record.update(self.attributes)
+        if self.document is not None:
+            record["document"] = self.document
+        return record
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A standing request: whoever asked, and the filters that must all hold, as the user wrote them.
+
+    `more` holds the filters of kinds that an application has added (see `distributary.filters`).
+
+    >>> Subscription("s1", "ann", topic="quotes/NYSE/*", where="price > 8.3").filters()
+    {'topic': 'quotes/NYSE/*', 'where': 'price > 8.3'}
+    """
+
+    id: str
+    subscriber: str
+    topic: str | None = None
+    where: str | None = None
+    path: str | None = None
+    change: Mapping[str, float] | None = field(default=None, hash=False)
+    more: Mapping[str, Any] = field(default=NO_FILTERS, hash=False)
+
+    def __post_init__(self) -> None:
+        if next(iter(self.filters()), None) is None:
+            raise InputError(
+                "has no filter, so it would ask for everything; give at least one of "
+                + ", ".join(BUILT_IN_FILTERS),
+                field="subscription",
+            )
+
+    def filters(self) -> dict[str, Any]:
+        """The filters that are present, by kind."""
+        named = {
+            kind: given for kind in BUILT_IN_FILTERS if (given := getattr(self, kind)) is not None
+        }
+        return {**named, **self.more} if self.more else named
+
+    @classmethod
+    def from_record(cls, record: Record, more_kinds: Iterable[str] = ()) -> Subscription:
+        """Read a subscription's record; an unknown key is an error, for it may be a misspelt filter."""
+        rest = dict(record)
+        subscription_id = _identifier(rest, "subscription")
+        subscriber = _optional_text(rest, "subscriber")
+        if not subscriber:
+            raise InputError("missing; name who gets the deliveries", field="subscriber")
+        texts = {kind: _optional_text(rest, kind) for kind in ("topic", "where", "path")}
+        change = rest.pop("change", None)
+        if change is not None and not isinstance(change, Mapping):
+            raise InputError(f'must be an object such as {{"price": 0.05}}, not {_shown(change)}', field="change")
+        more = {kind: rest.pop(kind) for kind in more_kinds if rest.get(kind) is not None}
+        if rest:
+            known = ", ".join(("id", "subscriber", *BUILT_IN_FILTERS, *more_kinds))
+            raise InputError(f"unknown field; known are {known}", field=str(next(iter(rest))))
+        return cls(subscription_id, subscriber, **texts, change=change, more=more or NO_FILTERS)
+
+    def to_record(self) -> dict[str, Any]:
+        return {"id": self.id, "subscriber": self.subscriber, **self.filters()}
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """An event handed to a subscriber once, with the subscriptions of theirs that asked for it."""
+
+    event: str
+    subscriber: str
+    subscriptions: tuple[str, ...]
+
+    def to_record(self) -> dict[str, Any]:
+        return {"event": self.event, "subscriber": self.subscriber, "subscriptions": list(self.subscriptions)}
+
+
+def topic_levels(topic: str) -> list[str]:
+    """The levels of an event's topic; a leading `/` is dropped.
+
+    >>> topic_levels("/quotes/NYSE")
+    ['quotes', 'NYSE']
+    """
+    bare = topic.removeprefix("/")
+    levels = bare.split("/")
+    if "" in levels:
+        position = len(topic) - len(bare) + sum(len(level) + 1 for level in levels[: levels.index("")])
+        raise InputError("an empty level", field="topic", text=topic, position=position)
+    return levels
+
+
+def _identifier(record: dict[str, Any], what: str) -> str:
+    """Take the id out of a record; a whole number is accepted and becomes its decimal text."""
+    given = record.pop("id", None)
+    if isinstance(given, int) and not isinstance(given, bool):
+        return str(given)
+    if not isinstance(given, str) or not given:
+        raise InputError(f"every {what} needs one, a non-empty string; got {_shown(given)}", field="id")
+    return given
+
+
+def _optional_text(record: dict[str, Any], name: str) -> str | None:
+    given = record.pop(name, None)
+    if given is not None and not isinstance(given, str):
+        raise InputError(f"must be a string, not {_shown(given)}", field=name)
+    return given
+
+
+def _flatten(record: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Value]]:
+    for name, value in record.items():
+        if isinstance(value, Mapping):
+            yield from _flatten(value, f"{prefix}{name}.")
+        elif isinstance(value, list):
+            yield prefix + name, tuple(value)
+        else:
+            yield prefix + name, value
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
