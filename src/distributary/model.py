@@ -99,9 +99,7 @@ class Subscription:
 
     def filters(self) -> dict[str, Any]:
         """The filters that are present, by kind."""
-        named = {
-            kind: given for kind in BUILT_IN_FILTERS if (given := getattr(self, kind)) is not None
-        }
+        named = {kind: given for kind in BUILT_IN_FILTERS if (given := getattr(self, kind)) is not None}
         return {**named, **self.more} if self.more else named
 
     @classmethod
@@ -115,7 +113,9 @@ class Subscription:
         texts = {kind: _optional_text(rest, kind) for kind in ("topic", "where", "path")}
         change = rest.pop("change", None)
         if change is not None and not isinstance(change, Mapping):
-            raise InputError(f'must be an object such as {{"price": 0.05}}, not {_shown(change)}', field="change")
+            raise InputError(
+                f'must be an object such as {{"price": 0.05}}, not {_shown(change)}', field="change"
+            )
         more = {kind: rest.pop(kind) for kind in more_kinds if rest.get(kind) is not None}
         if rest:
             known = ", ".join(("id", "subscriber", *BUILT_IN_FILTERS, *more_kinds))

@@ -62,9 +62,7 @@ def check_against_oracle(
 
 
 def _compare(index: Index[Any], held: dict[int, Any], events: Sequence[Event], wants: Wants) -> None:
-    expected = [
-        sorted(slot for slot, filter in held.items() if wants(filter, event)) for event in events
-    ]
+    expected = [sorted(slot for slot, filter in held.items() if wants(filter, event)) for event in events]
     assert [index.match(event) for event in events] == expected
     rows, slots = index.match_batch(EventBatch.from_events(events))
     found: list[list[int]] = [[] for _ in events]

@@ -49,7 +49,9 @@ class Strings:
             array, wide = array.cast(pa.large_string()), True
         _, offset_buffer, data_buffer = array.buffers()
         width = np.int64 if wide else np.int32
-        offsets = np.frombuffer(offset_buffer, width)[array.offset : array.offset + len(array) + 1].astype(np.int64)
+        offsets = np.frombuffer(offset_buffer, width)[array.offset : array.offset + len(array) + 1].astype(
+            np.int64
+        )
         data = np.frombuffer(data_buffer, np.uint8) if data_buffer else np.empty(0, np.uint8)
         return cls(data, offsets[:-1], offsets[1:], _validity(array))
 
@@ -115,7 +117,10 @@ class Column:
     def from_values(cls, values: Sequence[Value]) -> Column:
         tags = np.fromiter(map(tag_of, values), np.uint8, len(values))
         numbers = np.fromiter(
-            (_as_float(value) if tag in (NUMBER, BOOLEAN) else 0.0 for value, tag in zip(values, tags, strict=True)),
+            (
+                _as_float(value) if tag in (NUMBER, BOOLEAN) else 0.0
+                for value, tag in zip(values, tags, strict=True)
+            ),
             np.float64,
             len(values),
         )
@@ -281,7 +286,9 @@ def _validity(array: pa.Array) -> NDArray[np.bool_]:
 
 
 def _filled(array: pa.Array, value: object) -> NDArray[Any]:
-    filled: NDArray[Any] = (array.fill_null(value) if array.null_count else array).to_numpy(zero_copy_only=False)
+    filled: NDArray[Any] = (array.fill_null(value) if array.null_count else array).to_numpy(
+        zero_copy_only=False
+    )
     return filled
 
 

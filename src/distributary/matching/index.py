@@ -39,7 +39,9 @@ class Pairs(NamedTuple):
             return parts[0]
         if not parts:
             return cls.none()
-        return cls(np.concatenate([part.rows for part in parts]), np.concatenate([part.slots for part in parts]))
+        return cls(
+            np.concatenate([part.rows for part in parts]), np.concatenate([part.slots for part in parts])
+        )
 
 
 class Index(ABC, Generic[F]):

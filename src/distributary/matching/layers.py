@@ -70,8 +70,6 @@ class Layers(ABC, Generic[F]):
         self._home[slot] = WAITING
         self._waiting[slot] = filter
         self._count += 1
-        if len(self._waiting) >= SETTLED:
-            self._flush()
 
     def add_many(self, slots: Iterable[int], filters: Iterable[F]) -> None:
         for slot, filter in zip(slots, filters, strict=True):
