@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 from distributary.errors import InputError
@@ -19,9 +18,6 @@ Value = str | int | float | bool | None | tuple[Any, ...]
 """What an attribute may hold. A tuple (a JSON array) is carried along but compares with nothing."""
 
 Record = Mapping[str, Any]
-
-NO_ATTRIBUTES: Mapping[str, Value] = MappingProxyType({})
-NO_FILTERS: Mapping[str, Any] = MappingProxyType({})
 
 BUILT_IN_FILTERS = ("topic", "where", "path", "change")
 
@@ -36,7 +32,7 @@ class Event:
 
     id: str
     topic: str | None = None
-    attributes: Mapping[str, Value] = field(default=NO_ATTRIBUTES, hash=False)
+    attributes: Mapping[str, Value] = field(default_factory=dict, hash=False)
     document: str | None = None
 
     def __post_init__(self) -> None:
@@ -87,7 +83,7 @@ class Subscription:
     where: str | None = None
     path: str | None = None
     change: Mapping[str, float] | None = field(default=None, hash=False)
-    more: Mapping[str, Any] = field(default=NO_FILTERS, hash=False)
+    more: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if next(iter(self.filters()), None) is None:
@@ -120,7 +116,7 @@ class Subscription:
         if rest:
             known = ", ".join(("id", "subscriber", *BUILT_IN_FILTERS, *more_kinds))
             raise InputError(f"unknown field; known are {known}", field=str(next(iter(rest))))
-        return cls(subscription_id, subscriber, **texts, change=change, more=more or NO_FILTERS)
+        return cls(subscription_id, subscriber, **texts, change=change, more=more)
 
     def to_record(self) -> dict[str, Any]:
         return {"id": self.id, "subscriber": self.subscriber, **self.filters()}

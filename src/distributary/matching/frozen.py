@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -80,4 +81,4 @@ def unpack_texts(packed: Mapping[str, NDArray[Any]]) -> list[str]:
     """All texts of `pack_texts`."""
     data = packed["bytes"].tobytes()
     offsets = packed["offsets"].tolist()
-    return [data[start:end].decode() for start, end in zip(offsets, offsets[1:], strict=False)]
+    return [data[start:end].decode() for start, end in pairwise(offsets)]
