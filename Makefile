@@ -1,0 +1,45 @@
+# Two commands do everything on a fresh machine with Python 3.11 or newer: `make demo` and `make test`.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+.PHONY: help demo test check format bench jdk clean
+.DEFAULT_GOAL := help
+
+help:            ## what there is
+	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
+
+demo: $(VENV)/core jdk  ## match generated events against 100,000 subscriptions and show who gets what
+	$(BIN)/distributary demo
+
+test: $(VENV)/dev jdk   ## all tests: properties against the oracles, worked examples, fuzzing
+	$(BIN)/pytest -q -n 2 --dist worksteal
+
+check: $(VENV)/dev      ## lint, format and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/dev     ## let the formatter have its way
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/core     ## how fast it is: a table here, the numbers in build/bench.json
+	$(BIN)/python -m bench $(BENCH)
+
+jdk:                    ## see that a Java 17 or newer is there, for the parts that run on Spark
+	@sh scripts/jdk
+
+clean:                  ## forget everything that can be made again
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+$(VENV)/core: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Python 3.11 or newer is needed; call make with PYTHON=/path/to/python3.11"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/dev: $(VENV)/core
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@

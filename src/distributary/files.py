@@ -1,0 +1,290 @@
+"""Events and subscriptions in files and tables: JSON lines and Arrow in and out, and what is set aside.
+
+Nothing malformed stops the rest and nothing is dropped in silence: a reader yields either what it read or
+a `Rejection`, which says where the input stands, which field is wrong and why. `Quarantine` collects
+rejections and writes them to a file; a strict one raises at the first.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self, TypeVar
+
+import pyarrow as pa
+
+from distributary.errors import DistributaryError, InputError
+from distributary.model import Event, Record, Subscription
+
+T = TypeVar("T")
+
+STANDARD = "-"
+"""The name that means standard input or output."""
+
+MAXIMUM_LINE = 64 << 20
+"""Longer lines (in bytes) are set aside unread, so that one broken file cannot exhaust the memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Input that was set aside."""
+
+    place: str
+    """Where it stands: `file:line`, or the table and its key."""
+    field: str | None
+    reason: str
+    record: str
+    """The input as it was read, shortened when it is long."""
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.field + ': ' if self.field else ''}{self.reason}"
+
+    def to_record(self) -> dict[str, Any]:
+        return {"place": self.place, "field": self.field, "reason": self.reason, "record": self.record}
+
+
+def rejection(place: str, error: InputError, record: str) -> Rejection:
+    """The rejection that an error means for the input at `place`."""
+    shown = record if len(record) <= 1000 else record[:997] + "..."
+    message = str(error)
+    if error.field:
+        message = message.removeprefix(f"{error.field}: ")
+    return Rejection(place, error.field, message, shown)
+
+
+class StrictError(DistributaryError):
+    """The first malformed input of a strict run."""
+
+    def __init__(self, rejected: Rejection) -> None:
+        super().__init__(str(rejected))
+        self.rejected = rejected
+
+
+class Quarantine:
+    """Where rejections go: counted, and written to a file as JSON lines; or raised, when strict.
+
+    >>> quarantine = Quarantine()
+    >>> quarantine.add(Rejection("events.jsonl:3", "id", "missing", "{}"))
+    >>> quarantine.count, [str(one) for one in quarantine.samples]
+    (1, ['events.jsonl:3: id: missing'])
+    """
+
+    SAMPLES = 10
+
+    def __init__(self, path: Path | None = None, *, strict: bool = False) -> None:
+        self.path = path
+        self.strict = strict
+        self.count = 0
+        self.samples: list[Rejection] = []
+        self._file: IO[str] | None = None
+
+    def add(self, rejected: Rejection) -> None:
+        if self.strict:
+            raise StrictError(rejected)
+        self.count += 1
+        if len(self.samples) < self.SAMPLES:
+            self.samples.append(rejected)
+        if self.path is not None:
+            if self._file is None:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self._file = self.path.open("w", encoding="utf-8")
+            self._file.write(json.dumps(rejected.to_record()) + "\n")
+
+    def accept(self, read: Iterable[T | Rejection]) -> Iterator[T]:
+        """What was read, with the rejections taken out."""
+        for one in read:
+            if isinstance(one, Rejection):
+                self.add(one)
+            else:
+                yield one
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def read_events(name: str) -> Iterator[tuple[str, Event] | Rejection]:
+    """The events of a file of JSON lines, each with its place; `-` is standard input."""
+    return _read(name, Event.from_record)
+
+
+def read_subscriptions(
+    name: str, more_kinds: Iterable[str] = ()
+) -> Iterator[tuple[str, Subscription] | Rejection]:
+    """The subscriptions of a file of JSON lines, each with its place; `-` is standard input."""
+    added = tuple(more_kinds)
+    return _read(name, lambda record: Subscription.from_record(record, added))
+
+
+def write_records(stream: IO[str], records: Iterable[Record]) -> int:
+    """Write JSON lines; returns how many."""
+    count = 0
+    for record in records:
+        stream.write(json.dumps(record, ensure_ascii=False) + "\n")
+        count += 1
+    return count
+
+
+@contextmanager
+def opened_for_writing(name: str) -> Iterator[IO[str]]:
+    """A text file, or standard output for `-`. A file appears under its name only when it is complete."""
+    if name == STANDARD:
+        yield sys.stdout
+        sys.stdout.flush()
+        return
+    path = Path(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    with partial.open("w", encoding="utf-8") as stream:
+        yield stream
+    partial.rename(path)
+
+
+def events_to_table(events: Iterable[Event]) -> pa.Table:
+    """Events as an Arrow table: `id`, `topic`, `document` and a column for each attribute.
+
+    An attribute must hold one type in all events, because a column does; whole numbers and others mix.
+    """
+    rows = list(events)
+    columns: dict[str, pa.Array] = {"id": pa.array([event.id for event in rows], pa.string())}
+    if any(event.topic is not None for event in rows):
+        columns["topic"] = pa.array([event.topic for event in rows], pa.string())
+    if any(event.document is not None for event in rows):
+        columns["document"] = pa.array([event.document for event in rows], pa.string())
+    for name in dict.fromkeys(name for event in rows for name in event.attributes):
+        columns[name] = _column(name, [event.attributes.get(name) for event in rows])
+    return pa.table(columns)
+
+
+def events_from_table(table: pa.Table, *, name: str = "events") -> Iterator[tuple[str, Event] | Rejection]:
+    """The events of an Arrow table, each with its place (the table's name and the row)."""
+    return _from_table(table, name, Event.from_record)
+
+
+def subscriptions_to_table(subscriptions: Iterable[Subscription]) -> pa.Table:
+    """Subscriptions as an Arrow table; `change` is a map column, absent filters are null."""
+    rows = list(subscriptions)
+    texts = {
+        name: pa.array([getattr(row, name) for row in rows], pa.string())
+        for name in ("id", "subscriber", "topic", "where", "path")
+    }
+    change = [None if row.change is None else list(row.change.items()) for row in rows]
+    return pa.table({**texts, "change": pa.array(change, pa.map_(pa.string(), pa.float64()))})
+
+
+def subscriptions_from_table(
+    table: pa.Table, *, name: str = "subscriptions", more_kinds: Iterable[str] = ()
+) -> Iterator[tuple[str, Subscription] | Rejection]:
+    """The subscriptions of an Arrow table, each with its place; `change` may be a map or a struct."""
+    added = tuple(more_kinds)
+
+    def read(record: Record) -> Subscription:
+        plain = {key: value for key, value in record.items() if value is not None}
+        change = plain.get("change")
+        if isinstance(change, list):
+            plain["change"] = dict(change)
+        elif isinstance(change, Mapping):
+            plain["change"] = {key: value for key, value in change.items() if value is not None}
+        return Subscription.from_record(plain, added)
+
+    return _from_table(table, name, read)
+
+
+def _column(name: str, values: list[Any]) -> pa.Array:
+    try:
+        return pa.array([list(value) if isinstance(value, tuple) else value for value in values])
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        kinds = sorted({type(value).__name__ for value in values if value is not None})
+        if set(kinds) <= {"int", "float"}:
+            return pa.array([None if value is None else float(value) for value in values], pa.float64())
+        raise InputError(
+            f"holds {' and '.join(kinds)}; a table column holds one type", field=name
+        ) from None
+
+
+def _from_table(
+    table: pa.Table, name: str, build: Callable[[Record], T]
+) -> Iterator[tuple[str, T] | Rejection]:
+    row = 0
+    for chunk in table.to_batches(max_chunksize=4096):
+        for record in chunk.to_pylist():
+            place = f"{name} row {row}"
+            row += 1
+            try:
+                yield place, build(record)
+            except InputError as error:
+                yield rejection(place, error, repr(record))
+
+
+def _read(name: str, build: Callable[[Record], T]) -> Iterator[tuple[str, T] | Rejection]:
+    shown = "standard input" if name == STANDARD else name
+    with _opened_for_reading(name) as lines:
+        number = 0
+        while line := lines.readline(MAXIMUM_LINE + 1):
+            number += 1
+            place = f"{shown}:{number}"
+            if len(line) > MAXIMUM_LINE and not line.endswith(b"\n"):
+                _skip_line(lines)
+                reason = f"the line is longer than {MAXIMUM_LINE >> 20} MiB"
+                yield Rejection(place, None, reason, line[:200].decode(errors="replace"))
+            elif line.strip():
+                yield _one(place, line, build)
+
+
+def _one(place: str, line: bytes, build: Callable[[Record], T]) -> tuple[str, T] | Rejection:
+    try:
+        return place, build(_parse(line))
+    except InputError as error:
+        return rejection(place, error, line.decode(errors="replace").rstrip("\n"))
+
+
+def _parse(line: bytes) -> Record:
+    try:
+        text = line.decode()
+        record = json.loads(text)
+    except UnicodeDecodeError as error:
+        raise InputError("not UTF-8", position=error.start) from None
+    except json.JSONDecodeError as error:
+        raise InputError(f"not JSON: {error.msg}", position=error.pos) from None
+    except (RecursionError, ValueError) as error:
+        raise InputError(f"not JSON that can be read: {error}") from None
+    if not isinstance(record, dict):
+        raise InputError(f"a record is a JSON object, not {type(record).__name__}")
+    if "\\u" in text:
+        _refuse_lone_surrogates(record)
+    return record
+
+
+def _refuse_lone_surrogates(record: Record) -> None:
+    """JSON can escape half a surrogate pair, which no UTF-8 text can hold."""
+    try:
+        json.dumps(record, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise InputError("holds half of a surrogate pair (\\ud800 to \\udfff), which is no text") from None
+
+
+@contextmanager
+def _opened_for_reading(name: str) -> Iterator[IO[bytes]]:
+    if name == STANDARD:
+        yield sys.stdin.buffer
+        return
+    try:
+        with Path(name).open("rb") as stream:
+            yield stream
+    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+        raise DistributaryError(f"cannot read {name}: {error.strerror}") from None
+
+
+def _skip_line(lines: IO[bytes]) -> None:
+    while (part := lines.readline(MAXIMUM_LINE)) and not part.endswith(b"\n"):
+        pass

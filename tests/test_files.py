@@ -1,0 +1,161 @@
+"""Files and tables of events and subscriptions: nothing malformed stops the rest, nothing is lost."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distributary import files
+from distributary.errors import DistributaryError, InputError
+from distributary.files import Quarantine, Rejection, StrictError
+from distributary.model import Event, Subscription
+
+good_lines = st.builds(lambda n: json.dumps({"id": f"e{n}", "topic": "A/B", "x": n}), st.integers(0, 99)).map(
+    str.encode
+)
+bad_lines = st.sampled_from(
+    [
+        b"{",
+        b"[]",
+        b"7",
+        b'{"topic": "A"}',
+        b'{"id": ""}',
+        b'{"id": "e", "topic": "A//B"}',
+        b'{"id": "e", "x": "\\ud800"}',
+        b'{"id": "e", "x": "\xff"}',
+        b"\x00",
+        b"[" * 100_000,
+        b'{"id": "e", "n": ' + b"9" * 5000 + b"}",
+        b'{"id": "e", "a": {"b": 1}, "a.b": 2}',
+    ]
+)
+blank_lines = st.sampled_from([b"", b"  ", b"\t"])
+
+
+def written(directory: Path, lines: list[bytes]) -> str:
+    path = directory / "input.jsonl"
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    return str(path)
+
+
+@given(st.lists(st.one_of(good_lines, good_lines, bad_lines, blank_lines), max_size=12))
+def test_accepted_plus_quarantined_equals_read(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]
+) -> None:
+    directory = tmp_path_factory.mktemp("files")
+    with Quarantine(directory / "quarantine.jsonl") as quarantine:
+        accepted = list(quarantine.accept(files.read_events(written(directory, lines))))
+    filled = [line for line in lines if line.strip()]
+    assert len(accepted) + quarantine.count == len(filled)
+    good = [line for line in filled if b'"A/B"' in line]
+    assert [event.to_record() for _, event in accepted] == [json.loads(line) for line in good]
+    if quarantine.count:
+        set_aside = [json.loads(line) for line in (directory / "quarantine.jsonl").read_text().splitlines()]
+        assert len(set_aside) == quarantine.count
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_events_or_rejections(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+    path = tmp_path_factory.mktemp("fuzz") / "input.jsonl"
+    path.write_bytes(content)
+    read = list(files.read_events(str(path)))
+    assert len(read) == sum(bool(line.strip()) for line in io.BytesIO(content).readlines())
+
+
+def test_a_rejection_tells_the_line_the_field_and_the_reason(tmp_path: Path) -> None:
+    name = written(tmp_path, [b'{"id": "e1"}', b"", b'{"id": "e2", "topic": "A//B"}'])
+    (rejected,) = [one for one in files.read_events(name) if isinstance(one, Rejection)]
+    assert rejected.place == f"{name}:3"
+    assert rejected.field == "topic"
+    assert rejected.reason == "an empty level at position 2 of 'A//B'"
+    assert json.loads(rejected.record)["id"] == "e2"
+
+
+def test_an_overlong_line_is_set_aside_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "MAXIMUM_LINE", 50)
+    name = written(tmp_path, [b'{"id": "e1", "x": "' + b"y" * 500 + b'"}', b'{"id": "e2"}'])
+    rejected, accepted = files.read_events(name)
+    assert isinstance(rejected, Rejection)
+    assert "longer than" in rejected.reason
+    assert not isinstance(accepted, Rejection)
+    assert (accepted[0], accepted[1].id) == (f"{name}:2", "e2")
+
+
+def test_a_strict_quarantine_stops_at_the_first(tmp_path: Path) -> None:
+    name = written(tmp_path, [b'{"id": "e1"}', b"{"])
+    accepted = Quarantine(strict=True).accept(files.read_events(name))
+    assert next(accepted)[1].id == "e1"
+    with pytest.raises(StrictError, match=r":2: not JSON"):
+        next(accepted)
+
+
+def test_a_missing_file_says_so() -> None:
+    with pytest.raises(DistributaryError, match=r"cannot read nowhere\.jsonl"):
+        list(files.read_events("nowhere.jsonl"))
+
+
+def test_an_output_file_appears_only_when_complete(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "out.jsonl"
+
+    def break_off() -> None:
+        with files.opened_for_writing(str(path)) as stream:
+            stream.write("half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        break_off()
+    assert not path.exists()
+    with files.opened_for_writing(str(path)) as stream:
+        files.write_records(stream, [{"a": "é"}])
+    assert path.read_text(encoding="utf-8") == '{"a": "é"}\n'
+
+
+def test_events_survive_an_arrow_table() -> None:
+    events = [
+        Event("e1", "A/B", {"x": 1, "name": "n", "up": True}),
+        Event("e2", None, {"x": 2.5}, "<a/>"),
+        Event("e3", "C", {"tags": ("a",)}),
+    ]
+    read: list[Any] = list(files.events_from_table(files.events_to_table(events)))
+    assert [place for place, _ in read] == ["events row 0", "events row 1", "events row 2"]
+    filled = [{k: v for k, v in event.attributes.items() if v is not None} for _, event in read]
+    assert filled == [event.attributes for event in events]
+    assert [(event.topic, event.document) for _, event in read] == [
+        (event.topic, event.document) for event in events
+    ]
+
+
+def test_a_column_of_mixed_types_is_refused_by_name() -> None:
+    with pytest.raises(InputError, match="x: holds int and str"):
+        files.events_to_table([Event("e1", None, {"x": 1}), Event("e2", None, {"x": "one"})])
+
+
+def test_subscriptions_survive_an_arrow_table() -> None:
+    subscriptions = [
+        Subscription("s1", "ann", topic="A", change={"price": 0.5}),
+        Subscription("s2", "bob", where="a > 1"),
+        Subscription("s3", "bob", path="/a/b"),
+    ]
+    read: list[Any] = list(files.subscriptions_from_table(files.subscriptions_to_table(subscriptions)))
+    assert [subscription for _, subscription in read] == subscriptions
+
+
+def test_a_malformed_row_of_a_table_is_set_aside_with_its_place() -> None:
+    table = pa.table({"id": ["s1", "s2"], "subscriber": ["ann", None], "topic": ["A", "B"]})
+    accepted, rejected = files.subscriptions_from_table(table, name="subs")
+    assert isinstance(rejected, Rejection)
+    assert (rejected.place, rejected.field) == ("subs row 1", "subscriber")
+    assert not isinstance(accepted, Rejection)
+
+
+def test_tolerances_may_come_as_a_struct_column() -> None:
+    table = pa.table({"id": ["s1"], "subscriber": ["ann"], "change": [{"price": 0.5, "volume": None}]})
+    ((_, subscription),) = files.subscriptions_from_table(table)  # type: ignore[misc]
+    assert subscription.change == {"price": 0.5}
