@@ -6,13 +6,21 @@ predicates that node must satisfy. A path that may match anywhere has a first st
 so one that does not start with `/` needs no marking of its own.
 
 Labels: an element is written by its name (`item`, or `Q{uri}item` in a namespace), an attribute by `@name`,
-a text node by `text()`; `*` accepts every element and `@*` every attribute.
+a text node by `text()`; `*` accepts every element and `@*` every attribute. Attributes and text nodes count
+as children of their element, so `a//@id` is the attributes of `a` and of everything below it. Nothing comes
+after a step that selects attributes or text nodes.
 """
 
 from __future__ import annotations
 
+import operator
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import Enum
+from math import nan
+from typing import Any
 
 
 class Axis(Enum):
@@ -71,3 +79,120 @@ class Not:
 
 
 Predicate = Exists | Compares | And | Or | Not
+
+ATTRIBUTE = "@"
+TEXT = "text()"
+ANY_ELEMENT = "*"
+ANY_ATTRIBUTE = "@*"
+
+NUMBER = re.compile(r"[ \t\r\n]*(-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))[ \t\r\n]*")
+RELATIONS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def is_element(label: str) -> bool:
+    """Whether a step with this label selects elements, which alone have something below them."""
+    return label[0] != ATTRIBUTE and label != TEXT
+
+
+def accepts(wanted: str, label: str) -> bool:
+    """Whether a step that asks for `wanted` accepts a node (or all that a step selects) of that label."""
+    if wanted == ANY_ELEMENT:
+        return is_element(label)
+    if wanted == ANY_ATTRIBUTE:
+        return label[0] == ATTRIBUTE
+    return wanted == label
+
+
+def is_all_embracing(path: LocationPath) -> bool:
+    """Whether a path plainly selects something in every document: it has no step, or is `/*` or `//*`."""
+    return not path.steps or (
+        len(path.steps) == 1 and path.steps[0].label == ANY_ELEMENT and not path.steps[0].predicates
+    )
+
+
+def number(text: str) -> float:
+    """XPath 1.0's `number()` of a string: plain decimal digits with an optional minus; else NaN.
+
+    >>> number(" -12.50 "), number("1e3")
+    (-12.5, nan)
+    """
+    found = NUMBER.fullmatch(text)
+    return float(found[1]) if found else nan
+
+
+def compares(value: str, relation: str, literal: str | float) -> bool:
+    """Whether a node of that string-value compares so with the literal, by the rules of XPath 1.0.
+
+    >>> compares("10", "<", 9.0), compares("10", "=", "10.0"), compares("ten", "!=", 10.0)
+    (False, False, True)
+    """
+    if isinstance(literal, str):
+        if relation in ("=", "!="):
+            return RELATIONS[relation](value, literal)
+        literal = number(literal)
+    return RELATIONS[relation](number(value), literal)
+
+
+def steps_in(path: LocationPath) -> int:
+    """How many steps a path has, those in its predicates included."""
+    return sum(1 + sum(map(_steps_within, step.predicates)) for step in path.steps)
+
+
+def path_text(path: LocationPath, *, inside: bool = False) -> str:
+    """The canonical text of a path; `inside` a predicate it starts at the node that carries it.
+
+    >>> path_text(LocationPath((Step(Axis.DESCENDANT, "item"), Step(Axis.CHILD, "@id"))))
+    '//item/@id'
+    """
+    if not path.steps:
+        return "."
+    written = "".join(
+        step.axis.value + step.label + "".join(f"[{predicate_text(part)}]" for part in step.predicates)
+        for step in path.steps
+    )
+    if not inside:
+        return written
+    return written[1:] if path.steps[0].axis is Axis.CHILD else "." + written
+
+
+def predicate_text(predicate: Predicate) -> str:
+    """The canonical text of a predicate, without its brackets."""
+    match predicate:
+        case Exists(path):
+            return path_text(path, inside=True)
+        case Compares(path, relation, literal):
+            return f"{path_text(path, inside=True)} {relation} {literal_text(literal)}"
+        case Not(part):
+            return f"not({predicate_text(part)})"
+        case And(parts):
+            return " and ".join(
+                f"({predicate_text(part)})" if isinstance(part, Or) else predicate_text(part)
+                for part in parts
+            )
+        case Or(parts):
+            return " or ".join(map(predicate_text, parts))
+
+
+def literal_text(literal: str | float) -> str:
+    """A literal as XPath 1.0 writes it, which knows no exponents and cannot hold both kinds of quote."""
+    if isinstance(literal, str):
+        return f'"{literal}"' if '"' not in literal else f"'{literal}'"
+    written = format(Decimal(repr(literal)), "f")
+    return written.removesuffix(".0")
+
+
+def _steps_within(predicate: Predicate) -> int:
+    match predicate:
+        case Exists(path) | Compares(path, _, _):
+            return steps_in(path)
+        case Not(part):
+            return _steps_within(part)
+        case And(parts) | Or(parts):
+            return sum(map(_steps_within, parts))

@@ -1,0 +1,91 @@
+"""The path filter: XPath location paths of which at least one must select a node of the event's document.
+
+A path that does not start with `/` may match anywhere. The text is read by `pattern_parser`, evaluated by
+`evaluate`, and compared with other path filters by `containment`; this module is the filter they make up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, ClassVar, Self
+
+from distributary.errors import FilterError
+from distributary.filters.containment import covers, generalise, names_in, without_covered
+from distributary.filters.document import Document, parse_document
+from distributary.filters.evaluate import selects
+from distributary.filters.filter import Filter
+from distributary.filters.pattern import LocationPath, is_all_embracing, path_text
+from distributary.filters.pattern_parser import MAX_LENGTH, parse_branches
+from distributary.model import Event
+
+MAX_MERGED_BRANCHES = 16
+"""A merged filter with more is generalised, for it must stay cheaper than the filters it stands for."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PathFilter(Filter):
+    """Lets an event pass when its document has a node that one of the branches selects.
+
+    >>> wanted = PathFilter.parse("item[author and not(date<5)] | //@id")
+    >>> wanted
+    PathFilter('//item[author and not(date < 5)] | //@id')
+    >>> wanted.matches(Event("e1", document="<rss><item><author/><date>7</date></item></rss>"))
+    True
+    """
+
+    kind: ClassVar[str] = "path"
+
+    branches: tuple[LocationPath, ...]
+    """The location paths of the union; at least one, each once."""
+    _text: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_text", " | ".join(map(path_text, self.branches)))
+
+    @classmethod
+    def parse(cls, given: Any) -> Self:
+        if not isinstance(given, str):
+            raise FilterError(f"must be a string, not {type(given).__name__}", field=cls.kind)
+        if not given.strip():
+            raise FilterError("is empty; give a path such as /rss/channel/item[author]", field=cls.kind)
+        found = cls(parse_branches(given))
+        if len(found.text) > MAX_LENGTH:
+            reason = f"has {len(found.text)} characters when written in full; at most {MAX_LENGTH} are kept"
+            raise FilterError(reason, field=cls.kind, text=given)
+        return found
+
+    @property
+    def text(self) -> str:
+        return self._text
+
+    def matches(self, event: Event) -> bool:
+        return event.document is not None and self.selects(parse_document(event.document))
+
+    def selects(self, document: Document) -> bool:
+        """Whether some branch selects a node of a document that is parsed already."""
+        return any(selects(branch, document) for branch in self.branches)
+
+    def covers(self, other: Self) -> bool:
+        return all(any(covers(wide, narrow) for wide in self.branches) for narrow in other.branches)
+
+    def merge(self, other: Self) -> Self | None:
+        """The union without the branches that others cover; the most alike are generalised when too many."""
+        branches = without_covered((*self.branches, *other.branches))
+        merged = type(self)(tuple(branches))
+        while len(branches) > MAX_MERGED_BRANCHES or len(merged.text) > MAX_LENGTH:
+            if len(branches) == 1:
+                return None
+            common = max(_generalisations(branches), key=names_in)
+            if is_all_embracing(common):
+                return None
+            branches = without_covered((common, *branches))
+            merged = type(self)(tuple(branches))
+        return merged
+
+
+def _generalisations(branches: list[LocationPath]) -> Iterator[LocationPath]:
+    """What each two neighbours have in common, when the branches are put in the order of their texts."""
+    ordered = sorted(branches, key=path_text)
+    return (generalise(one, two) for one, two in pairwise(ordered))
