@@ -32,14 +32,19 @@ WAITING = -2
 
 
 class Segment:
-    """One compiled structure: `slots[i]` is the slot of its i-th filter, `texts` their canonical texts."""
+    """One compiled structure: `slots[i]` is the slot of its i-th filter, `texts` their canonical texts.
 
-    __slots__ = ("arrays", "dead", "slots", "texts")
+    `readable` is what searching sees: the compiled arrays, and the texts as `texts.bytes` and
+    `texts.offsets`, so that an engine which decides on the text itself need not keep it twice.
+    """
+
+    __slots__ = ("arrays", "dead", "readable", "slots", "texts")
 
     def __init__(self, slots: NDArray[np.int32], texts: Arrays, arrays: Arrays) -> None:
         self.slots = slots
         self.texts = texts
         self.arrays = arrays
+        self.readable: Arrays = {**frozen.under("texts", texts), **arrays}
         self.dead = 0
 
     def __len__(self) -> int:
@@ -221,7 +226,7 @@ class CompiledIndex(Layers[F], Index[F]):
     def match_batch(self, batch: EventBatch) -> Pairs:
         parts = []
         for number, segment in self.segments():
-            rows, positions = self.search(segment.arrays, batch)
+            rows, positions = self.search(segment.readable, batch)
             alive = self.live(number, segment, positions)
             if alive is not None:
                 rows, positions = rows[alive], positions[alive]
@@ -251,5 +256,5 @@ class Verifier(Layers[F]):
             here = np.flatnonzero(homes == number)
             if len(here):
                 places = self._place[slots[here]]
-                passed[here] = self.check(segment.arrays, batch, rows[here], places)
+                passed[here] = self.check(segment.readable, batch, rows[here], places)
         return passed

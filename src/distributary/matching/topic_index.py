@@ -1,0 +1,93 @@
+"""What the three topic algorithms of the paper share: the table of slots, and the weighing of structures.
+
+They are plain Python structures that hold *destinations*: for us the slots. Only the canonical text of each
+slot's filter is kept beside the structure; from it the filter is read again when somebody asks.
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import abstractmethod
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from distributary.filters.topic import TopicFilter
+from distributary.matching.index import Index
+from distributary.model import Event
+
+
+class TopicIndex(Index[TopicFilter]):
+    """Slots and texts; a subclass organises the destinations."""
+
+    kind: ClassVar[str] = "topic"
+    filter_class: ClassVar[type[Any]] = TopicFilter
+
+    def __init__(self) -> None:
+        self._texts: dict[int, str] = {}
+
+    @abstractmethod
+    def insert(self, slot: int, filter: TopicFilter) -> None:
+        """Make `slot` a destination of `filter`."""
+
+    @abstractmethod
+    def discard(self, slot: int, filter: TopicFilter) -> None:
+        """Undo `insert` and prune what no destination needs any more."""
+
+    @abstractmethod
+    def destinations(self, topic: str) -> list[int]:
+        """The slots whose filters match, each once, in any order."""
+
+    @abstractmethod
+    def structure(self) -> object:
+        """The structure itself, for `memory` to weigh."""
+
+    def add(self, slot: int, filter: TopicFilter) -> None:
+        if slot in self._texts:
+            raise ValueError(f"slot {slot} is taken")
+        self._texts[slot] = filter.text
+        self.insert(slot, filter)
+
+    def remove(self, slot: int) -> None:
+        filter = self.filter(slot)
+        del self._texts[slot]
+        self.discard(slot, filter)
+
+    def filter(self, slot: int) -> TopicFilter:
+        return TopicFilter.parse(self._texts[slot])
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def slots(self) -> Iterable[int]:
+        return list(self._texts)
+
+    def match(self, event: Event) -> list[int]:
+        return [] if event.topic is None else sorted(self.destinations(event.topic))
+
+    def memory(self) -> int:
+        return weight([self._texts, self.structure()])
+
+
+def weight(root: object) -> int:
+    """The bytes of an object and all it leads to through containers and slots, each object once.
+
+    >>> weight(["level", "level"]) == sys.getsizeof(["level", "level"]) + sys.getsizeof("level")
+    True
+    """
+    seen: set[int] = set()
+    total = 0
+    waiting: list[Any] = [root]
+    while waiting:
+        thing = waiting.pop()
+        if id(thing) in seen:
+            continue
+        seen.add(id(thing))
+        total += sys.getsizeof(thing)
+        if isinstance(thing, dict):
+            waiting.extend(thing.keys())
+            waiting.extend(thing.values())
+        elif isinstance(thing, (list, tuple, set)):
+            waiting.extend(thing)
+        else:
+            waiting.extend(getattr(thing, name) for name in getattr(thing, "__slots__", ()))
+    return total

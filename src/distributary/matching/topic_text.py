@@ -1,0 +1,99 @@
+"""Canonical topic texts and topics as bytes: what the compiled topic structures read in place.
+
+A canonical text says all about its filter (see `filters.topic`), so nothing of it is stored twice: kernels
+read its syntax, its end and its levels from the bytes. Both syntaxes write the wildcard as a level of one
+byte that no value of theirs can be, and both mark the end with `/#`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distributary.matching.batch import Strings
+from distributary.matching.index import Arrays
+from distributary.matching.kernel import kernel
+
+SLASH = ord("/")
+HASH = ord("#")
+STAR = ord("*")
+PLUS = ord("+")
+DOLLAR = ord("$")
+MQTT = np.frombuffer(b"mqtt:", np.uint8)
+
+TEXT_BYTES = "texts.bytes"
+TEXT_OFFSETS = "texts.offsets"
+
+
+def sealed(array: NDArray[Any]) -> NDArray[Any]:
+    """The array as kernels take it: plain and read-only, so that mapped and built arrays are of one type."""
+    view = np.ascontiguousarray(array).view(np.ndarray)
+    view.flags.writeable = False
+    return view
+
+
+def topic_arrays(topics: Strings) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """The topics of a batch, sealed: bytes, starts, ends, validity."""
+    return sealed(topics.data), sealed(topics.starts), sealed(topics.ends), sealed(topics.valid)
+
+
+def text_arrays(arrays: Arrays) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The canonical texts of a segment, sealed: bytes, offsets."""
+    return sealed(arrays[TEXT_BYTES]), sealed(arrays[TEXT_OFFSETS])
+
+
+@kernel
+def read_ends(data: NDArray[np.uint8], start: int, end: int) -> tuple[int, int, int, bool]:
+    """Where the levels of a canonical text start and end, its wildcard byte, and whether it is open."""
+    mqtt = end - start > len(MQTT)
+    if mqtt:
+        for at in range(len(MQTT)):
+            if data[start + at] != MQTT[at]:
+                mqtt = False
+                break
+    marked = end - start >= 2 and data[end - 1] == HASH and data[end - 2] == SLASH
+    if marked:
+        end -= 2
+    if mqtt:
+        return start + len(MQTT), end, PLUS, marked
+    if data[start] == SLASH:
+        start += 1
+    return start, end, STAR, not marked
+
+
+@kernel
+def agrees(
+    data: NDArray[np.uint8],
+    start: int,
+    end: int,
+    topic: NDArray[np.uint8],
+    topic_start: int,
+    topic_end: int,
+) -> bool:
+    """Whether the filter written at `data[start:end]` matches the topic; decided byte by byte."""
+    at, end, wildcard, is_open = read_ends(data, start, end)
+    there = topic_start
+    while True:
+        wild = data[at] == wildcard and (at + 1 == end or data[at + 1] == SLASH)
+        if wild:
+            if there == topic_start and topic[there] == DOLLAR:
+                return False
+            at += 1
+            while there < topic_end and topic[there] != SLASH:
+                there += 1
+        else:
+            while at < end and data[at] != SLASH:
+                if there >= topic_end or topic[there] != data[at]:
+                    return False
+                at += 1
+                there += 1
+        if there < topic_end and topic[there] != SLASH:
+            return False
+        if at == end:
+            return is_open or there == topic_end
+        if there == topic_end:
+            return False
+        at += 1
+        there += 1
