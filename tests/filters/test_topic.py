@@ -124,5 +124,7 @@ def test_a_merge_that_would_match_everything_is_no_filter() -> None:
 
 
 def test_a_pattern_of_very_many_levels_is_read_and_matched() -> None:
-    deep = "/".join(["A"] * 50_000)
+    deep = "/".join(["A"] * 100_000)
+    wild = "/".join(["A", *["*"] * 99_999])
     assert matched(deep, deep, "A") == [deep]
+    assert matched(wild, deep, "A") == [deep]

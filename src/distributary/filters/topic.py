@@ -22,8 +22,7 @@ Parsing, matching, covering and merging take time linear in the number of levels
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, Final, NoReturn
 
 from distributary.errors import FilterError
 from distributary.filters.filter import Filter
@@ -35,7 +34,6 @@ WILDCARD = ""
 MQTT = "mqtt:"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class TopicFilter(Filter):
     """A topic pattern; build it with `parse`.
 
@@ -50,13 +48,12 @@ class TopicFilter(Filter):
 
     kind: ClassVar[str] = "topic"
 
-    levels: tuple[str, ...]
-    open: bool
-    _text: str = ""
+    __slots__ = ("_text", "levels", "open")
 
-    def __post_init__(self) -> None:
-        if not self._text:
-            object.__setattr__(self, "_text", _canonical(self.levels, self.open))
+    def __init__(self, levels: tuple[str, ...], opened: bool, text: str | None = None) -> None:
+        self.levels: Final = levels
+        self.open: Final = opened
+        self._text: Final = _canonical(levels, opened) if text is None else text
 
     @classmethod
     def parse(cls, given: Any) -> TopicFilter:
@@ -75,10 +72,15 @@ class TopicFilter(Filter):
             levels.pop()
         if not levels:
             _refuse("`#` needs a level before it, as in `quotes/#`", given, len(given) - 1)
-        if "*" in body or "" in levels or "#" in body:
-            levels = _checked(levels, given, len(given) - len(body), "*", "#")
-            if levels[0] == WILDCARD:
-                _refuse("a wildcard as first level; name the first level", given, len(given) - len(body))
+        wildcards = body.count("*")
+        if "" in levels or levels.count("*") != wildcards or body.count("#") != (not opened):
+            _checked(levels, given, len(given) - len(body), "*")
+        if levels[0] == "*":
+            _refuse("a wildcard as first level; name the first level", given, len(given) - len(body))
+        at = 0
+        for _ in range(wildcards):
+            at = levels.index("*", at)
+            levels[at] = WILDCARD
         return cls(tuple(levels), opened, body if not body.startswith(MQTT) else "/" + body)
 
     @property
@@ -139,34 +141,24 @@ def _parse_mqtt(given: str) -> tuple[tuple[str, ...], bool]:
     opened = levels[-1] == "#"
     if opened:
         levels.pop()
-    levels = _checked(levels, given, len(given) - len(body), "+", "#")
+    levels = _checked(levels, given, len(given) - len(body), "+")
     if opened and levels in ([], [WILDCARD]):
         _refuse("matches every topic; name at least one level, as in `mqtt:quotes/#`", given)
     return tuple(levels), opened
 
 
-def _checked(levels: list[str], given: str, position: int, wildcard: str, last: str) -> list[str]:
+def _checked(levels: list[str], given: str, position: int, wildcard: str) -> list[str]:
     """The levels with their wildcards marked; `position` is where the first stands in `given`."""
     checked = []
     for level in levels:
-        if level == wildcard:
-            checked.append(WILDCARD)
-        elif not level:
+        if not level:
             _refuse("an empty level", given, position)
-        elif wildcard in level:
-            _refuse(
-                f"`{wildcard}` must be a whole level, as in `A/{wildcard}/B`",
-                given,
-                position + level.index(wildcard),
-            )
-        elif last in level:
-            _refuse(
-                f"`{last}` must be a whole level and the last one, as in `A/B/{last}`",
-                given,
-                position + level.index(last),
-            )
-        else:
-            checked.append(level)
+        if level != wildcard and wildcard in level:
+            whole = f"`{wildcard}` must be a whole level, as in `A/{wildcard}/B`"
+            _refuse(whole, given, position + level.index(wildcard))
+        if "#" in level:
+            _refuse("`#` must be a whole level and the last, as in `A/#`", given, position + level.index("#"))
+        checked.append(WILDCARD if level == wildcard else level)
         position += len(level) + 1
     return checked
 

@@ -65,18 +65,12 @@ class TopicTree(TopicIndex):
         return self._edges
 
     def insert(self, slot: int, filter: TopicFilter) -> None:
-        node = self._root
-        for number, level in enumerate(filter.levels, 1):
-            edge = node.get(level)
-            if edge is None:
-                edge = node[intern(level)] = Edge()
-                self._edges += 1
-            edge.references += 1
-            if number < len(filter.levels):
-                if edge.node is None:
-                    edge.node = {}
-                    self._nodes += 1
-                node = edge.node
+        edge = self._edge(self._root, filter.levels[0])
+        for level in filter.levels[1:]:
+            if edge.node is None:
+                edge.node = {}
+                self._nodes += 1
+            edge = self._edge(edge.node, level)
         if filter.open:
             edge.open = edge.open or set()
             edge.open.add(slot)
@@ -121,6 +115,15 @@ class TopicTree(TopicIndex):
 
     def structure(self) -> object:
         return self._root
+
+    def _edge(self, node: Node, level: str) -> Edge:
+        """The edge with that label, made if need be, with one destination more to be reached."""
+        edge = node.get(level)
+        if edge is None:
+            edge = node[intern(level)] = Edge()
+            self._edges += 1
+        edge.references += 1
+        return edge
 
     def _path(self, filter: TopicFilter) -> list[Edge]:
         path = []
