@@ -6,13 +6,21 @@ comparisons, BETWEEN, IN, AND, OR and NOT it was written with. A `Conjunction` h
 attribute it constrains, and a condition in disjunctive form is a list of conjunctions.
 
 Ranges are disjoint and ascending, with no two that touch. Numbers are ordered as numbers, texts by code
-point (which is the byte order of their UTF-8).
+point (which is the byte order of their UTF-8). Numbers are taken to be dense. Texts are not: nothing stands
+between a text and the same with a NUL appended, so bounds are written without such a NUL, and the form of a
+set is unique.
+
+The set operations work on *cuts*: a range lies between two of them, and a cut is the place before (side 0)
+or after (side 1) a value.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import inf
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +69,263 @@ class Conjunction:
 
     domains: tuple[tuple[str, Domain], ...]
     residual: bool = False
+
+
+ALL_NUMBERS = (NumberRange(),)
+ALL_TEXTS = (TextRange(),)
+NOTHING = Domain()
+PRESENT = Domain(ALL_NUMBERS, ALL_TEXTS, (False, True), other=True)
+COMPARABLE = Domain(ALL_NUMBERS, ALL_TEXTS, (False, True))
+MISSING = Domain(null=True)
+EVERYTHING = Domain(ALL_NUMBERS, ALL_TEXTS, (False, True), null=True, other=True)
+
+BOTTOM_TEXT = (0, "", 0)
+TOP_TEXT = (1, "", 0)
+
+Cut = tuple[Any, ...]
+Span = tuple[Cut, Cut]
+
+
+def is_empty(domain: Domain) -> bool:
+    """Whether no value is in it."""
+    return not (domain.numbers or domain.texts or domain.booleans or domain.null or domain.other)
+
+
+def contains_value(domain: Domain, value: Any) -> bool:
+    """Whether an event whose attribute has this value (None when missing) is in the domain.
+
+    >>> contains_value(Domain(numbers=(NumberRange(8.3, 8.7, True, True),)), 8.5)
+    True
+    """
+    if value is None:
+        return domain.null
+    if isinstance(value, bool):
+        return value in domain.booleans
+    if isinstance(value, (int, float)) and value == value:
+        return any(
+            low <= (value, 0) and (value, 1) <= high for low, high in map(_number_span, domain.numbers)
+        )
+    if isinstance(value, str):
+        low_cut, high_cut = _text_cut(value, 0), _text_cut(value, 1)
+        return any(low <= low_cut and high_cut <= high for low, high in map(_text_span, domain.texts))
+    return domain.other
+
+
+def number_set(spans: Sequence[Span]) -> Domain:
+    """The numbers in any of these spans."""
+    return Domain(numbers=tuple([_number_range(*span) for span in _united(spans)]))
+
+
+def text_set(spans: Sequence[Span]) -> Domain:
+    """The texts in any of these spans."""
+    return Domain(texts=tuple([_text_range(*span) for span in _united(spans)]))
+
+
+def comparison(operator: str, literal: Any) -> Domain:
+    """The values for which the comparison with a literal (the literal on the right) is true.
+
+    >>> comparison("<", 5).numbers
+    (NumberRange(low=-inf, high=5, low_open=False, high_open=True),)
+    """
+    if literal is None:
+        return NOTHING
+    if isinstance(literal, bool):
+        return Domain(booleans=tuple([truth for truth in (False, True) if _holds(truth, operator, literal)]))
+    if isinstance(literal, str):
+        before, after = _text_cut(literal, 0), _text_cut(literal, 1)
+        return text_set(_spans(operator, BOTTOM_TEXT, before, after, TOP_TEXT))
+    return number_set(_spans(operator, (-inf, 0), (literal, 0), (literal, 1), (inf, 1)))
+
+
+def equal_to_any(literals: Sequence[Any]) -> Domain:
+    """The values for which IN is true."""
+    numbers = [((n, 0), (n, 1)) for n in literals if isinstance(n, (int, float)) and not isinstance(n, bool)]
+    texts = [(_text_cut(t, 0), _text_cut(t, 1)) for t in literals if isinstance(t, str)]
+    booleans = tuple(sorted({b for b in literals if isinstance(b, bool)}))
+    return Domain(number_set(numbers).numbers, text_set(texts).texts, booleans)
+
+
+def equal_to_none(literals: Sequence[Any]) -> Domain:
+    """The values for which NOT IN is true: none when the literals are of several types, or one is NULL."""
+    equal = equal_to_any(literals)
+    if None in literals or sum(map(bool, (equal.numbers, equal.texts, equal.booleans))) != 1:
+        return NOTHING
+    if equal.booleans:
+        return Domain(booleans=tuple([truth for truth in (False, True) if truth not in equal.booleans]))
+    if equal.numbers:
+        return number_set(_gaps([_number_span(r) for r in equal.numbers], (-inf, 0), (inf, 1)))
+    return text_set(_gaps([_text_span(r) for r in equal.texts], BOTTOM_TEXT, TOP_TEXT))
+
+
+def texts_beginning(prefix: str) -> Domain:
+    """The texts with this prefix.
+
+    >>> texts_beginning("ab").texts
+    (TextRange(low='ab', high='ac', low_open=False, high_open=True),)
+    """
+    return text_set([_prefix_span(prefix)])
+
+
+def texts_not_beginning(prefix: str) -> Domain:
+    """The texts without this prefix."""
+    return text_set(_gaps([_prefix_span(prefix)], BOTTOM_TEXT, TOP_TEXT))
+
+
+def union(domains: Sequence[Domain]) -> Domain:
+    """The values in any of the domains. O(n log n) in the number of ranges."""
+    if len(domains) == 1:
+        return domains[0]
+    return Domain(
+        number_set([_number_span(r) for domain in domains for r in domain.numbers]).numbers,
+        text_set([_text_span(r) for domain in domains for r in domain.texts]).texts,
+        tuple([truth for truth in (False, True) if any(truth in domain.booleans for domain in domains)]),
+        any(domain.null for domain in domains),
+        any(domain.other for domain in domains),
+    )
+
+
+def intersection(domains: Sequence[Domain]) -> Domain:
+    """The values in all of the domains. O(n log n) in the number of ranges."""
+    if len(domains) == 1:
+        return domains[0]
+    if len(domains) > 2:
+        middle = len(domains) // 2
+        return intersection([intersection(domains[:middle]), intersection(domains[middle:])])
+    first, second = domains
+    numbers = _common(list(map(_number_span, first.numbers)), list(map(_number_span, second.numbers)))
+    texts = _common(list(map(_text_span, first.texts)), list(map(_text_span, second.texts)))
+    return Domain(
+        tuple([_number_range(*span) for span in numbers]),
+        tuple([_text_range(*span) for span in texts]),
+        tuple([truth for truth in first.booleans if truth in second.booleans]),
+        first.null and second.null,
+        first.other and second.other,
+    )
+
+
+def is_within(inner: Domain, outer: Domain) -> bool:
+    """Whether every value of `inner` is in `outer`."""
+    return intersection([inner, outer]) == inner
+
+
+def contains(outer: Conjunction, inner: Conjunction) -> bool:
+    """Whether it is certain that what satisfies `inner` satisfies `outer`."""
+    if outer.residual:
+        return False
+    given = dict(inner.domains)
+    return all(name in given and is_within(given[name], domain) for name, domain in outer.domains)
+
+
+def widened(domain: Domain, limit: int) -> Domain:
+    """A domain that contains this one and has at most `limit` ranges of numbers and of texts.
+
+    Of the numbers the narrowest gaps are closed; texts, which have no distance, become one range.
+    """
+    numbers, texts = domain.numbers, domain.texts
+    if len(numbers) > limit:
+        gaps = sorted(range(1, len(numbers)), key=lambda i: numbers[i].low - numbers[i - 1].high)
+        kept = [0, *sorted(gaps[len(gaps) - limit + 1 :]), len(numbers)] if limit > 1 else [0, len(numbers)]
+        numbers = tuple(
+            [
+                NumberRange(
+                    numbers[start].low,
+                    numbers[end - 1].high,
+                    numbers[start].low_open,
+                    numbers[end - 1].high_open,
+                )
+                for start, end in pairwise(kept)
+            ]
+        )
+    if len(texts) > limit:
+        texts = (TextRange(texts[0].low, texts[-1].high, texts[0].low_open, texts[-1].high_open),)
+    return Domain(numbers, texts, domain.booleans, domain.null, domain.other)
+
+
+# Cuts
+
+
+def _number_span(range_: NumberRange) -> Span:
+    return (range_.low, int(range_.low_open)), (range_.high, int(not range_.high_open))
+
+
+def _number_range(low: Cut, high: Cut) -> NumberRange:
+    return NumberRange(low[0], high[0], low[1] == 1, high[1] == 0)
+
+
+def _text_cut(text: str, side: int) -> Cut:
+    """A cut beside a text; before a text with a final NUL is after the text without it."""
+    return (0, text[:-1], 1) if side == 0 and text.endswith("\0") else (0, text, side)
+
+
+def _text_span(range_: TextRange) -> Span:
+    high = TOP_TEXT if range_.high is None else _text_cut(range_.high, int(not range_.high_open))
+    return _text_cut(range_.low, int(range_.low_open)), high
+
+
+def _text_range(low: Cut, high: Cut) -> TextRange:
+    if high == TOP_TEXT:
+        return TextRange(low[1], None, low[2] == 1)
+    return TextRange(low[1], high[1], low[2] == 1, high[2] == 0)
+
+
+def _prefix_span(prefix: str) -> Span:
+    """From the prefix up to the first text behind all that begin with it."""
+    kept = prefix.rstrip("\U0010ffff")
+    if not kept:
+        return _text_cut(prefix, 0), TOP_TEXT
+    following = ord(kept[-1]) + 1
+    if 0xD800 <= following <= 0xDFFF:  # no text holds half a surrogate pair
+        following = 0xE000
+    return _text_cut(prefix, 0), _text_cut(kept[:-1] + chr(following), 0)
+
+
+def _spans(operator: str, bottom: Cut, before: Cut, after: Cut, top: Cut) -> list[Span]:
+    spans = {
+        "=": [(before, after)],
+        "<>": [(bottom, before), (after, top)],
+        "<": [(bottom, before)],
+        "<=": [(bottom, after)],
+        ">": [(after, top)],
+        ">=": [(before, top)],
+    }
+    return spans[operator]
+
+
+def _united(spans: Sequence[Span]) -> list[Span]:
+    """Disjoint ascending spans, none touching another, that together are these."""
+    united: list[Span] = []
+    for low, high in sorted(spans):
+        if not low < high:
+            continue
+        if united and low <= united[-1][1]:
+            if high > united[-1][1]:
+                united[-1] = (united[-1][0], high)
+        else:
+            united.append((low, high))
+    return united
+
+
+def _common(first: list[Span], second: list[Span]) -> list[Span]:
+    """What two lists of disjoint ascending spans have in common."""
+    common = []
+    i = j = 0
+    while i < len(first) and j < len(second):
+        low, high = max(first[i][0], second[j][0]), min(first[i][1], second[j][1])
+        if low < high:
+            common.append((low, high))
+        if first[i][1] < second[j][1]:
+            i += 1
+        else:
+            j += 1
+    return common
+
+
+def _gaps(spans: list[Span], bottom: Cut, top: Cut) -> list[Span]:
+    """What disjoint ascending spans leave out."""
+    edges = [bottom, *(cut for span in spans for cut in span), top]
+    return list(zip(edges[::2], edges[1::2], strict=True))
+
+
+def _holds(left: bool, operator: str, right: bool) -> bool:
+    outcomes = {"=": left == right, "<>": left != right, "<": left < right, "<=": left <= right}
+    return outcomes.get(operator, left > right if operator == ">" else left >= right)

@@ -1,0 +1,359 @@
+"""Conditions as trees: what a where filter says, how it is evaluated, and how it is written.
+
+SQL's three-valued logic: an expression is true, false or unknown (None). A comparison is unknown when a
+side is missing, when the sides are of different types, or when a side is NaN or opaque (a tuple). Numbers
+are compared exactly, whatever their size and whether whole or not; texts are ordered by code point; false
+comes before true.
+
+`And` and `Or` are flat (no part of an `And` is an `And`), which makes the written form unique. Depth is
+bounded by `MAX_DEPTH`, so plain recursion is safe.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from operator import eq, ge, gt, le, lt, ne
+from typing import Any
+
+from distributary.filters.like import like_pattern
+from distributary.model import Value
+
+MAX_DEPTH = 50
+
+KEYWORDS = frozenset({"and", "or", "not", "in", "between", "like", "escape", "is", "null", "true", "false"})
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """The place of a literal in a template: the literal itself is `values[index]`."""
+
+    index: int
+
+
+Literal = str | int | float | bool | None | Slot
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """`attribute operator literal`, the operator one of = <> < <= > >=."""
+
+    attribute: str
+    operator: str
+    literal: Literal
+
+
+@dataclass(frozen=True, slots=True)
+class CompareAttributes:
+    left: str
+    operator: str
+    right: str
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    attribute: str
+    low: Literal
+    high: Literal
+
+
+@dataclass(frozen=True, slots=True)
+class In:
+    attribute: str
+    literals: tuple[Literal, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    attribute: str
+    pattern: str | Slot
+    escape: str | Slot | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    attribute: str
+
+
+@dataclass(frozen=True, slots=True)
+class IsTruth:
+    """`attribute is true` or `attribute is false`: never unknown."""
+
+    attribute: str
+    truth: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """A boolean attribute by itself; unknown when it holds anything but a boolean."""
+
+    attribute: str
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    truth: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    part: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    parts: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    parts: tuple[Expression, ...]
+
+
+Leaf = Compare | CompareAttributes | Between | In | Like | IsNull | IsTruth | Truth | Constant
+Expression = Leaf | Not | And | Or
+
+OPERATORS: dict[str, Callable[[Any, Any], bool]] = {"=": eq, "<>": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
+MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+NEGATED = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+
+
+def conjunction_of(parts: list[Expression]) -> Expression:
+    """All of the parts, flat."""
+    flat = [inner for part in parts for inner in (part.parts if isinstance(part, And) else (part,))]
+    return And(tuple(flat)) if len(flat) > 1 else flat[0]
+
+
+def disjunction_of(parts: list[Expression]) -> Expression:
+    """Any of the parts, flat."""
+    flat = [inner for part in parts for inner in (part.parts if isinstance(part, Or) else (part,))]
+    return Or(tuple(flat)) if len(flat) > 1 else flat[0]
+
+
+def depth(expression: Expression) -> int:
+    """How many connectives stand above the deepest leaf."""
+    if isinstance(expression, (And, Or)):
+        return 1 + max(map(depth, expression.parts))
+    return 1 + depth(expression.part) if isinstance(expression, Not) else 0
+
+
+def fill(expression: Expression, values: tuple[Any, ...]) -> Expression:
+    """The expression with each slot replaced by its value."""
+    if not values:
+        return expression
+    match expression:
+        case And(parts):
+            return And(tuple([fill(part, values) for part in parts]))
+        case Or(parts):
+            return Or(tuple([fill(part, values) for part in parts]))
+        case Not(part):
+            return Not(fill(part, values))
+        case Compare(attribute, operator, literal):
+            return Compare(attribute, operator, _filled(literal, values))
+        case Between(attribute, low, high):
+            return Between(attribute, _filled(low, values), _filled(high, values))
+        case In(attribute, literals):
+            return In(attribute, tuple([_filled(literal, values) for literal in literals]))
+        case Like(attribute, pattern, escape):
+            return Like(attribute, _filled(pattern, values), _filled(escape, values))
+    return expression
+
+
+def _filled(literal: Any, values: tuple[Any, ...]) -> Any:
+    return values[literal.index] if type(literal) is Slot else literal
+
+
+# Evaluation
+
+
+def evaluate(expression: Expression, attributes: Mapping[str, Value]) -> bool | None:
+    """Whether the expression is true, false or unknown (None) for these attributes.
+
+    >>> evaluate(Compare("price", ">", 8), {"price": 8.4})
+    True
+    >>> evaluate(Not(Compare("price", ">", 8)), {"price": "8.4"}) is None
+    True
+    """
+    match expression:
+        case And(parts):
+            return _all(parts, attributes)
+        case Or(parts):
+            return _any(parts, attributes)
+        case Compare(attribute, operator, literal):
+            return compare(attributes.get(attribute), operator, literal)
+        case Between(attribute, low, high):
+            value = attributes.get(attribute)
+            return _both(compare(value, ">=", low), compare(value, "<=", high))
+        case In(attribute, literals):
+            return _contained(attributes.get(attribute), literals)
+        case Like(attribute, pattern, escape):
+            value = attributes.get(attribute)
+            if not isinstance(value, str):
+                return None
+            return like_pattern(pattern, escape).matches(value)
+        case Not(part):
+            truth = evaluate(part, attributes)
+            return None if truth is None else not truth
+        case CompareAttributes(left, operator, right):
+            return compare(attributes.get(left), operator, attributes.get(right))
+        case IsNull(attribute):
+            return attributes.get(attribute) is None
+        case IsTruth(attribute, expected):
+            return attributes.get(attribute) is expected
+        case Truth(attribute):
+            value = attributes.get(attribute)
+            return value if isinstance(value, bool) else None
+        case Constant(truth):
+            return truth
+    raise TypeError(f"not an expression: {expression!r}")
+
+
+def compare(left: Any, operator: str, right: Any) -> bool | None:
+    """The comparison of two values; None when they do not compare.
+
+    >>> compare(2**53 + 1, ">", 2.0**53)
+    True
+    """
+    kind = kind_of(left)
+    if kind is None or kind is not kind_of(right):
+        return None
+    return OPERATORS[operator](left, right)
+
+
+def kind_of(value: Any) -> type | None:
+    """float for every number, str, bool, or None for what compares with nothing."""
+    kind = type(value)
+    if kind is float or kind is int:
+        return float if value == value else None
+    if kind is str or kind is bool:
+        return kind
+    for known in (bool, int, float, str):
+        if isinstance(value, known):
+            return kind_of(known(value))
+    return None
+
+
+def _all(parts: tuple[Expression, ...], attributes: Mapping[str, Value]) -> bool | None:
+    result: bool | None = True
+    for part in parts:
+        truth = evaluate(part, attributes)
+        if truth is False:
+            return False
+        if truth is None:
+            result = None
+    return result
+
+
+def _any(parts: tuple[Expression, ...], attributes: Mapping[str, Value]) -> bool | None:
+    result: bool | None = False
+    for part in parts:
+        truth = evaluate(part, attributes)
+        if truth is True:
+            return True
+        if truth is None:
+            result = None
+    return result
+
+
+def _both(first: bool | None, second: bool | None) -> bool | None:
+    if first is False or second is False:
+        return False
+    return None if first is None or second is None else True
+
+
+def _contained(value: Any, literals: tuple[Literal, ...]) -> bool | None:
+    result: bool | None = False
+    for literal in literals:
+        equal = compare(value, "=", literal)
+        if equal:
+            return True
+        if equal is None:
+            result = None
+    return result
+
+
+# Writing
+
+_BARE_NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
+
+SLOT_MARK = "\0"
+"""What `write` puts in the place of a slot: no condition has this character outside a literal."""
+
+
+def write(expression: Expression) -> str:
+    """The condition as SQL: lower-case keywords, single spaces, no parentheses that are not needed.
+
+    >>> write(Not(Or((Compare("a", "=", 1), In("wind.speed", ("it's", True))))))
+    "not (a = 1 or wind.speed in ('it''s', true))"
+    """
+    match expression:
+        case And(parts):
+            return " and ".join(_enclosed(part) if isinstance(part, Or) else write(part) for part in parts)
+        case Or(parts):
+            return " or ".join(map(write, parts))
+        case Not(part):
+            return _write_negation(part)
+        case Compare(attribute, operator, literal):
+            return f"{write_name(attribute)} {operator} {write_literal(literal)}"
+        case CompareAttributes(left, operator, right):
+            return f"{write_name(left)} {operator} {write_name(right)}"
+        case Between() | In() | Like() | IsNull() | IsTruth():
+            return _write_predicate(expression, "")
+        case Truth(attribute):
+            return write_name(attribute)
+        case Constant(truth):
+            return write_literal(truth)
+    raise TypeError(f"not an expression: {expression!r}")
+
+
+def _write_negation(part: Expression) -> str:
+    if isinstance(part, (Between, In, Like, IsNull, IsTruth)):
+        return _write_predicate(part, "not ")
+    return f"not {_enclosed(part) if isinstance(part, (And, Or)) else write(part)}"
+
+
+def _write_predicate(leaf: Between | In | Like | IsNull | IsTruth, negation: str) -> str:
+    name = write_name(leaf.attribute)
+    match leaf:
+        case Between(_, low, high):
+            return f"{name} {negation}between {write_literal(low)} and {write_literal(high)}"
+        case In(_, literals):
+            return f"{name} {negation}in ({', '.join(map(write_literal, literals))})"
+        case Like(_, pattern, escape):
+            ending = "" if escape is None else f" escape {write_literal(escape)}"
+            return f"{name} {negation}like {write_literal(pattern)}{ending}"
+        case IsNull():
+            return f"{name} is {negation}null"
+        case IsTruth(_, truth):
+            return f"{name} is {negation}{write_literal(truth)}"
+
+
+def _enclosed(expression: Expression) -> str:
+    return f"({write(expression)})"
+
+
+def write_name(name: str) -> str:
+    """An attribute's name, quoted when it would not be read as one otherwise.
+
+    >>> write_name("wind.speed"), write_name("odd name"), write_name("in")
+    ('wind.speed', '"odd name"', '"in"')
+    """
+    if _BARE_NAME.fullmatch(name) and KEYWORDS.isdisjoint(name.lower().split(".")):
+        return name
+    return '"' + name.replace('"', '""') + '"'
+
+
+def write_literal(literal: Literal) -> str:
+    """A literal as SQL writes it.
+
+    >>> write_literal("it's"), write_literal(-2.5), write_literal(None)
+    ("'it''s'", '-2.5', 'null')
+    """
+    if type(literal) is float or type(literal) is int:
+        return repr(literal)
+    if type(literal) is str:
+        return "'" + literal.replace("'", "''") + "'"
+    if type(literal) is Slot:
+        return SLOT_MARK
+    return "null" if literal is None else "true" if literal else "false"

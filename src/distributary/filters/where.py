@@ -1,0 +1,143 @@
+"""The where filter: an SQL condition on an event's attributes.
+
+A filter holds a template (its condition without literals, shared by all that differ in literals alone) and
+its literals; text, tree and conjunctions are derived when asked for, because a million filters are held at
+once.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from distributary.errors import FilterError
+from distributary.filters.condition import Template, read_condition
+from distributary.filters.domain import ALL_NUMBERS, ALL_TEXTS, Conjunction, contains
+from distributary.filters.expression import And, Expression, Or, disjunction_of, evaluate, fill, write
+from distributary.filters.filter import Filter
+from distributary.filters.generalise import MAX_MERGED, described, generalised
+from distributary.filters.normal_form import MAX_CONJUNCTIONS
+from distributary.model import Event
+
+MERGED_LENGTH = 20_000
+MERGED_RANGES = (64, 8, 1)
+"""How many ranges a domain of a merged filter may have: as many as the length of its text allows."""
+
+
+class WhereFilter(Filter):
+    """A condition in SQL with three-valued logic; an event passes when it is true, not when it is unknown.
+
+    >>> WhereFilter.parse("price>8.3 AND Price < 8.7")
+    WhereFilter('price > 8.3 and Price < 8.7')
+    """
+
+    kind = "where"
+
+    __slots__ = ("_template", "_values")
+
+    def __init__(self, template: Template, values: tuple[Any, ...]) -> None:
+        self._template = template
+        self._values = values
+
+    @classmethod
+    def parse(cls, given: Any) -> Self:
+        if not isinstance(given, str):
+            raise FilterError(f"must be a string, not {type(given).__name__}", field="where")
+        return cls(*read_condition(given))
+
+    @property
+    def text(self) -> str:
+        return self._template.text(self._values)
+
+    @property
+    def expression(self) -> Expression:
+        """The condition as a tree."""
+        return fill(self._template.expression, self._values)
+
+    @property
+    def conjunctions(self) -> tuple[Conjunction, ...] | None:
+        """The disjunctive form: an event passes when it satisfies one of these. None when it is too large.
+
+        >>> WhereFilter.parse("a in (1, 2) or a > 10").conjunctions[0].domains[0][1].numbers[-1]
+        NumberRange(low=10, high=inf, low_open=True, high_open=False)
+        """
+        return self._template.plan.conjunctions(self._values)
+
+    @property
+    def slow(self) -> str | None:
+        conjunctions = self.conjunctions
+        if conjunctions is None:
+            return f"its disjunctive form has more than {MAX_CONJUNCTIONS} conjunctions"
+        if any(not _narrows(conjunction) for conjunction in conjunctions):
+            return (
+                "an alternative bounds no attribute: a LIKE without a fixed beginning, or attributes compared"
+            )
+        return None
+
+    def matches(self, event: Event) -> bool:
+        return evaluate(self.expression, event.attributes) is True
+
+    def covers(self, other: WhereFilter) -> bool:
+        mine, theirs = self.expression, other.expression
+        if (
+            mine == theirs
+            or (isinstance(theirs, And) and mine in theirs.parts)
+            or (isinstance(mine, Or) and theirs in mine.parts)
+        ):
+            return True
+        outer, inner = self.conjunctions, other.conjunctions
+        if outer is None or inner is None:
+            return False
+        return all(any(contains(wide, narrow) for wide in outer) for narrow in inner)
+
+    def merge(self, other: WhereFilter) -> WhereFilter | None:
+        if self.covers(other):
+            return self
+        if other.covers(self):
+            return other
+        return self._united_as_written(other) or self._united_as_domains(other)
+
+    def _united_as_written(self, other: WhereFilter) -> WhereFilter | None:
+        """One condition OR the other, when that is short and domains would lose something."""
+        conjunctions = (self.conjunctions or ()) + (other.conjunctions or ())
+        if not any(conjunction.residual for conjunction in conjunctions) or len(conjunctions) > MAX_MERGED:
+            return None
+        return _short_filter(disjunction_of([self.expression, other.expression]))
+
+    def _united_as_domains(self, other: WhereFilter) -> WhereFilter | None:
+        """What the domains of either allow, as widely as it takes for the condition to be short."""
+        conjunctions = [*self._outline(), *other._outline()]
+        for ranges in MERGED_RANGES:
+            fewer = generalised(conjunctions, ranges)
+            if fewer is None:
+                return None
+            merged = _short_filter(described(fewer))
+            if merged is not None:
+                return merged
+        return None
+
+    def _outline(self) -> tuple[Conjunction, ...]:
+        """Conjunctions of which one at least holds whenever the condition does."""
+        conjunctions = self.conjunctions
+        if conjunctions is not None:
+            return conjunctions
+        necessary = self._template.plan.necessary(self._values)
+        return () if necessary is None else (necessary,)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return WhereFilter.parse, (self.text,)
+
+
+def _short_filter(expression: Expression) -> WhereFilter | None:
+    """The filter, or None when its text would be long or it would let everything pass."""
+    text = write(expression)
+    try:
+        return WhereFilter.parse(text) if len(text) <= MERGED_LENGTH else None
+    except FilterError:
+        return None
+
+
+def _narrows(conjunction: Conjunction) -> bool:
+    """Whether some domain leaves out numbers and texts, so that an index has something to hold."""
+    return not conjunction.residual or any(
+        domain.numbers != ALL_NUMBERS and domain.texts != ALL_TEXTS for _, domain in conjunction.domains
+    )
