@@ -10,11 +10,12 @@ from distributary.filters.change import ChangeFilter
 from distributary.matching.batch import EventBatch
 from distributary.matching.change_index import ChangeIndex
 from distributary.matching.change_sf import ChangeSF
+from distributary.matching.change_thresholds import ChangeThresholds
 from distributary.model import Event
 
 STREAM = [10, 16, 21, 25, 30, 25, 19, 13, 8]
 
-exact = pytest.mark.parametrize("engine", [ChangeSF])
+exact = pytest.mark.parametrize("engine", [ChangeSF, ChangeThresholds])
 
 
 def price(value: object, topic: str | None = None) -> Event:

@@ -17,10 +17,11 @@ from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
 from distributary.matching.change_index import ChangeIndex
 from distributary.matching.change_sf import ChangeSF
+from distributary.matching.change_thresholds import ChangeThresholds
 from distributary.model import Event
 from properties.oracle_change import ChangeOracle
 
-EXACT: list[type[ChangeIndex]] = [ChangeSF]
+EXACT: list[type[ChangeIndex]] = [ChangeSF, ChangeThresholds]
 
 SLOTS = st.integers(0, 40)
 GROUPS = st.sampled_from([0, 0, 1, 7])
