@@ -1,10 +1,10 @@
 """Which tree pattern asks for no more than another, and the patterns that stand in for several.
 
 A pattern `wide` covers `narrow` when it can be laid over it: every step of `wide` on a step of `narrow` that
-is at least as strict, a child on a child, a descendant anywhere below. That is `wide` evaluated on `narrow` as
-if that were a document, set by set from the last step to the first as in `evaluate`, in polynomial time. It is
-sound (what can be laid over is contained) and not complete: `/a//*/b` is contained in `/a/*//b`, which no
-laying over shows.
+is at least as strict, a child on a child, a descendant anywhere below. That is `wide` evaluated on `narrow`
+as if that were a document, set by set from the last step to the first as in `evaluate`, in polynomial time.
+It is sound (what can be laid over is contained) and not complete: `/a//*/b` is contained in `/a/*//b`, which
+no laying over shows.
 
 `and` is laid over part by part. An `or` is implied by any of its parts, and implies what all of its parts
 imply. `not(p)` is implied by `not(q)` when p implies q. Of two comparisons of one node the values decide.
@@ -72,9 +72,9 @@ def generalise(first: LocationPath, second: LocationPath) -> LocationPath:
             break
         axis = one.axis if one.axis is two.axis else Axis.DESCENDANT
         steps.append(Step(axis, label, tuple(part for part in one.predicates if part in two.predicates)))
-    if len(steps) > 1 and steps[-1] == Step(Axis.DESCENDANT, ANY_ELEMENT):
-        # `a//*` and `a/*` ask for the same documents; the latter is the form to keep.
-        steps[-1] = Step(Axis.CHILD, ANY_ELEMENT)
+    if steps and steps[-1] == Step(Axis.CHILD, ANY_ELEMENT):
+        # `a/*` and `a//*` ask for the same documents; the latter can be laid over more.
+        steps[-1] = Step(Axis.DESCENDANT, ANY_ELEMENT)
     return LocationPath(tuple(steps))
 
 

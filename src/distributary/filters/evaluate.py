@@ -32,13 +32,13 @@ from distributary.filters.pattern import (
 )
 
 
-def selects(path: LocationPath, document: Document) -> bool:
+def path_selects(path: LocationPath, document: Document) -> bool:
     """Whether the path selects at least one node of the document.
 
     >>> from distributary.filters.document import parse_document
     >>> from distributary.filters.pattern_parser import parse_branches
     >>> (path,) = parse_branches("item[author]/title")
-    >>> selects(path, parse_document("<rss><item><title/></item><item><author/></item></rss>"))
+    >>> path_selects(path, parse_document("<rss><item><title/></item><item><author/></item></rss>"))
     False
     """
     return -1 in _contexts(path, document)

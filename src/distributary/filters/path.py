@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 from distributary.errors import FilterError
 from distributary.filters.containment import covers, generalise, names_in, without_covered
 from distributary.filters.document import Document, parse_document
-from distributary.filters.evaluate import selects
+from distributary.filters.evaluate import path_selects
 from distributary.filters.filter import Filter
 from distributary.filters.pattern import LocationPath, is_all_embracing, path_text
 from distributary.filters.pattern_parser import MAX_LENGTH, parse_branches
@@ -61,11 +61,7 @@ class PathFilter(Filter):
         return self._text
 
     def matches(self, event: Event) -> bool:
-        return event.document is not None and self.selects(parse_document(event.document))
-
-    def selects(self, document: Document) -> bool:
-        """Whether some branch selects a node of a document that is parsed already."""
-        return any(selects(branch, document) for branch in self.branches)
+        return event.document is not None and selects(self, parse_document(event.document))
 
     def covers(self, other: Self) -> bool:
         return all(any(covers(wide, narrow) for wide in self.branches) for narrow in other.branches)
@@ -77,15 +73,21 @@ class PathFilter(Filter):
         while len(branches) > MAX_MERGED_BRANCHES or len(merged.text) > MAX_LENGTH:
             if len(branches) == 1:
                 return None
-            common = max(_generalisations(branches), key=names_in)
+            common, *pair = max(_generalisations(branches), key=lambda found: names_in(found[0]))
             if is_all_embracing(common):
                 return None
-            branches = without_covered((common, *branches))
+            branches = without_covered((common, *(path for path in branches if path not in pair)))
             merged = type(self)(tuple(branches))
         return merged
 
 
-def _generalisations(branches: list[LocationPath]) -> Iterator[LocationPath]:
-    """What each two neighbours have in common, when the branches are put in the order of their texts."""
-    ordered = sorted(branches, key=path_text)
-    return (generalise(one, two) for one, two in pairwise(ordered))
+def selects(path_filter: PathFilter, document: Document) -> bool:
+    """Whether some branch of the filter selects a node of a document that is parsed already."""
+    return any(path_selects(branch, document) for branch in path_filter.branches)
+
+
+def _generalisations(
+    branches: list[LocationPath],
+) -> Iterator[tuple[LocationPath, LocationPath, LocationPath]]:
+    """What each two neighbours in the order of their texts have in common, and the two."""
+    return ((generalise(one, two), one, two) for one, two in pairwise(sorted(branches, key=path_text)))

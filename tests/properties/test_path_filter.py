@@ -1,0 +1,80 @@
+"""Path filters against lxml's XPath: matching, the canonical text, cover and merge."""
+
+from __future__ import annotations
+
+import pickle
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from distributary.filters.document import parse_document
+from distributary.filters.path import MAX_MERGED_BRANCHES, PathFilter, selects
+from distributary.model import Event
+from properties.oracle_path import documents, paths, short_paths, wants
+
+EITHER = st.one_of(short_paths(), paths())
+"""Among short paths covering is frequent, among the others it takes every form."""
+
+
+@settings(max_examples=300, deadline=None)
+@given(paths(), st.lists(documents(), min_size=1, max_size=3))
+def test_a_filter_matches_what_xpath_selects(text: str, texts: list[str]) -> None:
+    path_filter = PathFilter.parse(text)
+    for document in texts:
+        assert path_filter.matches(Event("e", document=document)) == wants(text, document)
+
+
+@settings(max_examples=150, deadline=None)
+@given(paths(), documents())
+def test_the_canonical_text_means_the_same_filter(text: str, document: str) -> None:
+    path_filter = PathFilter.parse(text)
+    again = PathFilter.parse(path_filter.text)
+    assert again == path_filter
+    assert again.branches == path_filter.branches
+    assert hash(again) == hash(path_filter)
+    assert pickle.loads(pickle.dumps(path_filter)) == path_filter
+    assert wants(path_filter.text, document) == wants(text, document)
+
+
+@settings(max_examples=150, deadline=None)
+@given(EITHER, EITHER, st.lists(documents(), min_size=1, max_size=3))
+def test_what_a_covered_filter_matches_the_covering_one_matches(
+    wide: str, narrow: str, texts: list[str]
+) -> None:
+    if PathFilter.parse(wide).covers(PathFilter.parse(narrow)):
+        for document in texts:
+            assert wants(wide, document) or not wants(narrow, document)
+
+
+@settings(max_examples=150, deadline=None)
+@given(paths())
+def test_a_filter_covers_itself(text: str) -> None:
+    assert PathFilter.parse(text).covers(PathFilter.parse(text))
+
+
+@settings(max_examples=100, deadline=None)
+@given(EITHER, EITHER, st.lists(documents(), min_size=1, max_size=3))
+def test_a_merged_filter_matches_what_either_matches(first: str, second: str, texts: list[str]) -> None:
+    merged = PathFilter.parse(first).merge(PathFilter.parse(second))
+    assert merged is not None
+    for document in texts:
+        if wants(first, document) or wants(second, document):
+            assert wants(merged.text, document)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(short_paths(), min_size=20, max_size=40, unique=True),
+    st.lists(documents(), min_size=1, max_size=3),
+)
+def test_merging_many_filters_stays_small_and_sound(texts: list[str], events: list[str]) -> None:
+    merged: PathFilter | None = PathFilter.parse(texts[0])
+    for text in texts[1:]:
+        merged = merged.merge(PathFilter.parse(text)) if merged is not None else None
+    if merged is None:
+        return
+    assert len(merged.branches) <= MAX_MERGED_BRANCHES
+    assert PathFilter.parse(merged.text) == merged
+    for document in events:
+        if any(wants(text, document) for text in texts):
+            assert selects(merged, parse_document(document))
