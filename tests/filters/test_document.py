@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import tracemalloc
 from collections.abc import Iterator
@@ -106,6 +107,16 @@ def test_a_document_survives_pickling() -> None:
 def test_a_text_node_arrives_whole_however_long() -> None:
     document = parse_document("<a>" + "é" * 100_000 + "</a>")
     assert document.texts == ["é" * 100_000]
+
+
+def test_reading_leaves_nothing_for_the_garbage_collector() -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        parse_document("<a><b k='1'>x</b></a>")
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(

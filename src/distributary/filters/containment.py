@@ -44,19 +44,18 @@ def covers(wide: LocationPath, narrow: LocationPath) -> bool:
     >>> covers(wide, narrow), covers(narrow, wide)
     (True, False)
     """
-    tree = _Tree()
-    tree.grow(0, narrow)
-    return 0 in _Layover(tree, {}).contexts(wide)
+    return _lies_over(wide, _tree_of(narrow))
 
 
 def without_covered(paths: Iterable[LocationPath]) -> list[LocationPath]:
     """The paths but those that another one covers; of two that cover each other the first stays."""
-    kept: list[LocationPath] = []
+    kept: list[tuple[LocationPath, _Tree]] = []
     for path in paths:
-        if not any(covers(other, path) for other in kept):
-            kept = [other for other in kept if not covers(path, other)]
-            kept.append(path)
-    return kept
+        tree = _tree_of(path)
+        if not any(_lies_over(other, tree) for other, _ in kept):
+            kept = [(other, other_tree) for other, other_tree in kept if not _lies_over(path, other_tree)]
+            kept.append((path, tree))
+    return [path for path, _ in kept]
 
 
 def generalise(first: LocationPath, second: LocationPath) -> LocationPath:
@@ -166,6 +165,8 @@ class _Layover:
             for predicate in step.predicates:
                 nodes = self.holding(predicate, nodes)
             contexts = self.above(step.axis, nodes)
+            if not contexts:
+                break
         return contexts or set()
 
     def above(self, axis: Axis, nodes: set[int]) -> set[int]:
@@ -218,6 +219,16 @@ class _Layover:
             tree.impose(0, given)
             self.known[key] = 0 in _Layover(tree, self.known).holding(wanted, {0})
         return self.known[key]
+
+
+def _tree_of(path: LocationPath) -> _Tree:
+    tree = _Tree()
+    tree.grow(0, path)
+    return tree
+
+
+def _lies_over(wide: LocationPath, tree: _Tree) -> bool:
+    return 0 in _Layover(tree, {}).contexts(wide)
 
 
 def _common_label(first: str, second: str) -> str | None:

@@ -175,6 +175,10 @@ class _Reader:
         except expat.ExpatError as error:
             reason = expat.errors.messages.get(error.code, "malformed")
             raise self._refusal(reason, error.lineno, error.offset, self.parser.ErrorByteIndex) from None
+        finally:
+            # The parser holds the handlers and they hold this reader: without the cycle nothing waits for
+            # the garbage collector, however many documents are read.
+            self.parser = None
         return self.document
 
     def _element_handlers(self) -> tuple[Any, Any]:
