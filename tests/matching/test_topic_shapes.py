@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import ClassVar
 
 import numpy as np
@@ -11,7 +12,7 @@ from distributary.filters.topic import TopicFilter
 from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
 from distributary.matching.index import Arrays
-from distributary.matching.topic_shapes import CHECKED, TopicShapes
+from distributary.matching.topic_shapes import CHECKED, LEAST_HITS, TopicShapes
 from distributary.matching.topic_tree import TopicTree
 from distributary.model import Event
 from distributary.workloads import topics
@@ -64,9 +65,20 @@ def test_equal_filters_are_one_entry() -> None:
     assert sorted(np.diff(arrays["members"]).tolist()) == [1, 1, 3]
 
 
-def test_many_answers_outgrow_the_first_buffers() -> None:
+def test_many_equal_filters_are_all_found() -> None:
     index = shapes(*["A/*"] * 5_000)
     assert index.match(Event("e", topic="A/B")) == list(range(5_000))
+
+
+def test_rows_with_more_hits_than_there_is_room_for_are_answered_in_full() -> None:
+    levels = [["A"], *[[f"{number}", "*"] for number in range(11)]]
+    patterns = ["/".join(pattern) for pattern in itertools.product(*levels)]
+    assert len(patterns) > LEAST_HITS
+    hit = "/".join(level[0] for level in levels)
+    events = [Event(str(number), topic=topic) for number, topic in enumerate([hit, "B", hit, hit])]
+    rows, slots = shapes(*patterns).match_batch(EventBatch.from_events(events))
+    found = sorted(zip(rows.tolist(), slots.tolist(), strict=True))
+    assert found == [(row, slot) for row in (0, 2, 3) for slot in range(len(patterns))]
 
 
 def test_prefixes_are_known_only_where_shapes_are_many() -> None:

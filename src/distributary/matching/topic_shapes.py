@@ -43,11 +43,17 @@ from distributary.matching.topic_text import (
     topic_arrays,
 )
 
-CROWDED = 16
+CROWDED = 8
 """A node with more shapes than this below it has its prefixes in the Bloom filter: a check costs a lookup."""
 
 SPARSE = 8
 """The Bloom filter is folded in half while less than one bit of this many is set."""
+
+LEAST_HITS = 1024
+"""How many hits are made room for at first, at least; room for one a row is made in any case."""
+
+COMPILED = ("levels", "ends", "flags", "mask", "bloom", "buckets", "marks", "members", "positions")
+"""The arrays of a segment, in the order in which the search takes them."""
 
 WILD, OPEN, CLOSED, CHECKED = 1, 2, 4, 8
 """What is known of a node: its last level is the wildcard; open or closed filters end here; see `CROWDED`."""
@@ -99,9 +105,18 @@ class TopicShapes(CompiledIndex[TopicFilter]):
     def search(self, arrays: Arrays, batch: EventBatch) -> Pairs:
         if batch.topics is None:
             return Pairs.none()
-        names = ("levels", "ends", "flags", "mask", "bloom", "buckets", "marks", "members", "positions")
-        compiled = [sealed(arrays[name]) for name in names]
-        return Pairs(*_search(*topic_arrays(batch.topics), *text_arrays(arrays), *compiled))
+        readable = (*topic_arrays(batch.topics), *text_arrays(arrays))
+        compiled = [sealed(arrays[name]) for name in COMPILED]
+        hits = np.empty((2, max(LEAST_HITS, batch.rows)), np.int32)
+        parts: list[Pairs] = []
+        row = 0
+        while row < batch.rows:
+            following, count = _nominate(row, hits[0], hits[1], *readable, *compiled)
+            if following == row:
+                hits = np.empty((2, 2 * hits.shape[1]), np.int32)
+            parts.append(Pairs(*_expand(hits[0, :count], hits[1, :count], *compiled[-2:])))
+            row = following
+        return Pairs.joined(parts)
 
 
 def _table(
@@ -350,7 +365,10 @@ def _marks(keys: NDArray[np.uint64], shapes: NDArray[np.uint32], shape_bits: np.
 
 
 @kernel
-def _search(
+def _nominate(
+    first_row: int,
+    hit_rows: NDArray[np.int32],
+    hit_entries: NDArray[np.int32],
     topics: NDArray[np.uint8],
     starts: NDArray[np.int64],
     topic_ends: NDArray[np.int64],
@@ -366,7 +384,12 @@ def _search(
     marks: NDArray[np.uint32],
     members: NDArray[np.int32],
     positions: NDArray[np.int32],
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+) -> tuple[int, int]:
+    """Write each row and distinct filter that match, until the hits are full.
+
+    Returns the first row that is not answered yet, and the number of hits of the rows before it. The arrays
+    to write to are given, for a loop that may also replace them is compiled to much slower code.
+    """
     mask = masks[0]
     last_word = np.uint64(len(bloom) - 1)
     bucket_count = len(buckets) - 1
@@ -374,12 +397,11 @@ def _search(
     deepest = levels.max() + 1
     hashes = np.empty(deepest + 1, np.uint64)
     totals = np.zeros(deepest + 1, np.uint64)
-    rows = np.empty(max(1024, len(starts)), np.int32)
-    found = np.empty(len(rows), np.int32)
     count = 0
-    for row in range(len(starts)):
+    for row in range(first_row, len(starts)):
         if not valid[row]:
             continue
+        before = count
         start, end = starts[row], topic_ends[row]
         depth = _hash_levels(topics, start, end, hashes)
         node = 1
@@ -415,16 +437,36 @@ def _search(
                     first = positions[members[entry]]
                     if not agrees(texts, offsets[first], offsets[first + 1], topics, start, end):
                         continue
-                    size = members[entry + 1] - members[entry]
-                    if count + size > len(rows):
-                        rows = np.concatenate((rows, np.empty(len(rows) + size, np.int32)))
-                        found = np.concatenate((found, np.empty(len(found) + size, np.int32)))
-                    for member in range(members[entry], members[entry + 1]):
-                        rows[count] = row
-                        found[count] = positions[member]
-                        count += 1
+                    if count == len(hit_rows):
+                        return row, before
+                    hit_rows[count] = row
+                    hit_entries[count] = entry
+                    count += 1
             node += 1
-    return rows[:count].copy(), found[:count].copy()
+    return len(starts), count
+
+
+@kernel
+def _expand(
+    hit_rows: NDArray[np.int32],
+    hit_entries: NDArray[np.int32],
+    members: NDArray[np.int32],
+    positions: NDArray[np.int32],
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Every filter that a hit stands for, with its row."""
+    total = 0
+    for entry in hit_entries:
+        total += members[entry + 1] - members[entry]
+    rows = np.empty(total, np.int32)
+    found = np.empty(total, np.int32)
+    count = 0
+    for hit in range(len(hit_rows)):
+        entry = hit_entries[hit]
+        for member in range(members[entry], members[entry + 1]):
+            rows[count] = hit_rows[hit]
+            found[count] = positions[member]
+            count += 1
+    return rows, found
 
 
 @kernel
