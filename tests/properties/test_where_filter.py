@@ -35,7 +35,7 @@ def satisfies(conjunction: Conjunction, attributes: dict) -> bool:
     return all(contains_value(domain, attributes.get(name)) for name, domain in conjunction.domains)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(conditions(), maps)
 def test_evaluates_as_the_oracle_does(text, events):
     filter = parse(text)
@@ -44,7 +44,7 @@ def test_evaluates_as_the_oracle_does(text, events):
         assert passes(filter, attributes) is (wants(text, attributes) is True)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(conditions(), maps)
 def test_conjunctions_hold_exactly_when_the_condition_does(text, events):
     filter = parse(text)
@@ -84,7 +84,7 @@ def test_cover_is_never_wrong(texts, events):
             assert wants(texts[0], attributes) is True or wants(texts[1], attributes) is not True
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.lists(conditions(4), min_size=2, max_size=4), maps)
 def test_merge_lets_pass_what_either_does(texts, events):
     filters = [parse(text) for text in texts]
@@ -123,7 +123,7 @@ def test_a_cached_shape_reads_as_an_unknown_one(text, other):
     assert read() == anew
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(conditions(3), st.data())
 def test_literals_fill_a_cached_shape_as_they_would_be_read(text, data):
     parse(text)
@@ -141,7 +141,7 @@ def test_literals_fill_a_cached_shape_as_they_would_be_read(text, data):
         assert again.expression == filter.expression
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.text(max_size=40) | st.text(alphabet="ab01.'\"()<>=!-,% \n/*e+", max_size=30))
 def test_any_text_is_a_filter_or_an_error(text):
     filter = parsed_or_error(text)
@@ -167,7 +167,7 @@ WORDS = [
 RESERVED = ["select", "case", "as", "exists", "distinct"]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(conditions(4), st.data())
 def test_a_mutated_condition_is_a_filter_or_an_error(text, data):
     for _ in range(data.draw(st.integers(1, 3))):
@@ -187,7 +187,7 @@ def test_a_mutated_condition_is_a_filter_or_an_error(text, data):
     assert filter.conjunctions is not None or filter.slow
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.lists(st.sampled_from(WORDS), max_size=9), maps)
 def test_words_in_any_order_are_read_as_the_oracle_reads_them_or_refused(words, events):
     text = " ".join(words)

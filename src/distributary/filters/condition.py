@@ -55,7 +55,7 @@ from distributary.filters.expression import (
     write,
 )
 from distributary.filters.like import like_pattern
-from distributary.filters.normal_form import Plan, plan_of
+from distributary.filters.normal_form import Plan, may_hold_always, plan_of
 
 MAX_LENGTH = 1_000_000
 MAX_TOKENS = 10_000
@@ -77,12 +77,20 @@ LITERAL = (
     r"(?:(?<=-)\s*+(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)|(?<=[0-9])[0-9]*+(?:\.[0-9]*+)?|(?<=\.)[0-9]++)"
     r"(?:[eE][+\-]?[0-9]++)?(?![\w.]))"
 )
-PART = r'(?:[^\W\d]\w*+|"(?:[^"]++|"")*+"(?!"))'
+QUOTED_NAME = r'"(?:[^"]++|"")*+"(?!")'
+PART = rf"(?:[^\W\d]\w*+|{QUOTED_NAME})"
 TOKEN = re.compile(
     rf"(?P<space>\s++)|(?P<literal>{LITERAL})|(?P<name>{PART}(?:\.{PART})*+)|(?P<sign><=|>=|<>|!=|[=<>(),])",
     re.DOTALL,
 )
+LIST_ITEM = re.compile(
+    rf"\s*+(?:(?P<literal>{LITERAL})|(?P<word>(?i:true|false|null)))\s*+(?P<end>[,)])", re.DOTALL
+)
 split_literals = re.compile(f"({LITERAL})", re.DOTALL).split
+split_literals_and_quoted_names = re.compile(f"({QUOTED_NAME}|{LITERAL})", re.DOTALL).split
+
+LARGE = 1e300
+"""Below this a number is read without further checks."""
 
 NUMBER_MARK, TEXT_MARK = "\0", "\1"
 
@@ -131,7 +139,7 @@ def read_condition(text: str) -> tuple[Template, tuple[Any, ...]]:
     """The template and the values of a condition; FilterError when it is not one."""
     if not text.isascii():
         _check_characters(text)
-    parts = split_literals(text)
+    parts = split_literals(text) if '"' not in text else split_literals_and_quoted_names(text)
     values: list[Any] = []
     for place in range(1, len(parts), 2):
         literal = parts[place]
@@ -139,14 +147,18 @@ def read_condition(text: str) -> tuple[Template, tuple[Any, ...]]:
             value: Any = literal[1:-1]
             values.append(value.replace("''", "'") if "'" in value else value)
             parts[place] = TEXT_MARK
-        else:
-            values.append(_read_number(literal))
+        elif literal[0] != '"':
+            try:
+                value = float(literal) if "." in literal else int(literal)
+            except ValueError:
+                value = LARGE
+            values.append(value + 0 if -LARGE < value < LARGE else _read_number(literal))
             parts[place] = NUMBER_MARK
     key = "".join(parts)
     shape = _shapes.get(key)
     # No valid text has a mark outside a literal, so an equal count means that each mark is a literal's.
     if shape is None or shape.literals != len(values) or None in values:
-        return _read_anew(text, key)
+        return _read_anew(text, key, values)
     if shape.selection is None:
         return shape.template, tuple(values)
     return shape.template, tuple([values[index] for index in shape.selection])
@@ -157,20 +169,20 @@ def forget_shapes() -> None:
     _shapes.clear()
 
 
-def _read_anew(text: str, key: str) -> tuple[Template, tuple[Any, ...]]:
+def _read_anew(text: str, key: str, found: list[Any]) -> tuple[Template, tuple[Any, ...]]:
     """Read a text whose shape is not known, and remember the shape."""
     reader = Reader(text)
     expression = reader.read()
     used: list[int] = []
     template = Template(_renumbered(expression, used))
     values = tuple([reader.values[index] for index in used])
-    if template.plan.holds_always(values):
+    if may_hold_always(expression) and template.plan.holds_always(values):
         raise FilterError("is true for every event; leave it out or ask for less", field="where", text=text)
-    if reader.cacheable and len(key) <= CACHED_LENGTH:
+    if reader.cacheable and len(key) <= CACHED_LENGTH and found == reader.values:
         while len(_shapes) >= CACHED_SHAPES:
             del _shapes[next(iter(_shapes))]
-        count = len(reader.values)
-        _shapes[key] = Shape(template, count, None if used == list(range(count)) else tuple(used))
+        selection = None if used == list(range(len(found))) else tuple(used)
+        _shapes[key] = Shape(template, len(found), selection)
     return template, values
 
 
@@ -386,32 +398,29 @@ class Reader:
             return found
         parts = re.findall(PART, found)
         name = ".".join(part[1:-1].replace('""', '"') if part[0] == '"' else part for part in parts)
-        if '""' in parts or "\0" in name:
-            self._refuse("an attribute needs a name", place)
+        if '""' in parts or NUMBER_MARK in name or TEXT_MARK in name:
+            self._refuse("an attribute needs a name, and one without control characters", place)
         return name
 
     def _list(self) -> tuple[Literal, ...]:
         """The literals after IN, which must be a list in parentheses."""
-        self._expect("(", "a list such as (1, 2)")
+        _, sign, place = self._next() or ("end", "", len(self.text))
+        if sign != "(":
+            self._refuse("IN needs a list such as (1, 2)", place)
         literals: list[Literal] = []
-        while True:
-            kind, found, place = self._next() or ("end", "", len(self.text))
-            if kind == "literal":
-                literals.append(Slot(len(self.values)))
-                self._literal(found, place)
-            elif kind == "keyword" and found in ("TRUE", "FALSE", "NULL"):
-                literals.append(None if found == "NULL" else found == "TRUE")
+        while (item := LIST_ITEM.match(self.text, self._place)) is not None:
+            literal, word, end = item.groups()
+            if literal is None:
+                literals.append(None if word.lower() == "null" else word.lower() == "true")
             else:
-                what = CONSTRUCTS.get(found.lower(), "anything else")
-                self._refuse(f"the list of IN holds literals only, not {what}", place)
-            if self._expect(",)", "a comma or a closing parenthesis") == ")":
+                literals.append(Slot(len(self.values)))
+                self._literal(literal, item.start("literal"))
+            self._place = item.end()
+            if end == ")":
                 return tuple(literals)
-
-    def _expect(self, signs: str, wanted: str) -> str:
-        kind, found, place = self._next() or ("end", "", len(self.text))
-        if kind != "sign" or found not in signs:
-            self._refuse(f"IN needs {wanted}", place)
-        return found
+        _, found, place = self._next() or ("end", "", len(self.text))
+        what = f", not {CONSTRUCTS[found.lower()]}" if found.lower() in CONSTRUCTS else ""
+        raise self._error(f"IN needs a list of literals with commas between them{what}", place)
 
     # The tree
 

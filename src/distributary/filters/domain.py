@@ -216,6 +216,13 @@ def contains(outer: Conjunction, inner: Conjunction) -> bool:
     return all(name in given and is_within(given[name], domain) for name, domain in outer.domains)
 
 
+def narrows(conjunction: Conjunction) -> bool:
+    """Whether an index gains by it: it says all there is to say, or bounds the values of an attribute."""
+    return not conjunction.residual or any(
+        domain.numbers != ALL_NUMBERS and domain.texts != ALL_TEXTS for _, domain in conjunction.domains
+    )
+
+
 def widened(domain: Domain, limit: int) -> Domain:
     """A domain that contains this one and has at most `limit` ranges of numbers and of texts.
 

@@ -167,8 +167,12 @@ def _filled(literal: Any, values: tuple[Any, ...]) -> Any:
 # Evaluation
 
 
-def evaluate(expression: Expression, attributes: Mapping[str, Value]) -> bool | None:
+def evaluate(
+    expression: Expression, attributes: Mapping[str, Value], values: tuple[Any, ...] = ()
+) -> bool | None:
     """Whether the expression is true, false or unknown (None) for these attributes.
+
+    `values` are what the slots of a template stand for.
 
     >>> evaluate(Compare("price", ">", 8), {"price": 8.4})
     True
@@ -177,36 +181,41 @@ def evaluate(expression: Expression, attributes: Mapping[str, Value]) -> bool | 
     """
     match expression:
         case And(parts):
-            return _all(parts, attributes)
+            return _all(parts, attributes, values)
         case Or(parts):
-            return _any(parts, attributes)
-        case Compare(attribute, operator, literal):
-            return compare(attributes.get(attribute), operator, literal)
-        case Between(attribute, low, high):
-            value = attributes.get(attribute)
-            return _both(compare(value, ">=", low), compare(value, "<=", high))
-        case In(attribute, literals):
-            return _contained(attributes.get(attribute), literals)
-        case Like(attribute, pattern, escape):
-            value = attributes.get(attribute)
-            if not isinstance(value, str):
-                return None
-            return like_pattern(pattern, escape).matches(value)
+            return _any(parts, attributes, values)
         case Not(part):
-            truth = evaluate(part, attributes)
+            truth = evaluate(part, attributes, values)
             return None if truth is None else not truth
-        case CompareAttributes(left, operator, right):
-            return compare(attributes.get(left), operator, attributes.get(right))
-        case IsNull(attribute):
-            return attributes.get(attribute) is None
-        case IsTruth(attribute, expected):
-            return attributes.get(attribute) is expected
-        case Truth(attribute):
-            value = attributes.get(attribute)
-            return value if isinstance(value, bool) else None
         case Constant(truth):
             return truth
-    raise TypeError(f"not an expression: {expression!r}")
+        case CompareAttributes(left, operator, right):
+            return compare(attributes.get(left), operator, attributes.get(right))
+    return _evaluate_leaf(expression, attributes.get(expression.attribute), values)
+
+
+def _evaluate_leaf(
+    leaf: Compare | Between | In | Like | IsNull | IsTruth | Truth, value: Any, values: tuple[Any, ...]
+) -> bool | None:
+    match leaf:
+        case Compare(_, operator, literal):
+            return compare(value, operator, _filled(literal, values))
+        case Between(_, low, high):
+            bounds = compare(value, ">=", _filled(low, values)), compare(value, "<=", _filled(high, values))
+            return False if False in bounds else None if None in bounds else True
+        case In(_, literals):
+            outcomes = [compare(value, "=", _filled(literal, values)) for literal in literals]
+            return True if True in outcomes else None if None in outcomes else False
+        case Like(_, pattern, escape):
+            if not isinstance(value, str):
+                return None
+            return like_pattern(_filled(pattern, values), _filled(escape, values)).matches(value)
+        case IsNull():
+            return value is None
+        case IsTruth(_, truth):
+            return value is truth
+        case Truth():
+            return value if isinstance(value, bool) else None
 
 
 def compare(left: Any, operator: str, right: Any) -> bool | None:
@@ -234,10 +243,12 @@ def kind_of(value: Any) -> type | None:
     return None
 
 
-def _all(parts: tuple[Expression, ...], attributes: Mapping[str, Value]) -> bool | None:
+def _all(
+    parts: tuple[Expression, ...], attributes: Mapping[str, Value], values: tuple[Any, ...]
+) -> bool | None:
     result: bool | None = True
     for part in parts:
-        truth = evaluate(part, attributes)
+        truth = evaluate(part, attributes, values)
         if truth is False:
             return False
         if truth is None:
@@ -245,30 +256,15 @@ def _all(parts: tuple[Expression, ...], attributes: Mapping[str, Value]) -> bool
     return result
 
 
-def _any(parts: tuple[Expression, ...], attributes: Mapping[str, Value]) -> bool | None:
+def _any(
+    parts: tuple[Expression, ...], attributes: Mapping[str, Value], values: tuple[Any, ...]
+) -> bool | None:
     result: bool | None = False
     for part in parts:
-        truth = evaluate(part, attributes)
+        truth = evaluate(part, attributes, values)
         if truth is True:
             return True
         if truth is None:
-            result = None
-    return result
-
-
-def _both(first: bool | None, second: bool | None) -> bool | None:
-    if first is False or second is False:
-        return False
-    return None if first is None or second is None else True
-
-
-def _contained(value: Any, literals: tuple[Literal, ...]) -> bool | None:
-    result: bool | None = False
-    for literal in literals:
-        equal = compare(value, "=", literal)
-        if equal:
-            return True
-        if equal is None:
             result = None
     return result
 

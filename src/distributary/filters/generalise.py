@@ -50,13 +50,13 @@ def generalised(conjunctions: Sequence[Conjunction], ranges: int) -> list[Conjun
     None when nothing short of everything would do. No domain has more than `ranges` ranges of a type, and
     nothing is residual: what was in no domain is let pass.
     """
-    joined = _contained_dropped(_joined_exactly([_bounded(c.domains, ranges) for c in conjunctions]))
+    joined = _contained_dropped(_joined_exactly([c.domains for c in conjunctions]))
     joined.sort(key=_order)
     while len(joined) > MAX_MERGED:
         at = max(range(1, len(joined)), key=lambda i: _likeness(joined[i - 1], joined[i]))
-        joined[at - 1 : at + 1] = [_bounded(_hull(joined[at - 1], joined[at]), ranges)]
-    joined = _contained_dropped(_joined_exactly(joined))
-    return None if () in joined else [Conjunction(domains) for domains in joined]
+        joined[at - 1 : at + 1] = [_hull(joined[at - 1], joined[at])]
+    bounded = _contained_dropped([_bounded(domains, ranges) for domains in _joined_exactly(joined)])
+    return None if () in bounded else [Conjunction(domains) for domains in bounded]
 
 
 def described(conjunctions: Sequence[Conjunction]) -> Expression:

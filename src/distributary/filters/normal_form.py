@@ -12,7 +12,7 @@ term for each conjunction, and in it a function from the values to the domain fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -32,6 +32,7 @@ from distributary.filters.domain import (
     equal_to_none,
     intersection,
     is_empty,
+    narrows,
     texts_beginning,
     texts_not_beginning,
     union,
@@ -98,24 +99,31 @@ class TooManyError(Exception):
 
 
 class Plan:
-    """How the conjunctions of a template are made of values; `terms` is None when they would be too many."""
+    """How the conjunctions of a template are made of values.
 
-    __slots__ = ("_necessary", "_steps", "terms")
+    When they would be too many, what remains is the one conjunction that must hold whatever else does.
+    """
 
-    def __init__(self, terms: list[Term] | None, necessary: Term | None) -> None:
-        self.terms = terms
+    __slots__ = ("_outline", "_steps")
+
+    def __init__(self, terms: list[Term] | None, outline: Term | None) -> None:
         self._steps = None if terms is None else [_step(term) for term in terms]
-        self._necessary = None if necessary is None else _step(necessary)
+        self._outline = None if outline is None else _step(outline)
 
     def conjunctions(self, values: Values) -> tuple[Conjunction, ...] | None:
+        """The disjunctive form; None when there is none that an index could use."""
         if self._steps is None:
-            return None
+            outline = self.outline(values)
+            return outline if all(map(narrows, outline)) else None
         made = [conjunction for step in self._steps if (conjunction := step(values)) is not None]
         return tuple(made) if len(made) < 2 else tuple(dict.fromkeys(made))
 
-    def necessary(self, values: Values) -> Conjunction | None:
-        """One conjunction that holds whenever the condition does; None when it never does."""
-        return self._necessary(values) if self._necessary is not None else None
+    def outline(self, values: Values) -> tuple[Conjunction, ...]:
+        """Conjunctions of which at least one holds whenever the condition does."""
+        if self._steps is not None:
+            return self.conjunctions(values) or ()
+        conjunction = None if self._outline is None else self._outline(values)
+        return () if conjunction is None else (conjunction,)
 
     def holds_always(self, values: Values) -> bool:
         """Whether the condition is true for every event, as far as single attributes tell."""
@@ -124,12 +132,19 @@ class Plan:
 
 
 def plan_of(expression: Expression) -> Plan:
-    necessary = _necessary(expression, True)
     try:
-        terms = _terms(expression, True)
+        return Plan(_terms(expression, True), None)
     except TooManyError:
-        return Plan(None, necessary)
-    return Plan(terms, necessary)
+        return Plan(None, _necessary(expression, True))
+
+
+def may_hold_always(expression: Expression) -> bool:
+    """False when it is plain that some event does not pass: without these leaves, an empty event."""
+    if isinstance(expression, (And, Or)):
+        return any(map(may_hold_always, expression.parts))
+    if isinstance(expression, Not):
+        return may_hold_always(expression.part)
+    return isinstance(expression, (Constant, IsNull, IsTruth))
 
 
 # Terms
@@ -158,21 +173,23 @@ def _leaf_term(leaf: Leaf, positive: bool) -> Term | None:
     return Term(((leaf.attribute, SignedLeaf(leaf, positive)),))
 
 
-def _product(factors: Iterable[list[Term]]) -> list[Term]:
-    """All ways to take one term of each factor. Factors with one term come first and multiply nothing."""
-    result = [Term(())]
-    for terms in sorted(factors, key=len):
+def _product(factors: list[list[Term]]) -> list[Term]:
+    """All ways to take one term of each factor."""
+    result = [_all_of([terms[0] for terms in factors if len(terms) == 1])]
+    for terms in sorted((terms for terms in factors if len(terms) != 1), key=len):
         if len(result) * len(terms) > 16 * MAX_CONJUNCTIONS:
             raise TooManyError
-        result = _folded([_joined(first, second) for first in result for second in terms])
+        result = _folded([_all_of([first, second]) for first in result for second in terms])
     return result
 
 
-def _joined(first: Term, second: Term) -> Term:
-    trees = dict(first.trees)
-    for name, tree in second.trees:
-        trees[name] = _combined(Every, [trees[name], tree]) if name in trees else tree
-    return Term(tuple(sorted(trees.items())), first.residual or second.residual)
+def _all_of(terms: list[Term]) -> Term:
+    trees: dict[str, list[Tree]] = {}
+    for term in terms:
+        for name, tree in term.trees:
+            trees.setdefault(name, []).append(tree)
+    joined = tuple([(name, _combined(Every, trees[name])) for name in sorted(trees)])
+    return Term(joined, any(term.residual for term in terms))
 
 
 def _folded(terms: list[Term]) -> list[Term]:
@@ -198,7 +215,7 @@ def _combined(kind: type[Every] | type[Some], trees: list[Tree]) -> Tree:
 
 
 def _necessary(expression: Expression, positive: bool) -> Term | None:
-    """One term that holds whenever the expression (or its negation) does; None when it never does."""
+    """A residual term that holds whenever the expression (or its negation) does; None when it never does."""
     match expression:
         case Not(part):
             return _necessary(part, not positive)
@@ -208,15 +225,8 @@ def _necessary(expression: Expression, positive: bool) -> Term | None:
             if isinstance(expression, And) == positive:
                 return _all_of(known) if len(known) == len(inner) else None
             return _any_of(known) if known else None
-    return _leaf_term(expression, positive)
-
-
-def _all_of(terms: list[Term]) -> Term:
-    trees: dict[str, list[Tree]] = {}
-    for term in terms:
-        for name, tree in term.trees:
-            trees.setdefault(name, []).append(tree)
-    return Term(tuple((name, _combined(Every, trees[name])) for name in sorted(trees)), residual=True)
+    term = _leaf_term(expression, positive)
+    return None if term is None else Term(term.trees, residual=True)
 
 
 def _any_of(terms: list[Term]) -> Term:

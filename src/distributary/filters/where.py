@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from distributary.errors import FilterError
 from distributary.filters.condition import Template, read_condition
-from distributary.filters.domain import ALL_NUMBERS, ALL_TEXTS, Conjunction, contains
+from distributary.filters.domain import Conjunction, contains, narrows
 from distributary.filters.expression import And, Expression, Or, disjunction_of, evaluate, fill, write
 from distributary.filters.filter import Filter
 from distributary.filters.generalise import MAX_MERGED, described, generalised
@@ -67,14 +67,14 @@ class WhereFilter(Filter):
         conjunctions = self.conjunctions
         if conjunctions is None:
             return f"its disjunctive form has more than {MAX_CONJUNCTIONS} conjunctions"
-        if any(not _narrows(conjunction) for conjunction in conjunctions):
+        if any(not narrows(conjunction) for conjunction in conjunctions):
             return (
                 "an alternative bounds no attribute: a LIKE without a fixed beginning, or attributes compared"
             )
         return None
 
     def matches(self, event: Event) -> bool:
-        return evaluate(self.expression, event.attributes) is True
+        return evaluate(self._template.expression, event.attributes, self._values) is True
 
     def covers(self, other: WhereFilter) -> bool:
         mine, theirs = self.expression, other.expression
@@ -105,7 +105,10 @@ class WhereFilter(Filter):
 
     def _united_as_domains(self, other: WhereFilter) -> WhereFilter | None:
         """What the domains of either allow, as widely as it takes for the condition to be short."""
-        conjunctions = [*self._outline(), *other._outline()]
+        conjunctions = [
+            *self._template.plan.outline(self._values),
+            *other._template.plan.outline(other._values),
+        ]
         for ranges in MERGED_RANGES:
             fewer = generalised(conjunctions, ranges)
             if fewer is None:
@@ -114,14 +117,6 @@ class WhereFilter(Filter):
             if merged is not None:
                 return merged
         return None
-
-    def _outline(self) -> tuple[Conjunction, ...]:
-        """Conjunctions of which one at least holds whenever the condition does."""
-        conjunctions = self.conjunctions
-        if conjunctions is not None:
-            return conjunctions
-        necessary = self._template.plan.necessary(self._values)
-        return () if necessary is None else (necessary,)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return WhereFilter.parse, (self.text,)
@@ -134,10 +129,3 @@ def _short_filter(expression: Expression) -> WhereFilter | None:
         return WhereFilter.parse(text) if len(text) <= MERGED_LENGTH else None
     except FilterError:
         return None
-
-
-def _narrows(conjunction: Conjunction) -> bool:
-    """Whether some domain leaves out numbers and texts, so that an index has something to hold."""
-    return not conjunction.residual or any(
-        domain.numbers != ALL_NUMBERS and domain.texts != ALL_TEXTS for _, domain in conjunction.domains
-    )
