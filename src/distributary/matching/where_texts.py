@@ -1,0 +1,175 @@
+"""Texts as numbers: the rank of an attribute's text among the texts that conditions compare it with.
+
+The texts that a segment's conditions name are kept sorted, attribute by attribute. A text equal to the
+i-th of them has rank 2i + 1, a text between the (i-1)-th and the i-th has rank 2i. Every equality, range
+or prefix on texts is then a range of ranks, and is checked like a range of numbers. Where conditions only
+ask for equality, a text that none of them names needs no order and gets rank -1.
+
+A row costs one hash of its bytes and one comparison; with ranges, a row that equals no named text costs a
+binary search more. The hash only says where to look: bytes decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distributary.matching.batch import STRING
+from distributary.matching.index import Arrays
+from distributary.matching.kernel import kernel
+
+FNV_OFFSET = np.uint64(14695981039346656037)
+FNV_PRIME = np.uint64(1099511628211)
+FOLD = np.uint64(32)
+UNNAMED = -1.0
+
+
+def readonly(array: NDArray[Any]) -> Any:
+    """The same memory as a plain read-only array, so that a kernel sees one type however it is kept."""
+    view = array.view(np.ndarray)
+    view.flags.writeable = False
+    return view
+
+
+class Texts(NamedTuple):
+    """The named texts: attribute a has those numbered `first[a]` to `first[a + 1]`, ascending.
+
+    `slots[slots_first[a]:slots_first[a + 1]]` is the attribute's hash table of text numbers, -1 where
+    free; its size is a power of two, or 0. `ordered[a]` says whether unnamed texts need their place.
+    """
+
+    first: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+    data: NDArray[np.uint8]
+    slots_first: NDArray[np.int32]
+    slots: NDArray[np.int32]
+    ordered: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, arrays: Arrays) -> Texts:
+        return cls(*(readonly(arrays[f"text_{field}"]) for field in cls._fields))
+
+    def arrays(self) -> Arrays:
+        return {f"text_{field}": array for field, array in self._asdict().items()}
+
+
+def named_texts(texts: Sequence[Sequence[str]], ordered: NDArray[np.bool_]) -> Texts:
+    """The table of the texts of each attribute, which are given sorted and distinct."""
+    counts = [len(of_one) for of_one in texts]
+    encoded = [text.encode() for of_one in texts for text in of_one]
+    sizes = [1 << (2 * count - 1).bit_length() if count else 0 for count in counts]
+    table = Texts(
+        _offsets(counts).astype(np.int32),
+        _offsets([len(text) for text in encoded]),
+        np.frombuffer(b"".join(encoded), np.uint8),
+        _offsets(sizes).astype(np.int32),
+        np.full(sum(sizes), -1, np.int32),
+        ordered,
+    )
+    _fill_slots(
+        readonly(table.first),
+        readonly(table.offsets),
+        readonly(table.data),
+        readonly(table.slots_first),
+        table.slots,
+    )
+    return table
+
+
+def _offsets(counts: Sequence[int]) -> NDArray[np.int64]:
+    offsets = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(np.asarray(counts, np.int64), out=offsets[1:])
+    return offsets
+
+
+@kernel
+def text_hash(data: NDArray[np.uint8], start: int, end: int) -> Any:
+    """A hash of some bytes (FNV-1a, folded so that its low bits depend on all of them)."""
+    value = FNV_OFFSET
+    for at in range(start, end):
+        value = (value ^ np.uint64(data[at])) * FNV_PRIME
+    return value ^ (value >> FOLD)
+
+
+@kernel
+def _compare(
+    data: NDArray[np.uint8],
+    start: int,
+    end: int,
+    other: NDArray[np.uint8],
+    other_start: int,
+    other_end: int,
+) -> int:
+    """Negative, zero or positive as the first bytes come before, equal or follow the other ones."""
+    length = end - start
+    other_length = other_end - other_start
+    for at in range(min(length, other_length)):
+        difference = np.int64(data[start + at]) - np.int64(other[other_start + at])
+        if difference != 0:
+            return int(difference)
+    return int(length - other_length)
+
+
+@kernel
+def _fill_slots(
+    first: NDArray[np.int32],
+    offsets: NDArray[np.int64],
+    data: NDArray[np.uint8],
+    slots_first: NDArray[np.int32],
+    slots: NDArray[np.int32],
+) -> None:
+    for attribute in range(len(first) - 1):
+        base = slots_first[attribute]
+        mask = np.uint64(slots_first[attribute + 1] - base - 1)
+        for text in range(first[attribute], first[attribute + 1]):
+            at = text_hash(data, offsets[text], offsets[text + 1]) & mask
+            while slots[base + np.int64(at)] >= 0:
+                at = (at + np.uint64(1)) & mask
+            slots[base + np.int64(at)] = text
+
+
+@kernel
+def rank_texts(
+    texts: Texts,
+    attribute: int,
+    data: NDArray[np.uint8],
+    starts: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    tags: NDArray[np.uint8],
+    values: NDArray[np.float64],
+    column: int,
+) -> None:
+    """Write the rank of each row that holds a text into that column of `values`."""
+    first, last = texts.first[attribute], texts.first[attribute + 1]
+    base = texts.slots_first[attribute]
+    mask = np.uint64(texts.slots_first[attribute + 1] - base - 1)
+    for row in range(len(starts)):
+        if tags[row] != STRING:
+            continue
+        start, end = starts[row], ends[row]
+        rank = UNNAMED
+        if first < last:
+            at = text_hash(data, start, end) & mask
+            text = texts.slots[base + np.int64(at)]
+            while text >= 0:
+                if _compare(data, start, end, texts.data, texts.offsets[text], texts.offsets[text + 1]) == 0:
+                    rank = 2.0 * (text - first) + 1.0
+                    break
+                at = (at + np.uint64(1)) & mask
+                text = texts.slots[base + np.int64(at)]
+            if text < 0 and texts.ordered[attribute]:
+                low, high = first, last
+                while low < high:
+                    middle = (low + high) >> 1
+                    order = _compare(
+                        data, start, end, texts.data, texts.offsets[middle], texts.offsets[middle + 1]
+                    )
+                    if order > 0:
+                        low = middle + 1
+                    else:
+                        high = middle
+                rank = 2.0 * (low - first)
+        values[row, column] = rank
