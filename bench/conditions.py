@@ -7,12 +7,12 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.report import Result, best_of
 from distributary.filters.where import WhereFilter
 from distributary.matching.batch import EventBatch
 from distributary.matching.where_bitsets import WhereBitsets
 from distributary.matching.where_counting import WhereCounting
 from distributary.workloads import ranges
-from report import Result, best_of
 
 SEED = 1
 CHECKED = 20

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.report import Result, best_of
 from distributary.filters.where import WhereFilter
 from distributary.matching.batch import EventBatch
 from distributary.matching.where_bitsets import WhereBitsets
 from distributary.workloads import rules
-from report import Result, best_of
 
 SEED = 1
 CHECKED = 200
