@@ -14,8 +14,9 @@ rounding is monotone, so if the computed distance exceeds the tolerance then so 
 `value >= fl(last + tolerance)`, or `value <= fl(last - tolerance)` on the other side. Where even that
 first value does not fire, the threshold is the next float.
 
-Numbers read from arrays are widened to int64 before they are handed on, so that each kernel is compiled
-for one set of types only.
+Two habits of the kernels are for the compiler. They take the arrays they need out of the tuples once, for
+taking them out counts references, which costs more than a comparison. And numbers read from arrays are
+widened to int64 before they are handed on, so that each kernel is compiled for one set of types only.
 
 Dead places have tolerance -1. They stay until everything is laid out anew.
 """
@@ -90,11 +91,17 @@ class Shown(NamedTuple):
 
 
 class Fired(NamedTuple):
-    """Where answers go, and room for the nodes that one descent visits."""
+    """Where answers go, and room for the nodes that one descent visits and the places that it finds."""
 
     rows: NDArray[np.int32]
     slots: NDArray[np.int32]
+    places: NDArray[np.int32]
     nodes: NDArray[np.int32]
+
+
+Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 
 @kernel
@@ -108,49 +115,38 @@ def tree_nodes(capacity: int) -> int:
 
 
 @kernel
-def _home(table: NDArray[np.int32], lane: int, topic: int) -> int:
+def find_place(table: Ints, cell_lane: Ints, cell_topic: Ints, lane: int, topic: int) -> int:
+    """Where in the table the cell of a lane for a topic stands, or would stand."""
     key = (np.uint64(lane) << np.uint64(32)) | np.uint64(topic)
     key = (key ^ (key >> np.uint64(29))) * np.uint64(0x9E3779B97F4A7C15)
-    return wide((key >> np.uint64(32)) & np.uint64(len(table) - 1))
-
-
-@kernel
-def find_cell(cells: Cells, lane: int, topic: int) -> int:
-    """The cell of a lane for a topic, or -1."""
-    place = _home(cells.table, lane, topic)
-    while cells.table[place] >= 0:
-        cell = cells.table[place]
-        if cells.lane[cell] == lane and cells.topic[cell] == topic:
-            return wide(cell)
-        place = (place + 1) & (len(cells.table) - 1)
-    return wide(-1)
+    place = wide((key >> np.uint64(32)) & np.uint64(len(table) - 1))
+    while table[place] >= 0:
+        cell = table[place]
+        if cell_lane[cell] == lane and cell_topic[cell] == topic:
+            break
+        place = (place + 1) & (len(table) - 1)
+    return place
 
 
 @kernel
 def enter_cells(cells: Cells) -> None:
     """Enter all cells into an empty table."""
+    table, cell_lane, cell_topic = cells.table, cells.lane, cells.topic
     for cell in range(cells.used[USED_CELLS]):
-        place = _home(cells.table, wide(cells.lane[cell]), wide(cells.topic[cell]))
-        while cells.table[place] >= 0:
-            place = (place + 1) & (len(cells.table) - 1)
-        cells.table[place] = cell
+        lane, topic = wide(cell_lane[cell]), wide(cell_topic[cell])
+        table[find_place(table, cell_lane, cell_topic, lane, topic)] = cell
 
 
 @kernel
-def take_cell(lanes: Lanes, cells: Cells, lane: int, topic: int) -> int:
-    """The cell of a lane for a topic, made when there is none; -1 when there is no room to make it."""
-    cell = find_cell(cells, lane, topic)
-    if cell >= 0:
-        return cell
-    cell = wide(cells.used[USED_CELLS])
-    values, nodes = cells.used[USED_VALUES], cells.used[USED_NODES]
+def make_cell(lanes: Lanes, cells: Cells, lane: int, topic: int, place: int) -> int:
+    """A new cell, entered at this place of the table; -1 when there is no room for it."""
+    used = cells.used
+    cell = wide(used[USED_CELLS])
+    values, nodes = used[USED_VALUES], used[USED_NODES]
     capacity = wide(lanes.capacity[lane])
     above = tree_nodes(capacity)
     if cell >= len(cells.lane) or values + capacity > len(cells.last) or nodes + above > len(cells.above):
         return wide(-1)
-    place = _home(cells.table, lane, topic)
-    while cells.table[place] >= 0:
-        place = (place + 1) & (len(cells.table) - 1)
     cells.table[place] = cell
     cells.lane[cell] = lane
     cells.topic[cell] = topic
@@ -158,105 +154,106 @@ def take_cell(lanes: Lanes, cells: Cells, lane: int, topic: int) -> int:
     lanes.first_cell[lane] = cell
     cells.start[cell] = values
     cells.tree[cell] = nodes
-    for at in range(values, values + capacity):
-        cells.last[at] = np.nan
-    for at in range(nodes, nodes + above):
-        cells.above[at] = -np.inf
-        cells.below[at] = np.inf
-    cells.used[USED_CELLS] = cell + 1
-    cells.used[USED_VALUES] = values + capacity
-    cells.used[USED_NODES] = nodes + above
+    cells.last[values : values + capacity] = np.nan
+    cells.above[nodes : nodes + above] = -np.inf
+    cells.below[nodes : nodes + above] = np.inf
+    used[USED_CELLS] = cell + 1
+    used[USED_VALUES] = values + capacity
+    used[USED_NODES] = nodes + above
     return cell
 
 
 @kernel
-def refresh_leaf(lanes: Lanes, cells: Cells, cell: int, leaf: int) -> None:
-    """Compute the thresholds of a leaf from its places."""
-    lane = cells.lane[cell]
-    first = leaf * FAN
-    end = min(first + FAN, lanes.size[lane])
-    above, below = np.inf, -np.inf
-    above_fires, below_fires = False, False
-    for place in range(first, end):
-        tolerance = lanes.tolerances[lanes.start[lane] + place]
+def _refresh_leaf(tolerances: Floats, last: Floats, above: Floats, below: Floats, at: int) -> None:
+    """Compute the thresholds at `at` from the places of a leaf."""
+    least, greatest = np.inf, -np.inf
+    least_fires, greatest_fires = False, False
+    for place in range(len(tolerances)):
+        tolerance, value = tolerances[place], last[place]
         if tolerance < 0:
             continue
-        last = cells.last[cells.start[cell] + place]
-        if last != last:
-            cells.above[cells.tree[cell] + leaf] = -np.inf
-            cells.below[cells.tree[cell] + leaf] = np.inf
+        if value != value:
+            above[at], below[at] = -np.inf, np.inf
             return
-        high, low = last + tolerance, last - tolerance
-        if high < above:
-            above, above_fires = high, high - last > tolerance
-        elif high == above and high - last > tolerance:
-            above_fires = True
-        if low > below:
-            below, below_fires = low, last - low > tolerance
-        elif low == below and last - low > tolerance:
-            below_fires = True
-    cells.above[cells.tree[cell] + leaf] = above if above_fires else np.nextafter(above, np.inf)
-    cells.below[cells.tree[cell] + leaf] = below if below_fires else np.nextafter(below, -np.inf)
+        high, low = value + tolerance, value - tolerance
+        if high < least:
+            least, least_fires = high, high - value > tolerance
+        elif high == least and high - value > tolerance:
+            least_fires = True
+        if low > greatest:
+            greatest, greatest_fires = low, value - low > tolerance
+        elif low == greatest and value - low > tolerance:
+            greatest_fires = True
+    above[at] = least if least_fires else np.nextafter(least, np.inf)
+    below[at] = greatest if greatest_fires else np.nextafter(greatest, -np.inf)
 
 
 @kernel
-def _refresh_node(cells: Cells, children: int, count: int, node: int, at: int) -> None:
-    """Compute the thresholds at `at` of node number `node`, whose level below starts at `children`."""
-    above, below = np.inf, -np.inf
+def _refresh_node(above: Floats, below: Floats, children: int, count: int, node: int) -> None:
+    """Compute the thresholds of a node. The `count` nodes of the level below it start at `children`."""
+    least, greatest = np.inf, -np.inf
     for child in range(children + node * FAN, children + min(node * FAN + FAN, count)):
-        above = min(above, cells.above[child])
-        below = max(below, cells.below[child])
-    cells.above[at] = above
-    cells.below[at] = below
+        least = min(least, above[child])
+        greatest = max(greatest, below[child])
+    above[children + count + node] = least
+    below[children + count + node] = greatest
 
 
 @kernel
-def refresh_tree(lanes: Lanes, cells: Cells, cell: int) -> None:
-    """Compute all thresholds of a cell from its values."""
-    count = wide(lanes.capacity[cells.lane[cell]])
-    if count <= FAN:
-        return
-    leaves = (count + FAN - 1) // FAN
-    for leaf in range(leaves):
-        refresh_leaf(lanes, cells, cell, leaf)
-    children, count = cells.tree[cell], leaves
-    while count > FAN:
-        nodes = (count + FAN - 1) // FAN
-        for node in range(nodes):
-            _refresh_node(cells, children, count, node, children + count + node)
-        children, count = children + count, nodes
-
-
-@kernel
-def _refresh_place(lanes: Lanes, cells: Cells, cell: int, place: int) -> None:
-    """Compute the thresholds on the way from one place to the top."""
-    count = wide(lanes.capacity[cells.lane[cell]])
+def _refresh_path(
+    tolerances: Floats, last: Floats, above: Floats, below: Floats, tree: int, place: int
+) -> None:
+    """Compute the thresholds on the way from one place of a cell to the top."""
+    count = wide(len(tolerances))
     if count <= FAN:
         return
     node = place // FAN
-    refresh_leaf(lanes, cells, cell, node)
-    children, count = cells.tree[cell], (count + FAN - 1) // FAN
+    leaf = slice(node * FAN, min(node * FAN + FAN, count))
+    _refresh_leaf(tolerances[leaf], last[leaf], above, below, tree + node)
+    children, count = tree, (count + FAN - 1) // FAN
     while count > FAN:
         node //= FAN
-        _refresh_node(cells, children, count, node, children + count + node)
+        _refresh_node(above, below, children, count, node)
         children, count = children + count, (count + FAN - 1) // FAN
 
 
 @kernel
-def refresh_lane(lanes: Lanes, cells: Cells, lane: int, place: int) -> None:
+def _refresh_tree(tolerances: Floats, last: Floats, above: Floats, below: Floats, tree: int) -> None:
+    """Compute all thresholds of a cell from its values."""
+    count = wide(len(tolerances))
+    if count <= FAN:
+        return
+    leaves = (count + FAN - 1) // FAN
+    for node in range(leaves):
+        leaf = slice(node * FAN, min(node * FAN + FAN, count))
+        _refresh_leaf(tolerances[leaf], last[leaf], above, below, tree + node)
+    children, count = tree, leaves
+    while count > FAN:
+        nodes = (count + FAN - 1) // FAN
+        for node in range(nodes):
+            _refresh_node(above, below, children, count, node)
+        children, count = children + count, nodes
+
+
+@kernel
+def admit_member(lanes: Lanes, cells: Cells, lane: int, place: int) -> None:
     """A new member took this place: let it fire on the next event of every topic."""
-    cell = wide(lanes.first_cell[lane])
+    members = slice(lanes.start[lane], lanes.start[lane] + lanes.capacity[lane])
+    cell = lanes.first_cell[lane]
     while cell >= 0:
+        memory = slice(cells.start[cell], cells.start[cell] + lanes.capacity[lane])
         cells.last[cells.start[cell] + place] = np.nan
-        _refresh_place(lanes, cells, cell, place)
-        cell = wide(cells.next[cell])
+        _refresh_path(
+            lanes.tolerances[members], cells.last[memory], cells.above, cells.below, cells.tree[cell], place
+        )
+        cell = cells.next[cell]
 
 
 @kernel
 def widen_cells(lanes: Lanes, cells: Cells, lane: int, before: int) -> None:
     """Give the cells of a lane that grew from `before` places new room; the pools must have it."""
     capacity = wide(lanes.capacity[lane])
-    cell = wide(lanes.first_cell[lane])
+    cell = lanes.first_cell[lane]
     while cell >= 0:
         old, new = cells.start[cell], cells.used[USED_VALUES]
         for place in range(capacity):
@@ -265,71 +262,82 @@ def widen_cells(lanes: Lanes, cells: Cells, lane: int, before: int) -> None:
         cells.tree[cell] = cells.used[USED_NODES]
         cells.used[USED_VALUES] += capacity
         cells.used[USED_NODES] += tree_nodes(capacity)
-        refresh_tree(lanes, cells, cell)
-        cell = wide(cells.next[cell])
+        cell = cells.next[cell]
+    refresh_cells(lanes, cells, lane)
 
 
 @kernel
-def _try_places(
-    lanes: Lanes, cells: Cells, cell: int, first: int, end: int, value: float, fired: Fired, count: int
+def refresh_cells(lanes: Lanes, cells: Cells, lane: int) -> None:
+    """Compute all thresholds of the cells of a lane."""
+    members = slice(lanes.start[lane], lanes.start[lane] + lanes.capacity[lane])
+    cell = lanes.first_cell[lane]
+    while cell >= 0:
+        memory = slice(cells.start[cell], cells.start[cell] + lanes.capacity[lane])
+        _refresh_tree(
+            lanes.tolerances[members], cells.last[memory], cells.above, cells.below, cells.tree[cell]
+        )
+        cell = cells.next[cell]
+
+
+@kernel
+def _try_places(tolerances: Floats, last: Floats, value: float, places: Ints, found: int, first: int) -> int:
+    """Move the places that fire to the value, and append them, counted from `first`, to `places`."""
+    for place in range(len(tolerances)):
+        tolerance, before = tolerances[place], last[place]
+        if tolerance >= 0 and (before != before or abs(value - before) > tolerance):
+            last[place] = value
+            places[found] = first + place
+            found += 1
+    return found
+
+
+@kernel
+def _descend(
+    tolerances: Floats,
+    last: Floats,
+    above: Floats,
+    below: Floats,
+    tree: int,
+    value: float,
+    places: Ints,
+    nodes: Ints,
 ) -> int:
-    """Compare the value with each of these places; move those that fire to it and append their slots."""
-    lane = cells.lane[cell]
-    members, memory = lanes.start[lane], cells.start[cell]
-    tick = cells.used[TICK]
-    for place in range(first, end):
-        tolerance = lanes.tolerances[members + place]
-        last = cells.last[memory + place]
-        if tolerance >= 0 and (last != last or abs(value - last) > tolerance):
-            cells.last[memory + place] = value
-            slot = lanes.slots[members + place]
-            if lanes.slot_terms[slot] > 1:
-                if lanes.slot_tick[slot] == tick:
-                    continue
-                lanes.slot_tick[slot] = tick
-            fired.slots[count] = slot
-            count += 1
-    return count
+    """Move all places of a cell that fire to the value, and list them in `places`.
 
-
-@kernel
-def _advance_cell(lanes: Lanes, cells: Cells, cell: int, value: float, fired: Fired, count: int) -> int:
-    """Show a value to a cell: descend level by level to the leaves where somebody may fire, and back up."""
-    lane = cells.lane[cell]
-    capacity, size = wide(lanes.capacity[lane]), wide(lanes.size[lane])
-    if capacity <= FAN:
-        return _try_places(lanes, cells, cell, wide(0), size, value, fired, count)
-    offsets = np.empty(LEVELS, np.int64)  # where each level's nodes start in the pools
+    Goes down level by level to the leaves where somebody may fire, and back up through the nodes it visited.
+    """
+    starts = np.empty(LEVELS, np.int64)  # of the nodes of each level in `above` and `below`
     counts = np.empty(LEVELS, np.int64)
-    visited = np.empty(LEVELS + 1, np.int64)  # where each level's visited nodes start in fired.nodes
-    levels = 0
-    offset, nodes = cells.tree[cell], (capacity + FAN - 1) // FAN
-    while True:
-        offsets[levels], counts[levels] = offset, nodes
-        levels += 1
-        if nodes <= FAN:
-            break
-        offset, nodes = offset + nodes, (nodes + FAN - 1) // FAN
-    found = 0
-    visited[levels] = 0
-    for level in range(levels - 1, -1, -1):
-        visited[level] = found
-        parents = 1 if level == levels - 1 else visited[level] - visited[level + 1]
-        for parent_at in range(parents):
-            parent = 0 if level == levels - 1 else fired.nodes[visited[level + 1] + parent_at]
-            for node in range(parent * FAN, min(parent * FAN + FAN, counts[level])):
-                if value >= cells.above[offsets[level] + node] or value <= cells.below[offsets[level] + node]:
-                    fired.nodes[found] = node
-                    found += 1
-    for at in range(visited[0], found):
-        leaf = wide(fired.nodes[at])
-        count = _try_places(lanes, cells, cell, leaf * FAN, min(leaf * FAN + FAN, size), value, fired, count)
-        refresh_leaf(lanes, cells, cell, leaf)
-    for level in range(1, levels):
-        for at in range(visited[level], visited[level - 1]):
-            node = wide(fired.nodes[at])
-            _refresh_node(cells, offsets[level - 1], counts[level - 1], node, offsets[level] + node)
-    return count
+    visits = np.empty(LEVELS + 1, np.int64)  # of the visited nodes of each level in `nodes`
+    count = (wide(len(tolerances)) + FAN - 1) // FAN
+    starts[0], counts[0], top = tree, count, 0
+    while counts[top] > FAN:
+        starts[top + 1], counts[top + 1] = starts[top] + counts[top], (counts[top] + FAN - 1) // FAN
+        top += 1
+    visited = 0
+    visits[top] = 0
+    for node in range(counts[top]):
+        if value >= above[starts[top] + node] or value <= below[starts[top] + node]:
+            nodes[visited] = node
+            visited += 1
+    for level in range(top - 1, -1, -1):
+        visits[level] = visited
+        for at in range(visits[level + 1], visits[level]):
+            first = wide(nodes[at]) * FAN
+            for node in range(first, min(first + FAN, counts[level])):
+                if value >= above[starts[level] + node] or value <= below[starts[level] + node]:
+                    nodes[visited] = node
+                    visited += 1
+    found = wide(0)
+    for at in range(visits[0], visited):
+        first = wide(nodes[at]) * FAN
+        leaf = slice(first, min(first + FAN, len(tolerances)))
+        found = _try_places(tolerances[leaf], last[leaf], value, places, found, first)
+        _refresh_leaf(tolerances[leaf], last[leaf], above, below, tree + nodes[at])
+    for level in range(1, top + 1):
+        for at in range(visits[level], visits[level - 1]):
+            _refresh_node(above, below, starts[level - 1], counts[level - 1], wide(nodes[at]))
+    return found
 
 
 @kernel
@@ -338,126 +346,153 @@ def _recentre(lanes: Lanes, cells: Cells, shown: Shown, row: int, slot: int) -> 
     term = lanes.slot_term[slot]
     while term >= 0:
         lane, place = lanes.term_lane[term], wide(lanes.term_place[term])
-        cell = wide(lanes.current_cell[lane])
+        cell = lanes.current_cell[lane]
         if cell >= 0:
             value = shown.values[shown.value_row[lanes.attribute[lane]], row]
-            if cells.last[cells.start[cell] + place] != value:
-                cells.last[cells.start[cell] + place] = value
-                _refresh_place(lanes, cells, cell, place)
+            memory = slice(cells.start[cell], cells.start[cell] + lanes.capacity[lane])
+            if cells.last[memory][place] != value:
+                cells.last[memory][place] = value
+                members = slice(lanes.start[lane], lanes.start[lane] + lanes.capacity[lane])
+                _refresh_path(
+                    lanes.tolerances[members],
+                    cells.last[memory],
+                    cells.above,
+                    cells.below,
+                    cells.tree[cell],
+                    place,
+                )
         term = lanes.term_next[term]
 
 
 @kernel
-def _open_cells(lanes: Lanes, cells: Cells, shown: Shown, row: int, group: int) -> int:
-    """Set the current cell of each lane of the group; the most that can fire, or -1 without room."""
-    room = wide(0)
-    topic = wide(shown.topics[row])
-    lane = wide(lanes.group_lane[group])
-    while lane >= 0:
-        lanes.current_cell[lane] = -1
-        value_row = shown.value_row[lanes.attribute[lane]]
-        if value_row >= 0 and shown.values[value_row, row] == shown.values[value_row, row]:
-            cell = take_cell(lanes, cells, lane, topic)
-            if cell < 0:
-                return wide(-1)
-            lanes.current_cell[lane] = cell
-            room += lanes.size[lane]
-        lane = wide(lanes.next[lane])
-    return room
+def fire(lanes: Lanes, cells: Cells, shown: Shown, fired: Fired, at: int, count: int) -> tuple[int, int, int]:
+    """Show the pairs of row and group from number `at` on, and append to the `count` answers so far.
 
-
-@kernel
-def fire(lanes: Lanes, cells: Cells, shown: Shown, fired: Fired, at: int) -> tuple[int, int, int]:
-    """Show the pairs of row and group from number `at` on.
-
-    Returns how many fired, the number of the first pair not shown, and why it stopped there. Nothing of that
+    Returns the number of the first pair not shown, the count of answers, and why it stopped. Nothing of that
     pair has happened yet, so the caller makes room and goes on with it.
     """
-    count = wide(0)
-    while at < len(shown.rows):
-        row, group = wide(shown.rows[at]), wide(shown.groups[at])
-        if group >= len(lanes.group_lane) or lanes.group_lane[group] < 0:
-            at += 1
-            continue
-        room = _open_cells(lanes, cells, shown, row, group)
-        if room < 0:
-            return count, at, CELLS_FULL
-        if count + room > len(fired.slots):
-            return count, at, OUTPUT_FULL
-        cells.used[TICK] += 1
-        before = count
-        lane = lanes.group_lane[group]
+    group_lane, lane_next, lane_attribute = lanes.group_lane, lanes.next, lanes.attribute
+    lane_start, lane_size, lane_capacity = lanes.start, lanes.size, lanes.capacity
+    current_cell, slots, tolerances = lanes.current_cell, lanes.slots, lanes.tolerances
+    slot_terms, slot_tick = lanes.slot_terms, lanes.slot_tick
+    table, cell_lane, cell_topic = cells.table, cells.lane, cells.topic
+    cell_start, cell_tree, last = cells.start, cells.tree, cells.last
+    above, below, used = cells.above, cells.below, cells.used
+    values, value_row, topics = shown.values, shown.value_row, shown.topics
+    rows, groups = shown.rows, shown.groups
+    fired_rows, fired_slots, places, nodes = fired.rows, fired.slots, fired.places, fired.nodes
+    while at < len(rows):
+        row, group = wide(rows[at]), groups[at]
+        lane = wide(group_lane[group]) if group < len(group_lane) else wide(-1)
+        room = 0
         while lane >= 0:
-            cell = wide(lanes.current_cell[lane])
+            current_cell[lane] = -1
+            attribute = value_row[lane_attribute[lane]]
+            if attribute >= 0 and values[attribute, row] == values[attribute, row]:
+                topic = wide(topics[row])
+                place = find_place(table, cell_lane, cell_topic, lane, topic)
+                cell = wide(table[place])
+                if cell < 0:
+                    cell = make_cell(lanes, cells, lane, topic, place)
+                    if cell < 0:
+                        return at, count, CELLS_FULL
+                current_cell[lane] = cell
+                room += lane_size[lane]
+            lane = wide(lane_next[lane])
+        if count + room > len(fired_slots):
+            return at, count, OUTPUT_FULL
+        used[TICK] += 1
+        tick = used[TICK]
+        before = count
+        several = False
+        lane = wide(group_lane[group]) if room else wide(-1)
+        while lane >= 0:
+            cell = wide(current_cell[lane])
             if cell >= 0:
-                value = shown.values[shown.value_row[lanes.attribute[lane]], row]
-                count = _advance_cell(lanes, cells, cell, value, fired, count)
-            lane = lanes.next[lane]
-        for one in range(before, count):
-            fired.rows[one] = row
-            if lanes.slot_terms[fired.slots[one]] > 1:
-                _recentre(lanes, cells, shown, row, wide(fired.slots[one]))
+                value = values[value_row[lane_attribute[lane]], row]
+                first, capacity = lane_start[lane], lane_capacity[lane]
+                lane_tolerances = tolerances[first : first + capacity]
+                lane_last = last[cell_start[cell] : cell_start[cell] + capacity]
+                if capacity <= FAN:
+                    found = _try_places(lane_tolerances, lane_last, value, places, wide(0), wide(0))
+                else:
+                    tree = cell_tree[cell]
+                    found = _descend(lane_tolerances, lane_last, above, below, tree, value, places, nodes)
+                for one in range(found):
+                    slot = slots[first + places[one]]
+                    if slot_terms[slot] > 1:
+                        several = True
+                        if slot_tick[slot] == tick:
+                            continue
+                        slot_tick[slot] = tick
+                    fired_rows[count] = row
+                    fired_slots[count] = slot
+                    count += 1
+            lane = wide(lane_next[lane])
+        if several:
+            for one in range(before, count):
+                if slot_terms[fired_slots[one]] > 1:
+                    _recentre(lanes, cells, shown, row, wide(fired_slots[one]))
         at += 1
-    return count, at, DONE
+    return at, count, DONE
 
 
 @kernel
 def count_facts(lanes: Lanes, cells: Cells) -> int:
     """How many values have been delivered to members that still exist."""
+    tolerances, last = lanes.tolerances, cells.last
     count = 0
     for cell in range(cells.used[USED_CELLS]):
         lane = cells.lane[cell]
+        members, memory = lanes.start[lane], cells.start[cell]
         for place in range(lanes.size[lane]):
-            last = cells.last[cells.start[cell] + place]
-            if lanes.tolerances[lanes.start[lane] + place] >= 0 and last == last:
+            if tolerances[members + place] >= 0 and last[memory + place] == last[memory + place]:
                 count += 1
     return count
 
 
 @kernel
 def list_facts(
-    lanes: Lanes,
-    cells: Cells,
-    slots: NDArray[np.int32],
-    attributes: NDArray[np.int32],
-    topics: NDArray[np.int32],
-    values: NDArray[np.float64],
+    lanes: Lanes, cells: Cells, slots: Ints, attributes: Ints, topics: Ints, values: Floats
 ) -> None:
     """Write those values out, with the slot, attribute and topic of each."""
+    tolerances, last, members_slots = lanes.tolerances, cells.last, lanes.slots
     count = 0
     for cell in range(cells.used[USED_CELLS]):
         lane = cells.lane[cell]
+        members, memory = lanes.start[lane], cells.start[cell]
         for place in range(lanes.size[lane]):
-            last = cells.last[cells.start[cell] + place]
-            if lanes.tolerances[lanes.start[lane] + place] >= 0 and last == last:
-                slots[count] = lanes.slots[lanes.start[lane] + place]
+            if tolerances[members + place] >= 0 and last[memory + place] == last[memory + place]:
+                slots[count] = members_slots[members + place]
                 attributes[count] = lanes.attribute[lane]
                 topics[count] = cells.topic[cell]
-                values[count] = last
+                values[count] = last[memory + place]
                 count += 1
 
 
 @kernel
 def recall_facts(
-    lanes: Lanes,
-    cells: Cells,
-    slots: NDArray[np.int32],
-    attributes: NDArray[np.int32],
-    topics: NDArray[np.int32],
-    values: NDArray[np.float64],
-    at: int,
+    lanes: Lanes, cells: Cells, slots: Ints, attributes: Ints, topics: Ints, values: Floats, at: int
 ) -> int:
-    """Enter delivered values from number `at` on; returns the first for which there was no room."""
+    """Enter delivered values from number `at` on; returns the first for which there was no room.
+
+    The thresholds do not know of them until `refresh_cells`.
+    """
+    slot_term, term_next, term_lane = lanes.slot_term, lanes.term_next, lanes.term_lane
+    lane_attribute, term_place = lanes.attribute, lanes.term_place
+    table, cell_lane, cell_topic = cells.table, cells.lane, cells.topic
+    cell_start, last = cells.start, cells.last
     while at < len(slots):
-        term = lanes.slot_term[slots[at]]
-        while term >= 0 and lanes.attribute[lanes.term_lane[term]] != attributes[at]:
-            term = lanes.term_next[term]
-        if term >= 0:
-            cell = take_cell(lanes, cells, wide(lanes.term_lane[term]), wide(topics[at]))
+        term = slot_term[slots[at]]
+        while lane_attribute[term_lane[term]] != attributes[at]:
+            term = term_next[term]
+        lane, topic = wide(term_lane[term]), wide(topics[at])
+        place = find_place(table, cell_lane, cell_topic, lane, topic)
+        cell = wide(table[place])
+        if cell < 0:
+            cell = make_cell(lanes, cells, lane, topic, place)
             if cell < 0:
-                return at
-            cells.last[cells.start[cell] + lanes.term_place[term]] = values[at]
+                break
+        last[cell_start[cell] + term_place[term]] = values[at]
         at += 1
-    for cell in range(cells.used[USED_CELLS]):
-        refresh_tree(lanes, cells, cell)
     return at

@@ -30,8 +30,8 @@ from distributary.matching.index import Arrays, Pairs
 NO_GROUP = -1
 SPARE = 64
 """Dead terms that are tolerated beyond the number of live ones before everything is laid out anew."""
-ROOM = 1 << 12
-"""Answers that are made room for at least."""
+ROOM = 1 << 20
+"""Answers that are made room for beyond the most that one event can have."""
 
 A = TypeVar("A", bound=np.generic)
 
@@ -112,17 +112,32 @@ class ChangeThresholds(ChangeIndex):
         if not len(rows) or not self._live_terms:
             return Pairs.none()
         shown = self._shown(batch, rows, groups)
-        room = max(ROOM, len(rows), self._live_terms + self._dead_terms)
-        fired = Fired(np.empty(room, np.int32), np.empty(room, np.int32), np.empty(self._nodes(), np.int32))
+        fired = self._room()
         parts = []
-        at = 0
+        at = count = 0
         while True:
-            count, at, stopped = kernels.fire(self._lanes, self._cells, shown, fired, at)
-            parts.append(Pairs(fired.rows[:count].copy(), fired.slots[:count].copy()))
-            if stopped == kernels.DONE:
-                return Pairs.joined(parts)
+            at, count, stopped = kernels.fire(self._lanes, self._cells, shown, fired, at, count)
             if stopped == kernels.CELLS_FULL:
                 self._make_cells()
+                continue
+            parts.append(Pairs(fired.rows[:count], fired.slots[:count]))
+            if stopped == kernels.DONE:
+                break
+            fired, count = self._room(), 0
+        if len(parts) == 1:  # a view would keep the whole room from being given back
+            return Pairs(parts[0].rows.copy(), parts[0].slots.copy())
+        return Pairs.joined(parts)
+
+    def _room(self) -> Fired:
+        """Room for the answers to any one event at least."""
+        answers = ROOM + self._live_terms + self._dead_terms
+        largest = int(self._lanes.capacity.max())
+        return Fired(
+            rows=np.empty(answers, np.int32),
+            slots=np.empty(answers, np.int32),
+            places=np.empty(largest, np.int32),
+            nodes=np.empty(int(kernels.tree_nodes(largest)), np.int32),
+        )
 
     def last(self, slot: int, topic: str | None) -> dict[str, float]:
         self._check(slot)
@@ -131,12 +146,13 @@ class ChangeThresholds(ChangeIndex):
         if number is None:
             return {}
         names = list(self._attributes)
+        cells = self._cells
         values = {}
         for term in self._terms_of(slot):
             lane = int(self._lanes.term_lane[term])
-            cell = kernels.find_cell(self._cells, lane, number)
+            cell = cells.table[kernels.find_place(cells.table, cells.lane, cells.topic, lane, number)]
             if cell >= 0:
-                value = float(self._cells.last[self._cells.start[cell] + self._lanes.term_place[term]])
+                value = float(cells.last[cells.start[cell] + self._lanes.term_place[term]])
                 if value == value:
                     values[names[self._lanes.attribute[lane]]] = value
         return values
@@ -205,11 +221,6 @@ class ChangeThresholds(ChangeIndex):
             term = int(self._lanes.term_next[term])
         return terms
 
-    def _nodes(self) -> int:
-        """Room for the nodes that one descent can visit."""
-        largest = int(self._lanes.capacity.max(initial=0))
-        return max(1, int(kernels.tree_nodes(largest)))
-
     def _shown(self, batch: EventBatch, rows: NDArray[np.int32], groups: NDArray[np.int32]) -> Shown:
         value_row = np.full(len(self._attributes), -1, np.int32)
         columns: list[NDArray[np.float64]] = []
@@ -277,6 +288,9 @@ class ChangeThresholds(ChangeIndex):
             at = kernels.recall_facts(self._lanes, self._cells, *facts, at)
             if at < len(facts.values):
                 self._make_cells()
+        if at:
+            for lane in np.flatnonzero(self._lanes.capacity > kernels.FAN).tolist():
+                kernels.refresh_cells(self._lanes, self._cells, lane)
 
     def _make_cells(self) -> None:
         """Have room for one more cell, whatever its lane."""
@@ -323,7 +337,7 @@ class ChangeThresholds(ChangeIndex):
             lanes.tolerances[lanes.start[lane] + place] = tolerance
             lanes.size[lane] = place + 1
             self._append_term(slot, lane, place)
-            kernels.refresh_lane(self._lanes, self._cells, lane, place)
+            kernels.admit_member(self._lanes, self._cells, lane, place)
 
     def _lane(self, group: int, attribute: int) -> int:
         """The lane of this group and attribute, made without any place when there is none."""
