@@ -1,0 +1,143 @@
+"""Routes: how a path filter is entered by a document, with at most one value on the way.
+
+A branch of a filter is a tree pattern. Its route is one chain of that tree from the top down: to a value
+comparison that must hold (an equality where there is one), or along the steps as written when no value must
+hold. Everything that hangs off the chain becomes a condition on the chain's nodes, an expression (see
+`path_expressions`) in which other values count as whatever favours the filter. So a route never loses a
+document; it is `exact` when the branch has no other value, and else what it finds is checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from distributary.filters.pattern import And, Axis, Compares, Exists, LocationPath, Not, Or, Predicate, Step
+from distributary.matching.path_expressions import (
+    EQUAL,
+    STRING_EQUAL,
+    STRING_UNEQUAL,
+    UNEQUAL,
+    Comparison,
+    Expressions,
+)
+
+
+class Link(NamedTuple):
+    """One node of a chain: how it hangs below the one before, its label's code, and its condition."""
+
+    deep: bool
+    code: int
+    condition: int
+
+
+class Route(NamedTuple):
+    """A chain, the comparison that the value of its last node must satisfy, and whether that is all."""
+
+    links: tuple[Link, ...]
+    comparison: Comparison | None
+    exact: bool
+
+
+class Turn(NamedTuple):
+    """Where a chain leaves a path: at a step, into a predicate of it, and the turn taken in there, if any."""
+
+    step: int
+    predicate: Exists | Compares
+    further: Turn | None
+    cost: int
+
+
+_COST = {STRING_EQUAL: 0, EQUAL: 1, UNEQUAL: 3, STRING_UNEQUAL: 3}
+_COST_OF_RANGE = 2
+
+
+def route_of(branch: LocationPath, expressions: Expressions) -> Route:
+    """The route of a branch."""
+    turn = _best_turn(branch)
+    values = sum(1 for _ in _values(branch))
+    if turn is None:
+        links = [_link(step, expressions) for step in branch.steps]
+        return Route(tuple(links), None, values == 0)
+    links = []
+    comparison = _follow(branch, turn, expressions, links)
+    return Route(tuple(links), comparison, values == 1)
+
+
+def _follow(path: LocationPath, turn: Turn, expressions: Expressions, links: list[Link]) -> Comparison:
+    """Append the chain that takes the turn; returns the comparison at its end."""
+    links += (_link(step, expressions) for step in path.steps[: turn.step])
+    here = path.steps[turn.step]
+    rest = expressions.of_path(path, turn.step + 1, None, True)
+    links.append(_link(here, expressions, rest, turn.predicate))
+    if turn.further is not None:
+        return _follow(turn.predicate.path, turn.further, expressions, links)
+    assert isinstance(turn.predicate, Compares)
+    links += (_link(step, expressions) for step in turn.predicate.path.steps)
+    return Comparison.of(turn.predicate)
+
+
+def _link(
+    step: Step, expressions: Expressions, rest: int | None = None, taken: Predicate | None = None
+) -> Link:
+    code = expressions.code(step.label)
+    conditions = [
+        expressions.of_predicate(part, code, True) for part in _conjuncts(step) if part is not taken
+    ]
+    if rest is not None:
+        conditions.append(rest)
+    return Link(step.axis is Axis.DESCENDANT, code, expressions.all_of(conditions))
+
+
+def _best_turn(path: LocationPath) -> Turn | None:
+    """The cheapest turn towards a comparison that must hold."""
+    best: Turn | None = None
+    for place, step in enumerate(path.steps):
+        for part in _conjuncts(step):
+            if isinstance(part, Compares):
+                turn = Turn(place, part, None, _COST.get(Comparison.of(part).relation, _COST_OF_RANGE))
+            elif isinstance(part, Exists) and (further := _best_turn(part.path)) is not None:
+                turn = Turn(place, part, further, further.cost)
+            else:
+                continue
+            if best is None or turn.cost < best.cost:
+                best = turn
+    return best
+
+
+def _conjuncts(step: Step) -> Iterator[Predicate]:
+    """The predicates of a step, with `and` taken apart."""
+    for predicate in step.predicates:
+        if isinstance(predicate, And):
+            yield from _parts(predicate)
+        else:
+            yield predicate
+
+
+def _parts(predicate: And) -> Iterator[Predicate]:
+    for part in predicate.parts:
+        if isinstance(part, And):
+            yield from _parts(part)
+        else:
+            yield part
+
+
+def _values(path: LocationPath) -> Iterator[Compares]:
+    """Every comparison of a path, wherever it stands."""
+    for step in path.steps:
+        for predicate in step.predicates:
+            yield from _values_within(predicate)
+
+
+def _values_within(predicate: Predicate) -> Iterator[Compares]:
+    match predicate:
+        case Compares(path):
+            yield predicate
+            yield from _values(path)
+        case Exists(path):
+            yield from _values(path)
+        case Not(part):
+            yield from _values_within(part)
+        case And(parts) | Or(parts):
+            for part in parts:
+                yield from _values_within(part)
