@@ -139,9 +139,11 @@ class ChainOracle:
         self.sent = {slot: {} for slot in self.held}
         self.passed = {key: {} for key in self.passed}
 
+    def would_fire(self, event: Event, slot: int) -> bool:
+        return self._wants(slot, self._through(event, self.held[slot][0]), event)
+
     def fire(self, event: Event, group: int = 0) -> list[int]:
-        before = {key: last.get(event.topic) for key, last in self.passed.items()}
-        through = {key: self._passes(key, before, event) for key in self.passed if key[0] == group}
+        through = self._through(event, group)
         fired = [
             slot
             for slot in sorted(self.held)
@@ -157,6 +159,11 @@ class ChainOracle:
                     self.sent[slot][event.topic, name] = value
         return fired
 
+    def _through(self, event: Event, group: int) -> dict[tuple[Any, ...], bool]:
+        """Which filters of a group the event gets through."""
+        before = {key: last.get(event.topic) for key, last in self.passed.items()}
+        return {key: self._passes(key, before, event) for key in self.passed if key[0] == group}
+
     def _passes(
         self, key: tuple[Any, ...], before: dict[tuple[Any, ...], float | None], event: Event
     ) -> bool:
@@ -169,9 +176,9 @@ class ChainOracle:
             return True
         chain = [(0, width)] if units == 0 else self.links(units)
         for link in chain[:-1]:
-            if not exactly_beyond(value, before[group, name, *link], link[1]):
+            if not beyond(link[0], value, before[group, name, *link], link[1]):
                 return False
-        return exactly_beyond(value, before[key], width)
+        return beyond(units, value, before[key], width)
 
     def _wants(self, slot: int, through: dict[tuple[Any, ...], bool], event: Event) -> bool:
         group, tolerances = self.held[slot]
@@ -180,17 +187,17 @@ class ChainOracle:
             if value is None:
                 continue
             last = self.sent[slot].get((event.topic, name))
-            *below, (_, width) = self.chain(tolerance)
+            *below, (units, width) = self.chain(tolerance)
             reached = not below or through[group, name, *below[-1]]
-            if last is None or (reached and exactly_beyond(value, last, width)):
+            if last is None or (reached and beyond(units, value, last, width)):
                 return True
         return False
 
 
-def exactly_beyond(value: float, last: float | None, width: float) -> bool:
-    """Whether the distance exceeds the width, in real arithmetic."""
-    if last is None:
-        return True
+def beyond(units: int, value: float, last: float | None, width: float) -> bool:
+    """Whether the distance exceeds the width: in real arithmetic, but in float64 for plain filters."""
+    if last is None or units == 0:
+        return has_moved(value, last, width)
     if math.isinf(value) or math.isinf(last):
         return value != last
     return abs(Fraction(value) - Fraction(last)) > Fraction(width)

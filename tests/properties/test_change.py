@@ -16,10 +16,11 @@ from distributary.filters.change import ChangeFilter
 from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
 from distributary.matching.change_index import ChangeIndex
+from distributary.matching.change_mfd import ChangeMFD
 from distributary.matching.change_sf import ChangeSF
 from distributary.matching.change_thresholds import ChangeThresholds
 from distributary.model import Event
-from properties.oracle_change import ChangeOracle
+from properties.oracle_change import ChainOracle, ChangeOracle, carried
 
 EXACT: list[type[ChangeIndex]] = [ChangeSF, ChangeThresholds]
 
@@ -152,3 +153,77 @@ def test_covers_and_merges_let_pass_what_they_promise(
         if one.covers(two):
             assert 0 in fired or 1 not in fired
         assert all(one.matches(event) for slot in fired if slot == 0)
+
+
+MFD_NUMBERS = st.integers(-40, 40) | TENTHS | st.sampled_from([math.inf, -math.inf, 1e17])
+MFD_EVENTS = st.builds(
+    Event,
+    st.just("e"),
+    st.sampled_from([None, "A/B", "A/B", "A/C"]),
+    st.dictionaries(st.sampled_from(["price", "high"]), MFD_NUMBERS | st.just("1"), max_size=2),
+)
+MFD_SHOWN = st.lists(st.tuples(MFD_EVENTS, st.sets(st.sampled_from([0, 1, 9]))), max_size=8)
+MFD_TOLERANCES = st.dictionaries(
+    st.sampled_from(["price", "price", "high"]),
+    st.integers(0, 70) | st.sampled_from([0.3, 0.1 + 0.2, 2.1, 5.5]) | st.floats(0, 70),
+    min_size=1,
+    max_size=2,
+)
+MFD_STEP = st.one_of(
+    st.tuples(st.just("add"), st.tuples(st.integers(0, 8), MFD_TOLERANCES, st.sampled_from([0, 0, 1]))),
+    st.tuples(st.just("add"), st.tuples(st.integers(0, 8), MFD_TOLERANCES, st.sampled_from([0, 0, 1]))),
+    st.tuples(st.just("remove"), st.integers(0, 8)),
+    st.tuples(st.just("fire"), MFD_SHOWN),
+    st.tuples(st.just("fire"), MFD_SHOWN),
+    st.tuples(st.just("match"), MFD_EVENTS),
+    st.tuples(st.sampled_from(["compact", "reopen", "forget"]), st.none()),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(unit=st.sampled_from([1.0, 0.1, 0.5, 3.0]), steps=st.lists(MFD_STEP, max_size=25), probe=MFD_EVENTS)
+def test_multi_level_filters_fire_as_nested_chains_do(
+    unit: float, steps: list[tuple[str, Any]], probe: Event
+) -> None:
+    index: ChangeIndex = ChangeMFD(unit)
+    oracle = ChainOracle(unit)
+    for what, given_step in steps:
+        index = take(index, oracle, what, given_step)
+        check_contents(index, oracle)
+    for slot in oracle.held:
+        assert index.peek(probe, slot).fires == oracle.would_fire(probe, slot)
+        sent = oracle.sent[slot].items()
+        expected = {name: value for (topic, name), value in sent if topic == probe.topic}
+        assert index.last(slot, probe.topic) == expected
+
+
+@settings(max_examples=200, deadline=None)
+@given(unit=st.sampled_from([1.0, 0.1, 0.01, 3.0]), steps=st.lists(MFD_STEP, max_size=40))
+def test_multi_level_filters_never_drift_beyond_the_tolerance(
+    unit: float, steps: list[tuple[str, Any]]
+) -> None:
+    """Whatever the others do: the value last delivered is within the tolerance of the latest one."""
+    index = ChangeMFD(unit)
+    held: dict[int, tuple[dict[str, float], int]] = {}
+    for what, given_step in steps:
+        if what == "add" and given_step[0] not in held:
+            slot, tolerances, group = given_step
+            index.add(slot, ChangeFilter.parse(tolerances), group)
+            held[slot] = (tolerances, group)
+        elif what == "remove" and given_step in held:
+            index.remove(given_step)
+            del held[given_step]
+        elif what == "fire":
+            for event, groups in given_step:
+                shown(index, [event], [(0, group) for group in sorted(groups)])
+                for slot, (tolerances, group) in held.items():
+                    if group in groups:
+                        check_bound(index, slot, tolerances, event)
+
+
+def check_bound(index: ChangeMFD, slot: int, tolerances: dict[str, float], event: Event) -> None:
+    last = index.last(slot, event.topic)
+    for name, tolerance in tolerances.items():
+        value = carried(event, name)
+        if value is not None and value != last[name]:
+            assert abs(value - last[name]) <= tolerance

@@ -54,9 +54,10 @@ class Move:
             return f"{self.attribute} is not a number in this event"
         if self.last is None:
             return f"{self.attribute} is {self.value:g}, and none was delivered yet for this topic"
-        relation = "more" if self.moved else "not more"
+        distance = 0.0 if self.value == self.last else abs(self.value - self.last)
+        relation = "more" if distance > self.tolerance else "not more"
         return (
-            f"{self.attribute} is {self.value:g}, which is {self.distance:g} from the last delivered "
+            f"{self.attribute} is {self.value:g}, which is {distance:g} from the last delivered "
             f"{self.last:g}: {relation} than {self.tolerance:g}"
         )
 
