@@ -76,10 +76,11 @@ class TopicHash(TopicIndex):
         values = topic.split("/")
         found: list[int] = []
         for depth, candidates in self._constructed(values):
-            for candidate in candidates:
-                found.extend(self._open.get(candidate, ()))
-                if depth == len(values):
-                    found.extend(self._closed.get(candidate, ()))
+            for constraint in self._open.keys() & candidates:
+                found.extend(self._open[constraint])
+            if depth == len(values):
+                for constraint in self._closed.keys() & candidates:
+                    found.extend(self._closed[constraint])
         return found
 
     def candidates(self, topic: str) -> set[str]:
@@ -108,15 +109,16 @@ class TopicHash(TopicIndex):
             candidates = [first]
             yield 1, candidates
             for depth in range(2, min(len(values) + 1, len(counts))):
-                finer = [f"{coarser}/{values[depth - 1]}" for coarser in candidates]
+                value = "/" + values[depth - 1]
+                finer = [coarser + value for coarser in candidates]
                 if counts[depth]:
-                    finer += [f"{coarser}/{WILDCARD}" for coarser in candidates]
+                    finer += [coarser + "/" + WILDCARD for coarser in candidates]
                 candidates = finer
                 yield depth, candidates
 
     @staticmethod
     def _count(counts: list[int], levels: tuple[str, ...], change: int) -> None:
         counts[SUBSCRIPTIONS] += change
-        for number, level in enumerate(levels[1:], 2):
-            if level == WILDCARD:
-                counts[number] += change
+        for at in range(1, len(levels)):
+            if levels[at] == WILDCARD:
+                counts[at + 1] += change

@@ -136,7 +136,7 @@ def _table(
     np.cumsum(sizes, out=buckets[1:])
     return {
         "buckets": buckets,
-        "marks": _marks(keys[first], shapes[first], _shape_bits(shape_count)),
+        "marks": _marks(keys[first], shapes[first], np.uint64(_shape_bits(shape_count))),
         "members": np.append(distinct, len(order)).astype(np.int32),
         "positions": order,
     }
