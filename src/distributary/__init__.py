@@ -1,1 +1,41 @@
-"""Distributary delivers streams to those who asked for them."""
+"""Distributary delivers streams to those who asked for them.
+
+    from distributary import Event, Subscription, Matcher
+
+    m = Matcher(subscriptions)
+    m.match(event)          # the ids of the subscriptions that want it
+    m.match_batch(table)    # the same for an Arrow table of events
+
+`Matcher` is loaded when it is first asked for, so that importing the package is quick.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from distributary.errors import DistributaryError, DocumentError, FilterError, InputError
+from distributary.model import Delivery, Event, Subscription
+
+if TYPE_CHECKING:
+    from distributary.matching.matcher import Matcher
+
+__all__ = [
+    "Delivery",
+    "DistributaryError",
+    "DocumentError",
+    "Event",
+    "FilterError",
+    "InputError",
+    "Matcher",
+    "Subscription",
+]
+
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Matcher":
+        from distributary.matching.matcher import Matcher
+
+        return Matcher
+    raise AttributeError(f"module 'distributary' has no attribute {name!r}")

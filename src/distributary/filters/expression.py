@@ -138,6 +138,21 @@ def depth(expression: Expression) -> int:
     return 1 + depth(expression.part) if isinstance(expression, Not) else 0
 
 
+def attributes_of(expression: Expression) -> tuple[str, ...]:
+    """The attributes it looks at, in the order in which they are written."""
+    match expression:
+        case And(parts) | Or(parts):
+            return tuple(dict.fromkeys(name for part in parts for name in attributes_of(part)))
+        case Not(part):
+            return attributes_of(part)
+        case CompareAttributes(left, _, right):
+            return (left, right)
+        case Constant():
+            return ()
+        case _:
+            return (expression.attribute,)
+
+
 def fill(expression: Expression, values: tuple[Any, ...]) -> Expression:
     """The expression with each slot replaced by its value."""
     if not values:

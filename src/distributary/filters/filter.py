@@ -44,6 +44,11 @@ class Filter(ABC):
         """A filter that lets pass at least what either does; None when only no filter at all would do."""
 
     @property
+    def selectivity(self) -> float:
+        """The share of events it is guessed to let pass, from its form alone; it decides only what is fast."""
+        return 1.0
+
+    @property
     def slow(self) -> str | None:
         """Why this filter must be evaluated event by event, or None when the indexes can serve it."""
         return None

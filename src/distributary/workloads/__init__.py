@@ -7,3 +7,38 @@ Each module makes one workload with two functions of the same form:
 
 The same seed gives the same output on every machine.
 """
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Protocol, cast
+
+from distributary.model import Event, Subscription
+
+WORKLOADS = {
+    "market": "quotes and news: topics, conditions, paths and tolerances, alone and together",
+    "topics": "hierarchical topics of 7 levels with one wildcard each (000, section IV)",
+    "ranges": "4 range constraints of 10 attributes, each a fifth of the domain",
+    "rules": "3 to 5 equality and range conditions, about 10 matches an event",
+    "documents": "XML of nine document types and XPath filters (001, Table 3.1)",
+    "quotes": "minute quotes of 30 stocks and tolerances on their price (002, section 5)",
+}
+"""The workloads by the name of their module, and what they are."""
+
+
+class Workload(Protocol):
+    """What every module here offers."""
+
+    def subscriptions(self, count: int, *, seed: int) -> Iterator[Subscription]: ...
+
+    def events(self, count: int, *, seed: int) -> Iterator[Event]: ...
+
+
+def workload(name: str) -> Workload:
+    """The workload of that name.
+
+    >>> [event.id for event in workload("topics").events(2, seed=1)]
+    ['e0', 'e1']
+    """
+    return cast(Workload, import_module(f"distributary.workloads.{name}"))

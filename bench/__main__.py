@@ -1,0 +1,89 @@
+"""Run benchmarks: a readable table, and the same numbers with machine and versions in a JSON file.
+
+python -m bench                    all of them
+python -m bench topics paths       some
+python -m bench --quick            small versions that take seconds
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+from dataclasses import asdict
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.report import Result
+
+MODULES = ("topics", "conditions", "rules", "paths", "tolerances", "matcher")
+LIBRARIES = ("distributary", "numba", "numpy", "pyarrow", "lxml", "sqlglot")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
+    parser.add_argument("modules", nargs="*", help=f"which of {', '.join(MODULES)} (default: all)")
+    parser.add_argument("--quick", action="store_true", help="small versions that take seconds")
+    parser.add_argument("--out", type=Path, default=Path("build/bench.json"))
+    parsed = parser.parse_args()
+    unknown = set(parsed.modules) - set(MODULES)
+    if unknown:
+        parser.error(f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(MODULES)}")
+    console = Console()
+    results: list[Result] = []
+    for name in parsed.modules or MODULES:
+        console.print(f"[dim]measuring {name} ...[/dim]")
+        start = time.perf_counter()
+        measured = import_module(f"bench.{name}").run(parsed.quick)
+        results.extend(measured)
+        console.print(table_of(name, measured, time.perf_counter() - start))
+    parsed.out.parent.mkdir(parents=True, exist_ok=True)
+    parsed.out.write_text(json.dumps(report_of(results), indent=1) + "\n")
+    console.print(f"numbers in {parsed.out}")
+    return 0
+
+
+def table_of(name: str, results: list[Result], seconds: float) -> Table:
+    table = Table(title=f"{name} ({seconds:.0f} s)", title_justify="left")
+    for heading in ("workload", "engine", "measure"):
+        table.add_column(heading)
+    table.add_column("value", justify="right")
+    for heading in ("unit", "target", "answers checked against"):
+        table.add_column(heading)
+    for result in results:
+        shown = f"{result.value:,.0f}" if abs(result.value) >= 1000 else f"{result.value:.3g}"
+        table.add_row(
+            result.workload, result.engine, result.measure, shown, result.unit, result.target, result.checked
+        )
+    return table
+
+
+def report_of(results: list[Result]) -> dict[str, object]:
+    return {
+        "command": "python -m bench " + " ".join(sys.argv[1:]),
+        "machine": {"processor": _processor(), "cores": os.cpu_count(), "system": platform.platform()},
+        "python": platform.python_version(),
+        "versions": {name: version(name) for name in LIBRARIES},
+        "results": [asdict(result) for result in results],
+    }
+
+
+def _processor() -> str:
+    """The processor's name, where the system tells it."""
+    information = Path("/proc/cpuinfo")
+    if information.exists():
+        for line in information.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,336 @@
+"""The command `distributary`: parses arguments, calls the library, prints.
+
+Exit codes: 0 all well; 1 the work could not be done (a file is missing, say); 2 the arguments are wrong;
+3 done, but some input was malformed and set aside; 4 stopped at the first malformed input (`--strict`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, islice
+from operator import itemgetter
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, TypeVar
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from distributary import __version__
+from distributary.errors import DistributaryError, InputError
+from distributary.files import (
+    STANDARD,
+    Quarantine,
+    StrictError,
+    opened_for_writing,
+    read_events,
+    read_subscriptions,
+    rejection,
+    write_records,
+)
+from distributary.model import Delivery, Event, Subscription
+
+if TYPE_CHECKING:
+    from distributary.matching.matcher import Matcher, Refused
+
+T = TypeVar("T")
+
+WELL, FAILED, SET_ASIDE, STRICT = 0, 1, 3, 4
+CHUNK = 8192
+"""Events matched at a time."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parsed = _parser().parse_args(arguments)
+    try:
+        code: int = parsed.run(parsed)
+        return code
+    except StrictError as error:
+        print(f"distributary: stopped at the first malformed input: {error}", file=sys.stderr)
+        return STRICT
+    except DistributaryError as error:
+        print(f"distributary: {error}", file=sys.stderr)
+        return FAILED
+    except BrokenPipeError:
+        sys.stderr.close()
+        return WELL
+    except KeyboardInterrupt:
+        print("distributary: interrupted", file=sys.stderr)
+        return FAILED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="distributary",
+        description="Deliver streams to those who asked for them.",
+        epilog="exit codes: 0 all well; 1 failed; 2 wrong arguments; 3 done, with malformed input set aside; "
+        "4 stopped at malformed input (--strict)",
+    )
+    parser.add_argument("--version", action="version", version=f"distributary {__version__}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _add_match(commands)
+    _add_generate(commands)
+    _add_demo(commands)
+    return parser
+
+
+def _add_match(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    command = _command(
+        commands,
+        "match",
+        "match events against subscriptions",
+        """Writes one JSON object a match, {"event": id, "subscription": id}, in the order of the events, then
+by subscription id. Files are JSON lines; - is standard input or output.""",
+        """  distributary match --subscriptions subs.jsonl --events events.jsonl --out matches.jsonl
+  tail -f feed.jsonl | distributary match --subscriptions subs.jsonl --events - --chunk 1
+  distributary match --subscriptions subs.jsonl --events events.jsonl --deliveries""",
+    )
+    command.add_argument("--subscriptions", required=True, metavar="FILE", help="the standing subscriptions")
+    command.add_argument("--events", required=True, metavar="FILE", help="the events")
+    command.add_argument("--out", default=STANDARD, metavar="FILE", help="the matches (default: -)")
+    command.add_argument(
+        "--deliveries",
+        action="store_true",
+        help='write one object for each event and subscriber instead: {"event", "subscriber", "subscriptions"}',
+    )
+    command.add_argument(
+        "--quarantine",
+        metavar="FILE",
+        help="malformed input goes here (default: quarantine.jsonl beside --out)",
+    )
+    command.add_argument("--strict", action="store_true", help="stop at the first malformed input")
+    command.add_argument(
+        "--engine",
+        action="append",
+        default=[],
+        metavar="KIND=NAME",
+        help="the algorithm for a filter kind, such as topic=tree (default: the fastest)",
+    )
+    command.add_argument(
+        "--chunk", type=int, default=CHUNK, metavar="N", help=f"events matched at a time (default: {CHUNK})"
+    )
+    command.set_defaults(run=_match)
+
+
+def _add_generate(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    from distributary.workloads import WORKLOADS
+
+    listed = "\n".join(f"  {name:<12}{about}" for name, about in WORKLOADS.items())
+    command = _command(
+        commands,
+        "generate",
+        "make event and subscription files",
+        f"Writes subscriptions.jsonl and events.jsonl; the same seed gives the same files.\n\nworkloads:\n{listed}",
+        """  distributary generate topics --subscriptions 100000 --events 10000 --out build/topics
+  distributary generate market --seed 7 --out build/market""",
+    )
+    command.add_argument(
+        "workload", choices=list(WORKLOADS), metavar="WORKLOAD", help="one of those listed below"
+    )
+    command.add_argument("--subscriptions", type=_count, default=1000, metavar="N", help="how many (1000)")
+    command.add_argument("--events", type=_count, default=1000, metavar="N", help="how many (1000)")
+    command.add_argument("--seed", type=int, default=1, help="where the randomness starts (1)")
+    command.add_argument(
+        "--out", type=Path, default=Path("."), metavar="DIRECTORY", help="where to write (.)"
+    )
+    command.set_defaults(run=_generate)
+
+
+def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    command = _command(
+        commands,
+        "demo",
+        "the main job on data it makes itself",
+        "Makes a market of quotes and news and very many subscriptions, matches them, and shows who gets what.",
+        "  distributary demo\n  distributary demo --subscriptions 1000000 --events 50000",
+    )
+    command.add_argument(
+        "--subscriptions", type=_count, default=100_000, metavar="N", help="how many (100000)"
+    )
+    command.add_argument("--events", type=_count, default=20_000, metavar="N", help="how many (20000)")
+    command.add_argument("--seed", type=int, default=1, help="where the randomness starts (1)")
+    command.add_argument(
+        "--out",
+        type=Path,
+        default=Path("build/demo"),
+        metavar="DIRECTORY",
+        help="where to write (build/demo)",
+    )
+    command.set_defaults(run=_demo)
+
+
+def _command(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    summary: str,
+    description: str,
+    examples: str,
+) -> argparse.ArgumentParser:
+    return commands.add_parser(
+        name,
+        help=summary,
+        description=description,
+        epilog=f"examples:\n{examples}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def _count(text: str) -> int:
+    count = int(text.replace("_", "").replace(",", ""))
+    if count < 0:
+        raise argparse.ArgumentTypeError("a count is not negative")
+    return count
+
+
+def _match(parsed: argparse.Namespace) -> int:
+    from distributary.matching.matcher import Matcher
+
+    if parsed.subscriptions == STANDARD and parsed.events == STANDARD:
+        raise DistributaryError("subscriptions and events cannot both come from standard input")
+    engines = dict(_engine(text) for text in parsed.engine)
+    with Quarantine(_quarantine_path(parsed), strict=parsed.strict) as quarantine, _progress() as progress:
+        matcher = Matcher(engines=engines)
+        _register(matcher, parsed.subscriptions, quarantine, progress)
+        start = time.perf_counter()
+        with opened_for_writing(parsed.out) as stream:
+            events, written = _match_events(matcher, parsed, stream, quarantine, progress)
+        seconds = time.perf_counter() - start
+    what = "deliveries" if parsed.deliveries else "matches"
+    rate = f"{events / seconds:,.0f} events/s" if seconds else ""
+    _say(f"{events:,} events against {len(matcher):,} subscriptions: {written:,} {what} ({rate})")
+    _say_slow(matcher)
+    return _say_set_aside(quarantine)
+
+
+def _register(matcher: Matcher, name: str, quarantine: Quarantine, progress: Progress) -> None:
+    from distributary.filters.kinds import added_kinds
+
+    task = progress.add_task("subscriptions", total=None)
+    for place, subscription in quarantine.accept(read_subscriptions(name, added_kinds())):
+        try:
+            matcher.add(subscription)
+        except InputError as error:
+            quarantine.add(rejection(place, error, json.dumps(subscription.to_record())))
+        progress.advance(task)
+    matcher.compact()
+    progress.update(task, total=len(matcher), completed=len(matcher))
+
+
+def _match_events(
+    matcher: Matcher, parsed: argparse.Namespace, stream: IO[str], quarantine: Quarantine, progress: Progress
+) -> tuple[int, int]:
+    """How many events were matched, and how many objects written."""
+    task = progress.add_task("events", total=None)
+    matched = written = 0
+    for chunk in _chunks(quarantine.accept(read_events(parsed.events)), parsed.chunk):
+        events = [event for _, event in chunk]
+        refused: list[Refused] = []
+        matches = matcher.match_batch(events, rejected=refused)
+        for position, _, error in refused:
+            place, event = chunk[position]
+            quarantine.add(rejection(place, error, json.dumps(event.to_record())))
+        ids = zip(matches["event_id"].to_pylist(), matches["subscription_id"].to_pylist(), strict=True)
+        written += write_records(stream, _deliveries(matcher, ids) if parsed.deliveries else _matches(ids))
+        stream.flush()
+        matched += len(events) - len(refused)
+        progress.advance(task, len(events))
+    progress.update(task, total=matched)
+    return matched, written
+
+
+def _matches(ids: Iterable[tuple[str, str]]) -> Iterator[dict[str, str]]:
+    for event_id, subscription_id in ids:
+        yield {"event": event_id, "subscription": subscription_id}
+
+
+def _deliveries(matcher: Matcher, ids: Iterable[tuple[str, str]]) -> Iterator[dict[str, object]]:
+    """From matches in the order of events to one record for each event and subscriber."""
+    for event_id, matches in groupby(ids, key=itemgetter(0)):
+        wanted: dict[str, list[str]] = {}
+        for _, subscription_id in matches:
+            wanted.setdefault(matcher.subscriber(subscription_id), []).append(subscription_id)
+        for subscriber, subscription_ids in sorted(wanted.items()):
+            yield Delivery(event_id, subscriber, tuple(subscription_ids)).to_record()
+
+
+def _generate(parsed: argparse.Namespace) -> int:
+    from distributary.workloads import workload
+
+    made = workload(parsed.workload)
+    parts: dict[str, tuple[int, Iterable[Event | Subscription]]] = {
+        "subscriptions": (parsed.subscriptions, made.subscriptions(parsed.subscriptions, seed=parsed.seed)),
+        "events": (parsed.events, made.events(parsed.events, seed=parsed.seed)),
+    }
+    with _progress() as progress:
+        for name, (count, things) in parts.items():
+            path = parsed.out / f"{name}.jsonl"
+            with opened_for_writing(str(path)) as stream:
+                records = (thing.to_record() for thing in things)
+                written = write_records(stream, progress.track(records, total=count, description=name))
+            _say(f"{written:,} {name} in {path}")
+    return WELL
+
+
+def _demo(parsed: argparse.Namespace) -> int:
+    from distributary.demo import run_demo
+
+    run_demo(Console(), parsed.out, parsed.subscriptions, parsed.events, parsed.seed)
+    return WELL
+
+
+def _engine(text: str) -> tuple[str, str]:
+    kind, equals, name = text.partition("=")
+    if not (kind and equals and name):
+        raise DistributaryError(f"--engine takes KIND=NAME, such as topic=tree, not {text!r}")
+    return kind, name
+
+
+def _quarantine_path(parsed: argparse.Namespace) -> Path:
+    if parsed.quarantine:
+        return Path(parsed.quarantine)
+    beside = Path() if parsed.out == STANDARD else Path(parsed.out).parent
+    return beside / "quarantine.jsonl"
+
+
+def _chunks(things: Iterable[T], size: int) -> Iterator[list[T]]:
+    iterator = iter(things)
+    while chunk := list(islice(iterator, max(1, size))):
+        yield chunk
+
+
+def _progress() -> Progress:
+    """Progress on standard error, when somebody is looking."""
+    console = Console(stderr=True)
+    return Progress(
+        TextColumn("{task.description:<14}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def _say_slow(matcher: Matcher) -> None:
+    for subscription_id, reason in islice(matcher.slow.items(), 5):
+        _say(f"slow: subscription {subscription_id!r} is evaluated event by event: {reason}")
+    if len(matcher.slow) > 5:
+        _say(f"slow: and {len(matcher.slow) - 5:,} more")
+
+
+def _say_set_aside(quarantine: Quarantine) -> int:
+    if not quarantine.count:
+        return WELL
+    for rejected in quarantine.samples:
+        _say(f"set aside: {rejected}")
+    more = quarantine.count - len(quarantine.samples)
+    _say(f"{quarantine.count:,} set aside in {quarantine.path}" + (f" ({more:,} not shown)" if more else ""))
+    return SET_ASIDE

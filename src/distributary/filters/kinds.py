@@ -1,0 +1,53 @@
+"""The filter kinds there are: the four built in, and those an application registers.
+
+>>> sorted(kinds())
+['change', 'path', 'topic', 'where']
+"""
+
+from __future__ import annotations
+
+from distributary.errors import DistributaryError, FilterError
+from distributary.filters.change import ChangeFilter
+from distributary.filters.filter import Filter
+from distributary.filters.path import PathFilter
+from distributary.filters.topic import TopicFilter
+from distributary.filters.where import WhereFilter
+from distributary.model import BUILT_IN_FILTERS, Subscription
+
+BUILT_IN: dict[str, type[Filter]] = {
+    filter_class.kind: filter_class for filter_class in (TopicFilter, WhereFilter, PathFilter, ChangeFilter)
+}
+_added: dict[str, type[Filter]] = {}
+
+
+def kinds() -> dict[str, type[Filter]]:
+    """Every filter kind by its key in a subscription."""
+    return {**BUILT_IN, **_added}
+
+
+def added_kinds() -> tuple[str, ...]:
+    """The keys of the kinds that an application has registered."""
+    return tuple(_added)
+
+
+def register(filter_class: type[Filter]) -> type[Filter]:
+    """Make a filter kind of your own known; usable as a class decorator."""
+    reserved = ("id", "subscriber", *BUILT_IN_FILTERS)
+    if filter_class.kind in reserved:
+        raise DistributaryError(
+            f"{filter_class.kind!r} is taken; choose another kind than {', '.join(reserved)}"
+        )
+    _added[filter_class.kind] = filter_class
+    return filter_class
+
+
+def parse_filters(subscription: Subscription) -> dict[str, Filter]:
+    """The filters of a subscription by kind, parsed; `FilterError` says which one is wrong and why."""
+    return {kind: parse_filter(kind, given) for kind, given in subscription.filters().items()}
+
+
+def parse_filter(kind: str, given: object) -> Filter:
+    filter_class = BUILT_IN.get(kind) or _added.get(kind)
+    if filter_class is None:
+        raise FilterError(f"no such filter kind; known are {', '.join(kinds())}", field=kind)
+    return filter_class.parse(given)

@@ -1,0 +1,81 @@
+"""Which algorithms there are for each filter kind, and which is the default."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from distributary.errors import DistributaryError
+from distributary.filters.kinds import kinds
+from distributary.matching.change_index import ChangeIndex
+from distributary.matching.change_mfd import ChangeMFD
+from distributary.matching.change_sf import ChangeSF
+from distributary.matching.change_thresholds import ChangeThresholds
+from distributary.matching.index import Index
+from distributary.matching.layers import Verifier
+from distributary.matching.path_automaton import PathAutomaton
+from distributary.matching.path_bloom import PathBloom
+from distributary.matching.path_classes import PathClasses
+from distributary.matching.path_verifier import PathVerifier
+from distributary.matching.scan import Scan, scan_of
+from distributary.matching.topic_hash import TopicHash
+from distributary.matching.topic_regex import TopicRegex
+from distributary.matching.topic_shapes import TopicShapes
+from distributary.matching.topic_tree import TopicTree
+from distributary.matching.topic_verifier import TopicVerifier
+from distributary.matching.where_bitsets import WhereBitsets
+from distributary.matching.where_counting import WhereCounting
+from distributary.matching.where_verifier import WhereVerifier
+
+E = TypeVar("E", bound=Index[Any])
+
+SEARCHED: dict[str, list[type[Index[Any]]]] = {
+    "topic": [TopicShapes, TopicTree, TopicHash, TopicRegex],
+    "where": [WhereBitsets, WhereCounting],
+    "path": [PathClasses, PathBloom, PathAutomaton],
+}
+"""The indexes of each kind; the first is the default."""
+
+CHANGE: list[type[ChangeIndex]] = [ChangeThresholds, ChangeSF, ChangeMFD]
+"""The engines for tolerances; MFD keeps the tolerance but delivers other events than the rest."""
+
+VERIFIERS: dict[str, type[Verifier[Any]]] = {
+    "topic": TopicVerifier,
+    "where": WhereVerifier,
+    "path": PathVerifier,
+}
+
+
+def index_class(kind: str, name: str | None) -> type[Index[Any]]:
+    """The index for a filter kind: by name, or the default."""
+    offered: list[type[Index[Any]]] = [*SEARCHED.get(kind, ()), scan_of(_filter_class(kind))]
+    return _named(kind, name, offered)
+
+
+def change_class(name: str | None) -> type[ChangeIndex]:
+    """The engine for tolerances: by name, or the default."""
+    return _named("change", name, CHANGE)
+
+
+def verifier_class(kind: str) -> type[Verifier[Any]] | type[Scan]:
+    """What checks filters of this kind for pairs that another index found."""
+    return VERIFIERS.get(kind) or scan_of(_filter_class(kind))
+
+
+def _filter_class(kind: str) -> Any:
+    known = kinds()
+    if kind not in known:
+        raise DistributaryError(
+            f"filter kind {kind!r} is not registered in this process; call register first"
+        )
+    return known[kind]
+
+
+def _named(kind: str, name: str | None, offered: Sequence[type[E]]) -> type[E]:
+    if name is None:
+        return offered[0]
+    for engine in offered:
+        if engine.name == name:
+            return engine
+    names = ", ".join(engine.name for engine in offered)
+    raise DistributaryError(f"no engine {name!r} for {kind} filters; choose one of {names}")

@@ -1,0 +1,115 @@
+"""Why a subscription wants an event, or which of its filters let it not pass: in words a user can act on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from distributary.filters.expression import And, Expression, attributes_of, evaluate, write
+from distributary.filters.filter import Filter
+from distributary.filters.path import PathFilter
+from distributary.filters.topic import WILDCARD, TopicFilter
+from distributary.filters.where import WhereFilter
+from distributary.matching.change_index import Peek
+from distributary.model import Event
+
+TRUTHS = {True: "true", False: "false", None: "unknown"}
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """What one filter says to an event."""
+
+    kind: str
+    filter: str
+    passes: bool
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{'passes' if self.passes else 'FAILS '} {self.kind} {self.filter}: {self.detail}"
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What every filter of a subscription says to an event; it matches when all let it pass."""
+
+    event: str
+    subscription: str
+    reasons: tuple[Reason, ...]
+
+    @property
+    def matches(self) -> bool:
+        return all(reason.passes for reason in self.reasons)
+
+    @property
+    def failed(self) -> list[Reason]:
+        """The filters that did not let the event pass."""
+        return [reason for reason in self.reasons if not reason.passes]
+
+    def __str__(self) -> str:
+        verdict = "matches" if self.matches else "does not match"
+        lines = [
+            f"event {self.event!r} {verdict} subscription {self.subscription!r}",
+            *map(str, self.reasons),
+        ]
+        return "\n  ".join(lines)
+
+
+def explain_filter(filter: Filter, event: Event) -> Reason:
+    """What a filter without a memory says to an event."""
+    passes = filter.matches(event)
+    match filter:
+        case TopicFilter():
+            detail = _about_topic(filter, event)
+        case WhereFilter():
+            detail = _about_condition(filter.expression, event)
+        case PathFilter():
+            detail = _about_path(passes, event)
+        case _:
+            detail = "holds" if passes else "does not hold"
+    return Reason(filter.kind, filter.text, passes, detail)
+
+
+def explain_change(filter: Filter, peek: Peek) -> Reason:
+    """What a tolerance says to an event, given what was delivered before."""
+    return Reason("change", filter.text, peek.fires, str(peek))
+
+
+def _about_topic(filter: TopicFilter, event: Event) -> str:
+    if event.topic is None:
+        return "the event has no topic"
+    values = event.topic.split("/")
+    for number, (level, value) in enumerate(zip_longest(filter.levels, values), start=1):
+        if value is None:
+            return f"{event.topic!r} ends before level {number}, {level or 'any value'!r}"
+        if level is None:
+            break
+        if level not in (WILDCARD, value):
+            return f"level {number} of {event.topic!r} is {value!r}, not {level!r}"
+    if not filter.open and len(values) > len(filter.levels):
+        return f"{event.topic!r} is deeper than {len(filter.levels)} levels"
+    if filter.levels[0] == WILDCARD and values[0].startswith("$"):
+        return f"a wildcard in the first level does not stand for {values[0]!r}"
+    return f"the topic is {event.topic!r}"
+
+
+def _about_condition(expression: Expression, event: Event) -> str:
+    """The parts that are not true, with the values they saw; or all parts when all are true."""
+    parts = expression.parts if isinstance(expression, And) else (expression,)
+    truths = [(part, evaluate(part, event.attributes)) for part in parts]
+    shown = [pair for pair in truths if pair[1] is not True] or truths
+    return "; ".join(f"{write(part)} is {TRUTHS[truth]}{_seen(part, event)}" for part, truth in shown)
+
+
+def _seen(part: Expression, event: Event) -> str:
+    values = [
+        f"{name} is {event.attributes[name]!r}" if event.attributes.get(name) is not None else f"no {name}"
+        for name in attributes_of(part)
+    ]
+    return f" ({', '.join(values)})" if values else ""
+
+
+def _about_path(passes: bool, event: Event) -> str:
+    if event.document is None:
+        return "the event has no document"
+    return "selects a node of the document" if passes else "selects no node of the document"

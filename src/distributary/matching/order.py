@@ -1,0 +1,62 @@
+"""Pairs in the order in which answers are given: by event, then by subscription id."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distributary.matching.index import Pairs
+from distributary.matching.kernel import kernel
+
+SHORT = 24
+"""Up to this many matches of one event are sorted by insertion."""
+
+
+def by_row(pairs: Pairs, rows: int) -> Pairs:
+    """The pairs with ascending rows; pairs of one row keep their order. O(pairs + rows)."""
+    if len(pairs.rows) < 2 or bool(np.all(pairs.rows[1:] >= pairs.rows[:-1])):
+        return pairs
+    order, _ = _bucket(pairs.rows, rows)
+    return Pairs(pairs.rows[order], pairs.slots[order])
+
+
+def by_row_and_rank(pairs: Pairs, ranks: NDArray[np.float64], rows: int) -> Pairs:
+    """The pairs by row, and within a row by the rank of the second member."""
+    order, starts = _bucket(pairs.rows, rows)
+    _sort_within(order, starts, ranks[pairs.slots])
+    return Pairs(pairs.rows[order], pairs.slots[order])
+
+
+@kernel
+def _bucket(pair_rows: NDArray[np.int32], rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """A stable counting sort: the order of the pairs by row, and where each row starts in it."""
+    starts = np.zeros(rows + 1, np.int64)
+    for row in pair_rows:
+        starts[row + 1] += 1
+    for row in range(rows):
+        starts[row + 1] += starts[row]
+    filled = starts[:-1].copy()
+    order = np.empty(len(pair_rows), np.int64)
+    for at in range(len(pair_rows)):
+        row = pair_rows[at]
+        order[filled[row]] = at
+        filled[row] += 1
+    return order, starts
+
+
+@kernel
+def _sort_within(order: NDArray[np.int64], starts: NDArray[np.int64], ranks: NDArray[np.float64]) -> None:
+    for row in range(len(starts) - 1):
+        start, end = starts[row], starts[row + 1]
+        if end - start > SHORT:
+            part = order[start:end].copy()
+            order[start:end] = part[np.argsort(ranks[part])]
+            continue
+        for at in range(start + 1, end):
+            moving = order[at]
+            rank = ranks[moving]
+            to = at
+            while to > start and ranks[order[to - 1]] > rank:
+                order[to] = order[to - 1]
+                to -= 1
+            order[to] = moving

@@ -1,0 +1,74 @@
+"""Evaluate every filter for every event: for filter kinds an application adds, and as the plain baseline.
+
+Adding and removing cost O(1); matching costs one evaluation for each filter held.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distributary.filters.filter import Filter
+from distributary.matching.batch import EventBatch
+from distributary.matching.index import Index
+from distributary.model import Event
+
+
+class Scan(Index[Filter]):
+    """Filters of any kind; made for one kind by `scan_of`."""
+
+    name = "scan"
+
+    def __init__(self) -> None:
+        self._filters: dict[int, Filter] = {}
+
+    def add(self, slot: int, filter: Filter) -> None:
+        if slot in self._filters:
+            raise ValueError(f"slot {slot} is taken")
+        self._filters[slot] = filter
+
+    def remove(self, slot: int) -> None:
+        del self._filters[slot]
+
+    def filter(self, slot: int) -> Filter:
+        return self._filters[slot]
+
+    def slots(self) -> Iterable[int]:
+        return self._filters
+
+    def __len__(self) -> int:
+        return len(self._filters)
+
+    def __contains__(self, slot: int) -> bool:
+        return slot in self._filters
+
+    def match(self, event: Event) -> list[int]:
+        return sorted(slot for slot, filter in self._filters.items() if filter.matches(event))
+
+    def verify(
+        self, batch: EventBatch, rows: NDArray[np.int32], slots: NDArray[np.int32]
+    ) -> NDArray[np.bool_]:
+        """For each pair of a row and a slot: does the row pass? Slots that hold no filter let all pass."""
+        events: dict[int, Event] = {}
+        passed = np.ones(len(rows), np.bool_)
+        for at, (row, slot) in enumerate(zip(rows.tolist(), slots.tolist(), strict=True)):
+            filter = self._filters.get(slot)
+            if filter is not None:
+                if row not in events:
+                    events[row] = batch.event(row)
+                passed[at] = filter.matches(events[row])
+        return passed
+
+    def memory(self) -> int:
+        texts = sum(sys.getsizeof(filter.text) + sys.getsizeof(filter) for filter in self._filters.values())
+        return sys.getsizeof(self._filters) + texts
+
+
+def scan_of(filter_class_: type[Filter]) -> type[Scan]:
+    """The scan that holds filters of this class."""
+    members: dict[str, Any] = {"kind": filter_class_.kind, "filter_class": filter_class_}
+    return type(f"ScanOf{filter_class_.__name__}", (Scan,), members)

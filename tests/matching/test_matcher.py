@@ -1,0 +1,277 @@
+"""Matcher by example: live changes, sharing, explanations, frozen copies, filter kinds of one's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pytest
+
+from distributary import Event, FilterError, InputError, Matcher, Subscription
+from distributary.errors import DistributaryError, UnknownSubscriptionError
+from distributary.filters import kinds
+from distributary.filters.filter import Filter
+from distributary.matching.matcher import Refused
+
+QUOTE = Event("e1", topic="quotes/NYSE/OTE", attributes={"symbol": "OTE", "price": 8.4})
+
+
+def subscription(name: str, **filters: Any) -> Subscription:
+    return Subscription(name, "ann", **filters)
+
+
+def test_the_example_of_two_subscriptions_and_an_event() -> None:
+    """Figures 1 and 2 of the paper on attribute subscriptions."""
+    event = Event(
+        "event 1",
+        attributes={"Exchange": "NYSE", "Symbol": "OTE", "Price": 8.40, "High": 8.80, "Low": 8.22},
+    )
+    matcher = Matcher(
+        [
+            subscription("1", where="Exchange = 'NYSE' and Symbol = 'OTE' and Price < 8.70 and Price > 8.30"),
+            subscription("2", where="Symbol = 'OTE' and Price = 8.20 and Low < 8.05"),
+        ]
+    )
+    assert matcher.match(event) == ["1"]
+
+
+def test_a_change_takes_effect_with_the_next_event_and_disturbs_nobody() -> None:
+    matcher = Matcher([subscription("s1", topic="quotes"), subscription("s2", topic="quotes")])
+    assert matcher.match(QUOTE) == ["s1", "s2"]
+    matcher.remove("s1")
+    assert matcher.match(QUOTE) == ["s2"]
+    matcher.add(subscription("s1", topic="weather"))
+    matcher.add(subscription("s3", where="price > 8"))
+    assert matcher.match(QUOTE) == ["s2", "s3"]
+
+
+def test_subscriptions_with_the_same_filters_share_a_slot() -> None:
+    same = [subscription(f"s{number}", topic="quotes", where="price>8.0") for number in range(100)]
+    matcher = Matcher([*same, subscription("t", topic="quotes", where="price  >  8.0")])
+    assert (matcher.size().subscriptions, matcher.size().slots) == (101, 1)
+    assert len(matcher.match(QUOTE)) == 101
+
+
+def test_a_tolerance_of_one_subscriber_survives_the_removal_of_another() -> None:
+    matcher = Matcher([subscription(name, topic="quotes", change={"price": 1}) for name in ("s1", "s2")])
+    assert matcher.match(QUOTE) == ["s1", "s2"]
+    matcher.remove("s1")
+    matcher.add(subscription("s1", topic="quotes", change={"price": 1}))
+    assert matcher.match(QUOTE) == ["s1"]
+    matcher.forget()
+    assert matcher.match(QUOTE) == ["s1", "s2"]
+
+
+def test_an_id_is_registered_once() -> None:
+    matcher = Matcher([subscription("s1", topic="quotes")])
+    with pytest.raises(InputError, match="registered already"):
+        matcher.add(subscription("s1", topic="weather"))
+    assert matcher.match(QUOTE) == ["s1"]
+
+
+def test_removing_or_explaining_what_is_not_there_says_so() -> None:
+    matcher = Matcher()
+    with pytest.raises(UnknownSubscriptionError, match="no subscription 's1' is registered"):
+        matcher.remove("s1")
+    with pytest.raises(UnknownSubscriptionError):
+        matcher.explain(QUOTE, "s1")
+
+
+def test_a_malformed_subscription_leaves_nothing_behind() -> None:
+    matcher = Matcher()
+    with pytest.raises(FilterError, match="path"):
+        matcher.add(subscription("s1", topic="quotes", path="///"))
+    assert len(matcher) == 0
+    assert matcher.match(QUOTE) == []
+
+
+def test_malformed_subscriptions_are_noted_when_a_list_is_given() -> None:
+    rejected: list[Refused] = []
+    given = [subscription("s1", topic="A//B"), subscription("s2", topic="quotes")]
+    assert Matcher(given, rejected=rejected).match(QUOTE) == ["s2"]
+    assert [(one.position, one.id, one.error.field) for one in rejected] == [(0, "s1", "topic")]
+
+
+def test_malformed_events_raise_or_are_noted_and_the_rest_is_matched() -> None:
+    matcher = Matcher([subscription("s1", topic="A"), subscription("s2", where="x = 1")])
+    table = pa.table(
+        {
+            "id": ["e1", "e2", "e3"],
+            "topic": ["A//B", "A", "A"],
+            "document": [None, "<a>", "<a/>"],
+            "x": [1, 1, 1],
+        }
+    )
+    with pytest.raises(InputError, match="an empty level"):
+        matcher.match_batch(table)
+    rejected: list[Refused] = []
+    matches = matcher.match_batch(table, rejected=rejected)
+    assert matches.to_pylist() == [
+        {"event_id": "e3", "subscription_id": "s1"},
+        {"event_id": "e3", "subscription_id": "s2"},
+    ]
+    assert [(one.position, one.id, one.error.field) for one in rejected] == [
+        (0, "e1", "topic"),
+        (1, "e2", "document"),
+    ]
+    with pytest.raises(InputError, match="document"):
+        matcher.match(Event("e2", topic="A", document="<a>"))
+
+
+def test_columns_may_have_other_names_and_be_nested() -> None:
+    matcher = Matcher([subscription("s1", topic="A", where="wind.speed > 3")])
+    table = pa.table({"key": [7, 8], "subject": ["A", "A"], "wind": [{"speed": 5.0}, {"speed": 1.0}]})
+    assert matcher.match_batch(table, id="key", topic="subject").to_pylist() == [
+        {"event_id": 7, "subscription_id": "s1"}
+    ]
+
+
+def test_a_table_without_the_id_column_is_refused() -> None:
+    with pytest.raises(InputError, match="no column 'id'"):
+        Matcher().match_batch(pa.table({"x": [1]}))
+
+
+def test_an_event_is_delivered_once_to_a_subscriber() -> None:
+    matcher = Matcher(
+        [
+            Subscription("s1", "ann", topic="quotes"),
+            Subscription("s2", "ann", where="price > 8"),
+            Subscription("s3", "bob", topic="quotes"),
+        ]
+    )
+    deliveries = [(one.subscriber, one.subscriptions) for one in matcher.deliveries(QUOTE)]
+    assert deliveries == [("ann", ("s1", "s2")), ("bob", ("s3",))]
+    table = pa.table({"id": ["e1", "e2"], "topic": ["quotes/A", "weather"], "price": [9, 9]})
+    assert matcher.deliver_batch(table).to_pylist() == [
+        {"event_id": "e1", "subscriber": "ann"},
+        {"event_id": "e1", "subscriber": "bob"},
+        {"event_id": "e2", "subscriber": "ann"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("filters", "said"),
+    [
+        ({"topic": "quotes/ASE"}, "level 2 of 'quotes/NYSE/OTE' is 'NYSE', not 'ASE'"),
+        ({"topic": "quotes/NYSE/#"}, "'quotes/NYSE/OTE' is deeper than 2 levels"),
+        ({"topic": "quotes/*/*/*"}, "'quotes/NYSE/OTE' ends before level 4"),
+        ({"where": "symbol = 'OTE' and price > 9"}, "price > 9 is false (price is 8.4)"),
+        ({"where": "volume > 9"}, "volume > 9 is unknown (no volume)"),
+        ({"where": "symbol > 9"}, "symbol > 9 is unknown (symbol is 'OTE')"),
+        ({"path": "/rss"}, "the event has no document"),
+        ({"change": {"volume": 1}}, "volume is not a number in this event"),
+    ],
+)
+def test_an_explanation_names_the_filter_that_failed_and_why(filters: dict[str, Any], said: str) -> None:
+    explanation = Matcher([subscription("s1", **filters)]).explain(QUOTE, "s1")
+    assert not explanation.matches
+    assert [reason.kind for reason in explanation.failed] == list(filters)
+    assert said in str(explanation)
+
+
+def test_explaining_a_tolerance_does_not_advance_it() -> None:
+    matcher = Matcher([subscription("s1", topic="quotes", change={"price": 1})])
+    for _ in range(2):
+        assert matcher.explain(QUOTE, "s1").matches
+    assert matcher.match(QUOTE) == ["s1"]
+    explanation = matcher.explain(QUOTE, "s1")
+    assert not explanation.matches
+    assert "0 from the last delivered 8.4: not more than 1" in str(explanation)
+
+
+def test_a_frozen_matcher_opens_as_it_was_and_stays_live(tmp_path: Path) -> None:
+    matcher = Matcher(
+        [
+            subscription("s1", topic="quotes", where="price > 8"),
+            subscription("s2", topic="quotes", change={"price": 1}),
+            subscription("s3", topic="gone"),
+        ]
+    )
+    assert matcher.match(QUOTE) == ["s1", "s2"]
+    matcher.remove("s3")
+    matcher.freeze(tmp_path / "frozen")
+    opened = Matcher.open(tmp_path / "frozen")
+    assert opened.match(QUOTE) == ["s1"], "the tolerance remembers what was delivered"
+    opened.add(subscription("s3", where="symbol = 'OTE'"))
+    opened.remove("s1")
+    assert opened.match(QUOTE) == ["s3"]
+    assert opened.ids() == ["s2", "s3"]
+    assert Matcher.open(tmp_path / "frozen").ids() == ["s1", "s2"], "the files were not written to"
+
+
+def test_freezing_needs_an_empty_directory_and_opening_a_complete_one(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(DistributaryError, match="not empty"):
+        Matcher().freeze(tmp_path)
+    with pytest.raises(DistributaryError, match="no frozen index"):
+        Matcher.open(tmp_path)
+
+
+def test_a_filter_kind_of_ones_own_works_alone_and_beside_others(tmp_path: Path) -> None:
+    class LongId(Filter):
+        kind: ClassVar[str] = "id_longer_than"
+
+        def __init__(self, length: int) -> None:
+            self.length = length
+
+        @classmethod
+        def parse(cls, given: Any) -> LongId:
+            try:
+                return cls(int(given))
+            except (TypeError, ValueError):
+                raise FilterError("give a number", field=cls.kind) from None
+
+        @property
+        def text(self) -> str:
+            return str(self.length)
+
+        def matches(self, event: Event) -> bool:
+            return len(event.id) > self.length
+
+        def covers(self, other: LongId) -> bool:
+            return self.length <= other.length
+
+        def merge(self, other: LongId) -> LongId:
+            return min(self, other, key=lambda one: one.length)
+
+    kinds.register(LongId)
+    try:
+        matcher = Matcher(
+            [
+                subscription("s1", more={"id_longer_than": 1}),
+                subscription("s2", more={"id_longer_than": 5}, topic="quotes"),
+                subscription("s3", more={"id_longer_than": 1}, topic="quotes"),
+            ]
+        )
+        assert matcher.match(QUOTE) == ["s1", "s3"]
+        matcher.freeze(tmp_path / "frozen")
+        assert Matcher.open(tmp_path / "frozen").match(QUOTE) == ["s1", "s3"]
+        assert "id_longer_than 5: does not hold" in str(matcher.explain(QUOTE, "s2"))
+        with pytest.raises(FilterError, match="give a number"):
+            matcher.add(subscription("s4", more={"id_longer_than": "x"}))
+    finally:
+        del kinds._added["id_longer_than"]
+    with pytest.raises(DistributaryError, match="not registered"):
+        Matcher.open(tmp_path / "frozen")
+
+
+@pytest.mark.parametrize("taken", ["id", "topic", "change"])
+def test_a_filter_kind_cannot_take_a_known_name(taken: str) -> None:
+    with pytest.raises(DistributaryError, match="is taken"):
+        kinds.register(type("Taken", (Filter,), {"kind": taken}))
+
+
+def test_many_live_changes_keep_the_order_of_ids_right() -> None:
+    """More changes than are ranked one by one, so that the order is made anew in between."""
+    matcher = Matcher([subscription(f"m{number}", topic="quotes") for number in range(50)])
+    names = [f"m{number}" for number in range(50)]
+    for number in range(5000):
+        name = f"{'abz'[number % 3]}{number}"
+        matcher.add(subscription(name, topic="quotes"))
+        names.append(name)
+        if number % 7 == 0:
+            matcher.remove(names.pop(0))
+        if number % 500 == 0:
+            assert matcher.match(QUOTE) == sorted(names)
+    assert matcher.match(QUOTE) == sorted(names)

@@ -1,0 +1,74 @@
+"""Who may import whom, as the plan of the house says; and what importing the package must not load."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "distributary"
+
+ALLOWED: dict[str, set[str]] = {
+    "errors": set(),
+    "model": {"errors"},
+    "files": {"errors", "model"},
+    "filters": {"errors", "model"},
+    "workloads": {"errors", "model"},
+    "matching": {"errors", "model", "filters"},
+    "flow": {"errors", "model", "filters"},
+    "spark": {"errors", "model", "files", "filters", "matching", "flow"},
+    "overlay": {"errors", "model", "filters", "flow"},
+    "plan": {"errors", "model", "filters", "flow"},
+    "systems": {"errors", "model", "filters", "overlay", "matching", "flow", "plan"},
+    "sim": {"errors", "overlay"},
+    "lab": {"*"},
+    "cli": {"*"},
+    "demo": {"errors", "model", "files", "filters", "matching", "workloads"},
+    "__init__": {"errors", "model", "filters", "matching"},
+    "__main__": {"cli"},
+}
+"""Each room and the rooms it may import from, beside itself. Nothing imports `lab` or `cli`."""
+
+MODULES = sorted(SOURCE.rglob("*.py"))
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imported_rooms(path: Path) -> set[str]:
+    rooms = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            names = [node.module or ""]
+            if node.module == "distributary":
+                names = [f"distributary.{alias.name}" for alias in node.names]
+        rooms |= {name.split(".")[1] for name in names if name.startswith("distributary.")}
+    return rooms
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_a_room_imports_only_from_the_rooms_below_it(path: Path) -> None:
+    room = room_of(path)
+    allowed = ALLOWED[room]
+    foreign = imported_rooms(path) - {room}
+    assert "*" in allowed or foreign <= allowed
+
+
+def test_the_check_sees_a_forbidden_import(tmp_path: Path) -> None:
+    module = tmp_path / "module.py"
+    module.write_text("def f():\n    from distributary.lab import report\n    import distributary.cli\n")
+    assert imported_rooms(module) == {"lab", "cli"}
+
+
+@pytest.mark.parametrize("heavy", ["pyspark", "numba", "matplotlib"])
+def test_importing_the_package_loads_nothing_heavy(heavy: str) -> None:
+    code = f"import sys, distributary, distributary.filters.kinds; sys.exit({heavy!r} in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
