@@ -94,7 +94,7 @@ by subscription id. Files are JSON lines; - is standard input or output.""",
     command.add_argument(
         "--deliveries",
         action="store_true",
-        help='write one object for each event and subscriber instead: {"event", "subscriber", "subscriptions"}',
+        help='one object for each event and subscriber instead: {"event", "subscriber", "subscriptions"}',
     )
     command.add_argument(
         "--quarantine",
@@ -123,7 +123,8 @@ def _add_generate(commands: argparse._SubParsersAction[argparse.ArgumentParser])
         commands,
         "generate",
         "make event and subscription files",
-        f"Writes subscriptions.jsonl and events.jsonl; the same seed gives the same files.\n\nworkloads:\n{listed}",
+        "Writes subscriptions.jsonl and events.jsonl; the same seed gives the same files.\n\n"
+        f"workloads:\n{listed}",
         """  distributary generate topics --subscriptions 100000 --events 10000 --out build/topics
   distributary generate market --seed 7 --out build/market""",
     )
@@ -144,7 +145,7 @@ def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         commands,
         "demo",
         "the main job on data it makes itself",
-        "Makes a market of quotes and news and very many subscriptions, matches them, and shows who gets what.",
+        "Makes a market of quotes and news with very many subscriptions, and shows who gets what.",
         "  distributary demo\n  distributary demo --subscriptions 1000000 --events 50000",
     )
     command.add_argument(

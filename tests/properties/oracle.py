@@ -21,7 +21,7 @@ def passes(subscription: Subscription, event: Event) -> bool:
 
 
 class MatcherOracle:
-    """What `Matcher` promises, in the plainest way: a list of subscriptions, each with a memory of its own."""
+    """What `Matcher` promises, plainly: a list of subscriptions, each with a memory of its own."""
 
     def __init__(self) -> None:
         self.held: dict[str, Subscription] = {}

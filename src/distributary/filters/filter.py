@@ -45,7 +45,7 @@ class Filter(ABC):
 
     @property
     def selectivity(self) -> float:
-        """The share of events it is guessed to let pass, from its form alone; it decides only what is fast."""
+        """The share of events it is guessed to let pass, from its form alone; for speed only."""
         return 1.0
 
     @property

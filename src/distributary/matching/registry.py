@@ -177,7 +177,7 @@ class Registry:
         return number, slot, bool(self.changing[number])
 
     def subscriber(self, number: int) -> str:
-        return self._subscribers[self.subscriber_of[number]]
+        return self._subscribers[int(self.subscriber_of[number])]
 
     def subscriber_names(self, codes: NDArray[np.int32]) -> pa.Array:
         """The subscribers of these codes (see `subscriber_of`), as an Arrow array."""

@@ -1,7 +1,8 @@
 """Slots: one for each distinct combination of filters, shared by all subscriptions that ask for the same.
 
-A combination is known by a cryptographic digest of its canonical texts, which is a quarter of their size. A slot remembers how many subscriptions use it and
-which filter kind drives it, that is, in which index it is searched; its other filters are verified.
+A combination is known by a cryptographic digest of its canonical texts. A slot remembers how many
+subscriptions use it and which filter kind drives it, that is, in which index it is searched; its other
+filters are verified.
 """
 
 from __future__ import annotations
