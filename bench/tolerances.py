@@ -119,7 +119,7 @@ def parts_of(events: list[Event], size: int) -> list[list[Event]]:
 
 
 def timed(index: ChangeIndex, batches: list[EventBatch]) -> tuple[float, list[Pairs]]:
-    """The shortest time that a batch took, and what each answered. Each goes on where the last one stopped."""
+    """The shortest time that a batch took, and what each answered. Each goes on where the last stopped."""
     shortest = float("inf")
     answers = []
     for batch in batches:
