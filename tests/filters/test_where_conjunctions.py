@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import inf
 
 import pytest
@@ -211,7 +212,7 @@ def test_a_merge_of_unrelated_conditions_ends_in_everything():
 
 literals = st.one_of(
     st.integers(-3, 3),
-    st.sampled_from([0.5, -0.5, 2**53, 2**53 + 1, "", "a", "ab", "b", "a\0"]),
+    st.sampled_from([0.5, -0.5, 2**53, 2**53 + 2, "", "a", "ab", "b", "a\0"]),
     st.booleans(),
     st.none(),
 )
@@ -232,29 +233,13 @@ domains = st.recursive(
     ),
     max_leaves=4,
 )
+NUMBERS = [-inf, -3, -2, -1, -0.5, 0, 0.5, 1, 2, 3, 2**53, 2**53 + 2, inf]
 POINTS = [
-    None,
-    (),
-    True,
-    False,
-    -inf,
-    -4,
-    -3,
-    -2.5,
-    -1,
-    -0.5,
-    0,
-    0.25,
-    0.5,
-    1,
-    2.5,
-    3,
-    7,
-    2**53,
-    2**53 + 1,
-    inf,
+    *(None, (), True, False, -4, 7, 2**53 + 1, 2**60, *NUMBERS),
+    *((low + high) / 2 for low, high in pairwise(NUMBERS[1:-2])),
+    *("", "\0", "a", "a\0", "a\0\0", "aa", "ab", "ab\0", "ac", "ad", "b", "b\0", "c"),
 ]
-POINTS += ["", "\0", "a", "a\0", "a\0\0", "aa", "ab", "ab\0", "ac", "b", "b\0", "c"]
+"""Every bound that the domains above can have, and a value between any two."""
 
 
 def members(domain: Domain) -> list[bool]:

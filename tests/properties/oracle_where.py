@@ -146,91 +146,82 @@ def _fits(pattern: str, text: str, escape: str | None) -> bool:
     return text != "" and pattern[0] in ("_", text[0]) and _fits(pattern[1:], text[1:], escape)
 
 
-# What to try
-
-
-def attribute_maps() -> st.SearchStrategy[dict[str, Any]]:
-    """Attributes of an event: values near those of `conditions`, of every type, and missing ones."""
-    numbers = st.one_of(
-        st.sampled_from(NUMBERS), st.integers(-3, 7), st.floats(), st.integers(2**53 - 2, 2**53 + 2)
-    )
-    texts = st.one_of(st.sampled_from(TEXTS), st.text(alphabet="ab%_c\0", max_size=4), st.text(max_size=3))
-    other = st.sampled_from([None, float("nan"), float("inf"), float("-inf"), (), (1, 2), ("a",)])
-    value = st.one_of(numbers, numbers, texts, texts, st.booleans(), other)
-    return st.dictionaries(st.sampled_from([name.strip('"') for name in NAMES]), value, max_size=len(NAMES))
-
-
-def conditions(max_leaves: int = 6) -> st.SearchStrategy[str]:
-    """Valid conditions as text, none of them constantly true."""
-    return _trees(max_leaves)
-
-
-def _trees(max_leaves: int) -> st.SearchStrategy[str]:
-    def joined(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-        some = st.lists(parts, min_size=2, max_size=3)
-        return st.one_of(
-            some.map(lambda texts: " and ".join(f"({text})" for text in texts)),
-            some.map(lambda texts: " OR ".join(f"({text})" for text in texts)),
-            some.map(lambda texts: " and ".join(texts)),
-            some.map(lambda texts: "  or ".join(texts)),
-            parts.map(lambda text: f"not ({text})"),
-            parts.map(lambda text: f"NOT {text}"),
-        )
-
-    return st.recursive(_leaves(), joined, max_leaves=max_leaves).filter(_can_fail)
-
-
-def _can_fail(text: str) -> bool:
-    """Whether the condition is not plainly true whatever the attributes are."""
-    return "null" not in text or not all(
-        wants(text, dict.fromkeys(("a", "b", "c", "A", "wind.speed", "odd name"), value)) is True
-        for value in (None, 1, "a", True, False, ())
-    )
-
-
-@st.composite
-def _leaves(draw: st.DrawFn) -> str:
-    name, other = draw(st.sampled_from(NAMES)), draw(st.sampled_from(NAMES))
-    operator = draw(st.sampled_from(["=", "<>", "!=", "<", "<=", ">", ">="]))
-    negation = draw(st.sampled_from(["", "not "]))
-    literals = st.one_of(_numbers(), _texts(), st.sampled_from(["true", "false", "null"]))
-    match draw(st.integers(0, 10)):
-        case 0 | 1 | 2:
-            return f"{name} {operator} {draw(literals)}"
-        case 3:
-            return f"{draw(literals)} {operator} {name}"
-        case 4:
-            return f"{name} {operator} {other}"
-        case 5:
-            same = draw(st.sampled_from([_numbers(), _texts(), literals]))
-            return f"{name} {negation}between {draw(same)} and {draw(same)}"
-        case 6:
-            same = draw(st.sampled_from([_numbers(), _texts(), literals]))
-            return f"{name} {negation}in ({', '.join(draw(st.lists(same, min_size=1, max_size=4)))})"
-        case 7:
-            pattern = draw(st.text(alphabet="ab%_c\n", max_size=5))
-            return f"{name} {negation}like {_quoted(pattern)}"
-        case 8:
-            pattern = draw(st.text(alphabet="ab%_c", max_size=4)).replace("b", draw(st.sampled_from("_%")))
-            escaped = re.sub("([%_])", lambda found: draw(st.sampled_from(["!", ""])) + found[1], pattern)
-            return f"{name} {negation}like {_quoted(escaped)} escape '!'"
-        case 9:
-            return f"{name} is {negation}{draw(st.sampled_from(['null', 'true', 'false']))}"
-    return name
-
-
-def _numbers() -> st.SearchStrategy[str]:
-    return st.one_of(
-        st.sampled_from(NUMBERS).map(repr),
-        st.integers(-3, 7).map(str),
-        st.floats(-10, 10, allow_nan=False).map(repr),
-        st.sampled_from(["1e2", "2.50", "- 5", ".5", "1E-3", "9007199254740993"]),
-    )
-
-
-def _texts() -> st.SearchStrategy[str]:
-    return st.one_of(st.sampled_from(TEXTS), st.text(alphabet="abc", max_size=3)).map(_quoted)
+# What to try. The strategies are made once, and mostly choose from pools: that keeps them quick.
 
 
 def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
+
+
+_numbers = st.sampled_from([*map(repr, NUMBERS), "1e2", "2.50", "- 5", ".5", "1E-3", "9007199254740993"])
+_texts = st.sampled_from([_quoted(text) for text in TEXTS])
+_literals = st.one_of(
+    _numbers,
+    _texts,
+    st.sampled_from(["true", "false", "null"]),
+    st.floats(allow_nan=False, allow_infinity=False).map(repr),
+    st.text(alphabet="abc'%\n", max_size=3).map(_quoted),
+)
+_alike = st.one_of(*(st.lists(kind, min_size=1, max_size=4) for kind in (_numbers, _texts, _literals)))
+_names = st.sampled_from(NAMES)
+_operators = st.sampled_from(["=", "<>", "!=", "<", "<=", ">", ">="])
+_negations = st.sampled_from(["", "not "])
+_patterns = st.text(alphabet="ab%_c\n", max_size=5).map(_quoted)
+_escaped = (
+    st.lists(st.sampled_from(["a", "c", "%", "_", "!%", "!_", "!!"]), max_size=4).map("".join).map(_quoted)
+)
+
+_leaves = st.one_of(
+    st.builds("{} {} {}".format, _names, _operators, _numbers),
+    st.builds("{} {} {}".format, _names, _operators, _literals),
+    st.builds("{} {} {}".format, _literals, _operators, _names),
+    st.builds("{} {} {}".format, _names, _operators, _names),
+    st.builds("{} {}between {} and {}".format, _names, _negations, _numbers, _numbers),
+    st.builds("{} {}between {} and {}".format, _names, _negations, _literals, _literals),
+    st.builds(lambda name, no, items: f"{name} {no}in ({', '.join(items)})", _names, _negations, _alike),
+    st.builds("{} {}like {}".format, _names, _negations, _patterns),
+    st.builds("{} {}like {} escape '!'".format, _names, _negations, _escaped),
+    st.builds("{} is {}{}".format, _names, _negations, st.sampled_from(["null", "true", "false"])),
+    _names,
+)
+
+
+def _joined(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    some = st.lists(parts, min_size=2, max_size=3)
+    return st.one_of(
+        some.map(lambda texts: " and ".join(f"({text})" for text in texts)),
+        some.map(lambda texts: " OR ".join(f"({text})" for text in texts)),
+        some.map(" and ".join),
+        some.map("  or ".join),
+        parts.map("not ({})".format),
+        parts.map("NOT {}".format),
+    )
+
+
+def _can_fail(text: str) -> bool:
+    """Whether some event whose attributes are all alike does not pass."""
+    names = [name.strip('"') for name in NAMES]
+    alike = (dict.fromkeys(names, value) for value in (None, 1, "a", True, False, ()))
+    return " is " not in text or any(wants(text, attributes) is not True for attributes in alike)
+
+
+@lru_cache
+def conditions(max_leaves: int = 6) -> st.SearchStrategy[str]:
+    """Valid conditions as text; those that are plainly true for every event are left out."""
+    return st.recursive(_leaves, _joined, max_leaves=max_leaves).filter(_can_fail)
+
+
+@lru_cache
+def attribute_maps() -> st.SearchStrategy[dict[str, Any]]:
+    """Attributes of an event: values near those of `conditions`, of every type, and missing ones."""
+    others = [True, False, None, float("nan"), float("inf"), float("-inf"), (), (1, 2), ("a",)]
+    value = st.one_of(
+        st.sampled_from([*NUMBERS, *TEXTS]),
+        st.sampled_from(others),
+        st.integers(-3, 7),
+        st.floats(),
+        st.integers(2**53 - 2, 2**53 + 2),
+        st.text(alphabet="ab%_c\0", max_size=4),
+        st.text(max_size=3),
+    )
+    return st.dictionaries(st.sampled_from([name.strip('"') for name in NAMES]), value, max_size=len(NAMES))
