@@ -247,14 +247,18 @@ class Verifier(Layers[F]):
         self, batch: EventBatch, rows: NDArray[np.int32], slots: NDArray[np.int32]
     ) -> NDArray[np.bool_]:
         """For each pair of a row and a slot: does the row pass? Slots that hold no filter let all pass."""
-        passed = np.ones(len(rows), np.bool_)
+        if not len(slots):
+            return np.ones(0, np.bool_)
         segments = list(self.segments())
-        known = slots < len(self._home)
-        homes = np.full(len(slots), NOWHERE, np.int32)
-        homes[known] = self._home[slots[known]]
+        self._reserve(int(slots.max()))
+        homes = self._home[slots]
+        passed = np.ones(len(rows), np.bool_)
         for number, segment in segments:
-            here = np.flatnonzero(homes == number)
-            if len(here):
-                places = self._place[slots[here]]
-                passed[here] = self.check(segment.readable, batch, rows[here], places)
+            here = homes == number
+            if here.all():
+                return self.check(segment.readable, batch, rows, self._place[slots])
+            chosen = np.flatnonzero(here)
+            if len(chosen):
+                places = self._place[slots[chosen]]
+                passed[chosen] = self.check(segment.readable, batch, rows[chosen], places)
         return passed
