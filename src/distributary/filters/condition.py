@@ -33,7 +33,6 @@ from distributary.filters.expression import (
     MAX_DEPTH,
     MIRRORED,
     SLOT_MARK,
-    And,
     Between,
     Compare,
     CompareAttributes,
@@ -45,13 +44,13 @@ from distributary.filters.expression import (
     Like,
     Literal,
     Not,
-    Or,
     Slot,
     Truth,
     compare,
     conjunction_of,
     depth,
     disjunction_of,
+    map_literals,
     write,
 )
 from distributary.filters.like import like_pattern
@@ -164,6 +163,19 @@ def read_condition(text: str) -> tuple[Template, tuple[Any, ...]]:
     return shape.template, tuple([values[index] for index in shape.selection])
 
 
+def template_of(expression: Expression) -> tuple[Template, tuple[Any, ...]]:
+    """The template and the values of a condition that was not read but made."""
+    values: list[Any] = []
+
+    def next_slot(literal: Any) -> Any:
+        if literal is None or isinstance(literal, bool):
+            return literal
+        values.append(literal)
+        return Slot(len(values) - 1)
+
+    return Template(map_literals(expression, next_slot)), tuple(values)
+
+
 def forget_shapes() -> None:
     """Empty the cache."""
     _shapes.clear()
@@ -213,22 +225,7 @@ def _renumbered(expression: Expression, used: list[int]) -> Expression:
         used.append(slot.index)
         return Slot(len(used) - 1)
 
-    match expression:
-        case And(parts):
-            return And(tuple([_renumbered(part, used) for part in parts]))
-        case Or(parts):
-            return Or(tuple([_renumbered(part, used) for part in parts]))
-        case Not(part):
-            return Not(_renumbered(part, used))
-        case Compare(attribute, operator, literal):
-            return Compare(attribute, operator, next_slot(literal))
-        case Between(attribute, low, high):
-            return Between(attribute, next_slot(low), next_slot(high))
-        case In(attribute, literals):
-            return In(attribute, tuple([next_slot(literal) for literal in literals]))
-        case Like(attribute, pattern, escape):
-            return Like(attribute, next_slot(pattern), next_slot(escape))
-    return expression
+    return map_literals(expression, next_slot)
 
 
 CONSTRUCTS = {

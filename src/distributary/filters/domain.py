@@ -204,13 +204,26 @@ def intersection(domains: Sequence[Domain]) -> Domain:
 
 
 def is_within(inner: Domain, outer: Domain) -> bool:
-    """Whether every value of `inner` is in `outer`."""
+    """Whether every value of `inner` is in `outer`. Most answers need a look at the outermost bounds only."""
+    if inner.null > outer.null or inner.other > outer.other or not set(inner.booleans) <= set(outer.booleans):
+        return False
+    if inner.numbers:
+        if not outer.numbers or inner.numbers[0].low < outer.numbers[0].low:
+            return False
+        if inner.numbers[-1].high > outer.numbers[-1].high:
+            return False
+    if inner.texts:
+        if not outer.texts or inner.texts[0].low < outer.texts[0].low:
+            return False
+        last, limit = inner.texts[-1].high, outer.texts[-1].high
+        if limit is not None and (last is None or last > limit):
+            return False
     return intersection([inner, outer]) == inner
 
 
 def contains(outer: Conjunction, inner: Conjunction) -> bool:
     """Whether it is certain that what satisfies `inner` satisfies `outer`."""
-    if outer.residual:
+    if outer.residual or len(outer.domains) > len(inner.domains):
         return False
     given = dict(inner.domains)
     return all(name in given and is_within(given[name], domain) for name, domain in outer.domains)

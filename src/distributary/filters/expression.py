@@ -153,26 +153,29 @@ def attributes_of(expression: Expression) -> tuple[str, ...]:
             return (expression.attribute,)
 
 
-def fill(expression: Expression, values: tuple[Any, ...]) -> Expression:
-    """The expression with each slot replaced by its value."""
-    if not values:
-        return expression
+def map_literals(expression: Expression, change: Callable[[Any], Any]) -> Expression:
+    """The expression with each literal changed, in the order in which they are written."""
     match expression:
         case And(parts):
-            return And(tuple([fill(part, values) for part in parts]))
+            return And(tuple([map_literals(part, change) for part in parts]))
         case Or(parts):
-            return Or(tuple([fill(part, values) for part in parts]))
+            return Or(tuple([map_literals(part, change) for part in parts]))
         case Not(part):
-            return Not(fill(part, values))
+            return Not(map_literals(part, change))
         case Compare(attribute, operator, literal):
-            return Compare(attribute, operator, _filled(literal, values))
+            return Compare(attribute, operator, change(literal))
         case Between(attribute, low, high):
-            return Between(attribute, _filled(low, values), _filled(high, values))
+            return Between(attribute, change(low), change(high))
         case In(attribute, literals):
-            return In(attribute, tuple([_filled(literal, values) for literal in literals]))
+            return In(attribute, tuple([change(literal) for literal in literals]))
         case Like(attribute, pattern, escape):
-            return Like(attribute, _filled(pattern, values), _filled(escape, values))
+            return Like(attribute, change(pattern), change(escape))
     return expression
+
+
+def fill(expression: Expression, values: tuple[Any, ...]) -> Expression:
+    """The expression with each slot replaced by its value."""
+    return map_literals(expression, lambda literal: _filled(literal, values)) if values else expression
 
 
 def _filled(literal: Any, values: tuple[Any, ...]) -> Any:

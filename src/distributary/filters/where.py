@@ -10,9 +10,18 @@ from __future__ import annotations
 from typing import Any, Self
 
 from distributary.errors import FilterError
-from distributary.filters.condition import Template, read_condition
+from distributary.filters.condition import Template, read_condition, template_of
 from distributary.filters.domain import Conjunction, contains, narrows
-from distributary.filters.expression import And, Expression, Or, disjunction_of, evaluate, fill, write
+from distributary.filters.expression import (
+    MAX_DEPTH,
+    And,
+    Expression,
+    Or,
+    depth,
+    disjunction_of,
+    evaluate,
+    fill,
+)
 from distributary.filters.filter import Filter
 from distributary.filters.generalise import MAX_MERGED, described, generalised
 from distributary.filters.normal_form import MAX_CONJUNCTIONS
@@ -77,17 +86,19 @@ class WhereFilter(Filter):
         return evaluate(self._template.expression, event.attributes, self._values) is True
 
     def covers(self, other: WhereFilter) -> bool:
+        outer, inner = self.conjunctions, other.conjunctions
+        if outer is not None and inner is not None:
+            if all(any(contains(wide, narrow) for wide in outer) for narrow in inner):
+                return True
+            if not any(conjunction.residual for conjunction in outer):
+                return False
+        # What is in no domain can still be recognised when it is written alike.
         mine, theirs = self.expression, other.expression
-        if (
+        return (
             mine == theirs
             or (isinstance(theirs, And) and mine in theirs.parts)
             or (isinstance(mine, Or) and theirs in mine.parts)
-        ):
-            return True
-        outer, inner = self.conjunctions, other.conjunctions
-        if outer is None or inner is None:
-            return False
-        return all(any(contains(wide, narrow) for wide in outer) for narrow in inner)
+        )
 
     def merge(self, other: WhereFilter) -> WhereFilter | None:
         if self.covers(other):
@@ -124,8 +135,12 @@ class WhereFilter(Filter):
 
 def _short_filter(expression: Expression) -> WhereFilter | None:
     """The filter, or None when its text would be long or it would let everything pass."""
-    text = write(expression)
-    try:
-        return WhereFilter.parse(text) if len(text) <= MERGED_LENGTH else None
-    except FilterError:
+    template, values = template_of(expression)
+    filter = WhereFilter(template, values)
+    if (
+        len(filter.text) > MERGED_LENGTH
+        or depth(expression) > MAX_DEPTH
+        or template.plan.holds_always(values)
+    ):
         return None
+    return filter
