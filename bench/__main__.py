@@ -36,7 +36,7 @@ def main() -> int:
     unknown = set(parsed.modules) - set(MODULES)
     if unknown:
         parser.error(f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(MODULES)}")
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 150)
     results: list[Result] = []
     for name in parsed.modules or MODULES:
         console.print(f"[dim]measuring {name} ...[/dim]")

@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
 
@@ -24,6 +25,7 @@ SHOWN = 3
 def run_demo(console: Console, out: Path, subscription_count: int, event_count: int, seed: int) -> None:
     """Make the data, match it, show it, and write everything below `out`."""
     console.print("[bold]Distributary[/bold]: every event, once, to everyone who asked for it.\n")
+    _compile_kernels(console)
     subscriptions = list(
         track(
             market.subscriptions(subscription_count, seed=seed),
@@ -39,8 +41,6 @@ def run_demo(console: Console, out: Path, subscription_count: int, event_count: 
         track(subscriptions, "registering them", len(subscriptions), console=console, transient=True)
     )
     built = time.perf_counter() - start
-    warm_up = Matcher(subscriptions[:50])
-    warm_up.match_batch(events[:100])
     matched, seconds = _match(console, matcher, events)
     _write(out, subscriptions, events, matched)
     console.print(_people(subscriptions, matched))
@@ -52,6 +52,13 @@ def run_demo(console: Console, out: Path, subscription_count: int, event_count: 
         f"--events {out}/events.jsonl",
         soft_wrap=True,
     )
+
+
+def _compile_kernels(console: Console) -> None:
+    """Have Numba compile what it has not compiled on this machine before, so that it is not timed."""
+    with console.status("compiling the kernels (once on a machine) ..."):
+        small = Matcher(market.subscriptions(200, seed=0))
+        small.match_batch(list(market.events(64, seed=0)))
 
 
 def _match(console: Console, matcher: Matcher, events: list[Event]) -> tuple[list[tuple[str, str]], float]:
@@ -94,7 +101,7 @@ def _people(subscriptions: list[Subscription], matched: list[tuple[str, str]]) -
             for kind, given in subscription.filters().items()
         )
         got = found.get(subscription.id, [])
-        table.add_row(subscription.subscriber, wish, f"{len(got):,}", " ".join(got[:SHOWN]))
+        table.add_row(subscription.subscriber, escape(wish), f"{len(got):,}", " ".join(got[:SHOWN]))
     return table
 
 
@@ -132,5 +139,5 @@ def _show_why(
     for event in events:
         if event.topic is not None and event.topic.startswith("quotes/NYSE") and event.id not in wanted:
             console.print("\n[bold]Why did ann not get this one?[/bold]")
-            console.print(str(matcher.explain(event, "p0")), highlight=False)
+            console.print(str(matcher.explain(event, "p0")), highlight=False, markup=False)
             return

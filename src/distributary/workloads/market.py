@@ -20,7 +20,7 @@ AUTHORS = ("Dimas", "Eleni", "Farouk", "Greta", "Hadi", "Ines")
 WORDS = ("rises", "falls", "merges", "splits", "warns", "beats forecasts", "halts trading", "pays dividend")
 
 PEOPLE = (
-    {"subscriber": "ann", "topic": "quotes/NYSE", "where": "price between 40 and 60"},
+    {"subscriber": "ann", "topic": "quotes/NYSE", "where": "price between 90 and 110"},
     {"subscriber": "bob", "topic": "quotes", "change": {"price": 2.0}},
     {"subscriber": "cleo", "path": "/rss/channel/item[author='Eleni' and urgency >= 4]/title"},
     {"subscriber": "dan", "topic": "news/*/#", "where": "urgency = 5 or sector in ('banks', 'energy')"},

@@ -1,0 +1,147 @@
+"""Matcher as a whole: building a million, matching a market, live changes, freezing and opening."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from itertools import islice
+from pathlib import Path
+
+from bench.report import Result, best_of
+from distributary.matching.matcher import Matcher
+from distributary.model import Event, Subscription
+from distributary.workloads import market
+
+SEED = 1
+
+
+def run(quick: bool) -> list[Result]:
+    count = 5_000 if quick else 100_000
+    subscriptions = list(market.subscriptions(count, seed=SEED))
+    events = list(market.events(1_000 if quick else 20_000, seed=SEED))
+    checked = _check(subscriptions, events)
+    return [
+        *_matching(subscriptions, events, checked),
+        *_changes(subscriptions, events, checked),
+        *_frozen(subscriptions, events, checked),
+        *_building(20_000 if quick else 1_000_000),
+    ]
+
+
+def _check(subscriptions: list[Subscription], events: list[Event]) -> str:
+    """Compare with evaluating every filter for every event, on a part of the data."""
+    few, some = subscriptions[:1500], events[:120]
+    plain = Matcher(few, engines={"topic": "scan", "where": "scan", "path": "scan", "change": "sf"})
+    if not Matcher(few).match_batch(some).equals(plain.match_batch(some)):
+        raise AssertionError("the matcher disagrees with evaluating every filter")
+    return f"scan of {len(few):,} x {len(some):,}"
+
+
+def _matching(subscriptions: list[Subscription], events: list[Event], checked: str) -> list[Result]:
+    matcher = Matcher(subscriptions)
+    workload = f"market, {len(subscriptions):,} subscriptions"
+    matches = len(matcher.match_batch(events))
+
+    def again() -> None:
+        matcher.forget()
+        for at in range(0, len(events), 8192):
+            matcher.match_batch(events[at : at + 8192])
+
+    seconds, _ = best_of(3, again)
+    plain = Matcher(subscriptions, engines={"topic": "scan", "where": "scan", "path": "scan", "change": "sf"})
+    slow, _ = best_of(1, lambda: plain.match_batch(events[:10]))
+    rate, slow_rate = len(events) / seconds, 10 / slow
+    return [
+        Result(workload, "default", "events a second", rate, "events/s", checked),
+        Result(workload, "default", "matches an event", matches / len(events), "matches", checked),
+        Result(workload, "scan", "events a second", slow_rate, "events/s", checked),
+        Result(workload, "default / scan", "how much faster", rate / slow_rate, "x", checked),
+        Result(
+            workload, "default", "bytes a subscription", matcher.size().total / len(matcher), "B", checked
+        ),
+    ]
+
+
+def _changes(subscriptions: list[Subscription], events: list[Event], checked: str) -> list[Result]:
+    """100 additions and 100 removals on a large matcher, and the match that follows each batch of them."""
+    matcher = Matcher(subscriptions)
+    matcher.match_batch(events[:100])
+    fresh = [
+        Subscription(f"new{number}", one.subscriber, one.topic, one.where, one.path, one.change)
+        for number, one in enumerate(market.subscriptions(100, seed=SEED + 1))
+    ]
+    start = time.perf_counter()
+    for subscription in fresh:
+        matcher.add(subscription)
+    added = time.perf_counter()
+    matcher.match_batch(events[:100])
+    matched = time.perf_counter()
+    for subscription in fresh:
+        matcher.remove(subscription.id)
+    removed = time.perf_counter()
+    workload = f"100 changes among {len(subscriptions):,}"
+    return [
+        Result(workload, "default", "add one", (added - start) / 100 * 1e6, "us", checked),
+        Result(
+            workload, "default", "first match of 100 events after", (matched - added) * 1e3, "ms", checked
+        ),
+        Result(workload, "default", "remove one", (removed - matched) / 100 * 1e6, "us", checked),
+    ]
+
+
+def _frozen(subscriptions: list[Subscription], events: list[Event], checked: str) -> list[Result]:
+    matcher = Matcher(subscriptions)
+    workload = f"{len(subscriptions):,} subscriptions"
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "frozen"
+        write, _ = best_of(1, lambda: matcher.freeze(path))
+        read, opened = best_of(3, lambda: Matcher.open(path))
+        if not opened.match_batch(events[:500]).equals(matcher.match_batch(events[:500])):
+            raise AssertionError("the opened matcher disagrees with the one that was frozen")
+        size = sum(file.stat().st_size for file in path.iterdir())
+    return [
+        Result(workload, "default", "freeze", write, "s", checked),
+        Result(workload, "default", "open", read * 1e3, "ms", "the matcher that was frozen"),
+        Result(workload, "default", "bytes on disk a subscription", size / len(subscriptions), "B", checked),
+    ]
+
+
+def _building(count: int) -> list[Result]:
+    """In a process of its own, so that its peak of memory is told apart from that of the rest."""
+    command = [sys.executable, "-c", f"from bench.matcher import build; build({count})"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    seconds, before, peak, size = map(float, told)
+    workload = f"build {count:,} (market)"
+    unchecked = "count of subscriptions"
+    return [
+        Result(
+            workload, "default", "seconds", seconds, "s", unchecked, "< 60 s" if count == 1_000_000 else ""
+        ),
+        Result(workload, "default", "peak of the process", peak / 1e6, "MB", unchecked, "< 2000 MB"),
+        Result(workload, "default", "of that, before building", before / 1e6, "MB", unchecked),
+        Result(workload, "default", "bytes a subscription", size / count, "B", unchecked),
+    ]
+
+
+def build(count: int) -> None:
+    """Print the seconds, the memory before and at the peak, and the matcher's own account.
+
+    Subscriptions are made as they are registered, so that they do not count as the matcher's memory; the
+    time of making them is measured apart and taken off.
+    """
+    small = Matcher(market.subscriptions(200, seed=SEED))
+    small.match_batch(list(islice(market.events(64, seed=SEED), 64)))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    start = time.perf_counter()
+    made = sum(1 for _ in market.subscriptions(count, seed=SEED))
+    generating = time.perf_counter() - start
+    start = time.perf_counter()
+    matcher = Matcher(market.subscriptions(count, seed=SEED))
+    seconds = time.perf_counter() - start - generating
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    if len(matcher) != made:
+        raise AssertionError("not every subscription was registered")
+    print(seconds, before, peak, matcher.size().total)
