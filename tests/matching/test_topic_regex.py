@@ -24,10 +24,10 @@ def test_signs_of_regular_expressions_are_ordinary_values(value: str) -> None:
 
 
 def test_a_line_break_is_neither_an_end_nor_a_barrier() -> None:
-    index = regex("A/*/C", "A/#", "A/*/#")
-    assert index.match(Event("e", topic="A/b\nb/C")) == [0]
+    index = regex("A/*/C", "A/#", "A/*/#", "A")
+    assert index.match(Event("e", topic="A/b\nb/C")) == [0, 3]
     assert index.match(Event("e", topic="A\n")) == []
-    assert index.match(Event("e", topic="A/\n")) == [2]
+    assert index.match(Event("e", topic="A/\n")) == [2, 3]
 
 
 def test_equal_filters_share_one_expression_until_the_last_leaves() -> None:

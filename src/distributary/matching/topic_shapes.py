@@ -34,7 +34,6 @@ from distributary.matching.index import Arrays, Pairs
 from distributary.matching.kernel import kernel
 from distributary.matching.layers import CompiledIndex
 from distributary.matching.topic_text import (
-    DOLLAR,
     SLASH,
     agrees,
     read_ends,
@@ -266,6 +265,17 @@ def _bits(key: np.uint64) -> np.uint64:
 
 
 @kernel
+def _learn(bloom: NDArray[np.uint64], key: np.uint64) -> None:
+    bloom[key & np.uint64(len(bloom) - 1)] |= _bits(key)
+
+
+@kernel
+def _may_hold(bloom: NDArray[np.uint64], key: np.uint64) -> bool:
+    bits = _bits(key)
+    return bool(bloom[key & np.uint64(len(bloom) - 1)] & bits == bits)
+
+
+@kernel
 def _bucket(key: np.uint64, count: int) -> np.int64:
     """Ascending with the key, so that filters sorted by key are sorted by bucket."""
     return np.int64(((key >> U32) * np.uint64(count)) >> U32)
@@ -297,7 +307,6 @@ def _keys(
     """The key and the shape of each filter; the Bloom filter learns them, and the prefixes it must know."""
     keys = np.empty(len(offsets) - 1, np.uint64)
     shapes = np.empty(len(offsets) - 1, np.uint32)
-    last_word = np.uint64(len(bloom) - 1)
     for position in range(len(keys)):
         at, end, wildcard, is_open = read_ends(data, offsets[position], offsets[position + 1])
         node = 0
@@ -315,11 +324,10 @@ def _keys(
                 total += _level_hash(state, level)
             level += 1
             if flags[numbers[node]] & CHECKED:
-                key = _key(total, _prefix_number(numbers[node]), mask)
-                bloom[key & last_word] |= _bits(key)
+                _learn(bloom, _key(total, _prefix_number(numbers[node]), mask))
         shape = np.uint64(2 * numbers[node] + (0 if is_open else 1))
         key = _key(total, shape, mask)
-        bloom[key & last_word] |= _bits(key)
+        _learn(bloom, key)
         keys[position] = key
         shapes[position] = shape
     return keys, shapes
@@ -391,7 +399,6 @@ def _nominate(
     to write to are given, for a loop that may also replace them is compiled to much slower code.
     """
     mask = masks[0]
-    last_word = np.uint64(len(bloom) - 1)
     bucket_count = len(buckets) - 1
     shape_bits = _shape_bits(2 * len(levels))
     deepest = levels.max() + 1
@@ -408,26 +415,22 @@ def _nominate(
         while node < len(levels):
             level = levels[node]
             known = flags[node]
-            if level >= depth or (known & WILD and level == 0 and topics[start] == DOLLAR):
+            if level >= depth:
                 node = ends[node]
                 continue
             total = totals[level]
             if not known & WILD:
                 total += hashes[level]
             totals[level + 1] = total
-            if known & CHECKED:
-                key = _key(total, _prefix_number(node), mask)
-                bits = _bits(key)
-                if bloom[key & last_word] & bits != bits:
-                    node = ends[node]
-                    continue
+            if known & CHECKED and not _may_hold(bloom, _key(total, _prefix_number(node), mask)):
+                node = ends[node]
+                continue
             for closed in range(2):
                 if not known & (CLOSED if closed else OPEN) or (closed and level + 1 != depth):
                     continue
                 shape = np.uint64(2 * node + closed)
                 key = _key(total, shape, mask)
-                bits = _bits(key)
-                if bloom[key & last_word] & bits != bits:
+                if not _may_hold(bloom, key):
                     continue
                 bucket = _bucket(key, bucket_count)
                 wanted = _mark(key, shape, shape_bits)
