@@ -300,15 +300,18 @@ def _prefix_span(prefix: str) -> Span:
 
 
 def _spans(operator: str, bottom: Cut, before: Cut, after: Cut, top: Cut) -> list[Span]:
-    spans = {
-        "=": [(before, after)],
-        "<>": [(bottom, before), (after, top)],
-        "<": [(bottom, before)],
-        "<=": [(bottom, after)],
-        ">": [(after, top)],
-        ">=": [(before, top)],
-    }
-    return spans[operator]
+    match operator:
+        case "=":
+            return [(before, after)]
+        case "<>":
+            return [(bottom, before), (after, top)]
+        case "<":
+            return [(bottom, before)]
+        case "<=":
+            return [(bottom, after)]
+        case ">":
+            return [(after, top)]
+    return [(before, top)]
 
 
 def _united(spans: Sequence[Span]) -> list[Span]:

@@ -27,6 +27,7 @@ from distributary.filters.domain import (
     Conjunction,
     Domain,
     NumberRange,
+    TextRange,
     comparison,
     equal_to_any,
     equal_to_none,
@@ -354,6 +355,8 @@ def _range_between(bounds: list[tuple[str, Any]], values: Values) -> Domain:
     for operator, index in bounds:
         value = values[index]
         if value.__class__ is str:
+            if operator == "=" and len(bounds) == 1 and not value.endswith("\0"):
+                return Domain((), (TextRange(value, value),))
             return intersection([comparison(each, values[at]) for each, at in bounds])
         if operator[0] != "<" and (value > low or (value == low and operator == ">")):
             low, low_open = value, operator == ">"
