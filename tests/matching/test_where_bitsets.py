@@ -70,6 +70,14 @@ def test_a_filter_that_holds_in_several_ways_is_reported_once():
     assert pairs(index, table) == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0)]
 
 
+def test_a_condition_without_disjunctive_form_is_evaluated():
+    exploded = " and ".join(f"(a{number} = 1 or b{number} = 1)" for number in range(8))
+    assert WhereFilter.parse(exploded).conjunctions is None
+    index = index_of(exploded, "a0 = 1", exploded + " and c = 1")
+    table = pa.table({"id": ["0", "1"]} | {f"a{number}": [1, number] for number in range(8)} | {"c": [0, 1]})
+    assert pairs(index, table) == [(0, 0), (0, 1)]
+
+
 def test_without_its_columns_a_batch_matches_only_what_asks_for_that():
     index = index_of("a = 1", "a is null", "a is null and b is null and c is null", "b <> 'x'")
     assert pairs(index, pa.table({"id": ["0", "1"]})) == [(0, 1), (0, 2), (1, 1), (1, 2)]

@@ -73,7 +73,7 @@ def test_every_index_answers_as_the_oracle_does(
 
 @pytest.mark.parametrize("engine", ENGINES[1:])
 @given(data=st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_many_conditions_at_once(engine: type[Index[Any]], data: st.DataObject) -> None:
     names = [f"n{number}" for number in range(12)]
     bound = st.integers(-4, 4)
@@ -87,10 +87,10 @@ def test_many_conditions_at_once(engine: type[Index[Any]], data: st.DataObject) 
         ),
     )
     texts = data.draw(
-        st.lists(st.lists(leaf, min_size=1, max_size=10).map(" and ".join), min_size=20, max_size=150)
+        st.lists(st.lists(leaf, min_size=1, max_size=10).map(" and ".join), min_size=20, max_size=80)
     )
     value = st.one_of(bound, bound, bound.map(lambda number: f"t{number}"))
-    maps = data.draw(st.lists(st.fixed_dictionaries({}, optional=dict.fromkeys(names, value)), max_size=20))
+    maps = data.draw(st.lists(st.fixed_dictionaries({}, optional=dict.fromkeys(names, value)), max_size=12))
     held = [WhereFilter.parse(text) for text in texts]
     index = engine()
     index.add_many(range(len(held)), held)

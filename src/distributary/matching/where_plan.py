@@ -43,7 +43,7 @@ GROUPED_BY = 8
 ALWAYS_GROUPED_BY = 4
 WEAK = 0.9
 """Beyond the first four, an attribute that holds more often than this gets no bitsets."""
-WORTH_A_GROUP = 1.0
+WORTH_A_GROUP = 0.1
 """Candidates per event that giving up an attribute may cost before a group keeps it."""
 NOTHING = 0
 """The bucket of values for which no constraint on the attribute holds."""
@@ -173,23 +173,23 @@ def _cuts(flat: Flat, pieces: NDArray[np.int64], most: int) -> NDArray[np.float6
 @kernel
 def bucket_of(buckets: Buckets, attribute: int, tag: int, value: float) -> int:
     """The bucket of one value."""
-    if tag in (NUMBER, STRING):
-        line = 2 * attribute + (1 if tag == STRING else 0)
-        base = np.int64(buckets.base[line])
-        if base == NOTHING:
-            return NOTHING
-        low, high = np.int64(buckets.first[line]), np.int64(buckets.first[line + 1])
-        start = low
-        while low < high:
-            middle = (low + high) >> 1
-            if buckets.cuts[middle] <= value:
-                low = middle + 1
-            else:
-                high = middle
-        return int(base + low - start)
     if tag == BOOLEAN:
         return int(buckets.special[attribute, 1 if value != 0.0 else 0])
-    return int(buckets.special[attribute, 2 if tag == NULL else 3])
+    if tag != NUMBER and tag != STRING:
+        return int(buckets.special[attribute, 2 if tag == NULL else 3])
+    line = np.uint64(2 * attribute + (1 if tag == STRING else 0))
+    base = np.int64(buckets.base[line])
+    if base == NOTHING:
+        return NOTHING
+    start = np.uint64(buckets.first[line])
+    left = np.uint64(buckets.first[line + np.uint64(1)]) - start
+    low = start
+    while left > np.uint64(0):
+        # Arithmetic in place of a jump, which would be a coin toss.
+        half = (left + np.uint64(1)) >> np.uint64(1)
+        low += half * np.uint64(buckets.cuts[low + half - np.uint64(1)] <= value)
+        left -= half
+    return int(base + np.int64(low - start))
 
 
 def piece_buckets(flat: Flat, buckets: Buckets) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
