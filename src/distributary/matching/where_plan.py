@@ -162,7 +162,8 @@ def _cuts(flat: Flat, pieces: NDArray[np.int64], most: int) -> NDArray[np.float6
     """The cuts of one line: where ranges begin, and just after where they end."""
     pieces = pieces[:: max(1, len(pieces) // SAMPLE)]
     low, high = flat.low[pieces], flat.high[pieces]
-    bounds = np.concatenate([low, np.nextafter(high[low < high], np.inf)])
+    ends = high[(low < high) & (high < np.finfo(np.float64).max)]
+    bounds = np.concatenate([low, np.nextafter(ends, np.inf)])
     bounds = np.sort(bounds[np.isfinite(bounds)])
     distinct = np.unique(bounds)
     if len(distinct) > most:
