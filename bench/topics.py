@@ -208,7 +208,7 @@ def match_time(index: Index[Any], events: list[Event], quick: bool) -> float:
     """Microseconds an event: in a batch for compiled indexes, one by one for the others."""
     if isinstance(index, CompiledIndex):
         batch = EventBatch.from_events(events)
-        seconds, _ = best_of(3 if quick else 10, lambda: index.match_batch(batch))
+        seconds, _ = best_of(3 if quick else 40, lambda: index.match_batch(batch))
         return seconds / len(events) * 1e6
     few = events[: 10 if isinstance(index, TopicRegex) else 2_000]
     seconds, _ = best_of(3, lambda: [index.match(event) for event in few])
