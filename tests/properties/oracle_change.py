@@ -71,15 +71,6 @@ class ChangeOracle:
         return fired
 
 
-def delivered(stream: list[Any], tolerance: float) -> list[Any]:
-    """The values of one stream that one subscriber is sent."""
-    sent: list[Any] = []
-    for value in stream:
-        if not sent or abs(value - sent[-1]) > tolerance:
-            sent.append(value)
-    return sent
-
-
 def digits(units: int) -> list[int]:
     """The parts of a whole number in base 4, lowest first: 34 (202) is [2, 32]."""
     parts = []
