@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,9 +12,7 @@ from distributary.errors import InputError
 from distributary.model import Delivery, Event, Subscription, topic_levels
 
 names = st.text(st.characters(exclude_characters="./", exclude_categories=["Cs"]), min_size=1, max_size=5)
-scalars = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=5)
-)
+scalars = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=5))
 topics = st.lists(names, min_size=1, max_size=4).map("/".join)
 
 
@@ -113,3 +113,26 @@ def test_a_subscription_names_its_subscriber() -> None:
 def test_a_delivery_says_which_subscriptions_asked() -> None:
     record = Delivery("e1", "ann", ("s1", "s2")).to_record()
     assert record == {"event": "e1", "subscriber": "ann", "subscriptions": ["s1", "s2"]}
+
+
+HALF = "\ud800"
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: Event(HALF),
+        lambda: Event("e", topic=HALF),
+        lambda: Event("e", document=HALF),
+        lambda: Event("e", attributes={"a": HALF}),
+        lambda: Event("e", attributes={HALF: 1}),
+        lambda: Subscription(HALF, "ann", topic="A"),
+        lambda: Subscription("s", HALF, topic="A"),
+        lambda: Subscription("s", "ann", topic=HALF),
+        lambda: Subscription("s", "ann", where=f"a = '{HALF}'"),
+        lambda: Subscription("s", "ann", path=f"/a[b='{HALF}']"),
+    ],
+)
+def test_half_a_surrogate_pair_is_no_text(build: Callable[[], object]) -> None:
+    with pytest.raises(InputError, match="half of a surrogate pair"):
+        build()

@@ -207,9 +207,7 @@ def _column(name: str, values: list[Any]) -> pa.Array:
         kinds = sorted({type(value).__name__ for value in values if value is not None})
         if set(kinds) <= {"int", "float"}:
             return pa.array([None if value is None else float(value) for value in values], pa.float64())
-        raise InputError(
-            f"holds {' and '.join(kinds)}; a table column holds one type", field=name
-        ) from None
+        raise InputError(f"holds {' and '.join(kinds)}; a table column holds one type", field=name) from None
 
 
 def _from_table(
@@ -250,8 +248,7 @@ def _one(place: str, line: bytes, build: Callable[[Record], T]) -> tuple[str, T]
 
 def _parse(line: bytes) -> Record:
     try:
-        text = line.decode()
-        record = json.loads(text)
+        record = json.loads(line.decode())
     except UnicodeDecodeError as error:
         raise InputError("not UTF-8", position=error.start) from None
     except json.JSONDecodeError as error:
@@ -260,17 +257,7 @@ def _parse(line: bytes) -> Record:
         raise InputError(f"not JSON that can be read: {error}") from None
     if not isinstance(record, dict):
         raise InputError(f"a record is a JSON object, not {type(record).__name__}")
-    if "\\u" in text:
-        _refuse_lone_surrogates(record)
     return record
-
-
-def _refuse_lone_surrogates(record: Record) -> None:
-    """JSON can escape half a surrogate pair, which no UTF-8 text can hold."""
-    try:
-        json.dumps(record, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        raise InputError("holds half of a surrogate pair (\\ud800 to \\udfff), which is no text") from None
 
 
 @contextmanager

@@ -36,7 +36,15 @@ class Event:
     document: str | None = None
 
     def __post_init__(self) -> None:
+        require_text(self.id, "id")
+        if self.document is not None:
+            require_text(self.document, "document")
+        for name, value in self.attributes.items():
+            require_text(name, "attribute")
+            if isinstance(value, str):
+                require_text(value, name)
         if self.topic is not None:
+            require_text(self.topic, "topic")
             object.__setattr__(self, "topic", "/".join(topic_levels(self.topic)))
 
     @classmethod
@@ -86,6 +94,11 @@ class Subscription:
     more: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
+        require_text(self.id, "id")
+        require_text(self.subscriber, "subscriber")
+        for kind in ("topic", "where", "path"):
+            if (given := getattr(self, kind)) is not None:
+                require_text(given, kind)
         if next(iter(self.filters()), None) is None:
             raise InputError(
                 "has no filter, so it would ask for everything; give at least one of "
@@ -146,6 +159,25 @@ def topic_levels(topic: str) -> list[str]:
         position = len(topic) - len(bare) + sum(len(level) + 1 for level in levels[: levels.index("")])
         raise InputError("an empty level", field="topic", text=topic, position=position)
     return levels
+
+
+def require_text(text: str, field: str) -> None:
+    """Refuse half of a surrogate pair, which Python and JSON can hold but no UTF-8 text can.
+
+    >>> require_text("\\ud800", "topic")
+    Traceback (most recent call last):
+    ...
+    distributary.errors.InputError: topic: holds half of a surrogate pair, which is no text at position 0
+    """
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InputError(
+                "holds half of a surrogate pair, which is no text",
+                field=field.encode(errors="replace").decode(),
+                position=error.start,
+            ) from None
 
 
 def _identifier(record: dict[str, Any], what: str) -> str:

@@ -87,6 +87,11 @@ class TopicFilter(Filter):
     def text(self) -> str:
         return self._text
 
+    @property
+    def selectivity(self) -> float:
+        fixed = len(self.levels) - self.levels.count(WILDCARD)
+        return float(0.3**fixed)
+
     def matches(self, event: Event) -> bool:
         if event.topic is None:
             return False
