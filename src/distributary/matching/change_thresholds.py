@@ -118,7 +118,7 @@ class ChangeThresholds(ChangeIndex):
         while True:
             at, count, stopped = kernels.fire(self._lanes, self._cells, shown, fired, at, count)
             if stopped == kernels.CELLS_FULL:
-                self._make_cells()
+                self._make_cells(len(rows) - at)
                 continue
             parts.append(Pairs(fired.rows[:count], fired.slots[:count]))
             if stopped == kernels.DONE:
@@ -287,16 +287,16 @@ class ChangeThresholds(ChangeIndex):
         while at < len(facts.values):
             at = kernels.recall_facts(self._lanes, self._cells, *facts, at)
             if at < len(facts.values):
-                self._make_cells()
+                self._make_cells(len(facts.values) - at)
         if at:
             for lane in np.flatnonzero(self._lanes.capacity > kernels.FAN).tolist():
                 kernels.refresh_cells(self._lanes, self._cells, lane)
 
-    def _make_cells(self) -> None:
-        """Have room for one more cell, whatever its lane."""
+    def _make_cells(self, expected: int) -> None:
+        """Have room for one more cell, whatever its lane, and for up to four times as many if so expected."""
         cells = self._cells
         if cells.used[kernels.USED_CELLS] == len(cells.lane):
-            count = 2 * len(cells.lane)
+            count = len(cells.lane) * (4 if expected > 2 * len(cells.lane) else 2)
             self._cells = cells._replace(
                 lane=_enlarged(cells.lane, count, -1),
                 topic=_enlarged(cells.topic, count, -1),
