@@ -126,6 +126,26 @@ def test_quoted_names_that_look_like_literals_do_not_confuse_the_cache():
         assert where(f"\"{name}\" = 'y' and b > 6").text == f"\"{name}\" = 'y' and b > 6"
 
 
+@pytest.mark.parametrize("mark", ["\0", "\1", "\2", "\x020;"])
+def test_marks_of_the_cache_in_a_text_are_no_literals_and_no_names(mark):
+    where("a > 5 and b = 'x'")
+    for text in (
+        f"a > {mark} and b = 'x'",
+        f"{mark} > 5 and b = 'x'",
+        f"a > 5 and b = {mark}",
+        f'"{mark}" = 1',
+    ):
+        with pytest.raises(FilterError):
+            where(text)
+
+
+def test_conditions_that_differ_in_names_alone_are_told_apart():
+    for names in (("a", "b"), ("b", "a"), ("a", "a"), ("x.y", "z"), ("order", "limit")):
+        filter = where(f"{names[0]} > 1 and {names[1]} < 5")
+        assert filter.text == f"{names[0]} > 1 and {names[1]} < 5"
+        assert [name for c in filter.conjunctions for name, _ in c.domains] == sorted(set(names))
+
+
 @pytest.mark.parametrize(
     ("text", "canonical"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -124,6 +125,23 @@ def test_a_cached_shape_reads_as_an_unknown_one(text, other):
 
 
 @settings(max_examples=120, deadline=None)
+@given(conditions(3), st.permutations(["a", "b", "c", "A", "wind.speed"]), maps)
+def test_names_fill_a_cached_shape_as_they_would_be_read(text, renamed, events):
+    parse(text)
+    renaming = dict(zip(["a", "b", "c", "A", "wind.speed"], renamed, strict=True))
+    pieces = re.split(r"('(?:[^']|'')*'|\"[^\"]*\"|(?<![\w.])(?:wind\.speed|[abcA])(?!\w))", text)
+    changed = "".join(renaming.get(piece, piece) for piece in pieces)
+    filter = parse(changed)
+    for attributes in events:
+        assert evaluate(filter.expression, attributes) is wants(changed, attributes)
+        assert passes(filter, attributes) is (wants(changed, attributes) is True)
+    known = filter.text, filter.expression, filter.conjunctions
+    condition.forget_shapes()
+    again = parse(changed)
+    assert (again.text, again.expression, again.conjunctions) == known
+
+
+@settings(max_examples=120, deadline=None)
 @given(conditions(3), st.data())
 def test_literals_fill_a_cached_shape_as_they_would_be_read(text, data):
     parse(text)
@@ -162,7 +180,7 @@ def parsed_or_error(text: str) -> WhereFilter | FilterError:
 WORDS = [
     *("(", ")", ",", "=", "<", ">=", "<>", "and", "or", "not", "in", "between", "like", "is", "null", "true"),
     *("false", "escape", "a", "b", "'x'", "5", "-2", "!", ".", ";", "--", '"', "'"),
-    *("abs(", "(1, 2)", "+", "\0", "\1"),
+    *("abs(", "(1, 2)", "+", "\0", "\1", "\2", "\x020;"),
 ]
 RESERVED = ["select", "case", "as", "exists", "distinct"]
 

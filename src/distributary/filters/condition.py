@@ -20,7 +20,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from dataclasses import dataclass
+from functools import lru_cache
 from math import inf
+from sys import intern
 from typing import Any, NamedTuple, NoReturn
 
 import sqlglot
@@ -50,8 +52,10 @@ from distributary.filters.expression import (
     conjunction_of,
     depth,
     disjunction_of,
-    map_literals,
+    rebuilt,
     write,
+    write_literal,
+    write_name,
 )
 from distributary.filters.like import like_pattern
 from distributary.filters.normal_form import Plan, may_hold_always, plan_of
@@ -91,26 +95,38 @@ split_literals_and_quoted_names = re.compile(f"({QUOTED_NAME}|{LITERAL})", re.DO
 LARGE = 1e300
 """Below this a number is read without further checks."""
 
-NUMBER_MARK, TEXT_MARK = "\0", "\1"
+split_names = re.compile(r"([^\W\d]\w*+(?:\.[^\W\d]\w*+)*+)").split
+MARKS = NUMBER_MARK, TEXT_MARK, NAME_MARK = "\0", "\1", "\2"
 
 
 class Template:
-    """A condition without its literals; the condition itself is a template and a tuple of values."""
+    """A condition without its literals and names: with a tuple of each, it is a condition.
 
-    __slots__ = ("_format", "_plan", "expression")
+    In its expression each attribute is called by its number, and each literal is a slot.
+    """
+
+    __slots__ = ("_format", "_order", "_plan", "expression")
 
     def __init__(self, expression: Expression) -> None:
         self.expression = expression
-        self._format = write(expression).replace("%", "%%").replace(SLOT_MARK, "%s")
+        written = write(expression).replace("%", "%%")
+        self._order: list[int] = []
+        """What fills the format: a literal by its number, a name by the complement of its number."""
+        self._format = WRITTEN_PLACE.sub(self._note_place, written)
         self._plan: Plan | None = None
 
-    def text(self, values: tuple[Any, ...]) -> str:
+    def text(self, names: tuple[str, ...], values: tuple[Any, ...]) -> str:
         """The canonical text of the condition."""
         return self._format % tuple(
-            [
-                "'" + value.replace("'", "''") + "'" if value.__class__ is str else repr(value)
-                for value in values
-            ]
+            [write_literal(values[i]) if i >= 0 else write_name(names[~i]) for i in self._order]
+        )
+
+    def filled(self, names: tuple[str, ...], values: tuple[Any, ...]) -> Expression:
+        """The condition as a tree."""
+        return rebuilt(
+            self.expression,
+            lambda literal: values[literal.index] if type(literal) is Slot else literal,
+            lambda number: names[int(number)],
         )
 
     @property
@@ -120,23 +136,37 @@ class Template:
             self._plan = plan_of(self.expression)
         return self._plan
 
+    def _note_place(self, place: re.Match[str]) -> str:
+        literals = sum(i >= 0 for i in self._order)
+        self._order.append(literals if place.group() == SLOT_MARK else ~int(place.group(1)))
+        return "%s"
+
+
+WRITTEN_PLACE = re.compile(f'"([0-9]+)"|{SLOT_MARK}')
+"""Where a template's text has a name (a number is quoted) or a literal; nothing else of it has quotes."""
+
 
 class Shape(NamedTuple):
-    """What a text means when its literals are left out."""
+    """What a text means when its literals, and perhaps its names, are left out."""
 
     template: Template
-    literals: int
-    """How many literals the text has."""
+    places: int
+    """How many marks stand in the shape."""
     selection: tuple[int, ...] | None
-    """Which of them fill the template, in its order; None when all do, in theirs."""
+    """Which of the literals fill the template, in its order; None when all do, in theirs."""
+    names: tuple[str, ...]
 
+
+Condition = tuple[Template, tuple[str, ...], tuple[Any, ...]]
+"""A template, the names of its attributes, and the values of its slots."""
 
 _shapes: dict[str, Shape] = {}
+_nameless_shapes: dict[str, Shape] = {}
 
 
-def read_condition(text: str) -> tuple[Template, tuple[Any, ...]]:
-    """The template and the values of a condition; FilterError when it is not one."""
-    if not text.isascii():
+def read_condition(text: str) -> Condition:
+    """The parts of a condition; FilterError when the text is not one."""
+    if len(text) > MAX_LENGTH or not text.isascii():
         _check_characters(text)
     parts = split_literals(text) if '"' not in text else split_literals_and_quoted_names(text)
     values: list[Any] = []
@@ -156,15 +186,14 @@ def read_condition(text: str) -> tuple[Template, tuple[Any, ...]]:
     key = "".join(parts)
     shape = _shapes.get(key)
     # No valid text has a mark outside a literal, so an equal count means that each mark is a literal's.
-    if shape is None or shape.literals != len(values) or None in values:
-        return _read_anew(text, key, values)
-    if shape.selection is None:
-        return shape.template, tuple(values)
-    return shape.template, tuple([values[index] for index in shape.selection])
+    if shape is None or shape.places != len(values) or None in values:
+        return _read_names(text, key, values)
+    return shape.template, shape.names, _selected(values, shape.selection)
 
 
-def template_of(expression: Expression) -> tuple[Template, tuple[Any, ...]]:
-    """The template and the values of a condition that was not read but made."""
+def template_of(expression: Expression) -> Condition:
+    """The parts of a condition that was not read but made."""
+    names: dict[str, int] = {}
     values: list[Any] = []
 
     def next_slot(literal: Any) -> Any:
@@ -173,32 +202,68 @@ def template_of(expression: Expression) -> tuple[Template, tuple[Any, ...]]:
         values.append(literal)
         return Slot(len(values) - 1)
 
-    return Template(map_literals(expression, next_slot)), tuple(values)
+    numbered = rebuilt(expression, next_slot, lambda name: str(names.setdefault(name, len(names))))
+    return Template(numbered), tuple(names), tuple(values)
 
 
 def forget_shapes() -> None:
     """Empty the cache."""
     _shapes.clear()
+    _nameless_shapes.clear()
 
 
-def _read_anew(text: str, key: str, found: list[Any]) -> tuple[Template, tuple[Any, ...]]:
-    """Read a text whose shape is not known, and remember the shape."""
+def _selected(values: list[Any], selection: tuple[int, ...] | None) -> tuple[Any, ...]:
+    return tuple(values) if selection is None else tuple([values[index] for index in selection])
+
+
+def _read_names(text: str, key: str, values: list[Any]) -> Condition:
+    """Read a text whose shape is not known; it may still be known when the names are left out too."""
+    names: dict[str, int] = {}
+    places = len(values)
+    parts = split_names(key)
+    for place in range(1, len(parts), 2):
+        name = parts[place]
+        if name.lower() not in KEYWORDS:
+            parts[place] = f"{NAME_MARK}{names.setdefault(intern(name), len(names))};"
+            places += 1
+    nameless = "".join(parts)
+    shape = _nameless_shapes.get(nameless)
+    if shape is None or shape.places != places or None in values or '"' in text:
+        return _read_anew(text, key, nameless, values)
+    found = tuple(names)
+    _remember(_shapes, key, Shape(shape.template, len(values), shape.selection, found))
+    return shape.template, found, _selected(values, shape.selection)
+
+
+def _read_anew(text: str, key: str, nameless: str, found: list[Any]) -> Condition:
+    """Read a text of which nothing is known, and remember the shape."""
     reader = Reader(text)
     expression = reader.read()
+    names = {name: number for number, name in enumerate(dict.fromkeys(name for name, _ in reader.names))}
     used: list[int] = []
-    template = Template(_renumbered(expression, used))
-    values = tuple([reader.values[index] for index in used])
-    if may_hold_always(expression) and template.plan.holds_always(values):
+    template = Template(_renumbered(expression, used, names))
+    condition = template, tuple(names), tuple([reader.values[index] for index in used])
+    if may_hold_always(expression) and template.plan.holds_always(condition[2], condition[1]):
         raise FilterError("is true for every event; leave it out or ask for less", field="where", text=text)
-    if reader.cacheable and len(key) <= CACHED_LENGTH and found == reader.values:
-        while len(_shapes) >= CACHED_SHAPES:
-            del _shapes[next(iter(_shapes))]
+    if reader.cacheable and found == reader.values:
         selection = None if used == list(range(len(found))) else tuple(used)
-        _shapes[key] = Shape(template, len(found), selection)
-    return template, values
+        _remember(_shapes, key, Shape(template, len(found), selection, tuple(names)))
+        if '"' not in text:
+            places = len(found) + len(reader.names)
+            _remember(_nameless_shapes, nameless, Shape(template, places, selection, ()))
+    return condition
+
+
+def _remember(shapes: dict[str, Shape], key: str, shape: Shape) -> None:
+    if len(key) <= CACHED_LENGTH:
+        if len(shapes) >= CACHED_SHAPES:
+            shapes.clear()
+        shapes[key] = shape
 
 
 def _check_characters(text: str) -> None:
+    if len(text) > MAX_LENGTH:
+        raise FilterError(f"is longer than {MAX_LENGTH} characters", field="where", text=text)
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -216,8 +281,8 @@ def _read_number(literal: str) -> int | float | None:
         return _read_number("".join(literal.split()))
 
 
-def _renumbered(expression: Expression, used: list[int]) -> Expression:
-    """Number the slots in the order in which they are written, and note which they were."""
+def _renumbered(expression: Expression, used: list[int], names: dict[str, int]) -> Expression:
+    """Number the slots in the order in which they are written, and note which they were; number the names."""
 
     def next_slot(slot: Any) -> Any:
         if type(slot) is not Slot:
@@ -225,7 +290,7 @@ def _renumbered(expression: Expression, used: list[int]) -> Expression:
         used.append(slot.index)
         return Slot(len(used) - 1)
 
-    return map_literals(expression, next_slot)
+    return rebuilt(expression, next_slot, lambda name: str(names[name]))
 
 
 CONSTRUCTS = {
@@ -293,7 +358,10 @@ class Frame:
 
 
 class Reader:
-    """Reads one text. After `read`, `values` holds its literals, to which the slots refer."""
+    """Reads one text. After `read`, `values` holds its literals, to which the slots refer.
+
+    `names` holds its attributes and where they stand, each as often as it is named.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -301,15 +369,13 @@ class Reader:
         self.cacheable = True
         """Whether the meaning depends on the shape alone, not on the values of the literals."""
         self._literal_places: list[int] = []
-        self._names: list[tuple[str, int]] = []
+        self.names: list[tuple[str, int]] = []
         self._groups: list[tuple[Expression | Slot, int]] = []
         self._lists: list[tuple[tuple[Literal, ...], int]] = []
         self._place = 0
         self._resolved = 0
 
     def read(self) -> Expression:
-        if len(self.text) > MAX_LENGTH:
-            self._refuse(f"is longer than {MAX_LENGTH} characters", None)
         frames = [Frame(0, [], [])]
         negations = tokens = 0
         while (token := self._next()) is not None:
@@ -352,7 +418,7 @@ class Reader:
         frame = frames[-1]
         if found == "(" and kind == "sign":
             if frame.pieces and frame.pieces[-1].startswith('"a'):
-                name = self._names[-1][0]
+                name = self.names[-1][0]
                 self._refuse(f"the function call {name}(...) is not supported {ALLOWED}", frame.places[-1])
             frames.append(Frame(place, [], []))
             return
@@ -366,8 +432,8 @@ class Reader:
         elif kind == "literal":
             found = self._literal(found, place)
         elif kind == "name":
-            self._names.append((self._name(found, place), place))
-            found = f'"a{len(self._names) - 1}"'
+            self.names.append((self._name(found, place), place))
+            found = f'"a{len(self.names) - 1}"'
         elif found == ",":
             self._refuse("a comma outside the list of IN", place)
         frame.pieces.append(found)
@@ -395,7 +461,7 @@ class Reader:
             return found
         parts = re.findall(PART, found)
         name = ".".join(part[1:-1].replace('""', '"') if part[0] == '"' else part for part in parts)
-        if '""' in parts or NUMBER_MARK in name or TEXT_MARK in name:
+        if '""' in parts or any(mark in name for mark in MARKS):
             self._refuse("an attribute needs a name, and one without control characters", place)
         return name
 
@@ -429,7 +495,7 @@ class Reader:
             return self._groups[int(frame.pieces[0][2:-1])][0]
         self._resolved = 0
         try:
-            node = sqlglot.parse_one(" ".join(frame.pieces), into=exp.Condition, dialect="postgres")
+            node = _parsed(" ".join(frame.pieces))
         except SqlglotError as error:
             self._refuse_syntax(frame, error)
         expression = self._condition(node)
@@ -546,7 +612,7 @@ class Reader:
             self._refuse(f"a keyword where an attribute or a literal should stand {ALLOWED}", None)
         self._resolved += 1
         ordinal = int(node.name[1:])
-        return self._groups[ordinal][0] if node.name[0] == "g" else Truth(self._names[ordinal][0])
+        return self._groups[ordinal][0] if node.name[0] == "g" else Truth(self.names[ordinal][0])
 
     # Refusals
 
@@ -559,7 +625,7 @@ class Reader:
             return None
         ordinal = int(found.name[1:])
         if found.name[0] == "a":
-            return self._names[ordinal][1]
+            return self.names[ordinal][1]
         return self._groups[ordinal][1] if found.name[0] == "g" else self._lists[ordinal][1]
 
     def _error(self, reason: str, position: int | None) -> FilterError:
@@ -583,7 +649,7 @@ class Reader:
         """Refuse a frame that sqlglot may understand and we do not, by the word that gives it away."""
         for piece, place in zip(frame.pieces, frame.places, strict=True):
             if piece.startswith('"a'):
-                name = self._names[int(piece[2:-1])][0]
+                name = self.names[int(piece[2:-1])][0]
                 if name.lower() in CONSTRUCTS:
                     self._refuse(f"{CONSTRUCTS[name.lower()]} is not supported {ALLOWED}", place)
         self._refuse(f"cannot be understood {ALLOWED}", frame.places[0])
@@ -591,7 +657,7 @@ class Reader:
     def _refuse_syntax(self, frame: Frame, error: SqlglotError) -> NoReturn:
         details = getattr(error, "errors", None)
         if not details or any(
-            piece.startswith('"a') and self._names[int(piece[2:-1])][0].lower() in CONSTRUCTS
+            piece.startswith('"a') and self.names[int(piece[2:-1])][0].lower() in CONSTRUCTS
             for piece in frame.pieces
         ):
             self._refuse_construct(frame)
@@ -604,6 +670,12 @@ class Reader:
         if "missing" in str(details[0]["description"]):
             self._refuse("something is missing around here", place)
         self._refuse("not expected here; an operator, and, or or is missing, or this is too much", place)
+
+
+@lru_cache(maxsize=CACHED_SHAPES)
+def _parsed(pieces: str) -> Any:
+    """sqlglot's tree, which is never changed. Placeholders do not name the attributes, so many share one."""
+    return sqlglot.parse_one(pieces, into=exp.Condition, dialect="postgres")
 
 
 def _operands(node: Any) -> list[Any]:

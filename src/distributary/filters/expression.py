@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 
@@ -153,29 +154,37 @@ def attributes_of(expression: Expression) -> tuple[str, ...]:
             return (expression.attribute,)
 
 
-def map_literals(expression: Expression, change: Callable[[Any], Any]) -> Expression:
-    """The expression with each literal changed, in the order in which they are written."""
+def rebuilt(expression: Expression, literal: Callable[[Any], Any], name: Callable[[str], str]) -> Expression:
+    """The expression with each literal and each attribute's name changed, in the order they are written."""
     match expression:
         case And(parts):
-            return And(tuple([map_literals(part, change) for part in parts]))
+            return And(tuple([rebuilt(part, literal, name) for part in parts]))
         case Or(parts):
-            return Or(tuple([map_literals(part, change) for part in parts]))
+            return Or(tuple([rebuilt(part, literal, name) for part in parts]))
         case Not(part):
-            return Not(map_literals(part, change))
-        case Compare(attribute, operator, literal):
-            return Compare(attribute, operator, change(literal))
+            return Not(rebuilt(part, literal, name))
+        case Compare(attribute, operator, value):
+            return Compare(name(attribute), operator, literal(value))
         case Between(attribute, low, high):
-            return Between(attribute, change(low), change(high))
+            return Between(name(attribute), literal(low), literal(high))
         case In(attribute, literals):
-            return In(attribute, tuple([change(literal) for literal in literals]))
+            return In(name(attribute), tuple([literal(value) for value in literals]))
         case Like(attribute, pattern, escape):
-            return Like(attribute, change(pattern), change(escape))
+            return Like(name(attribute), literal(pattern), literal(escape))
+        case CompareAttributes(left, operator, right):
+            return CompareAttributes(name(left), operator, name(right))
+        case IsTruth(attribute, truth):
+            return IsTruth(name(attribute), truth)
+        case IsNull(attribute):
+            return IsNull(name(attribute))
+        case Truth(attribute):
+            return Truth(name(attribute))
     return expression
 
 
 def fill(expression: Expression, values: tuple[Any, ...]) -> Expression:
     """The expression with each slot replaced by its value."""
-    return map_literals(expression, lambda literal: _filled(literal, values)) if values else expression
+    return rebuilt(expression, lambda literal: _filled(literal, values), str)
 
 
 def _filled(literal: Any, values: tuple[Any, ...]) -> Any:
@@ -347,6 +356,7 @@ def _enclosed(expression: Expression) -> str:
     return f"({write(expression)})"
 
 
+@lru_cache(maxsize=4096)
 def write_name(name: str) -> str:
     """An attribute's name, quoted when it would not be read as one otherwise.
 

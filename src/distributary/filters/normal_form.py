@@ -7,7 +7,8 @@ fold into one domain, whatever their number; those on different attributes multi
 `MAX_CONJUNCTIONS`.
 
 All of this but the values depends on a template alone, so it is worked out once a template, as a `Plan`: a
-term for each conjunction, and in it a function from the values to the domain for each attribute.
+term for each conjunction, and in it a function from the values to the domain for each attribute. A template
+does not know the attributes' names either: they are numbered, and given with the values.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
+from operator import itemgetter
 from typing import Any
 
 from distributary.filters.domain import (
@@ -62,6 +64,7 @@ from distributary.filters.like import like_pattern
 MAX_CONJUNCTIONS = 64
 
 Values = tuple[Any, ...]
+Names = tuple[str, ...]
 MakeDomain = Callable[[Values], Domain]
 
 
@@ -111,24 +114,24 @@ class Plan:
         self._steps = None if terms is None else [_step(term) for term in terms]
         self._outline = None if outline is None else _step(outline)
 
-    def conjunctions(self, values: Values) -> tuple[Conjunction, ...] | None:
+    def conjunctions(self, values: Values, names: Names) -> tuple[Conjunction, ...] | None:
         """The disjunctive form; None when there is none that an index could use."""
         if self._steps is None:
-            outline = self.outline(values)
+            outline = self.outline(values, names)
             return outline if all(map(narrows, outline)) else None
-        made = [conjunction for step in self._steps if (conjunction := step(values)) is not None]
+        made = [conjunction for step in self._steps if (conjunction := step(values, names)) is not None]
         return tuple(made) if len(made) < 2 else tuple(dict.fromkeys(made))
 
-    def outline(self, values: Values) -> tuple[Conjunction, ...]:
+    def outline(self, values: Values, names: Names) -> tuple[Conjunction, ...]:
         """Conjunctions of which at least one holds whenever the condition does."""
         if self._steps is not None:
-            return self.conjunctions(values) or ()
-        conjunction = None if self._outline is None else self._outline(values)
+            return self.conjunctions(values, names) or ()
+        conjunction = None if self._outline is None else self._outline(values, names)
         return () if conjunction is None else (conjunction,)
 
-    def holds_always(self, values: Values) -> bool:
+    def holds_always(self, values: Values, names: Names) -> bool:
         """Whether the condition is true for every event, as far as single attributes tell."""
-        made = self.conjunctions(values)
+        made = self.conjunctions(values, names)
         return made is not None and any(not c.domains and not c.residual for c in made)
 
 
@@ -292,19 +295,20 @@ def _is_exact(leaf: Like, values: Values) -> bool:
 # Steps: what is done with the values
 
 
-def _step(term: Term) -> Callable[[Values], Conjunction | None]:
+def _step(term: Term) -> Callable[[Values, Names], Conjunction | None]:
     """A function from values to the conjunction, or to None when it contradicts itself."""
-    makers = [(name, _maker(tree)) for name, tree in term.trees]
+    makers = [(int(number), _maker(tree)) for number, tree in term.trees]
     likes = [leaf for _, tree in term.trees for leaf in _likes(tree)]
 
-    def make(values: Values) -> Conjunction | None:
+    def make(values: Values, names: Names) -> Conjunction | None:
         domains = []
-        for name, maker in makers:
+        for number, maker in makers:
             domain = maker(values)
             if domain is NOTHING or is_empty(domain):
                 return None
             if not domain.other or domain != EVERYTHING:
-                domains.append((name, domain))
+                domains.append((names[number], domain))
+        domains.sort(key=itemgetter(0))
         residual = term.residual or any(not _is_exact(leaf, values) for leaf in likes)
         return Conjunction(tuple(domains), residual)
 

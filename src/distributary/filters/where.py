@@ -1,8 +1,8 @@
 """The where filter: an SQL condition on an event's attributes.
 
-A filter holds a template (its condition without literals, shared by all that differ in literals alone) and
-its literals; text, tree and conjunctions are derived when asked for, because a million filters are held at
-once.
+A filter holds a template (its condition without literals and names, shared by all that differ in nothing
+else), the names and the literals. Text, tree and conjunctions are derived when asked for, because a million
+filters are held at once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from distributary.filters.expression import (
     depth,
     disjunction_of,
     evaluate,
-    fill,
 )
 from distributary.filters.filter import Filter
 from distributary.filters.generalise import MAX_MERGED, described, generalised
@@ -41,10 +40,11 @@ class WhereFilter(Filter):
 
     kind = "where"
 
-    __slots__ = ("_template", "_values")
+    __slots__ = ("_names", "_template", "_values")
 
-    def __init__(self, template: Template, values: tuple[Any, ...]) -> None:
+    def __init__(self, template: Template, names: tuple[str, ...], values: tuple[Any, ...]) -> None:
         self._template = template
+        self._names = names
         self._values = values
 
     @classmethod
@@ -55,12 +55,12 @@ class WhereFilter(Filter):
 
     @property
     def text(self) -> str:
-        return self._template.text(self._values)
+        return self._template.text(self._names, self._values)
 
     @property
     def expression(self) -> Expression:
         """The condition as a tree."""
-        return fill(self._template.expression, self._values)
+        return self._template.filled(self._names, self._values)
 
     @property
     def conjunctions(self) -> tuple[Conjunction, ...] | None:
@@ -69,7 +69,7 @@ class WhereFilter(Filter):
         >>> WhereFilter.parse("a in (1, 2) or a > 10").conjunctions[0].domains[0][1].numbers[-1]
         NumberRange(low=10, high=inf, low_open=True, high_open=False)
         """
-        return self._template.plan.conjunctions(self._values)
+        return self._template.plan.conjunctions(self._values, self._names)
 
     @property
     def slow(self) -> str | None:
@@ -83,7 +83,9 @@ class WhereFilter(Filter):
         return None
 
     def matches(self, event: Event) -> bool:
-        return evaluate(self._template.expression, event.attributes, self._values) is True
+        given = event.attributes
+        numbered = {str(number): given.get(name) for number, name in enumerate(self._names)}
+        return evaluate(self._template.expression, numbered, self._values) is True
 
     def covers(self, other: WhereFilter) -> bool:
         outer, inner = self.conjunctions, other.conjunctions
@@ -117,8 +119,8 @@ class WhereFilter(Filter):
     def _united_as_domains(self, other: WhereFilter) -> WhereFilter | None:
         """What the domains of either allow, as widely as it takes for the condition to be short."""
         conjunctions = [
-            *self._template.plan.outline(self._values),
-            *other._template.plan.outline(other._values),
+            *self._template.plan.outline(self._values, self._names),
+            *other._template.plan.outline(other._values, other._names),
         ]
         for ranges in MERGED_RANGES:
             fewer = generalised(conjunctions, ranges)
@@ -135,12 +137,7 @@ class WhereFilter(Filter):
 
 def _short_filter(expression: Expression) -> WhereFilter | None:
     """The filter, or None when its text would be long or it would let everything pass."""
-    template, values = template_of(expression)
-    filter = WhereFilter(template, values)
-    if (
-        len(filter.text) > MERGED_LENGTH
-        or depth(expression) > MAX_DEPTH
-        or template.plan.holds_always(values)
-    ):
-        return None
-    return filter
+    template, names, values = template_of(expression)
+    filter = WhereFilter(template, names, values)
+    too_much = len(filter.text) > MERGED_LENGTH or depth(expression) > MAX_DEPTH
+    return None if too_much or template.plan.holds_always(values, names) else filter
