@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from distributary.filters.domain import Domain, NumberRange, TextRange
+from distributary.filters.domain import Domain, TextRange
 from distributary.filters.where import WhereFilter
 from distributary.matching import frozen
 from distributary.matching.batch import BOOLEAN, NULL, NUMBER, OTHER, STRING, Column, EventBatch
@@ -196,11 +196,14 @@ class _Collected:
             if attribute is None:
                 attribute = self.attributes[name] = len(self.attributes)
                 self.texts.append({})
-            self.attribute.append(attribute)
             before = len(self.tag)
+            self.attribute.append(attribute)
             self.piece_start.append(before)
             for numbers in domain.numbers:
-                self._number(numbers)
+                self.tag.append(NUMBER)
+                self.low.append(numbers.low)
+                self.high.append(numbers.high)
+                self.bounds.append(LOW_OPEN * numbers.low_open | HIGH_OPEN * numbers.high_open)
             if domain.texts or domain.booleans or domain.null or domain.other:
                 self._rest(attribute, domain)
             if len(self.tag) == before:
@@ -211,10 +214,6 @@ class _Collected:
         self.owner.append(position)
         self.flags.append(flags)
         self.start.append(first)
-
-    def _number(self, numbers: NumberRange) -> None:
-        bounds = LOW_OPEN * numbers.low_open | HIGH_OPEN * numbers.high_open
-        self._piece(NUMBER, numbers.low, numbers.high, bounds)
 
     def _rest(self, attribute: int, domain: Domain) -> None:
         for texts in domain.texts:
