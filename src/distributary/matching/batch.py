@@ -56,8 +56,15 @@ class Strings:
         return cls(data, offsets[:-1], offsets[1:], _validity(array))
 
     @classmethod
-    def from_texts(cls, texts: Sequence[str | None]) -> Strings:
-        return cls.from_arrow(pa.array(texts, pa.large_string()))
+    def from_texts(cls, texts: Sequence[str | None]) -> Strings | None:
+        """The texts in bytes; None when there is no text in any row."""
+        valid = np.fromiter((text is not None for text in texts), np.bool_, len(texts))
+        if not valid.any():
+            return None
+        encoded = [text.encode() if text else b"" for text in texts]
+        ends = np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)))
+        starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
+        return cls(np.frombuffer(b"".join(encoded), np.uint8), starts, ends, valid)
 
     def __getitem__(self, row: int) -> str | None:
         if not self.valid[row]:
@@ -124,10 +131,8 @@ class Column:
             np.float64,
             len(values),
         )
-        strings = None
-        if (tags == STRING).any():
-            strings = Strings.from_texts([value if isinstance(value, str) else None for value in values])
-        return cls(tags, numbers, strings, values.__getitem__)
+        texts = [value if isinstance(value, str) else None for value in values]
+        return cls(tags, numbers, Strings.from_texts(texts), values.__getitem__)
 
 
 class EventBatch:
