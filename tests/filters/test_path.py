@@ -7,10 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distributary.errors import FilterError
+from distributary.filters import path_shape
 from distributary.filters.document import MAX_DEPTH, parse_document
 from distributary.filters.path import MAX_MERGED_BRANCHES, PathFilter, selects
+from distributary.filters.path_shape import CACHED_LENGTH, CACHED_SHAPES, forget_shapes
 from distributary.filters.pattern import number
-from distributary.filters.pattern_parser import MAX_LENGTH, MAX_NESTING, MAX_STEPS
+from distributary.filters.pattern_parser import MAX_LENGTH, MAX_NESTING, MAX_STEPS, parse_branches
 from distributary.model import Event
 from properties.oracle_path import paths
 
@@ -254,6 +256,124 @@ def test_merging_what_has_nothing_in_common_leaves_no_filter() -> None:
         assert merged is not None
         merged = merged.merge(PathFilter.parse(f"/n{at}"))
     assert merged is None
+
+
+def outcome(text: str) -> object:
+    """All that can be seen of reading a text."""
+    try:
+        path_filter = PathFilter.parse(text)
+    except FilterError as error:
+        return error.reason, error.field, error.text, error.position
+    return path_filter.text, path_filter.branches, path_filter.selectivity
+
+
+def outcome_anew(text: str) -> object:
+    forget_shapes()
+    return outcome(text)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "canonical"),
+    [
+        ("a[b = 1 and c = 'x']", 'a[b = 2.50 and c = "y"]', '//a[b = 2.5 and c = "y"]'),
+        ("a[1=b]", "a[1e3=b]", "//a[b = 1000]"),
+        ("a[b =-1]", "a[b =-.5]", "//a[b = -0.5]"),
+        ("a[b = -1]", "a[b = -0]", "//a[b = 0]"),
+        ("a[b < 'x']", "a[b < ' 07.50 ']", "//a[b < 7.5]"),
+        ("a[b < '5']", "a[b < 'x']", '//a[b < "x"]'),
+        ("a['x' <= b]", "a['-0' <= b]", "//a[b >= 0]"),
+        ("a[b = 'x']", "a[b = ' 07.50 ']", '//a[b = " 07.50 "]'),
+        ("a[b = 'x']", "a[b = 'it''s']", '//a[b = "it\'s"]'),
+        ("a[b = 'x']", "a[b = '\"']", "//a[b = '\"']"),
+        ("a[b = 'x']", "a[b = 'Q{] and c = 5']", '//a[b = "Q{] and c = 5"]'),
+        ("a[2 > b[c = 5]]", "a[3 > b[c = 4]]", "//a[b[c = 4] < 3]"),
+        ("a1[item-2 = 1]", "a1[item-2 = 3]", "//a1[item-2 = 3]"),
+        ("Q{urn:5%20}a[b = 1]", "Q{urn:5%20}a[b = 3]", "//Q{urn:5%20}a[b = 3]"),
+        ("a[b = 1] | a[b = 2]", "a[b = 3] | a[b = 4]", "//a[b = 3] | //a[b = 4]"),
+        ("a[(1) = b and not(c != (2))]", "a[(3) = b and not(c != (4))]", "//a[b = 3 and not(c != 4)]"),
+        ("a[b = 1]" + "[b = 1]" * 50, "a[b = 2]" + "[b = 3]" * 50, "//a[b = 2]" + "[b = 3]" * 50),
+    ],
+)
+def test_a_known_shape_is_filled_without_parsing(
+    first: str, second: str, canonical: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = outcome_anew(second)
+    forget_shapes()
+    PathFilter.parse(first)
+    monkeypatch.setattr(path_shape, "parse_with_places", None)
+    assert outcome(second) == expected
+    assert PathFilter.parse(second).text == canonical
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("a[b = 1]", "a[1]"),
+        ("a[b = 1]", "a[b = 9" + "9" * 400 + "]"),
+        ("a[b = 'x']", "a[b = 'it''s \"x\"']"),
+        ("a[b = 'x']", "a[b = 'x]"),
+        ("a[b = 'x']", "a[b = 'x'']"),
+        ("a[b = 1]", "a[b = 'x']"),
+        ("a[b = 1]", "a[b = +1]"),
+        ("a[b = 1]", "a[b = --1]"),
+        ("a[b = 1]", "a[b = 1.5.2]"),
+        ("a[b = 1]", "a[b = 1 -1]"),
+        ("a[b = 1]", "a[b = \0]"),
+        ("a[b = 'x']", "a[b = \2]"),
+        ("a[b = 1]", "a[b = ٣]"),
+        ("a1", "a2"),
+        ("item-1[b = 1]", "item-2[b = 1]"),
+        ("item[-1 = b]", "item -1[b = 1]"),
+        ("Q{urn:1}a[b = 1]", "Q{urn:2}a[b = 1]"),
+        ('Q{it\'s}a[b = "x"]', "Q{it's}a[b = 'x']"),
+        ("Q{it's}a[b = 1]", "Q{it's}a[b = 2]"),
+        ("Q{\0}a[b = 1]", "Q{\1}a[b = 1]"),
+        ("a[b = 1] | a[b = 2]", "a[b = 3] | a[b = 3.0]"),
+        ("a[b < 1] | a[b < '2']", "a[b < 3] | a[b < '3']"),
+        ("a[b = 1] | a[b = 1]", "a[b = 1] | a[b = 2]"),
+        ("a[b = 1]" + "[b = 1]" * 20, "a[b = 1]" + "[b = 1e300]" * 20),
+        ("a[b = 'x']", f"a[b = '{'x' * MAX_LENGTH}']"),
+        ("a[b='x']", f"a[b='{'x' * (MAX_LENGTH - 8)}']"),
+        ("a[b='x']", f"a[b='{'x' * (MAX_LENGTH - 12)}']"),
+    ],
+)
+def test_a_known_shape_changes_nothing_for_texts_that_look_like_it(first: str, second: str) -> None:
+    expected = outcome_anew(second)
+    forget_shapes()
+    outcome(first)
+    assert outcome(second) == expected
+
+
+def test_the_shapes_remembered_are_bounded() -> None:
+    forget_shapes()
+    assert not path_shape._shapes
+    PathFilter.parse("a" * (CACHED_LENGTH + 1))
+    for refused in ("a[1]", "a[b = ]", "Q{it's}a", "a[b = 1] | a[b = 1]"):
+        outcome(refused)
+    assert not path_shape._shapes
+    for at in range(CACHED_SHAPES + 10):
+        PathFilter.parse(f"a{at}")
+        assert len(path_shape._shapes) <= CACHED_SHAPES
+    assert f"a{CACHED_SHAPES + 9}" in path_shape._shapes
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [
+        ("/a//b/@c", 0.2),
+        ("a[b = 1]", 0.2 * 0.1),
+        ("a[b != 1 and c < 'x']", 0.2 * 0.5 * 0.5),
+        ("a[b][c/d]", 0.2 * 0.7 * 0.7),
+        ("a[b[c = 1]]", 0.2 * 0.7 * 0.1),
+        ("a[b[c] = 1]/d[. = 2]", 0.2 * 0.7 * 0.1 * 0.1),
+        ("a[b = 1 or c = 1][not(d = 1)]", 0.2),
+        ("a | b[c = 1]", 0.2 + 0.02),
+        ("a | b | c | d | e | f", 1.0),
+    ],
+)
+def test_selectivity_is_guessed_from_the_form(text: str, share: float) -> None:
+    assert PathFilter.parse(text).selectivity == pytest.approx(share)
+    assert PathFilter(parse_branches(text)).selectivity == pytest.approx(share)
 
 
 FRAGMENTS = (

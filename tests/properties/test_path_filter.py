@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import pickle
+import re
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from distributary.errors import FilterError
 from distributary.filters.document import parse_document
 from distributary.filters.path import MAX_MERGED_BRANCHES, PathFilter, selects
+from distributary.filters.path_shape import forget_shapes
+from distributary.filters.pattern_parser import parse_branches
 from distributary.model import Event
 from properties.oracle_path import documents, paths, short_paths, wants
 
@@ -34,6 +38,55 @@ def test_the_canonical_text_means_the_same_filter(text: str, document: str) -> N
     assert hash(again) == hash(path_filter)
     assert pickle.loads(pickle.dumps(path_filter)) == path_filter
     assert wants(path_filter.text, document) == wants(text, document)
+
+
+WRITTEN_LITERAL = re.compile(r"""'[^']*'|"[^"]*"|(?<![\w-])-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)""")
+LITERALS_OF_EVERY_KIND = (
+    *("1", "2", "07", "5.", ".5", "-3", "-0", "-.5", "1e3", "1.5E-2", "-2e+1", "1e400", "9" * 330),
+    *("'x'", '"x"', "'2'", "' -2. '", "'1e3'", "''", "'it''s'", '"it\'s"', "'\"'", "'it''s \"'", "'] | /*['"),
+    *("+1", "- 1", "--1", "1.2.3", "1a", "a1", "'", "'x''", "1 -1", "Q{5}a", "\0", "\2"),
+)
+CHARACTERS = st.text("'\"15-.ae[]()=< |/@Q{}", max_size=1)
+MUTATIONS = st.lists(st.tuples(st.integers(0, 200), st.integers(0, 2), CHARACTERS), max_size=2)
+
+
+def rewritten(text: str, literals: list[str], mutations: list[tuple[int, int, str]]) -> str:
+    """The text with other literals, in turn, and with some characters replaced by others."""
+    following = iter(literals * len(text))
+    text = WRITTEN_LITERAL.sub(lambda _: next(following), text)
+    for place, width, characters in mutations:
+        text = text[:place] + characters + text[place + width :]
+    return text
+
+
+def outcome(text: str) -> object:
+    try:
+        path_filter = PathFilter.parse(text)
+    except FilterError as error:
+        return error.reason, error.text, error.position
+    assert path_filter == PathFilter(parse_branches(text))
+    return path_filter.text, path_filter.branches, path_filter.selectivity
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    paths(),
+    st.lists(st.sampled_from(LITERALS_OF_EVERY_KIND), min_size=1, max_size=4),
+    st.lists(st.sampled_from(LITERALS_OF_EVERY_KIND), min_size=1, max_size=4),
+    MUTATIONS,
+)
+def test_reading_by_shape_is_parsing_anew(
+    text: str, known: list[str], asked: list[str], mutations: list[tuple[int, int, str]]
+) -> None:
+    """Whatever texts of one shape, or nearly, were read before, a text means what it means on its own."""
+    others = [text, rewritten(text, known, []), rewritten(text, known, mutations)]
+    for wanted in (text, rewritten(text, asked, []), rewritten(text, asked, mutations)):
+        forget_shapes()
+        alone = outcome(wanted)
+        forget_shapes()
+        for other in others:
+            outcome(other)
+        assert outcome(wanted) == alone
 
 
 @settings(max_examples=150, deadline=None)

@@ -1,13 +1,13 @@
 """The path filter: XPath location paths of which at least one must select a node of the event's document.
 
-A path that does not start with `/` may match anywhere. The text is read by `pattern_parser`, evaluated by
-`evaluate`, and compared with other path filters by `containment`; this module is the filter they make up.
+A path that does not start with `/` may match anywhere. The text is read by `path_shape`, evaluated by
+`evaluate`, and compared with other path filters by `containment`; this module is the filter they make up. A
+filter holds a template, which all that differ in literals alone share, and its literals.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, ClassVar, Self
 
@@ -16,15 +16,16 @@ from distributary.filters.containment import covers, generalise, names_in, witho
 from distributary.filters.document import Document, parse_document
 from distributary.filters.evaluate import path_selects
 from distributary.filters.filter import Filter
+from distributary.filters.path_shape import read_path
+from distributary.filters.path_template import Template, Values
 from distributary.filters.pattern import LocationPath, is_all_embracing, path_text
-from distributary.filters.pattern_parser import MAX_LENGTH, parse_branches
+from distributary.filters.pattern_parser import MAX_LENGTH
 from distributary.model import Event
 
 MAX_MERGED_BRANCHES = 16
 """A merged filter with more is generalised, for it must stay cheaper than the filters it stands for."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PathFilter(Filter):
     """Lets an event pass when its document has a node that one of the branches selects.
 
@@ -37,12 +38,14 @@ class PathFilter(Filter):
 
     kind: ClassVar[str] = "path"
 
-    branches: tuple[LocationPath, ...]
-    """The location paths of the union; at least one, each once."""
-    _text: str = field(init=False)
+    __slots__ = ("_template", "_values")
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_text", " | ".join(map(path_text, self.branches)))
+    _template: Template
+    _values: Values
+
+    def __init__(self, branches: tuple[LocationPath, ...]) -> None:
+        self._template = Template(branches)
+        self._values = ()
 
     @classmethod
     def parse(cls, given: Any) -> Self:
@@ -50,21 +53,34 @@ class PathFilter(Filter):
             raise FilterError(f"must be a string, not {type(given).__name__}", field=cls.kind)
         if not given.strip():
             raise FilterError("is empty; give a path such as /rss/channel/item[author]", field=cls.kind)
-        found = cls(parse_branches(given))
-        if len(found.text) > MAX_LENGTH:
-            reason = f"has {len(found.text)} characters when written in full; at most {MAX_LENGTH} are kept"
-            raise FilterError(reason, field=cls.kind, text=given)
+        found = cls.__new__(cls)
+        found._template, found._values = read_path(given)
         return found
 
     @property
+    def branches(self) -> tuple[LocationPath, ...]:
+        """The location paths of the union; at least one, each once. Made anew when they have literals."""
+        return self._template.branches(self._values)
+
+    @property
     def text(self) -> str:
-        return self._text
+        return self._template.text(self._values)
+
+    @property
+    def selectivity(self) -> float:
+        """A guess from names, comparisons and predicates; a union adds up, `or` and `not` count for nothing.
+
+        >>> round(PathFilter.parse("/rss/item[author and @id = 5]").selectivity, 6)
+        0.014
+        """
+        return self._template.selectivity
 
     def matches(self, event: Event) -> bool:
         return event.document is not None and selects(self, parse_document(event.document))
 
     def covers(self, other: Self) -> bool:
-        return all(any(covers(wide, narrow) for wide in self.branches) for narrow in other.branches)
+        branches = self.branches
+        return all(any(covers(wide, narrow) for wide in branches) for narrow in other.branches)
 
     def merge(self, other: Self) -> Self | None:
         """The union without the branches that others cover; the most alike are generalised when too many."""
@@ -79,6 +95,9 @@ class PathFilter(Filter):
             branches = without_covered((common, *(path for path in branches if path not in pair)))
             merged = type(self)(tuple(branches))
         return merged
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).parse, (self.text,)
 
 
 def selects(path_filter: PathFilter, document: Document) -> bool:

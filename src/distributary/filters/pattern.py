@@ -94,6 +94,8 @@ RELATIONS: dict[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+EQUALITIES = ("=", "!=")
+"""The relations that compare a string with a string; the others compare numbers."""
 
 
 def is_element(label: str) -> bool:
@@ -134,7 +136,7 @@ def compares(value: str, relation: str, literal: str | float) -> bool:
     (False, False, True)
     """
     if isinstance(literal, str):
-        if relation in ("=", "!="):
+        if relation in EQUALITIES:
             return RELATIONS[relation](value, literal)
         literal = number(literal)
     return RELATIONS[relation](number(value), literal)
@@ -184,7 +186,9 @@ def literal_text(literal: str | float) -> str:
     """A literal as XPath 1.0 writes it, which knows no exponents and cannot hold both kinds of quote."""
     if isinstance(literal, str):
         return f'"{literal}"' if '"' not in literal else f"'{literal}'"
-    written = format(Decimal(repr(literal)), "f")
+    written = repr(literal)
+    if "e" in written:
+        written = format(Decimal(written), "f")
     return written.removesuffix(".0")
 
 

@@ -26,6 +26,7 @@ from distributary.errors import FilterError
 from distributary.filters.pattern import (
     ANY_ELEMENT,
     ATTRIBUTE,
+    EQUALITIES,
     TEXT,
     And,
     Axis,
@@ -78,8 +79,20 @@ def parse_branches(text: str) -> tuple[LocationPath, ...]:
     (LocationPath(steps=(Step(axis=<Axis.DESCENDANT: '//'>, label='item', predicates=()), \
 Step(axis=<Axis.CHILD: '/'>, label='@id', predicates=()))),)
     """
+    return parse_with_places(text)[0]
+
+
+def parse_with_places(text: str) -> tuple[tuple[LocationPath, ...], list[int]]:
+    """The location paths, and where the literals of their comparisons stand, as the canonical text has them.
+
+    A branch that is written twice is kept once, but its literals count each time.
+
+    >>> parse_with_places("a[2 > b[c = 5]]")[1]
+    [12, 2]
+    """
     _check_bounds(text)
-    return _Walk(text).branches(_tokens(text))
+    walk = _Walk(text)
+    return walk.branches(_tokens(text)), walk.places
 
 
 def _check_bounds(text: str) -> None:
@@ -135,6 +148,8 @@ class _Walk:
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self.places: list[int] = []
+        """Where the literals of the comparisons walked so far stand."""
 
     def branches(self, token: Any) -> tuple[LocationPath, ...]:
         found: dict[LocationPath, None] = {}
@@ -256,9 +271,11 @@ class _Walk:
         if self._is_literal(left) or not self._is_literal(right):
             self._refuse(token, "compare a path with a number or a string")
         literal = self._literal(right)
-        if isinstance(literal, str) and relation not in ("=", "!=") and isfinite(number(literal)):
+        if isinstance(literal, str) and relation not in EQUALITIES and isfinite(number(literal)):
             literal = number(literal) + 0.0
-        return Compares(self._path(left, inside=True), relation, literal)
+        path = self._path(left, inside=True)
+        self.places.append(right.span[0])
+        return Compares(path, relation, literal)
 
     def _is_literal(self, token: Any) -> bool:
         return token.symbol in (*_NUMBERS, "(string)") or (token.symbol in "+-" and len(token) == 1)

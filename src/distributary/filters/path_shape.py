@@ -1,0 +1,183 @@
+"""Reading path filters by their shape: from the text to a template and the values that fill it.
+
+Elementpath knows XPath's grammar but takes some 200 microseconds a path, and very many subscriptions differ
+in nothing but the literals of their comparisons. So a text is first cut into its *shape* (the text with a
+mark in the place of every literal) and its literals; a text of an unknown shape is parsed in full, and the
+shape is remembered with the template it gave. A known shape costs one regular expression over the text.
+
+Rules of this module:
+
+- Reading by shape gives what parsing the text in full gives. Errors are found by parsing in full alone.
+- A literal is cut out only where no grammar could read it as part of something else: a number between
+  operators, brackets and white space, a string between its quotes. What stands inside `Q{}` is a name.
+- A shape is remembered only when its text was accepted, when the literals cut out are exactly the operands
+  the parser found, and when filling them in gives back what the parser gave.
+- No shape with a quote left in it is remembered (`Q{it's}a`): what such a quote pairs with for the parser
+  depends on the literals. The same holds for the sign of a comment.
+- The number of shapes remembered is bounded, and so is the length of each.
+"""
+
+from __future__ import annotations
+
+import re
+from math import inf, isfinite
+from typing import NamedTuple
+
+from distributary.errors import FilterError
+from distributary.filters.path_template import Template, Values
+from distributary.filters.pattern import EQUALITIES, LocationPath, number
+from distributary.filters.pattern_parser import MAX_LENGTH, parse_with_places
+
+CACHED_SHAPES = 4096
+CACHED_LENGTH = 1000
+NUMBER_LENGTH = 400
+"""No double takes more characters when written without an exponent."""
+
+NUMBER_MARK, NEGATIVE_MARK, TEXT_MARK = "\0", "\1", "\2"
+UNSAFE = re.compile(r"""['"]|\(:""")
+
+# The first character selects the branch, so that the search runs over the text between literals without
+# trying anything.
+LITERAL = re.compile(
+    r"""(['"Q\-.0-9](?:"""
+    r"""(?<=')(?:[^']++|'')*+'(?!')|(?<=")(?:[^"]++|"")*+"(?!")|(?<=Q)\{[^{}]*+\}"""
+    r"""|(?<=[ \t\r\n=<>(\[].)(?:(?<=[0-9])[0-9]*+(?:\.[0-9]*+)?|(?<=\.)[0-9]++"""
+    r"""|(?<=-)(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++))(?:[eE][+\-]?[0-9]++)?(?=[ \t\r\n=<>!)\]])))"""
+)
+_cut = LITERAL.split
+
+
+class Shape(NamedTuple):
+    """What a text means when its literals are left out."""
+
+    template: Template
+    literals: int
+    """How many literals the text has; all of them fill the template."""
+    selection: tuple[int, ...] | None
+    """Which of them fills each place of the template; None when they do so in the order written."""
+    ordered: tuple[int, ...]
+    """The places of strings that are compared as numbers, if they are numbers."""
+    may_repeat: bool
+    """Whether some literals make two branches equal."""
+    certain_length: int
+    """A text that is no longer is not too long, nor is its canonical text."""
+
+
+_shapes: dict[str, Shape] = {}
+
+
+def read_path(text: str) -> tuple[Template, Values]:
+    """The template and the values of a path filter; FilterError when it is not one."""
+    parts = _cut(text)
+    values: list[str | float] = []
+    sound = True
+    for place in range(1, len(parts), 2):
+        literal = parts[place]
+        quote = literal[0]
+        if quote == "'" or quote == '"':
+            value = literal[1:-1]
+            if quote in value:
+                value = value.replace(quote + quote, quote)
+                sound = sound and ("'" not in value or '"' not in value)
+            values.append(value)
+            parts[place] = TEXT_MARK
+        elif quote != "Q":
+            # Adding zero turns the negative zero into the only one.
+            found = float(literal) + 0.0
+            sound = sound and -inf < found < inf
+            values.append(found)
+            parts[place] = NEGATIVE_MARK if quote == "-" else NUMBER_MARK
+    key = "".join(parts)
+    shape = _shapes.get(key)
+    # Each mark of a remembered shape is a literal's. So it is in a text of that shape with as many literals.
+    if shape is not None and shape.literals == len(values) and sound:
+        filling = _filling(shape, values)
+        if _is_certain(shape, filling, text):
+            return shape.template, filling
+    return _read_anew(text, key, values if sound else None)
+
+
+def forget_shapes() -> None:
+    """Empty the cache."""
+    _shapes.clear()
+
+
+def _filling(shape: Shape, literals: list[str | float]) -> Values:
+    """The literals as the template takes them: in its order, and numbers where it compares numbers."""
+    if shape.selection is not None:
+        literals = [literals[index] for index in shape.selection]
+    if not shape.ordered:
+        return tuple(literals)
+    filling = literals.copy()
+    for place in shape.ordered:
+        found = number(str(literals[place]))
+        if isfinite(found):
+            filling[place] = found + 0.0
+    return tuple(filling)
+
+
+def _is_certain(shape: Shape, values: Values, text: str) -> bool:
+    """Whether the values give a filter that parsing the text would give as well."""
+    if len(text) > shape.certain_length and (
+        len(text) > MAX_LENGTH or len(shape.template.text(values)) > MAX_LENGTH
+    ):
+        return False
+    return not shape.may_repeat or _all_differ(shape.template.branches(values))
+
+
+def _all_differ(branches: tuple[LocationPath, ...]) -> bool:
+    return len(set(branches)) == len(branches)
+
+
+def _read_anew(text: str, key: str, literals: list[str | float] | None) -> tuple[Template, Values]:
+    """Parse a text in full, and remember its shape when there is no doubt about it."""
+    branches, places = parse_with_places(text)
+    template: Template | None = None
+    values: Values = ()
+    shape = None if literals is None else _shape_of(text, key, branches, places, literals)
+    if shape is not None and literals is not None:
+        template, values = shape.template, _filling(shape, literals)
+        if template.branches(values) != branches:
+            shape = None
+    if shape is None or template is None:
+        template, values = Template(branches), ()
+    length = len(template.text(values))
+    if length > MAX_LENGTH:
+        reason = f"has {length} characters when written in full; at most {MAX_LENGTH} are kept"
+        raise FilterError(reason, field="path", text=text)
+    if shape is not None:
+        if len(_shapes) >= CACHED_SHAPES:
+            _shapes.clear()
+        _shapes[key] = shape
+    return template, values
+
+
+def _shape_of(
+    text: str,
+    key: str,
+    branches: tuple[LocationPath, ...],
+    places: list[int],
+    literals: list[str | float],
+) -> Shape | None:
+    """The shape of a text that has been parsed; None when it should not be remembered."""
+    starts = [found.start() for found in LITERAL.finditer(text) if found[0][0] != "Q"]
+    marks = sum(map(key.count, (NUMBER_MARK, NEGATIVE_MARK, TEXT_MARK)))
+    if len(key) > CACHED_LENGTH or UNSAFE.search(key) or marks != len(literals) or sorted(places) != starts:
+        return None
+    template = Template(branches, opened=bool(literals))
+    if len(template.operators) != len(literals):
+        return None
+    selection = tuple(map(starts.index, places))
+    ordered = tuple(
+        place
+        for place, (index, operator) in enumerate(zip(selection, template.operators, strict=True))
+        if isinstance(literals[index], str) and operator not in EQUALITIES
+    )
+    return Shape(
+        template,
+        len(literals),
+        None if places == starts else selection,
+        ordered,
+        len(branches) > 1 and template.may_repeat(),
+        MAX_LENGTH - len(template.text(("",) * len(literals))) - NUMBER_LENGTH * len(literals),
+    )
