@@ -1,8 +1,10 @@
 """Reading conditions: from SQL text to a template and the literals that fill it.
 
 sqlglot knows SQL's grammar but takes some 200 microseconds a condition, and very many subscriptions differ
-in nothing but their literals. So a text is first cut into its *shape* (the text with every literal taken
-out) and its literals; the shape is parsed once, into a `Template`, and found in a bounded cache after that.
+in nothing but their literals, or in literals and names. So a text is first cut into its *shape* (the text
+with every literal taken out) and its literals; the shape is parsed once, into a `Template`, and found in a
+bounded cache after that. A shape that is new but for its names is found in a second cache, in which names are
+taken out too.
 
 Rules of this module:
 
@@ -21,6 +23,7 @@ import re
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import count
 from math import inf
 from sys import intern
 from typing import Any, NamedTuple, NoReturn
@@ -62,9 +65,12 @@ from distributary.filters.normal_form import Plan, may_hold_always, plan_of
 
 MAX_LENGTH = 1_000_000
 MAX_TOKENS = 10_000
+"""Names, literals, keywords and signs of one condition, not counting the lists of IN."""
 MAX_NEGATIONS = 16
+"""How often NOT may stand in a row: the one thing for which sqlglot recurses."""
 CACHED_SHAPES = 4096
 CACHED_LENGTH = 4000
+"""Longer shapes are not worth the memory."""
 
 ALLOWED = (
     "(a condition is made of = <> != < <= > >=, between, in, like, is null, is true, and, or, not, "
@@ -97,6 +103,7 @@ LARGE = 1e300
 
 split_names = re.compile(r"([^\W\d]\w*+(?:\.[^\W\d]\w*+)*+)").split
 MARKS = NUMBER_MARK, TEXT_MARK, NAME_MARK = "\0", "\1", "\2"
+"""What stands in a shape for what was taken out of the text."""
 
 
 class Template:
@@ -110,9 +117,10 @@ class Template:
     def __init__(self, expression: Expression) -> None:
         self.expression = expression
         written = write(expression).replace("%", "%%")
-        self._order: list[int] = []
+        literals = count()
+        self._order = [~int(name) if name else next(literals) for name in WRITTEN_PLACE.findall(written)]
         """What fills the format: a literal by its number, a name by the complement of its number."""
-        self._format = WRITTEN_PLACE.sub(self._note_place, written)
+        self._format = WRITTEN_PLACE.sub("%s", written)
         self._plan: Plan | None = None
 
     def text(self, names: tuple[str, ...], values: tuple[Any, ...]) -> str:
@@ -135,11 +143,6 @@ class Template:
         if self._plan is None:
             self._plan = plan_of(self.expression)
         return self._plan
-
-    def _note_place(self, place: re.Match[str]) -> str:
-        literals = sum(i >= 0 for i in self._order)
-        self._order.append(literals if place.group() == SLOT_MARK else ~int(place.group(1)))
-        return "%s"
 
 
 WRITTEN_PLACE = re.compile(f'"([0-9]+)"|{SLOT_MARK}')
