@@ -166,6 +166,9 @@ def test_conditions_that_differ_in_names_alone_are_told_apart():
         ("(a) > (5)", "a > 5"),
         ("a\n=\t1", "a = 1"),
         ("a = 00012", "a = 12"),
+        ("a = -" + "0" * 5_000 + "12", "a = -12"),
+        ("a = - 0 or a = -\n1e1", "a = 0 or a = -10.0"),
+        ("a = 1" + "0" * 305, "a = 1" + "0" * 305),
     ],
 )
 def test_canonical_text(text, canonical):
