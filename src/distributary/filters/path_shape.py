@@ -11,7 +11,7 @@ Rules of this module:
 - A literal is cut out only where no grammar could read it as part of something else: a number between
   operators, brackets and white space, a string between its quotes. What stands inside `Q{}` is a name.
 - A shape is remembered only when its text was accepted, when the literals cut out are exactly the operands
-  the parser found, and when filling them in gives back what the parser gave.
+  the parser found, and when their values are those it read.
 - No shape with a quote left in it is remembered (`Q{it's}a`): what such a quote pairs with for the parser
   depends on the literals. The same holds for the sign of a comment.
 - The number of shapes remembered is bounded, and so is the length of each.
@@ -24,7 +24,7 @@ from math import inf, isfinite
 from typing import NamedTuple
 
 from distributary.errors import FilterError
-from distributary.filters.path_template import Template, Values
+from distributary.filters.path_template import Template, Values, comparisons_in
 from distributary.filters.pattern import EQUALITIES, LocationPath, number
 from distributary.filters.pattern_parser import MAX_LENGTH, parse_with_places
 
@@ -132,15 +132,9 @@ def _all_differ(branches: tuple[LocationPath, ...]) -> bool:
 def _read_anew(text: str, key: str, literals: list[str | float] | None) -> tuple[Template, Values]:
     """Parse a text in full, and remember its shape when there is no doubt about it."""
     branches, places = parse_with_places(text)
-    template: Template | None = None
-    values: Values = ()
     shape = None if literals is None else _shape_of(text, key, branches, places, literals)
-    if shape is not None and literals is not None:
-        template, values = shape.template, _filling(shape, literals)
-        if template.branches(values) != branches:
-            shape = None
-    if shape is None or template is None:
-        template, values = Template(branches), ()
+    template = Template(branches) if shape is None else shape.template
+    values = () if shape is None or literals is None else _filling(shape, literals)
     length = len(template.text(values))
     if length > MAX_LENGTH:
         reason = f"has {length} characters when written in full; at most {MAX_LENGTH} are kept"
@@ -161,23 +155,28 @@ def _shape_of(
 ) -> Shape | None:
     """The shape of a text that has been parsed; None when it should not be remembered."""
     starts = [found.start() for found in LITERAL.finditer(text) if found[0][0] != "Q"]
+    comparisons = comparisons_in(branches)
     marks = sum(map(key.count, (NUMBER_MARK, NEGATIVE_MARK, TEXT_MARK)))
-    if len(key) > CACHED_LENGTH or UNSAFE.search(key) or marks != len(literals) or sorted(places) != starts:
-        return None
-    template = Template(branches, opened=bool(literals))
-    if len(template.operators) != len(literals):
+    if (
+        len(key) > CACHED_LENGTH
+        or UNSAFE.search(key)
+        or sorted(places) != starts
+        or not len(starts) == len(comparisons) == marks
+    ):
         return None
     selection = tuple(map(starts.index, places))
     ordered = tuple(
         place
-        for place, (index, operator) in enumerate(zip(selection, template.operators, strict=True))
-        if isinstance(literals[index], str) and operator not in EQUALITIES
+        for place, (index, comparison) in enumerate(zip(selection, comparisons, strict=True))
+        if isinstance(literals[index], str) and comparison.operator not in EQUALITIES
     )
-    return Shape(
+    template = Template(branches, len(starts))
+    shape = Shape(
         template,
-        len(literals),
+        len(starts),
         None if places == starts else selection,
         ordered,
-        len(branches) > 1 and template.may_repeat(),
-        MAX_LENGTH - len(template.text(("",) * len(literals))) - NUMBER_LENGTH * len(literals),
+        len(branches) > 1 and not _all_differ(template.branches(("",) * len(starts))),
+        MAX_LENGTH - template.length - NUMBER_LENGTH * len(starts),
     )
+    return shape if _filling(shape, literals) == tuple(each.literal for each in comparisons) else None

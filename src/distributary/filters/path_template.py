@@ -11,7 +11,6 @@ the path is compared with. Filling a template takes time in proportion to its st
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
 from math import prod
 from operator import is_not
 
@@ -39,23 +38,29 @@ EXISTENCE = 0.7
 _HOLE = "\0"
 
 
-class Template:
-    """The branches of a path filter; when `opened`, every literal in them stands for a value to be given.
+def comparisons_in(branches: tuple[LocationPath, ...]) -> list[Compares]:
+    """The comparisons in the branches; their literals are the values of an opened template, in its order."""
+    found: list[Compares] = []
+    for branch in branches:
+        _comparisons(branch, found)
+    return found
 
-    With the literals in them, or with none, there are no values.
+
+class Template:
+    """The branches of a path filter; with `places`, their literals stand for so many values to be given.
+
+    Without, the branches are taken as they are, and there are no values.
     """
 
-    __slots__ = ("_branches", "_format", "operators", "selectivity")
+    __slots__ = ("_branches", "_format", "selectivity")
 
-    def __init__(self, branches: tuple[LocationPath, ...], *, opened: bool = False) -> None:
+    def __init__(self, branches: tuple[LocationPath, ...], places: int = 0) -> None:
         self._branches = branches
-        self.operators = tuple(chain.from_iterable(map(_operators, branches))) if opened else ()
-        """The operator with which each value is compared."""
         self.selectivity = min(1.0, sum(PLAIN_PATH * _share(path) for path in branches))
         """The share of events that a filter of this form is guessed to let pass."""
-        written = " | ".join(map(path_text, self.branches((_HOLE,) * len(self.operators))))
+        written = " | ".join(map(path_text, self.branches((_HOLE,) * places)))
         self._format = written.replace("%", "%%")
-        if self.operators:
+        if places:
             self._format = self._format.replace(literal_text(_HOLE), "%s")
 
     def branches(self, values: Values) -> tuple[LocationPath, ...]:
@@ -69,15 +74,15 @@ class Template:
         """The canonical text with the values in it.
 
         >>> from distributary.filters.pattern_parser import parse_branches
-        >>> Template(parse_branches("a[b=1 and 'x'=c]"), opened=True).text((2.5, "y"))
+        >>> Template(parse_branches("a[b=1 and 'x'=c]"), 2).text((2.5, "y"))
         '//a[b = 2.5 and c = "y"]'
         """
         return self._format % tuple([literal_text(value) for value in values])
 
-    def may_repeat(self) -> bool:
-        """Whether some values make two branches equal, which would be kept once."""
-        alike = self.branches((_HOLE,) * len(self.operators))
-        return len(set(alike)) < len(alike)
+    @property
+    def length(self) -> int:
+        """At least the length of the text when all values are empty strings."""
+        return len(self._format)
 
 
 def _share(path: LocationPath) -> float:
@@ -97,25 +102,25 @@ def _predicate_share(predicate: Predicate) -> float:
             return 1.0
 
 
-def _operators(path: LocationPath) -> Iterator[str]:
-    """The operators of the comparisons in a path, as the canonical text has them."""
+def _comparisons(path: LocationPath, found: list[Compares]) -> None:
+    """Add the comparisons in a path, in the order in which the canonical text has their literals."""
     for step in path.steps:
         for predicate in step.predicates:
-            yield from _operators_within(predicate)
+            _comparisons_within(predicate, found)
 
 
-def _operators_within(predicate: Predicate) -> Iterator[str]:
+def _comparisons_within(predicate: Predicate, found: list[Compares]) -> None:
     match predicate:
         case Exists(path):
-            yield from _operators(path)
-        case Compares(path, relation, _):
-            yield from _operators(path)
-            yield relation
+            _comparisons(path, found)
+        case Compares(path, _, _):
+            _comparisons(path, found)
+            found.append(predicate)
         case Not(part):
-            yield from _operators_within(part)
+            _comparisons_within(part, found)
         case And(parts) | Or(parts):
             for part in parts:
-                yield from _operators_within(part)
+                _comparisons_within(part, found)
 
 
 def _filled(path: LocationPath, values: Iterator[str | float]) -> LocationPath:
