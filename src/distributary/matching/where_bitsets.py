@@ -97,6 +97,7 @@ class Blocks(NamedTuple):
     The bitset of attribute `attributes[i, j]` and bucket b starts at `words[tables[i, j] + b * width[i]]`.
     A block of fewer attributes repeats its last one. `wide[i]` says whether there are more than four. Only
     rows whose bucket of the first attribute lies between `from_bucket[i]` and `to_bucket[i]` are of interest.
+    `used` lists the attributes of all blocks.
     """
 
     first: NDArray[np.int32]
@@ -106,6 +107,7 @@ class Blocks(NamedTuple):
     to_bucket: NDArray[np.int32]
     attributes: NDArray[np.int32]
     tables: NDArray[np.int64]
+    used: NDArray[np.int32]
     words: NDArray[np.uint64]
 
     @classmethod
@@ -181,7 +183,7 @@ class _Search:
                 self.count,
             )
         if len(self.blocks.width):
-            buckets = _row_buckets(self.buckets, readonly(np.unique(self.blocks.attributes)), rows)
+            buckets = _row_buckets(self.buckets, self.blocks.used, rows)
             self.rows, self.conjunctions, self.count = _find_grouped(
                 self.constraints,
                 self.blocks,
@@ -285,6 +287,7 @@ def _blocks(planned: Plan) -> Blocks:
         np.zeros(len(width), np.int32),
         attributes.astype(np.int32),
         tables,
+        np.unique(attributes).astype(np.int32),
         np.zeros(total, np.uint64),
     )
     first_bucket, last_bucket = piece_buckets(planned.flat, planned.buckets)
