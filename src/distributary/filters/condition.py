@@ -36,7 +36,8 @@ from distributary.filters.expression import (
     write_literal,
     write_name,
 )
-from distributary.filters.normal_form import Plan, may_hold_always, plan_of
+from distributary.filters.normal_form import Plan, may_have_residue, may_hold_always, plan_of
+from distributary.filters.selectivity import guess
 
 CACHED_SHAPES = 4096
 CACHED_LENGTH = 4000
@@ -57,7 +58,7 @@ class Template:
     In its expression each attribute is called by its number, and each literal is a slot.
     """
 
-    __slots__ = ("_format", "_order", "_plan", "expression")
+    __slots__ = ("_format", "_order", "_plan", "expression", "has_residue", "selectivity")
 
     def __init__(self, expression: Expression) -> None:
         self.expression = expression
@@ -67,6 +68,8 @@ class Template:
         """What fills the format: a literal by its number, a name by the complement of its number."""
         self._format = WRITTEN_PLACE.sub("%s", written)
         self._plan: Plan | None = None
+        self.selectivity = guess(expression)
+        self.has_residue = may_have_residue(expression)
 
     def text(self, names: tuple[str, ...], values: tuple[Any, ...]) -> str:
         """The canonical text of the condition."""

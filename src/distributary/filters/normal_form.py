@@ -129,6 +129,11 @@ class Plan:
         conjunction = None if self._outline is None else self._outline(values, names)
         return () if conjunction is None else (conjunction,)
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether the disjunctive form is small enough to be had."""
+        return self._steps is not None
+
     def holds_always(self, values: Values, names: Names) -> bool:
         """Whether the condition is true for every event, as far as single attributes tell."""
         made = self.conjunctions(values, names)
@@ -149,6 +154,15 @@ def may_hold_always(expression: Expression) -> bool:
     if isinstance(expression, Not):
         return may_hold_always(expression.part)
     return isinstance(expression, (Constant, IsNull, IsTruth))
+
+
+def may_have_residue(expression: Expression) -> bool:
+    """Whether some part of it may be in no domain."""
+    if isinstance(expression, (And, Or)):
+        return any(map(may_have_residue, expression.parts))
+    if isinstance(expression, Not):
+        return may_have_residue(expression.part)
+    return isinstance(expression, (Like, CompareAttributes))
 
 
 # Terms

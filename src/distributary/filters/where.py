@@ -72,7 +72,13 @@ class WhereFilter(Filter):
         return self._template.plan.conjunctions(self._values, self._names)
 
     @property
+    def selectivity(self) -> float:
+        return self._template.selectivity
+
+    @property
     def slow(self) -> str | None:
+        if self._template.plan.is_complete and not self._template.has_residue:
+            return None
         conjunctions = self.conjunctions
         if conjunctions is None:
             return f"its disjunctive form has more than {MAX_CONJUNCTIONS} conjunctions"
