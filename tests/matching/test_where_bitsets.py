@@ -10,8 +10,9 @@ import pytest
 
 from distributary.filters.where import WhereFilter
 from distributary.matching.batch import EventBatch
+from distributary.matching.kernel import sealed
 from distributary.matching.where_bitsets import BLOCK, ROWS, WhereBitsets
-from distributary.matching.where_texts import named_texts, rank_texts, readonly, text_hash
+from distributary.matching.where_texts import named_texts, rank_texts, text_hash
 from distributary.model import Event
 from distributary.workloads import ranges, rules
 
@@ -140,8 +141,8 @@ def test_texts_whose_hashes_fall_together_are_told_apart():
     offsets = np.concatenate([[0], np.cumsum([len(text) for text in asked])])
     values = np.zeros((len(asked), 1))
     tags = np.full(len(asked), 2, np.uint8)
-    read = type(table)(*map(readonly, table))
-    rank_texts(read, 0, *map(readonly, (data, offsets[:-1].copy(), offsets[1:].copy(), tags)), values, 0)
+    read = type(table)(*map(sealed, table))
+    rank_texts(read, 0, *map(sealed, (data, offsets[:-1].copy(), offsets[1:].copy(), tags)), values, 0)
     number_of = {text: number for number, text in enumerate(texts)}
     expected = [
         2 * number_of[text] + 1 if text in number_of else 2 * sum(other < text for other in texts)

@@ -1,4 +1,4 @@
-"""`kernel`: Numba compilation with the compiled code kept on disk whenever a place for it can be written."""
+"""What our Numba kernels share: how they are compiled, and the form in which they take arrays."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numba
+import numpy as np
+from numpy.typing import NDArray
 
 C = TypeVar("C", bound=Callable[..., Any])
 
@@ -21,3 +23,13 @@ def kernel(function: C) -> C:
     except RuntimeError:
         compiled = numba.njit(nogil=True, error_model="numpy")(function)
     return compiled
+
+
+def sealed(array: NDArray[Any]) -> NDArray[Any]:
+    """The array plain, contiguous and read-only, so that built and memory-mapped ones are of one type.
+
+    A kernel is compiled for each combination of types it is called with, which takes seconds each time.
+    """
+    view = np.ascontiguousarray(array).view(np.ndarray)
+    view.flags.writeable = False
+    return view

@@ -31,13 +31,12 @@ from distributary.filters.topic import TopicFilter
 from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
 from distributary.matching.index import Arrays, Pairs
-from distributary.matching.kernel import kernel
+from distributary.matching.kernel import kernel, sealed
 from distributary.matching.layers import CompiledIndex
 from distributary.matching.topic_text import (
     SLASH,
     agrees,
     read_ends,
-    sealed,
     text_arrays,
     topic_arrays,
 )

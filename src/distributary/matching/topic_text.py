@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from distributary.matching.batch import Strings
 from distributary.matching.index import Arrays
-from distributary.matching.kernel import kernel
+from distributary.matching.kernel import kernel, sealed
 
 SLASH = ord("/")
 HASH = ord("#")
@@ -25,13 +25,6 @@ MQTT = np.frombuffer(b"mqtt:", np.uint8)
 
 TEXT_BYTES = "texts.bytes"
 TEXT_OFFSETS = "texts.offsets"
-
-
-def sealed(array: NDArray[Any]) -> NDArray[Any]:
-    """The array as kernels take it: plain and read-only, so that mapped and built arrays are of one type."""
-    view = np.ascontiguousarray(array).view(np.ndarray)
-    view.flags.writeable = False
-    return view
 
 
 def topic_arrays(topics: Strings) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:

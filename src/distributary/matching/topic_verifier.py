@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from distributary.filters.topic import TopicFilter
 from distributary.matching.batch import EventBatch
 from distributary.matching.index import Arrays
-from distributary.matching.kernel import kernel
+from distributary.matching.kernel import kernel, sealed
 from distributary.matching.layers import Verifier
-from distributary.matching.topic_text import agrees, sealed, text_arrays, topic_arrays
+from distributary.matching.topic_text import agrees, text_arrays, topic_arrays
 
 
 class TopicVerifier(Verifier[TopicFilter]):

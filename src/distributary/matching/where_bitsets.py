@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from distributary.filters.where import WhereFilter
 from distributary.matching.batch import NULL, NUMBER, STRING, EventBatch
 from distributary.matching.index import Arrays, Pairs
-from distributary.matching.kernel import kernel
+from distributary.matching.kernel import kernel, sealed
 from distributary.matching.layers import CompiledIndex
 from distributary.matching.where_constraints import (
     SHARED,
@@ -57,7 +57,6 @@ from distributary.matching.where_plan import (
     piece_buckets,
     plan,
 )
-from distributary.matching.where_texts import readonly
 
 WIDTHS = (1, 2, 4, 8)
 """Words that a block's bitset may have; eight make one line of a processor's cache."""
@@ -85,7 +84,7 @@ class Keys(NamedTuple):
 
     @classmethod
     def of(cls, arrays: Arrays) -> Keys:
-        return cls(*(readonly(arrays[f"key_{field}"]) for field in cls._fields))
+        return cls(*(sealed(arrays[f"key_{field}"]) for field in cls._fields))
 
     def arrays(self) -> Arrays:
         return {f"key_{field}": array for field, array in self._asdict().items()}
@@ -112,7 +111,7 @@ class Blocks(NamedTuple):
 
     @classmethod
     def of(cls, arrays: Arrays) -> Blocks:
-        return cls(*(readonly(arrays[f"block_{field}"]) for field in cls._fields))
+        return cls(*(sealed(arrays[f"block_{field}"]) for field in cls._fields))
 
     def arrays(self) -> Arrays:
         return {f"block_{field}": array for field, array in self._asdict().items()}
@@ -176,7 +175,7 @@ class _Search:
                 self.constraints,
                 self.keys,
                 rows,
-                readonly(rows.values.view(np.int64)),
+                sealed(rows.values.view(np.int64)),
                 start,
                 self.rows,
                 self.conjunctions,
@@ -257,7 +256,7 @@ def _keys(flat: Flat, keyed: int) -> Keys:
         conjunction,
         np.full(size, -1, np.int32),
     )
-    _fill_keys(readonly(keys.line), readonly(keys.bits), keys.slots)
+    _fill_keys(sealed(keys.line), sealed(keys.bits), keys.slots)
     return keys
 
 
@@ -292,16 +291,16 @@ def _blocks(planned: Plan) -> Blocks:
     )
     first_bucket, last_bucket = piece_buckets(planned.flat, planned.buckets)
     _fill_blocks(
-        readonly(blocks.first),
-        readonly(blocks.width),
-        readonly(blocks.attributes),
-        readonly(blocks.tables),
-        readonly(named[group]),
-        readonly(planned.flat.start),
-        readonly(planned.flat.attribute),
-        readonly(planned.flat.piece_start),
-        readonly(first_bucket),
-        readonly(last_bucket),
+        sealed(blocks.first),
+        sealed(blocks.width),
+        sealed(blocks.attributes),
+        sealed(blocks.tables),
+        sealed(named[group]),
+        sealed(planned.flat.start),
+        sealed(planned.flat.attribute),
+        sealed(planned.flat.piece_start),
+        sealed(first_bucket),
+        sealed(last_bucket),
         blocks.from_bucket,
         blocks.to_bucket,
         blocks.words,

@@ -34,8 +34,8 @@ from distributary.filters.where import WhereFilter
 from distributary.matching import frozen
 from distributary.matching.batch import BOOLEAN, NULL, NUMBER, OTHER, STRING, Column, EventBatch
 from distributary.matching.index import Arrays
-from distributary.matching.kernel import kernel
-from distributary.matching.where_texts import Texts, named_texts, rank_texts, readonly
+from distributary.matching.kernel import kernel, sealed
+from distributary.matching.where_texts import Texts, named_texts, rank_texts
 from distributary.model import Event
 
 MANY = 255
@@ -62,7 +62,7 @@ class Constraints(NamedTuple):
 
     @classmethod
     def of(cls, arrays: Arrays) -> Constraints:
-        return cls(*(readonly(arrays[field]) for field in cls._fields))
+        return cls(*(sealed(arrays[field]) for field in cls._fields))
 
 
 class Rows(NamedTuple):
@@ -352,14 +352,14 @@ def encode(
             rank_texts(
                 texts,
                 attribute,
-                readonly(strings.data),
-                readonly(strings.starts[chosen]),
-                readonly(strings.ends[chosen]),
-                readonly(of_column),
+                sealed(strings.data),
+                sealed(strings.starts[chosen]),
+                sealed(strings.ends[chosen]),
+                sealed(of_column),
                 values,
                 place,
             )
-    return Rows(readonly(tags), readonly(values), readonly(where))
+    return Rows(sealed(tags), sealed(values), sealed(where))
 
 
 @kernel

@@ -24,9 +24,8 @@ from numpy.typing import NDArray
 
 from distributary.matching.batch import BOOLEAN, NULL, NUMBER, OTHER, STRING
 from distributary.matching.index import Arrays
-from distributary.matching.kernel import kernel
+from distributary.matching.kernel import kernel, sealed
 from distributary.matching.where_constraints import Flat, runs, starts_of
-from distributary.matching.where_texts import readonly
 
 NUMBER_CUTS = 64
 TEXT_CUTS = 120
@@ -66,7 +65,7 @@ class Buckets(NamedTuple):
 
     @classmethod
     def of(cls, arrays: Arrays) -> Buckets:
-        return cls(*(readonly(arrays[f"bucket_{field}"]) for field in cls._fields))
+        return cls(*(sealed(arrays[f"bucket_{field}"]) for field in cls._fields))
 
     def arrays(self) -> Arrays:
         return {f"bucket_{field}": array for field, array in self._asdict().items()}
@@ -195,12 +194,12 @@ def bucket_of(buckets: Buckets, attribute: int, tag: int, value: float) -> int:
 
 def piece_buckets(flat: Flat, buckets: Buckets) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """The first and the last bucket that each piece reaches into."""
-    attribute = readonly(flat.piece_attribute())
-    tag = readonly(flat.tag)
+    attribute = sealed(flat.piece_attribute())
+    tag = sealed(flat.tag)
     read = Buckets.of(buckets.arrays())
     return (
-        _buckets_of(read, attribute, tag, readonly(flat.low)),
-        _buckets_of(read, attribute, tag, readonly(flat.high)),
+        _buckets_of(read, attribute, tag, sealed(flat.low)),
+        _buckets_of(read, attribute, tag, sealed(flat.high)),
     )
 
 

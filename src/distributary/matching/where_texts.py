@@ -19,19 +19,12 @@ from numpy.typing import NDArray
 
 from distributary.matching.batch import STRING
 from distributary.matching.index import Arrays
-from distributary.matching.kernel import kernel
+from distributary.matching.kernel import kernel, sealed
 
 FNV_OFFSET = np.uint64(14695981039346656037)
 FNV_PRIME = np.uint64(1099511628211)
 FOLD = np.uint64(32)
 UNNAMED = -1.0
-
-
-def readonly(array: NDArray[Any]) -> Any:
-    """The same memory as a plain read-only array, so that a kernel sees one type however it is kept."""
-    view = array.view(np.ndarray)
-    view.flags.writeable = False
-    return view
 
 
 class Texts(NamedTuple):
@@ -50,7 +43,7 @@ class Texts(NamedTuple):
 
     @classmethod
     def of(cls, arrays: Arrays) -> Texts:
-        return cls(*(readonly(arrays[f"text_{field}"]) for field in cls._fields))
+        return cls(*(sealed(arrays[f"text_{field}"]) for field in cls._fields))
 
     def arrays(self) -> Arrays:
         return {f"text_{field}": array for field, array in self._asdict().items()}
@@ -70,10 +63,10 @@ def named_texts(texts: Sequence[Sequence[str]], ordered: NDArray[np.bool_]) -> T
         ordered,
     )
     _fill_slots(
-        readonly(table.first),
-        readonly(table.offsets),
-        readonly(table.data),
-        readonly(table.slots_first),
+        sealed(table.first),
+        sealed(table.offsets),
+        sealed(table.data),
+        sealed(table.slots_first),
         table.slots,
     )
     return table

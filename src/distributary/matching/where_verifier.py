@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from distributary.filters.where import WhereFilter
 from distributary.matching.batch import EventBatch
 from distributary.matching.index import Arrays
-from distributary.matching.kernel import kernel
+from distributary.matching.kernel import kernel, sealed
 from distributary.matching.layers import Verifier
 from distributary.matching.where_constraints import (
     UNCERTAIN,
@@ -27,7 +27,6 @@ from distributary.matching.where_constraints import (
     flatten,
     holds,
 )
-from distributary.matching.where_texts import readonly
 
 FAILS, PASSES, OPEN = range(3)
 """What the constraints say of a pair: no, yes, or that its filter must be evaluated."""
@@ -47,14 +46,17 @@ class WhereVerifier(Verifier[WhereFilter]):
     def check(
         self, arrays: Arrays, batch: EventBatch, rows: NDArray[np.int32], positions: NDArray[np.int32]
     ) -> NDArray[np.bool_]:
-        chosen, place = np.unique(rows, return_inverse=True)
+        wanted = np.zeros(batch.rows, np.bool_)
+        wanted[rows] = True
+        chosen = np.flatnonzero(wanted).astype(np.int32)
+        place = np.cumsum(wanted, dtype=np.int32)[rows] - np.int32(1)
         answers = _check(
             Constraints.of(arrays),
             encode(arrays, columns_of(arrays, batch), chosen, len(chosen)),
-            readonly(arrays["first"]),
-            readonly(arrays["flags"]),
-            readonly(place.astype(np.int32)),
-            readonly(np.ascontiguousarray(positions)),
+            sealed(arrays["first"]),
+            sealed(arrays["flags"]),
+            sealed(place),
+            sealed(positions),
         )
         passed: NDArray[np.bool_] = answers == PASSES
         undecided = np.flatnonzero(answers == OPEN)
