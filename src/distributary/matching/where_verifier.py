@@ -49,13 +49,14 @@ class WhereVerifier(Verifier[WhereFilter]):
         wanted = np.zeros(batch.rows, np.bool_)
         wanted[rows] = True
         chosen = np.flatnonzero(wanted).astype(np.int32)
-        place = np.cumsum(wanted, dtype=np.int32)[rows] - np.int32(1)
+        places = np.cumsum(wanted, dtype=np.int32) - np.int32(1)
         answers = _check(
             Constraints.of(arrays),
             encode(arrays, columns_of(arrays, batch), chosen, len(chosen)),
             sealed(arrays["first"]),
             sealed(arrays["flags"]),
-            sealed(place),
+            sealed(places),
+            sealed(rows),
             sealed(positions),
         )
         passed: NDArray[np.bool_] = answers == PASSES
@@ -71,15 +72,18 @@ def _check(
     rows: Rows,
     first: NDArray[np.int32],
     flags: NDArray[np.uint8],
+    places: NDArray[np.int32],
     pair_row: NDArray[np.int32],
     pair_position: NDArray[np.int32],
 ) -> NDArray[np.uint8]:
+    """What the constraints say of each pair; `places` says where a row of the batch is among `rows`."""
     answers = np.zeros(len(pair_row), np.uint8)
     for pair in range(len(pair_row)):
         position = pair_position[pair]
+        place = places[pair_row[pair]]
         for conjunction in range(first[position], first[position + 1]):
             start, end = constraints.start[conjunction], constraints.start[conjunction + 1]
-            if holds(constraints, rows, start, end, pair_row[pair]):
+            if holds(constraints, rows, start, end, place):
                 if flags[conjunction] & UNCERTAIN == 0:
                     answers[pair] = PASSES
                     break
