@@ -7,8 +7,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyarrow import feather, parquet
 
+from distributary import Event, Subscription, files
 from distributary.cli import main
 from distributary.files import read_events, read_subscriptions
 from distributary.workloads import WORKLOADS
@@ -82,6 +85,47 @@ def test_standard_input_and_output_are_files_too(
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert code == 0
     assert [(one["event"], one["subscription"]) for one in lines] == MATCHES
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow", "feather"])
+def test_tables_are_files_too(tmp_path: Path, ending: str) -> None:
+    names = {}
+    for what, table in {
+        "subs": files.subscriptions_to_table(map(Subscription.from_record, SUBSCRIPTIONS)),
+        "events": files.events_to_table(map(Event.from_record, EVENTS)),
+    }.items():
+        names[what] = str(tmp_path / f"{what}.{ending}")
+        if ending == "parquet":
+            parquet.write_table(table, names[what])
+        else:
+            feather.write_feather(table, names[what])
+    out = str(tmp_path / "matches.jsonl")
+    arguments = ["--subscriptions", names["subs"], "--events", names["events"], "--out", out, "--chunk", "3"]
+    assert main(["match", *arguments]) == 0
+    assert pairs(tmp_path / "matches.jsonl") == MATCHES
+
+
+def test_malformed_rows_of_a_table_are_set_aside_with_their_place(tmp_path: Path) -> None:
+    table = pa.table({"id": ["e1", None, "e3"], "topic": ["quotes", "quotes", "quotes//x"]})
+    parquet.write_table(table, tmp_path / "events.parquet")
+    subscriptions = write(tmp_path / "subs.jsonl", SUBSCRIPTIONS[:1])
+    out = str(tmp_path / "matches.jsonl")
+    events = str(tmp_path / "events.parquet")
+    assert main(["match", "--subscriptions", subscriptions, "--events", events, "--out", out]) == 3
+    assert pairs(tmp_path / "matches.jsonl") == [("e1", "s2")]
+    set_aside = written(tmp_path / "quarantine.jsonl")
+    assert [(one["place"], one["field"]) for one in set_aside] == [
+        (f"{events} row 1", "id"),
+        (f"{events} row 2", "topic"),
+    ]
+
+
+def test_a_file_that_is_no_table_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "events.parquet").write_text("not a table")
+    subscriptions = write(tmp_path / "subs.jsonl", SUBSCRIPTIONS)
+    arguments = ["--subscriptions", subscriptions, "--events", str(tmp_path / "events.parquet")]
+    assert main(["match", *arguments]) == 1
+    assert "cannot read" in capsys.readouterr().err
 
 
 def test_malformed_input_is_set_aside_and_the_rest_is_done(

@@ -10,12 +10,14 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
+import pyarrow as pa
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -25,7 +27,9 @@ from distributary.files import (
     STANDARD,
     Quarantine,
     StrictError,
+    is_table,
     opened_for_writing,
+    read_batches,
     read_events,
     read_subscriptions,
     rejection,
@@ -83,7 +87,8 @@ def _add_match(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "match",
         "match events against subscriptions",
         """Writes one JSON object a match, {"event": id, "subscription": id}, in the order of the events, then
-by subscription id. Files are JSON lines; - is standard input or output.""",
+by subscription id. Files are JSON lines, or Parquet or Arrow tables when they end in .parquet, .arrow or
+.feather; - is standard input or output.""",
         """  distributary match --subscriptions subs.jsonl --events events.jsonl --out matches.jsonl
   tail -f feed.jsonl | distributary match --subscriptions subs.jsonl --events - --chunk 1
   distributary match --subscriptions subs.jsonl --events events.jsonl --deliveries""",
@@ -226,13 +231,12 @@ def _match_events(
     """How many events were matched, and how many objects written."""
     task = progress.add_task("events", total=None)
     matched = written = 0
-    for chunk in _chunks(quarantine.accept(read_events(parsed.events)), parsed.chunk):
-        events = [event for _, event in chunk]
+    for events, place_of in _batches(parsed.events, parsed.chunk, quarantine):
         refused: list[Refused] = []
         matches = matcher.match_batch(events, rejected=refused)
         for position, _, error in refused:
-            place, event = chunk[position]
-            quarantine.add(rejection(place, error, json.dumps(event.to_record())))
+            place, record = place_of(position)
+            quarantine.add(rejection(place, error, json.dumps(record, default=str)))
         ids = zip(matches["event_id"].to_pylist(), matches["subscription_id"].to_pylist(), strict=True)
         written += write_records(stream, _deliveries(matcher, ids) if parsed.deliveries else _matches(ids))
         stream.flush()
@@ -240,6 +244,30 @@ def _match_events(
         progress.advance(task, len(events))
     progress.update(task, total=matched)
     return matched, written
+
+
+Batch = tuple[Sequence[Event] | pa.RecordBatch, Callable[[int], tuple[str, Any]]]
+"""Events to match together, and a function from a position among them to its place and its record."""
+
+
+def _batches(name: str, size: int, quarantine: Quarantine) -> Iterator[Batch]:
+    if not is_table(name):
+        for chunk in _chunks(quarantine.accept(read_events(name)), size):
+            yield [event for _, event in chunk], partial(_place_in_chunk, chunk)
+        return
+    before = 0
+    for batch in read_batches(name, size):
+        yield batch, partial(_place_in_table, name, before, batch)
+        before += batch.num_rows
+
+
+def _place_in_chunk(chunk: list[tuple[str, Event]], position: int) -> tuple[str, Any]:
+    place, event = chunk[position]
+    return place, event.to_record()
+
+
+def _place_in_table(name: str, before: int, batch: pa.RecordBatch, position: int) -> tuple[str, Any]:
+    return f"{name} row {before + position}", batch.slice(position, 1).to_pylist()[0]
 
 
 def _matches(ids: Iterable[tuple[str, str]]) -> Iterator[dict[str, str]]:

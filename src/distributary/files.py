@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import IO, Any, Self, TypeVar
 
 import pyarrow as pa
+from pyarrow import dataset
 
 from distributary.errors import DistributaryError, InputError
 from distributary.model import Event, Record, Subscription
@@ -25,6 +26,9 @@ T = TypeVar("T")
 
 STANDARD = "-"
 """The name that means standard input or output."""
+
+TABLE_ENDINGS = {".parquet": "parquet", ".arrow": "ipc", ".feather": "feather"}
+"""Files that hold a table, and the format by which Arrow knows them."""
 
 MAXIMUM_LINE = 64 << 20
 """Longer lines (in bytes) are set aside unread, so that one broken file cannot exhaust the memory."""
@@ -114,16 +118,34 @@ class Quarantine:
 
 
 def read_events(name: str) -> Iterator[tuple[str, Event] | Rejection]:
-    """The events of a file of JSON lines, each with its place; `-` is standard input."""
+    """The events of a file, each with its place; `-` is standard input."""
+    if is_table(name):
+        return events_from_table(pa.Table.from_batches(read_batches(name, 1 << 16)), name=name)
     return _read(name, Event.from_record)
 
 
 def read_subscriptions(
     name: str, more_kinds: Iterable[str] = ()
 ) -> Iterator[tuple[str, Subscription] | Rejection]:
-    """The subscriptions of a file of JSON lines, each with its place; `-` is standard input."""
+    """The subscriptions of a file, each with its place; `-` is standard input."""
     added = tuple(more_kinds)
+    if is_table(name):
+        table = pa.Table.from_batches(read_batches(name, 1 << 16))
+        return subscriptions_from_table(table, name=name, more_kinds=added)
     return _read(name, lambda record: Subscription.from_record(record, added))
+
+
+def is_table(name: str) -> bool:
+    """Whether a file holds an Arrow table rather than JSON lines, by its ending."""
+    return Path(name).suffix in TABLE_ENDINGS
+
+
+def read_batches(name: str, size: int) -> Iterator[pa.RecordBatch]:
+    """The record batches of a Parquet or Arrow file, of `size` rows or fewer."""
+    try:
+        yield from dataset.dataset(name, format=TABLE_ENDINGS[Path(name).suffix]).to_batches(batch_size=size)
+    except (FileNotFoundError, pa.ArrowInvalid, OSError) as error:
+        raise DistributaryError(f"cannot read {name}: {error}") from None
 
 
 def write_records(stream: IO[str], records: Iterable[Record]) -> int:

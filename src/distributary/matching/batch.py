@@ -155,6 +155,9 @@ class EventBatch:
         self._parsed: dict[int, Document] = {}
         self.malformed: dict[int, InputError] = {}
         """Rows that are set aside, and why. `Matcher` leaves them out of its answers."""
+        if ids.null_count:
+            for row in np.flatnonzero(~_validity(ids)).tolist():
+                self.malformed[row] = InputError("every event needs one; this one is null", field="id")
         if topics is not None:
             self._check_topics(topics)
         if documents is not None:
