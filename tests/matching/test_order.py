@@ -1,0 +1,35 @@
+"""The order of answers, against sorting plainly."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distributary.matching.index import Pairs
+from distributary.matching.order import by_row, by_row_and_rank
+
+ROWS = 5
+pairs = st.lists(st.tuples(st.integers(0, ROWS - 1), st.integers(0, 60)), max_size=150, unique=True)
+
+
+def as_pairs(given_pairs: list[tuple[int, int]]) -> Pairs:
+    rows, slots = np.array(given_pairs, np.int32).reshape(-1, 2).T
+    return Pairs(rows, slots)
+
+
+@given(pairs)
+def test_pairs_are_put_in_order_of_rows_and_keep_their_own(given_pairs: list[tuple[int, int]]) -> None:
+    ordered = by_row(as_pairs(given_pairs), ROWS)
+    found = list(zip(ordered.rows.tolist(), ordered.slots.tolist(), strict=True))
+    assert found == sorted(given_pairs, key=lambda pair: pair[0])
+
+
+@given(pairs, st.permutations(range(61)))
+def test_pairs_of_a_row_are_put_in_order_of_rank(
+    given_pairs: list[tuple[int, int]], ranking: list[int]
+) -> None:
+    ranks = np.array(ranking, np.float64)
+    ordered = by_row_and_rank(as_pairs(given_pairs), ranks, ROWS)
+    found = list(zip(ordered.rows.tolist(), ordered.slots.tolist(), strict=True))
+    assert found == sorted(given_pairs, key=lambda pair: (pair[0], ranking[pair[1]]))
