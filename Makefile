@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help demo test check format bench jdk clean
+.PHONY: help demo test bounds check format bench jdk clean
 .DEFAULT_GOAL := help
 
 help:            ## what there is
@@ -14,6 +14,9 @@ demo: $(VENV)/core jdk  ## match generated events against 100,000 subscriptions 
 
 test: $(VENV)/dev jdk   ## all tests: properties against the oracles, worked examples, fuzzing
 	$(BIN)/pytest -q -n 2 --dist worksteal
+
+bounds: $(VENV)/dev     ## the tests of the kernels with every array access checked
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=build/bounds $(BIN)/pytest -q -n 2 --dist worksteal tests/matching tests/properties
 
 check: $(VENV)/dev      ## lint, format and types
 	$(BIN)/ruff check .
@@ -32,6 +35,7 @@ jdk:                    ## see that a Java 17 or newer is there, for the parts t
 
 clean:                  ## forget everything that can be made again
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find src tests bench -name __pycache__ -prune -exec rm -rf {} +
 
 $(VENV)/core: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
