@@ -7,9 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distributary.errors import FilterError
-from distributary.filters import path_shape
+from distributary.filters import path_pieces, path_shape
 from distributary.filters.document import MAX_DEPTH, parse_document
 from distributary.filters.path import MAX_MERGED_BRANCHES, PathFilter, selects
+from distributary.filters.path_pieces import CACHED_PREDICATES, CACHED_SPINES, LONGEST
 from distributary.filters.path_shape import CACHED_LENGTH, CACHED_SHAPES, forget_shapes
 from distributary.filters.pattern import number
 from distributary.filters.pattern_parser import MAX_LENGTH, MAX_NESTING, MAX_STEPS, parse_branches
@@ -342,6 +343,120 @@ def test_a_known_shape_changes_nothing_for_texts_that_look_like_it(first: str, s
     forget_shapes()
     outcome(first)
     assert outcome(second) == expected
+
+
+@pytest.mark.parametrize(
+    ("known", "asked", "canonical"),
+    [
+        (["a"], "item", "//item"),
+        (["/a//b/@c"], "/x-1//y.z/@_w", "/x-1//y.z/@_w"),
+        (["a[b]/c"], "not[text]/date", "//not[text]/date"),
+        (["a[b = 1]"], "x[y = 2.50]", "//x[y = 2.5]"),
+        (["a[@b = 'x']"], "x[@y = '%s']", '//x[@y = "%s"]'),
+        (["a[5 >= b]"], "x[7 >= y]", "//x[y <= 7]"),
+        (["a[b < 'x']", "a[b = 'x'][c]"], "a[c = '1'][d < ' 07. ']", '//a[c = "1"][d < 7]'),
+        (["a[b < 'x'][c]", "d[e = 'x']"], "a[c = '1'][d < ' 07. ']", '//a[c = "1"][d < 7]'),
+        (["a[b < 'x'][c]", "d[e = 'x']"], "x[y = '1'][z]", '//x[y = "1"][z]'),
+        (["a[b < '1'][c = 'x']"], "x[y = 'u'][z < ' 07. ']", '//x[y = "u"][z < 7]'),
+        (["a[not(b or c)]", "/a[b]//*[c]"], "/x[not(y or z)]//*[w]", "/x[not(y or z)]//*[w]"),
+        (["a[b and (c or d)]/text()"], "x[y and (z or w)]/text()", "//x[y and (z or w)]/text()"),
+        (["/and/a[or = 1]"], "/and/x[or = 2]", "/and/x[or = 2]"),
+        (["*[a]/@*"], "*[x]/@*", "//*[x]/@*"),
+        (["a[.//b/* = 1 and c]"], "x[.//y/* = 2 and z]", "//x[.//y/* = 2 and z]"),
+        (["a [ b ] / c"], "x [ y ] / z", "//x[y]/z"),
+    ],
+)
+def test_known_pieces_are_put_together_without_parsing(
+    known: list[str], asked: str, canonical: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = outcome_anew(asked)
+    forget_shapes()
+    for text in known:
+        PathFilter.parse(text)
+    monkeypatch.setattr(path_shape, "parse_with_places", None)
+    assert PathFilter.parse(asked).text == canonical
+    assert outcome(asked) == expected
+
+
+@pytest.mark.parametrize(
+    ("known", "asked"),
+    [
+        ("/a/b", "/a/*"),
+        ("/a", "/*"),
+        ("//*[a]", "//*"),
+        ("a[b and c]", "a[b div c]"),
+        ("a[b]", "a[and]"),
+        ("a/b", "or/union"),
+        ("a[not(b)]", "a[count(b)]"),
+        ("a[not(b)]", "a[not (b)]"),
+        ("a/text()", "a/node()"),
+        ("a/text()", "a/text"),
+        ("a/text", "a/text()"),
+        ("a[b]", "a[last()]"),
+        ("a[b = 1]", "a[b = c]"),
+        ("a/b", "a/é"),
+        ("a/b", "a/bé"),
+        ("a/b", "a/b·"),
+        ("a/b", "a/1b"),
+        ("a/b", "a/\3"),
+        ("a[b]", "a\4"),
+        ("a/b", "a/b:c"),
+        ("a/@xml:id", "a/@p:id"),
+        ("a/child::b", "a/parent::b"),
+        ("a/Q{u}b", "a/Q{v}b"),
+        ("a | b", "a | a"),
+        ("a | a", "a | b"),
+        ("a union a", "a union b"),
+        ("a[b][c]", "a[b[c]]"),
+        ("a[b[c]]", "x[y[z]]"),
+        ("a[b[c = 1] = 2]", "x[y[z = 3] = 4]"),
+        ("@a", "@a/b"),
+        ("a[b]", ".[b]"),
+        ("a[b]/c", "a[b]c"),
+        ("a[b = 1]", "x[y = 1e300" + " or y = 1e300" * 20 + "]"),
+        ("a[b]", f"{'x' * LONGEST}[b]"),
+        ("a/b" * 2, "a/b" * MAX_STEPS),
+    ],
+)
+def test_known_pieces_change_nothing_for_texts_that_look_like_them(known: str, asked: str) -> None:
+    expected = outcome_anew(asked)
+    forget_shapes()
+    outcome(known)
+    assert outcome(asked) == expected
+
+
+def test_a_text_too_long_when_written_in_full_is_refused_from_known_pieces_too() -> None:
+    short, long = ("a" + f"[b = {number}]" * 30 for number in ("1", "1e300"))
+    expected = outcome_anew(long)
+    assert "when written in full" in str(expected)
+    forget_shapes()
+    outcome(short)
+    assert outcome(long.replace("b", "c")) == outcome_anew(long.replace("b", "c"))
+
+
+def test_filters_that_differ_in_names_share_their_pieces() -> None:
+    forget_shapes()
+    for name in ("x", "y", "z"):
+        PathFilter.parse(f"/{name}/a[{name} = 1]")
+    assert len(path_pieces._spines) == len(path_pieces._predicates) == 1
+
+
+def test_the_pieces_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert max(CACHED_SPINES, CACHED_PREDICATES) <= 2**14
+    forget_shapes()
+    assert not path_pieces._spines
+    assert not path_pieces._predicates
+    PathFilter.parse(f"{'a' * LONGEST}[b]")
+    for refused in ("a[1]", "a[b = ]", "Q{u}a", "a[b[c]]", "a | b", "a\n[b]", "a[é]", "child::a"):
+        outcome(refused)
+    assert not path_pieces._spines
+    assert not path_pieces._predicates
+    monkeypatch.setattr(path_pieces, "CACHED_SPINES", 8)
+    monkeypatch.setattr(path_pieces, "CACHED_PREDICATES", 8)
+    for at in range(1, 30):
+        PathFilter.parse("/a" * at + f"[{'b/' * at}c]" * 2 + f"[{'b//' * at}c]")
+        assert 1 <= len(path_pieces._spines) <= 8
+        assert 2 <= len(path_pieces._predicates) <= 8
 
 
 def test_the_shapes_remembered_are_bounded() -> None:

@@ -14,7 +14,7 @@ from distributary.filters.path import MAX_MERGED_BRANCHES, PathFilter, selects
 from distributary.filters.path_shape import forget_shapes
 from distributary.filters.pattern_parser import parse_branches
 from distributary.model import Event
-from properties.oracle_path import documents, paths, short_paths, wants
+from properties.oracle_path import ATTRIBUTES, NAMES, documents, paths, short_paths, wants
 
 EITHER = st.one_of(short_paths(), paths())
 """Among short paths covering is frequent, among the others it takes every form."""
@@ -46,6 +46,15 @@ LITERALS_OF_EVERY_KIND = (
     *("'x'", '"x"', "'2'", "' -2. '", "'1e3'", "''", "'it''s'", '"it\'s"', "'\"'", "'it''s \"'", "'] | /*['"),
     *("+1", "- 1", "--1", "1.2.3", "1a", "a1", "'", "'x''", "1 -1", "Q{5}a", "\0", "\2"),
 )
+WRITTEN_NAME = re.compile(rf"""'[^']*'|"[^"]*"|Q\{{[^}}]*\}}|\b({"|".join((*NAMES, *ATTRIBUTES))})\b""")
+NAMES_OF_EVERY_KIND = (
+    *("a", "b", "x", "item", "date", "Q", "and", "or", "not", "text", "div", "mod", "union", "if", "to"),
+    *("a-b", "a.b", "_x", "é", "aé", "a·", "and-b", "or.", "x-", "e5", "x1", "*", "xml:id", "p:a", "a b"),
+    *("not(a)", "text()", "a()", "a (", "child", "child::a", "Q{u}a", "a[b]", "a[b[c]]", ".", "1a", ""),
+    *("a | b", "%s", "\3", "\4", "x" * 500),
+)
+SOME_NAMES = st.lists(st.sampled_from(NAMES_OF_EVERY_KIND), min_size=1, max_size=4)
+SOME_LITERALS = st.lists(st.sampled_from(LITERALS_OF_EVERY_KIND), min_size=1, max_size=4)
 CHARACTERS = st.text("'\"15-.ae[]()=< |/@Q{}", max_size=1)
 MUTATIONS = st.lists(st.tuples(st.integers(0, 200), st.integers(0, 2), CHARACTERS), max_size=2)
 
@@ -59,6 +68,12 @@ def rewritten(text: str, literals: list[str], mutations: list[tuple[int, int, st
     return text
 
 
+def renamed(text: str, names: list[str]) -> str:
+    """The text with other names, in turn."""
+    following = iter(names * len(text))
+    return WRITTEN_NAME.sub(lambda found: next(following) if found[1] else found[0], text)
+
+
 def outcome(text: str) -> object:
     try:
         path_filter = PathFilter.parse(text)
@@ -68,25 +83,40 @@ def outcome(text: str) -> object:
     return path_filter.text, path_filter.branches, path_filter.selectivity
 
 
+def check_alone_and_after(wanted: str, others: list[str]) -> None:
+    forget_shapes()
+    alone = outcome(wanted)
+    forget_shapes()
+    for other in others:
+        outcome(other)
+    assert outcome(wanted) == alone
+
+
 @settings(max_examples=200, deadline=None)
-@given(
-    paths(),
-    st.lists(st.sampled_from(LITERALS_OF_EVERY_KIND), min_size=1, max_size=4),
-    st.lists(st.sampled_from(LITERALS_OF_EVERY_KIND), min_size=1, max_size=4),
-    MUTATIONS,
-)
+@given(paths(), SOME_LITERALS, SOME_LITERALS, MUTATIONS)
 def test_reading_by_shape_is_parsing_anew(
     text: str, known: list[str], asked: list[str], mutations: list[tuple[int, int, str]]
 ) -> None:
     """Whatever texts of one shape, or nearly, were read before, a text means what it means on its own."""
     others = [text, rewritten(text, known, []), rewritten(text, known, mutations)]
     for wanted in (text, rewritten(text, asked, []), rewritten(text, asked, mutations)):
-        forget_shapes()
-        alone = outcome(wanted)
-        forget_shapes()
-        for other in others:
-            outcome(other)
-        assert outcome(wanted) == alone
+        check_alone_and_after(wanted, others)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(paths(), min_size=1, max_size=3), SOME_NAMES, SOME_NAMES, SOME_LITERALS, MUTATIONS)
+def test_reading_by_pieces_is_parsing_anew(
+    texts: list[str],
+    known: list[str],
+    asked: list[str],
+    literals: list[str],
+    mutations: list[tuple[int, int, str]],
+) -> None:
+    """The same when the texts read before have other names, or share some predicates or steps only."""
+    text = texts[0]
+    others = [*texts, renamed(text, known), rewritten(text, literals, mutations)]
+    for wanted in (renamed(text, asked), rewritten(renamed(text, asked), literals, mutations)):
+        check_alone_and_after(wanted, others)
 
 
 @settings(max_examples=150, deadline=None)

@@ -2,7 +2,7 @@
 
 A path that does not start with `/` may match anywhere. The text is read by `path_shape`, evaluated by
 `evaluate`, and compared with other path filters by `containment`; this module is the filter they make up. A
-filter holds a template, which all that differ in literals alone share, and its literals.
+filter holds a template, which others that differ in literals alone may share, and the values that fill it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from distributary.filters.document import Document, parse_document
 from distributary.filters.evaluate import path_selects
 from distributary.filters.filter import Filter
 from distributary.filters.path_shape import read_path
-from distributary.filters.path_template import Template, Values
+from distributary.filters.path_template import Composition, Template, Values
 from distributary.filters.pattern import LocationPath, is_all_embracing, path_text
 from distributary.filters.pattern_parser import MAX_LENGTH
 from distributary.model import Event
@@ -40,7 +40,7 @@ class PathFilter(Filter):
 
     __slots__ = ("_template", "_values")
 
-    _template: Template
+    _template: Template | Composition
     _values: Values
 
     def __init__(self, branches: tuple[LocationPath, ...]) -> None:
@@ -59,7 +59,7 @@ class PathFilter(Filter):
 
     @property
     def branches(self) -> tuple[LocationPath, ...]:
-        """The location paths of the union; at least one, each once. Made anew when they have literals."""
+        """The location paths of the union; at least one, each once. Mostly made anew from the values."""
         return self._template.branches(self._values)
 
     @property

@@ -3,7 +3,8 @@
 Elementpath knows XPath's grammar but takes some 200 microseconds a path, and very many subscriptions differ
 in nothing but the literals of their comparisons. So a text is first cut into its *shape* (the text with a
 mark in the place of every literal) and its literals; a text of an unknown shape is parsed in full, and the
-shape is remembered with the template it gave. A known shape costs one regular expression over the text.
+shape is remembered with the template it gave. A known shape costs one regular expression over the text. A
+shape that is new may still be made of known pieces: `path_pieces` cuts the names out too.
 
 Rules of this module:
 
@@ -24,7 +25,17 @@ from math import inf, isfinite
 from typing import NamedTuple
 
 from distributary.errors import FilterError
-from distributary.filters.path_template import Template, Values, comparisons_in
+from distributary.filters.path_pieces import (
+    NEGATIVE_MARK,
+    NUMBER_MARK,
+    TEXT_MARK,
+    Pieces,
+    composed,
+    forget_pieces,
+    learn,
+    pieces_of,
+)
+from distributary.filters.path_template import Composition, Template, Values, comparisons_in
 from distributary.filters.pattern import EQUALITIES, LocationPath, number
 from distributary.filters.pattern_parser import MAX_LENGTH, parse_with_places
 
@@ -33,7 +44,6 @@ CACHED_LENGTH = 1000
 NUMBER_LENGTH = 400
 """No double takes more characters when written without an exponent."""
 
-NUMBER_MARK, NEGATIVE_MARK, TEXT_MARK = "\0", "\1", "\2"
 UNSAFE = re.compile(r"""['"]|\(:""")
 
 # The first character selects the branch, so that the search runs over the text between literals without
@@ -50,7 +60,9 @@ _cut = LITERAL.split
 class Shape(NamedTuple):
     """What a text means when its literals are left out."""
 
-    template: Template
+    template: Template | Composition
+    names: tuple[str, ...]
+    """The names that fill the template; none when it has its own."""
     literals: int
     """How many literals the text has; all of them fill the template."""
     selection: tuple[int, ...] | None
@@ -66,7 +78,7 @@ class Shape(NamedTuple):
 _shapes: dict[str, Shape] = {}
 
 
-def read_path(text: str) -> tuple[Template, Values]:
+def read_path(text: str) -> tuple[Template | Composition, Values]:
     """The template and the values of a path filter; FilterError when it is not one."""
     parts = _cut(text)
     values: list[str | float] = []
@@ -94,26 +106,27 @@ def read_path(text: str) -> tuple[Template, Values]:
         filling = _filling(shape, values)
         if _is_certain(shape, filling, text):
             return shape.template, filling
-    return _read_anew(text, key, values if sound else None)
+    return _read_by_pieces(text, key, values) if sound else _read_anew(text, key, None, None)
 
 
 def forget_shapes() -> None:
-    """Empty the cache."""
+    """Empty the caches."""
     _shapes.clear()
+    forget_pieces()
 
 
 def _filling(shape: Shape, literals: list[str | float]) -> Values:
-    """The literals as the template takes them: in its order, and numbers where it compares numbers."""
+    """What the template takes: names, and literals in its order, numbers where it compares numbers."""
     if shape.selection is not None:
         literals = [literals[index] for index in shape.selection]
     if not shape.ordered:
-        return tuple(literals)
+        return (*shape.names, *literals)
     filling = literals.copy()
     for place in shape.ordered:
         found = number(str(literals[place]))
         if isfinite(found):
             filling[place] = found + 0.0
-    return tuple(filling)
+    return (*shape.names, *filling)
 
 
 def _is_certain(shape: Shape, values: Values, text: str) -> bool:
@@ -129,10 +142,31 @@ def _all_differ(branches: tuple[LocationPath, ...]) -> bool:
     return len(set(branches)) == len(branches)
 
 
-def _read_anew(text: str, key: str, literals: list[str | float] | None) -> tuple[Template, Values]:
-    """Parse a text in full, and remember its shape when there is no doubt about it."""
+def _read_by_pieces(
+    text: str, key: str, literals: list[str | float]
+) -> tuple[Template | Composition, Values]:
+    """Read a text of an unknown shape: put it together from known pieces, or parse it."""
+    pieces = pieces_of(text, key)
+    found = None if pieces is None else composed(pieces)
+    if pieces is None or found is None:
+        return _read_anew(text, key, pieces, literals)
+    shape = _composed_shape(found, pieces.names, len(literals))
+    values = _filling(shape, literals)
+    if not _is_certain(shape, values, text):
+        return _read_anew(text, key, None, literals)
+    _remember(key, shape)
+    return shape.template, values
+
+
+def _read_anew(
+    text: str, key: str, pieces: Pieces | None, literals: list[str | float] | None
+) -> tuple[Template | Composition, Values]:
+    """Parse a text in full, and remember its shape, and those of its pieces, when there is no doubt."""
     branches, places = parse_with_places(text)
     shape = None if literals is None else _shape_of(text, key, branches, places, literals)
+    if shape is not None and literals is not None and pieces is not None and shape.selection is None:
+        found = learn(pieces, branches)
+        shape = shape if found is None else _composed_shape(found, pieces.names, len(literals))
     template = Template(branches) if shape is None else shape.template
     values = () if shape is None or literals is None else _filling(shape, literals)
     length = len(template.text(values))
@@ -140,10 +174,22 @@ def _read_anew(text: str, key: str, literals: list[str | float] | None) -> tuple
         reason = f"has {length} characters when written in full; at most {MAX_LENGTH} are kept"
         raise FilterError(reason, field="path", text=text)
     if shape is not None:
-        if len(_shapes) >= CACHED_SHAPES:
-            _shapes.clear()
-        _shapes[key] = shape
+        _remember(key, shape)
     return template, values
+
+
+def _remember(key: str, shape: Shape) -> None:
+    if len(_shapes) >= CACHED_SHAPES:
+        _shapes.clear()
+    _shapes[key] = shape
+
+
+def _composed_shape(
+    found: tuple[Composition, tuple[int, ...]], names: tuple[str, ...], literals: int
+) -> Shape:
+    composition, ordered = found
+    certain_length = MAX_LENGTH - composition.length - NUMBER_LENGTH * literals
+    return Shape(composition, names, literals, None, ordered, False, certain_length)
 
 
 def _shape_of(
@@ -173,6 +219,7 @@ def _shape_of(
     template = Template(branches, len(starts))
     shape = Shape(
         template,
+        (),
         len(starts),
         None if places == starts else selection,
         ordered,

@@ -1,11 +1,17 @@
-"""Path filters without their literals: what all filters of one shape share.
+"""Path filters without their literals and names: what all filters of one shape share.
 
-A million filters are held at once, and most differ from many others in the literals of their comparisons
-alone. So a filter is a `Template` and the values that fill it; text and branches are derived when asked for.
-Parts of a pattern that hold no literal are the same objects in all filters of a template.
+A million filters are held at once, and most differ from many others in names and in the literals of their
+comparisons alone. So a filter is a template and the values that fill it; text and branches are derived when
+asked for. There are two kinds of template:
 
-Values come in the order in which the canonical text writes them: the literals inside a path before the one
-the path is compared with. Filling a template takes time in proportion to its steps and predicates.
+- A `Composition` is one path whose names and literals are all left out. It is put together from a `Spine`
+  (the steps) and `Part`s (the predicates on them), of which there are few, so it is itself very small.
+- A `Template` is any filter; its names are fixed, and its literals may be left out. Parts of a pattern that
+  hold no literal are the same objects in all filters of a template.
+
+Values are the names, if these are left out, and then the literals, each in the order in which the canonical
+text writes them: the literals inside a path before the one the path is compared with. Filling a template
+takes time in proportion to its steps and predicates.
 """
 
 from __future__ import annotations
@@ -15,7 +21,11 @@ from math import prod
 from operator import is_not
 
 from distributary.filters.pattern import (
+    ANY_ELEMENT,
+    ATTRIBUTE,
+    TEXT,
     And,
+    Axis,
     Compares,
     Exists,
     LocationPath,
@@ -25,7 +35,9 @@ from distributary.filters.pattern import (
     Step,
     literal_text,
     path_text,
+    predicate_text,
 )
+from distributary.filters.pattern_parser import OPERATOR_WORDS
 
 Values = tuple[str | float, ...]
 
@@ -36,6 +48,9 @@ EXISTENCE = 0.7
 """Guesses of the share of documents that a path, and each condition it makes besides, lets pass."""
 
 _HOLE = "\0"
+"""A literal to be given, or a name; no name has this character."""
+_ATTRIBUTE_HOLE = ATTRIBUTE + _HOLE
+_FIXED_NAMES = OPERATOR_WORDS | {ANY_ELEMENT, TEXT}
 
 
 def comparisons_in(branches: tuple[LocationPath, ...]) -> list[Compares]:
@@ -43,6 +58,13 @@ def comparisons_in(branches: tuple[LocationPath, ...]) -> list[Compares]:
     found: list[Compares] = []
     for branch in branches:
         _comparisons(branch, found)
+    return found
+
+
+def comparisons_within(predicate: Predicate) -> list[Compares]:
+    """The comparisons in a predicate, in the same order."""
+    found: list[Compares] = []
+    _comparisons_within(predicate, found)
     return found
 
 
@@ -83,6 +105,141 @@ class Template:
     def length(self) -> int:
         """At least the length of the text when all values are empty strings."""
         return len(self._format)
+
+
+class Spine:
+    """The steps of a path without their names, and how many predicates each has."""
+
+    __slots__ = ("format", "length", "names", "steps")
+
+    def __init__(self, path: LocationPath) -> None:
+        self.steps: tuple[tuple[Axis, str, int], ...] = tuple(
+            (step.axis, _opened_label(step.label), len(step.predicates)) for step in path.steps
+        )
+        written = "".join(axis.value + label + "[%s]" * count for axis, label, count in self.steps)
+        self.names = written.count(_HOLE)
+        self.format = written.replace(_HOLE, "%%s")
+        """Takes the formats of the predicates; what comes out takes the names, and then the literals."""
+        self.length = len(self.format)
+
+
+class Part:
+    """A predicate without its names and literals."""
+
+    __slots__ = ("format", "length", "literals", "names", "ordered", "predicate", "share")
+
+    def __init__(self, predicate: Predicate, ordered: tuple[int, ...] = ()) -> None:
+        self.predicate = _opened(predicate)
+        self.ordered = ordered
+        """Which of its literals are strings that are compared as numbers, if they are numbers."""
+        self.share = _predicate_share(predicate)
+        written = predicate_text(self.predicate)
+        self.literals = written.count(literal_text(_HOLE))
+        self.names = written.count(_HOLE) - self.literals
+        self.format = written.replace(literal_text(_HOLE), "%%s").replace(_HOLE, "%s")
+        self.length = len(self.format)
+
+
+class Composition:
+    """A path of which all names and literals are to be given: a spine and the parts that hang on it."""
+
+    __slots__ = ("_names", "_parts", "_spine")
+
+    def __init__(self, spine: Spine, parts: tuple[Part, ...]) -> None:
+        self._spine = spine
+        self._parts = parts
+        self._names = spine.names + sum([part.names for part in parts])
+
+    @property
+    def selectivity(self) -> float:
+        """The share of events that a filter of this form is guessed to let pass."""
+        return PLAIN_PATH * prod([part.share for part in self._parts])
+
+    def branches(self, values: Values) -> tuple[LocationPath, ...]:
+        """The location path, alone in a tuple, with the values in it."""
+        names, literals = iter(values), iter(values[self._names :])
+        parts = iter(self._parts)
+        steps: list[Step] = []
+        for axis, label, count in self._spine.steps:
+            name = _named(label, names)
+            predicates = [_given(next(parts).predicate, names, literals) for _ in range(count)]
+            steps.append(Step(axis, name, tuple(predicates)))
+        return (LocationPath(tuple(steps)),)
+
+    def text(self, values: Values) -> str:
+        """The canonical text with the values in it.
+
+        >>> from distributary.filters.pattern_parser import parse_branches
+        >>> path = parse_branches("/a[b = 1]/@c")[0]
+        >>> Composition(Spine(path), (Part(path.steps[0].predicates[0]),)).text(("x", "y", "z", 2.5))
+        '/x[y = 2.5]/@z'
+        """
+        written = self._spine.format % tuple([part.format for part in self._parts]) % values[: self._names]
+        return written % tuple([literal_text(value) for value in values[self._names :]])
+
+    @property
+    def length(self) -> int:
+        """At least the length of the text when all values are empty strings."""
+        return self._spine.length + sum([part.length for part in self._parts])
+
+
+def _opened_label(label: str) -> str:
+    name = label.removeprefix(ATTRIBUTE)
+    if name in _FIXED_NAMES:
+        return label
+    return _HOLE if name == label else _ATTRIBUTE_HOLE
+
+
+def _opened_path(path: LocationPath) -> LocationPath:
+    return LocationPath(
+        tuple(
+            Step(step.axis, _opened_label(step.label), tuple(map(_opened, step.predicates)))
+            for step in path.steps
+        )
+    )
+
+
+def _opened(predicate: Predicate) -> Predicate:
+    """The predicate with holes for its names and literals."""
+    match predicate:
+        case Exists(path):
+            return Exists(_opened_path(path))
+        case Compares(path, relation, _):
+            return Compares(_opened_path(path), relation, _HOLE)
+        case Not(part):
+            return Not(_opened(part))
+        case And(parts) | Or(parts):
+            return type(predicate)(tuple(map(_opened, parts)))
+
+
+def _named(label: str, names: Iterator[str | float]) -> str:
+    if label == _HOLE:
+        return str(next(names))
+    return f"{ATTRIBUTE}{next(names)}" if label == _ATTRIBUTE_HOLE else label
+
+
+def _given_path(
+    path: LocationPath, names: Iterator[str | float], literals: Iterator[str | float]
+) -> LocationPath:
+    """The path with the next names and literals in its holes."""
+    steps: list[Step] = []
+    for step in path.steps:
+        name = _named(step.label, names)
+        predicates = [_given(part, names, literals) for part in step.predicates]
+        steps.append(Step(step.axis, name, tuple(predicates)))
+    return LocationPath(tuple(steps))
+
+
+def _given(predicate: Predicate, names: Iterator[str | float], literals: Iterator[str | float]) -> Predicate:
+    # Told apart by class, the most frequent first: this runs for every filter that is put into an index.
+    if isinstance(predicate, Compares):
+        path = _given_path(predicate.path, names, literals)
+        return Compares(path, predicate.operator, next(literals))
+    if isinstance(predicate, Exists):
+        return Exists(_given_path(predicate.path, names, literals))
+    if isinstance(predicate, Not):
+        return Not(_given(predicate.part, names, literals))
+    return type(predicate)(tuple([_given(part, names, literals) for part in predicate.parts]))
 
 
 def _share(path: LocationPath) -> float:

@@ -56,6 +56,14 @@ ALLOWED = (
     "not(), and comparisons of a path with a number or a string"
 )
 
+OPERATOR_WORDS = frozenset(
+    symbol
+    for symbol, token in XPath30Parser.symbol_table.items()
+    if token.pattern is None and XPath30Parser.name_pattern.fullmatch(symbol)
+)
+"""The words that the grammar may read as operators wherever they stand: `and`, `div`, `to` and so on. Every
+other word is a name, unless `(` or `::` comes after it."""
+
 _MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _NUMBERS = ("(integer)", "(decimal)", "(float)")
 _QUOTED_OR_BRACKET = re.compile(r"""'[^']*'|"[^"]*"|Q\{[^{}]*\}|\(:|[][()]""")
