@@ -16,6 +16,7 @@ import time
 from dataclasses import asdict
 from importlib import import_module
 from importlib.metadata import version
+from itertools import groupby
 from pathlib import Path
 
 from rich.console import Console
@@ -36,33 +37,37 @@ def main() -> int:
     unknown = set(parsed.modules) - set(MODULES)
     if unknown:
         parser.error(f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(MODULES)}")
-    console = Console(width=None if sys.stdout.isatty() else 150)
+    console = Console(width=None if sys.stdout.isatty() else 110)
     results: list[Result] = []
     for name in parsed.modules or MODULES:
         console.print(f"[dim]measuring {name} ...[/dim]")
         start = time.perf_counter()
         measured = import_module(f"bench.{name}").run(parsed.quick)
         results.extend(measured)
-        console.print(table_of(name, measured, time.perf_counter() - start))
+        show(console, name, measured, time.perf_counter() - start)
     parsed.out.parent.mkdir(parents=True, exist_ok=True)
     parsed.out.write_text(json.dumps(report_of(results), indent=1) + "\n")
     console.print(f"numbers in {parsed.out}")
     return 0
 
 
-def table_of(name: str, results: list[Result], seconds: float) -> Table:
-    table = Table(title=f"{name} ({seconds:.0f} s)", title_justify="left")
-    for heading in ("workload", "engine", "measure"):
-        table.add_column(heading)
-    table.add_column("value", justify="right")
-    for heading in ("unit", "target", "answers checked against"):
-        table.add_column(heading)
-    for result in results:
-        shown = f"{result.value:,.0f}" if abs(result.value) >= 1000 else f"{result.value:.3g}"
-        table.add_row(
-            result.workload, result.engine, result.measure, shown, result.unit, result.target, result.checked
-        )
-    return table
+def show(console: Console, name: str, results: list[Result], seconds: float) -> None:
+    """A table for each workload."""
+    for workload, rows in groupby(results, key=lambda result: result.workload):
+        measured = list(rows)
+        table = Table(title=f"[bold]{name}[/bold]: {workload}", title_justify="left", caption_justify="left")
+        for heading in ("engine", "measure"):
+            table.add_column(heading)
+        table.add_column("value", justify="right")
+        for heading in ("unit", "target"):
+            table.add_column(heading)
+        for result in measured:
+            shown = f"{result.value:,.0f}" if abs(result.value) >= 1000 else f"{result.value:.3g}"
+            table.add_row(result.engine, result.measure, shown, result.unit, result.target)
+        checks = dict.fromkeys(result.checked for result in measured if result.checked)
+        table.caption = f"answers checked against: {'; '.join(checks)}" if checks else None
+        console.print(table)
+    console.print(f"[dim]{name} took {seconds:.0f} s[/dim]")
 
 
 def report_of(results: list[Result]) -> dict[str, object]:
