@@ -131,3 +131,44 @@ def _document(batch: EventBatch, row: int) -> Document:
     found = batch.document(row)
     assert found is not None
     return found
+
+
+def test_documents_with_more_paths_than_a_word_has_bits_are_answered_exactly() -> None:
+    text = "<r>" + "".join(f"<a{n}><b>{n}</b><c{n % 3}/></a{n}>" for n in range(90)) + "</r>"
+    paths = [
+        "//a70[b = 70]",
+        "//a70[b = 71]",
+        "//a7/c1",
+        "//a7[b > 5][c1]",
+        "//a7[b > 7]",
+        "/r/*[b = 89][c2]",
+        "/r/*[b = 89][c1]",
+        "/r/*[not(b < 90)]",
+        "//b[. != 3]",
+    ]
+    assert matched(paths, text) == [[paths[place] for place in (0, 2, 3, 5, 8)]]
+
+
+def test_documents_deeper_than_a_word_has_bits_are_answered_exactly() -> None:
+    depth = 150
+    text = "<a>" * depth + "<b k='1'>7</b>" + "</a>" * depth
+    paths = [
+        "//a[b = 7]/b",
+        "//a//a//a//a[b > 6]",
+        "//b[@k = 1][. = 7]",
+        "/a//b[. = 8]",
+        "/a/b[. = 7]",
+        "//c//b[. = 7]",
+        "//b[@k != 1]",
+        "//a//a[not(b)]/a//@k",
+    ]
+    assert matched(paths, text) == [[paths[place] for place in (0, 1, 2, 7)]]
+
+
+def test_searches_that_could_explode_do_not() -> None:
+    """Twenty descendant steps over nested elements of one name: polynomial, whatever the nesting."""
+    text = "<a>" * 200 + "<b>1</b>" + "</a>" * 200
+    deep = "//a" * 20
+    assert matched([deep + "/b", deep + "/c", deep + "[b = 1]", deep + "[b = 2]"], text) == [
+        [deep + "/b", deep + "[b = 1]"]
+    ]

@@ -95,6 +95,9 @@ class Expressions:
         self._strings: dict[str, int] = {}
         self._numbers: dict[float, int] = {}
 
+    def __len__(self) -> int:
+        return len(self._rows)
+
     def code(self, label: str) -> int:
         self.text_asked |= label == TEXT
         return self.codes.setdefault(label, len(self.codes))
@@ -312,6 +315,14 @@ def remembered(expressions: int) -> Memory:
 
 
 @kernel
+def no_values() -> Values:
+    """In place of values, where no expression asks for one."""
+    return Values(
+        np.empty(0, np.float64), np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.uint8)
+    )
+
+
+@kernel
 def holds_at(masks: NDArray[np.uint64], place: int, node: int) -> bool:
     """Whether the mask that begins at `place` has the node."""
     return place != NOWHERE and (masks[place + (node >> 6)] >> np.uint64(node & 63)) & np.uint64(1) != 0
@@ -351,13 +362,14 @@ def work_out(
                 elif place[second] == NOWHERE:
                     empty = True
         elif kind == BOTH:
-            if stamp[first] != epoch:
-                needs = first
-            elif place[first] == NOWHERE:
-                empty = True
-            elif stamp[second] != epoch:
+            # The later expression is the more particular one, and fails more often.
+            if stamp[second] != epoch:
                 needs = second
             elif place[second] == NOWHERE:
+                empty = True
+            elif stamp[first] != epoch:
+                needs = first
+            elif place[first] == NOWHERE:
                 empty = True
         elif kind == EITHER:
             if stamp[first] != epoch:

@@ -1,10 +1,11 @@
 """Routes: how a path filter is entered by a document, with at most one value on the way.
 
-A branch of a filter is a tree pattern. Its route is one chain of that tree from the top down: to a value
-comparison that must hold (an equality where there is one), or along the steps as written when no value must
-hold. Everything that hangs off the chain becomes a condition on the chain's nodes, an expression (see
-`path_expressions`) in which other values count as whatever favours the filter. So a route never loses a
-document; it is `exact` when the branch has no other value, and else what it finds is checked.
+A branch of a filter is a tree pattern. When a value in it must compare with a literal, its route is the chain
+of that tree from the top down to the comparison (an equality where there is one). Everything that hangs off
+the chain becomes a condition on the chain's nodes, an expression (see `path_expressions`) in which other
+values count as whatever favours the filter. When no value must hold, the whole branch is such an expression.
+So a route never loses a document; it is `exact` when the branch has no other value, and else what it finds
+is checked.
 """
 
 from __future__ import annotations
@@ -12,9 +13,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from distributary.filters.pattern import And, Axis, Compares, Exists, LocationPath, Not, Or, Predicate, Step
+from distributary.filters.pattern import (
+    ANY_ATTRIBUTE,
+    ANY_ELEMENT,
+    TEXT,
+    And,
+    Axis,
+    Compares,
+    Exists,
+    LocationPath,
+    Not,
+    Or,
+    Predicate,
+    Step,
+)
 from distributary.matching.path_expressions import (
     EQUAL,
+    FALSE,
     STRING_EQUAL,
     STRING_UNEQUAL,
     UNEQUAL,
@@ -32,11 +47,15 @@ class Link(NamedTuple):
 
 
 class Route(NamedTuple):
-    """A chain, the comparison that the value of its last node must satisfy, and whether that is all."""
+    """A chain, and the comparison that the value of its last node must satisfy; or an expression instead."""
 
     links: tuple[Link, ...]
     comparison: Comparison | None
     exact: bool
+    whole: int
+    """The expression that holds for the document's node, when there is no chain."""
+    code: int
+    """A label that the document must have."""
 
 
 class Turn(NamedTuple):
@@ -56,12 +75,22 @@ def route_of(branch: LocationPath, expressions: Expressions) -> Route:
     """The route of a branch."""
     turn = _best_turn(branch)
     values = sum(1 for _ in _values(branch))
-    if turn is None:
-        links = [_link(step, expressions) for step in branch.steps]
-        return Route(tuple(links), None, values == 0)
-    links = []
-    comparison = _follow(branch, turn, expressions, links)
-    return Route(tuple(links), comparison, values == 1)
+    links: list[Link] = []
+    if turn is not None:
+        comparison = _follow(branch, turn, expressions, links)
+        if comparison.always is None:
+            return Route(tuple(links), comparison, values == 1, FALSE, links[-1].code)
+        values -= comparison.always
+    whole = expressions.of_path(branch, 0, None, True)
+    return Route((), None, values == 0, whole, _telling_code(branch, expressions))
+
+
+def _telling_code(branch: LocationPath, expressions: Expressions) -> int:
+    """The root's label where the branch names it, else the last label that is a name, if there is one."""
+    names = [step for step in branch.steps if step.label not in (ANY_ELEMENT, ANY_ATTRIBUTE, TEXT)]
+    if names and names[0] is branch.steps[0] and names[0].axis is Axis.CHILD:
+        return expressions.code(names[0].label)
+    return expressions.code((names or branch.steps)[-1].label)
 
 
 def _follow(path: LocationPath, turn: Turn, expressions: Expressions, links: list[Link]) -> Comparison:

@@ -1,22 +1,18 @@
 """The trie of all routes of a segment, as arrays, with what is held at its states.
 
-A state is a chain of links (see `path_routes`); chains with equal beginnings share states. The edges that
-leave a state are grouped by axis and label, so that the classes a group leads to are found once for all the
-conditions in it. At a state stand:
+A state is a chain of links (see `path_routes`); chains with equal beginnings share states. It is known by its
+last link and the state before it, for routes are followed upwards. What a document asks about is:
 
-* entries that hold as soon as the state is reached;
-* tests of the value there against sorted literals: ranges, by relation, and inequalities.
+* by label, routes that end in no value, as expressions on the whole document;
+* by label and relation, ranges and inequalities at a state, ascending by literal;
+* by label and literal, equalities at a state, in a hash table whose answers are compared in full.
 
-Equalities are looked up from the document's side instead: their keys are a label and a literal, in a hash
-table whose answers are compared in full, and each key has postings of a state and an entry.
-
-An entry is twice the filter's position, plus one when what it finds has to be checked.
+Each has an entry: twice the filter's position, plus one when what it finds has to be checked.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from math import isnan
 from typing import NamedTuple
 
 import numpy as np
@@ -24,34 +20,36 @@ from numpy.typing import NDArray
 
 from distributary.matching.index import Arrays
 from distributary.matching.kernel import kernel
-from distributary.matching.path_expressions import EQUAL, STRING_EQUAL, UNEQUAL, Expressions, locked
+from distributary.matching.path_expressions import (
+    EQUAL,
+    FALSE,
+    STRING_EQUAL,
+    TRUE,
+    Expressions,
+    locked,
+)
 from distributary.matching.path_routes import Route
 
 Literal = str | float
+RELATIONS = 8
+"""How many ways to compare there are."""
 
 
 class Trie(NamedTuple):
     """The arrays, as the kernels read them. A range of what belongs to i is `low[i]:low[i + 1]`."""
 
-    group_low: NDArray[np.int32]
-    """By state: its groups of edges."""
-    group_deep: NDArray[np.bool_]
-    group_code: NDArray[np.int32]
-    edge_low: NDArray[np.int32]
-    """By group: its edges."""
-    edge_condition: NDArray[np.int32]
-    edge_state: NDArray[np.int32]
+    states: NDArray[np.int32]
+    """By state: the state before it, whether its last link is deep, that link's code, and its condition."""
     plain_low: NDArray[np.int32]
-    """By state: the entries that hold there."""
+    """By code: the entries of routes that end in no value."""
+    plain_expression: NDArray[np.int32]
     plain_entry: NDArray[np.int32]
     test_low: NDArray[np.int32]
-    """By state: its groups of tests."""
-    test_relation: NDArray[np.int8]
-    literal_low: NDArray[np.int32]
-    """By group of tests: its literals, ascending; a string stands as its place in the table of strings."""
-    literal: NDArray[np.float64]
-    literal_entry: NDArray[np.int32]
-    state_has_keys: NDArray[np.bool_]
+    """By code times `RELATIONS` plus relation: the entries with a literal to compare with."""
+    test_literal: NDArray[np.float64]
+    """The literal; a string stands as its place in the table of strings."""
+    test_state: NDArray[np.int32]
+    test_entry: NDArray[np.int32]
     key_table: NDArray[np.int32]
     key_code: NDArray[np.int32]
     key_string: NDArray[np.int32]
@@ -75,73 +73,50 @@ class TrieBuilder:
 
     def __init__(self, expressions: Expressions) -> None:
         self._expressions = expressions
-        self._states: dict[tuple[int, bool, int, int], int] = {}
-        self._plain: list[tuple[int, int]] = []
-        self._tests: list[tuple[int, int, float, int]] = []
+        self._states: dict[tuple[int, bool, int, int], int] = {(-1, False, 0, TRUE): 0}
+        self._plain: list[tuple[int, int, int]] = []
+        self._tests: list[tuple[int, float, int, int]] = []
         self._keys: defaultdict[tuple[int, Literal], list[tuple[int, int]]] = defaultdict(list)
 
     def add(self, position: int, route: Route) -> None:
-        state = 0
-        for link in route.links:
-            if link.condition == 0:
-                return
-            step = (state, *link)
-            state = self._states.setdefault(step, len(self._states) + 1)
         entry = 2 * position + (not route.exact)
         if route.comparison is None:
-            self._plain.append((state, entry))
+            if route.whole != FALSE:
+                self._plain.append((route.code, route.whole, entry))
             return
+        state = 0
+        for link in route.links:
+            if link.condition == FALSE:
+                return
+            state = self._states.setdefault((state, *link), len(self._states))
         relation, literal = route.comparison
-        if isinstance(literal, float) and isnan(literal):
-            if relation == UNEQUAL:
-                self._plain.append((state, entry))
-        elif relation in (STRING_EQUAL, EQUAL):
-            self._keys[route.links[-1].code, literal].append((state, entry))
+        if relation in (STRING_EQUAL, EQUAL):
+            self._keys[route.code, literal].append((state, entry))
         else:
             place = literal if isinstance(literal, float) else self._expressions.literal(literal)
-            self._tests.append((state, relation, place, entry))
+            self._tests.append((route.code * RELATIONS + relation, place, state, entry))
 
     def compiled(self) -> Arrays:
         """Everything but the hash table, which needs the table of strings (see `with_key_table`)."""
-        states = len(self._states) + 1
-        return {
-            f"trie.{name}": array
-            for part in (self._edges(states), self._held(states), self._postings(states))
-            for name, array in part.items()
-        }
+        return {f"trie.{name}": array for name, array in (self._held() | self._postings()).items()}
 
-    def _edges(self, states: int) -> Arrays:
-        steps = np.array(list(self._states), np.int32).reshape(-1, 4)
-        order = np.lexsort((steps[:, 3], steps[:, 2], steps[:, 1], steps[:, 0]))
-        source, deep, code, condition = steps[order].T
-        new = np.ones(len(order), np.bool_)
-        new[1:] = (np.diff(steps[order, :3], axis=0) != 0).any(axis=1)
-        return {
-            "group_low": _low(source[new], states),
-            "group_deep": deep[new].astype(np.bool_),
-            "group_code": code[new].copy(),
-            "edge_low": np.append(np.flatnonzero(new), len(order)).astype(np.int32),
-            "edge_condition": condition.copy(),
-            "edge_state": (order + 1).astype(np.int32),
-        }
-
-    def _held(self, states: int) -> Arrays:
-        plain = np.array(sorted(self._plain), np.int32).reshape(-1, 2)
+    def _held(self) -> Arrays:
+        codes = len(self._expressions.codes)
+        plain = np.array(sorted(self._plain), np.int32).reshape(-1, 3)
         tests = sorted(self._tests)
-        place = np.array([(state, relation) for state, relation, _, _ in tests], np.int32).reshape(-1, 2)
-        new = np.ones(len(place), np.bool_)
-        new[1:] = (np.diff(place, axis=0) != 0).any(axis=1)
+        run, state, entry = (np.array([test[at] for test in tests], np.int32) for at in (0, 2, 3))
         return {
-            "plain_low": _low(plain[:, 0], states),
-            "plain_entry": plain[:, 1].copy(),
-            "test_low": _low(place[new, 0], states),
-            "test_relation": place[new, 1].astype(np.int8),
-            "literal_low": np.append(np.flatnonzero(new), len(place)).astype(np.int32),
-            "literal": np.array([literal for _, _, literal, _ in tests], np.float64),
-            "literal_entry": np.array([entry for _, _, _, entry in tests], np.int32),
+            "states": np.array(list(self._states), np.int32),
+            "plain_low": _low(plain[:, 0], codes),
+            "plain_expression": plain[:, 1].copy(),
+            "plain_entry": plain[:, 2].copy(),
+            "test_low": _low(run, codes * RELATIONS),
+            "test_literal": np.array([literal for _, literal, _, _ in tests], np.float64),
+            "test_state": state,
+            "test_entry": entry,
         }
 
-    def _postings(self, states: int) -> Arrays:
+    def _postings(self) -> Arrays:
         keys = list(self._keys)
         postings = np.array([each for key in keys for each in self._keys[key]], np.int32).reshape(-1, 2)
         low = np.zeros(len(keys) + 1, np.int32)
@@ -151,12 +126,10 @@ class TrieBuilder:
             [self._expressions.literal(each) if isinstance(each, str) else -1 for _, each in keys], np.int32
         )
         codes = len(self._expressions.codes)
-        has_keys, has_strings, has_numbers = (np.zeros(size, np.bool_) for size in (states, codes, codes))
-        has_keys[postings[:, 0]] = True
+        has_strings, has_numbers = np.zeros(codes, np.bool_), np.zeros(codes, np.bool_)
         has_strings[code[string >= 0]] = True
         has_numbers[code[string < 0]] = True
         return {
-            "state_has_keys": has_keys,
             "key_code": code,
             "key_string": string,
             "key_number": np.array(

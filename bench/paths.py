@@ -1,0 +1,139 @@
+"""Path filters: matching after parsing, per document, for every engine; parsing apart.
+
+Two mixes of distinct filters over the nine document types, documents of about 30 KB:
+
+* `mixed`: what `workloads.documents` makes by default. 30 % have structure alone, 63 % compare one value, 7 %
+  two; each step carries a branch with probability 0.35, is `*` with 0.1 and comes by `//` with 0.15.
+* `structure`: the same without values.
+
+Answers are compared with lxml's XPath on a sample first, and then among the engines on every document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from lxml import etree
+
+from bench.report import Result, best_of
+from distributary.filters.document import parse_document
+from distributary.filters.path import PathFilter
+from distributary.matching.batch import EventBatch
+from distributary.matching.index import Pairs
+from distributary.matching.path_automaton import PathAutomaton
+from distributary.matching.path_bloom import PathBloom, Preselection
+from distributary.matching.path_classes import PathClasses
+from distributary.matching.path_forest import Grove
+from distributary.model import Event
+from distributary.workloads import documents
+
+CHECKED = "lxml on a sample; engines against each other"
+SAMPLE = 400
+
+
+def run(quick: bool) -> list[Result]:
+    count, rows = (2_000, 9) if quick else (100_000, 50)
+    events = list(documents.events(rows, seed=2))
+    results = [*_reading(events)]
+    for mix, valued in (("mixed", 0.7), ("structure", 0.0)):
+        parsed, filters = best_of(
+            1,
+            lambda valued=valued: [
+                PathFilter.parse(each.path) for each in documents.subscriptions(count, seed=1, valued=valued)
+            ],
+        )
+        workload = f"{count} {mix} paths, {rows} documents of 30 KB"
+        results.append(
+            Result(workload, "filters", "making and parsing a filter", 1e6 * parsed / count, "us", "")
+        )
+        results += _matching(workload, filters, events, quick)
+    return results
+
+
+def _reading(events: Sequence[Event]) -> list[Result]:
+    """What a document costs before any filter is looked at."""
+    texts = [event.document or "" for event in events]
+    parsing, trees = best_of(3, lambda: [parse_document(text) for text in texts])
+    Grove(trees, list(range(len(trees))), False).summaries()
+    arrays, grove = best_of(3, lambda: Grove(trees, list(range(len(trees))), False))
+    folding, _ = best_of(3, lambda: (grove._summaries.clear(), grove.summaries()))
+    workload = f"{len(events)} documents of 30 KB"
+    return [
+        Result(workload, "documents", what, 1e3 * seconds / len(events), "ms per document", "")
+        for what, seconds in (("parsing", parsing), ("to arrays", arrays), ("to summaries", folding))
+    ]
+
+
+def _matching(
+    workload: str, filters: Sequence[PathFilter], events: Sequence[Event], quick: bool
+) -> list[Result]:
+    batch = EventBatch.from_events(events)
+    results: list[Result] = []
+
+    def report(engine: str, measure: str, value: float, unit: str, target: str = "") -> None:
+        results.append(Result(workload, engine, measure, value, unit, CHECKED, target))
+
+    index = PathClasses()
+    index.add_many(range(len(filters)), filters)
+    compiling, _ = best_of(1, lambda: list(index.segments()))
+    report("classes", "compiling a filter", 1e6 * compiling / len(filters), "us")
+    expected = _pairs(index.match_batch(batch))
+    _check_sample(filters, events, expected)
+    report("classes", "matches", len(expected) / batch.rows, "filters per document")
+    for share, name in ((True, "classes"), (False, "classes, no shared summaries")):
+        index.share = share
+        assert _pairs(index.match_batch(batch)) == expected
+        seconds, _ = best_of(5, lambda: index.match_batch(batch))
+        report(name, "matching", 1e3 * seconds / batch.rows, "ms per document", "0.5")
+    report("classes", "memory", index.memory() / len(filters), "bytes per filter")
+    for length in (128, 256, 1024):
+        bloom = PathBloom(length)
+        bloom.add_many(range(len(filters)), filters)
+        assert _pairs(bloom.match_batch(batch)) == expected
+        bloom.statistics = Preselection()
+        seconds, _ = best_of(1, lambda bloom=bloom: bloom.match_batch(batch))
+        name = f"bloom, {length} bits"
+        report(name, "matching", 1e3 * seconds / batch.rows, "ms per document")
+        report(name, "candidates", bloom.statistics.candidates / batch.rows, "filters per document")
+        report(name, "false positives", 100 * bloom.statistics.rate, "% of what does not match")
+        report(name, "memory", bloom.memory() / len(filters), "bytes per filter")
+    results += _automaton(workload, filters, batch, expected, 9 if quick else 3)
+    return results
+
+
+def _automaton(
+    workload: str, filters: Sequence[PathFilter], batch: EventBatch, expected: set[tuple[int, int]], rows: int
+) -> list[Result]:
+    """The baseline, on a few documents."""
+    index = PathAutomaton()
+    index.add_many(range(len(filters)), filters)
+    trees = [tree for row in range(rows) if (tree := batch.document(row)) is not None]
+    ask: Callable[[], list[list[int]]] = lambda: [index.match_document(tree) for tree in trees]  # noqa: E731
+    seconds, found = best_of(1, ask)
+    assert {(row, slot) for row, slots in enumerate(found) for slot in slots} == {
+        pair for pair in expected if pair[0] < rows
+    }
+    return [
+        Result(workload, "automaton", measure, value, unit, CHECKED)
+        for measure, value, unit in (
+            ("matching", 1e3 * seconds / rows, "ms per document"),
+            ("memory", index.memory() / len(filters), "bytes per filter"),
+        )
+    ]
+
+
+def _pairs(found: Pairs) -> set[tuple[int, int]]:
+    return set(zip(found.rows.tolist(), found.slots.tolist(), strict=True))
+
+
+def _check_sample(
+    filters: Sequence[PathFilter], events: Sequence[Event], found: set[tuple[int, int]]
+) -> None:
+    random = np.random.default_rng(0)
+    sample = random.choice(len(filters), min(SAMPLE, len(filters)), replace=False).tolist()
+    sample += [slot for _, slot in sorted(found)[:: max(1, len(found) // SAMPLE)]]
+    for row, event in enumerate(events[:9]):
+        tree = etree.ElementTree(etree.fromstring((event.document or "").encode()))
+        for slot in sample:
+            assert bool(tree.xpath(filters[slot].text)) == ((row, slot) in found), (row, filters[slot])
