@@ -10,7 +10,9 @@ Changes are live: adding or removing one subscription touches its own slot alone
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import gc
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -94,14 +96,15 @@ class Matcher:
         self._change = change_class(self._engines.get("change"))()
         self._everything: int | None = None
         self._slow: dict[str, str] = {}
-        for position, subscription in enumerate(subscriptions):
-            try:
-                self.add(subscription)
-            except InputError as error:
-                if rejected is None:
-                    raise
-                rejected.append(Refused(position, subscription.id, error))
-        self.compact()
+        with _collector_paused():
+            for position, subscription in enumerate(subscriptions):
+                try:
+                    self.add(subscription)
+                except InputError as error:
+                    if rejected is None:
+                        raise
+                    rejected.append(Refused(position, subscription.id, error))
+            self.compact()
 
     def __len__(self) -> int:
         return len(self._registry)
@@ -112,8 +115,7 @@ class Matcher:
     def add(self, subscription: Subscription) -> None:
         """Register a subscription; it takes part from the next event on."""
         filters = parse_filters(subscription)
-        if subscription.id in self._registry:
-            raise InputError(f"{subscription.id!r} is registered already; remove it first", field="id")
+        self._registry.require_new(subscription.id)
         change = filters.pop("change", None)
         slow = [f"{kind}: {filter.slow}" for kind, filter in filters.items() if filter.slow]
         slot = self._slot_for(filters)
@@ -372,6 +374,18 @@ class Matcher:
         if kind not in self._verifiers:
             self._verifiers[kind] = verifier_class(kind)()
         return self._verifiers[kind]
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Building makes millions of objects that stay; looking for cycles among them again and again is in vain."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _without_rows(pairs: Pairs, rows: NDArray[np.int64], count: int) -> Pairs:

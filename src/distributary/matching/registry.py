@@ -36,7 +36,10 @@ BY_SLOT = ("first", "first_changing")
 
 
 class Names:
-    """Texts by number, with their order: a base in Arrow buffers and the changes since."""
+    """Texts by number, with their order: a base in Arrow buffers and the changes since.
+
+    `_changed` holds the numbers of the base that have another text now; numbers beyond the base are new.
+    """
 
     def __init__(self, base: pa.Array | None = None) -> None:
         self._base = pa.array([], pa.large_string()) if base is None else base
@@ -56,46 +59,46 @@ class Names:
 
     def put(self, number: int, text: str | None) -> None:
         texts = self.texts()
+        self._ranks = None
         if number == len(texts):
             texts.append(text)
-        else:
-            texts[number] = text
-        self._changed.add(number)
-        self._ranks = None
+            return
+        texts[number] = text
+        if number < len(self._base):
+            self._changed.add(number)
 
     def take(self, numbers: NDArray[np.int32]) -> pa.Array:
         """The texts of these numbers, as an Arrow array."""
-        self._settle()
-        if not self._changed or not len(numbers):
+        recent = self._recent()
+        if not recent or not len(numbers):
             return self._base.take(pa.array(numbers))
-        changed = np.fromiter(self._changed, np.int64, len(self._changed))
-        recent = np.isin(numbers, changed)
         texts = self.texts()
-        taken = self._base.take(pa.array(np.where(recent, 0, numbers))) if len(self._base) else None
-        patches = pa.array([texts[number] for number in numbers[recent].tolist()], pa.large_string())
-        if taken is None:
+        is_recent = np.isin(numbers, np.array(recent))
+        patches = pa.array([texts[number] for number in numbers[is_recent].tolist()], pa.large_string())
+        if not len(self._base):
             return patches
-        return pc.replace_with_mask(taken, pa.array(recent), patches)
+        taken = self._base.take(pa.array(np.where(is_recent, 0, numbers)))
+        return pc.replace_with_mask(taken, pa.array(is_recent), patches)
 
     def ranks(self) -> NDArray[np.float64]:
         """For each number a value that is ordered as the texts are."""
-        self._settle()
+        recent = self._recent()
         if self._order is None:
             self._order = _order_of(self._base)
         if self._ranks is None:
             ranks = np.empty(len(self), np.float64)
             ranks[self._order] = np.arange(len(self._order))
-            texts = self.texts() if self._changed else []
-            recent = sorted((text, number) for number in self._changed if (text := texts[number]) is not None)
-            for position, (text, number) in enumerate(recent):
+            texts = self.texts() if recent else []
+            named = sorted((text, number) for number in recent if (text := texts[number]) is not None)
+            for position, (text, number) in enumerate(named):
                 below = bisect_left(self._order, text, key=lambda at: self._base[int(at)].as_py())
-                ranks[number] = below - 1 + (position + 1) / (len(recent) + 2)
+                ranks[number] = below - 1 + (position + 1) / (len(named) + 2)
             self._ranks = ranks
         return self._ranks
 
     def settled(self) -> pa.Array:
         """All texts as one Arrow array."""
-        if self._changed:
+        if self._changed or len(self) > len(self._base):
             self._base = pa.array(self.texts(), pa.large_string())
             self._changed = set()
             self._order = None
@@ -107,9 +110,11 @@ class Names:
             total += sys.getsizeof(self._texts) + sum(map(sys.getsizeof, self._texts))
         return total
 
-    def _settle(self) -> None:
-        if len(self._changed) > FEW:
+    def _recent(self) -> list[int]:
+        """The numbers whose text is not that of the base; when they are many, a new base is made first."""
+        if len(self._changed) + len(self) - len(self._base) > FEW:
             self.settled()
+        return [*self._changed, *range(len(self._base), len(self))]
 
 
 class Registry:
@@ -141,11 +146,14 @@ class Registry:
         except KeyError:
             raise UnknownSubscriptionError(subscription_id) from None
 
-    def add(self, subscription_id: str, subscriber: str, slot: int, *, changing: bool) -> int:
-        """Enter a subscription, with or without a tolerance; its number."""
-        by_id = self._by_id()
-        if subscription_id in by_id:
+    def require_new(self, subscription_id: str) -> None:
+        """Refuse an id that is registered already."""
+        if subscription_id in self._by_id():
             raise InputError(f"{subscription_id!r} is registered already; remove it first", field="id")
+
+    def add(self, subscription_id: str, subscriber: str, slot: int, *, changing: bool) -> int:
+        """Enter a subscription under a new id, with or without a tolerance; its number."""
+        by_id = self._by_id()
         number = self._free.pop() if self._free else len(self.names)
         self._reserve(number, slot)
         self.names.put(number, subscription_id)
