@@ -22,7 +22,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from distributary.filters.path import PathFilter
+from distributary.filters.path import PathFilter, selects
+from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
 from distributary.matching.index import Arrays, Pairs
 from distributary.matching.kernel import kernel
@@ -31,7 +32,6 @@ from distributary.matching.path_bounds import ALL, NONE, STAMP, Bounds, Paths, l
 from distributary.matching.path_expressions import (
     AT_LEAST,
     AT_MOST,
-    FALSE,
     GREATER,
     LESS,
     STRING_UNEQUAL,
@@ -64,6 +64,8 @@ from distributary.matching.path_trie import (
 
 EQUALITY = RELATIONS
 """How a run of equalities is marked: its classes are known to have the value."""
+NOT_COMPILED = -1
+"""In place of an expression for filters that are only ever in doubt because a document is very deep."""
 MAX_LINE = 64
 """Classes this deep are left to the check: a route is followed in the bits of one word."""
 
@@ -89,12 +91,16 @@ class PathClasses(CompiledIndex[PathFilter]):
         trie = TrieBuilder(expressions)
         # In the order of their texts, filters on the same labels get neighbouring states and expressions.
         order = sorted(range(len(filters)), key=lambda each: filters[each].text)
+        doubtful = []
         for position in order:
-            for branch in filters[position].branches:
-                trie.add(position, route_of(branch, expressions))
+            routes = [route_of(branch, expressions) for branch in filters[position].branches]
+            for route in routes:
+                trie.add(position, route)
+            if not all(route.exact for route in routes):
+                doubtful.append(position)
         structural = np.array([len(expressions)])
-        exact = np.full(len(filters), FALSE, np.int32)
-        for position in order:
+        exact = np.full(len(filters), NOT_COMPILED, np.int32)
+        for position in doubtful:
             exact[position] = expressions.of_filter(filters[position])
         states = trie.compiled()
         return with_key_table({**expressions.compiled(), **states, "exact": exact, "structural": structural})
@@ -121,9 +127,12 @@ class PathClasses(CompiledIndex[PathFilter]):
             int(arrays["structural"][0]),
         )
         if len(doubtful):
-            passed = check_pairs(
-                doubtful,
-                arrays["exact"][doubtful_positions],
+            wanted = arrays["exact"][doubtful_positions]
+            passed = np.zeros(len(doubtful), np.bool_)
+            compiled = wanted != NOT_COMPILED
+            passed[compiled] = check_pairs(
+                doubtful[compiled],
+                wanted[compiled],
                 table,
                 trees.forest,
                 numbers,
@@ -131,6 +140,10 @@ class PathClasses(CompiledIndex[PathFilter]):
                 groups,
                 len(codes),
             )
+            for pair in np.flatnonzero(~compiled).tolist():
+                text = frozen.unpack_text(frozen.within(arrays, "texts"), doubtful_positions[pair])
+                document = batch.document(int(trees.rows[doubtful[pair]]))
+                passed[pair] = document is not None and selects(PathFilter.parse(text), document)
             found = np.concatenate([found, doubtful[passed]])
             positions = np.concatenate([positions, doubtful_positions[passed]])
         return Pairs(trees.rows[found], positions)
@@ -303,6 +316,7 @@ class Candidates(NamedTuple):
     classes: NDArray[np.int32]
     state: NDArray[np.int32]
     entry: NDArray[np.int32]
+    needs: NDArray[np.uint64]
     literal: NDArray[np.float64]
     relation: NDArray[np.int8]
 
@@ -310,6 +324,7 @@ class Candidates(NamedTuple):
 @kernel
 def _follow(
     turn: int,
+    lacking: np.uint64,
     candidates: Candidates,
     table: Table,
     trie: Trie,
@@ -327,6 +342,8 @@ def _follow(
     for run in range(len(candidates.first)):
         low, high, relation = candidates.low[run], candidates.high[run], candidates.relation[run]
         for at in range(candidates.first[run], candidates.last[run]):
+            if candidates.needs[at] & lacking:
+                continue
             state, entry = candidates.state[at], candidates.entry[at]
             sure, open_to = np.uint64(0), ~np.uint64(0)
             if bounds.paths.size:
@@ -423,7 +440,7 @@ def _match(
     counts = np.zeros(2, np.int64)
     key_stamp, key_slot = np.full(len(trie.key_code), -1, np.int32), np.zeros(len(trie.key_code), np.int32)
     held = np.empty(1 << 10, np.int32)
-    memory = remembered(len(table.rows))
+    memory = remembered(len(table.rows), codes)
     bound_masks, reach = np.zeros((structural, 5), np.uint64), np.zeros((len(trie.states), 3), np.uint64)
     line = np.empty(MAX_LINE, np.int32)
     masks = np.empty(1 << 14, np.uint64)
@@ -449,9 +466,15 @@ def _match(
             summary = Summary(current, classes, shape, bounds, reach, memory)
             words = (high - low + 63) >> 6
             held_count = zero
+            lacking = ~np.uint64(0)
+            for code in range(codes):
+                if shape.low[code] < shape.low[code + 1]:
+                    lacking &= ~(np.uint64(1) << np.uint64(code & 63))
             for code in range(codes):
                 if shape.low[code] < shape.low[code + 1]:
                     for at in range(trie.plain_low[code], trie.plain_low[code + 1]):
+                        if trie.plain_needs[at] & lacking:
+                            continue
                         expression = trie.plain_expression[at]
                         if paths.size:
                             if bound_masks[expression, STAMP] != bounds.stamp:
@@ -492,9 +515,13 @@ def _match(
             key_slot,
         )
         found = _find_postings(hits, key_masks, words, trie, classes)
-        masks, used = _follow(turn, found, table, trie, summary, members, values, line, masks, used, finds)
+        masks, used = _follow(
+            turn, lacking, found, table, trie, summary, members, values, line, masks, used, finds
+        )
         found = _find_tests(codes, trie, shape, members, classes, paths)
-        masks, used = _follow(turn, found, table, trie, summary, members, values, line, masks, used, finds)
+        masks, used = _follow(
+            turn, lacking, found, table, trie, summary, members, values, line, masks, used, finds
+        )
         kept = doubtful_low[turn]
         for at in range(doubtful_low[turn], counts[1]):
             if seen[doubtful[at]] == 2 * turn:
@@ -538,7 +565,17 @@ def _find_postings(
         high[run] = size
     relation = np.full(runs, EQUALITY, np.int8)
     return Candidates(
-        first, last, low, high, paths, with_value, trie.key_state, trie.key_entry, trie.test_literal, relation
+        first,
+        last,
+        low,
+        high,
+        paths,
+        with_value,
+        trie.key_state,
+        trie.key_entry,
+        trie.key_needs,
+        trie.test_literal,
+        relation,
     )
 
 
@@ -595,6 +632,7 @@ def _find_tests(
         tree.order,
         trie.test_state,
         trie.test_entry,
+        trie.test_needs,
         trie.test_literal,
         relations,
     )

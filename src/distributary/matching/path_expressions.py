@@ -243,10 +243,19 @@ class Memory(NamedTuple):
 
     stamp: NDArray[np.int32]
     place: NDArray[np.int64]
+    code_stamp: NDArray[np.int32]
+    code_place: NDArray[np.int64]
+    """The same for the nodes that a code accepts."""
     stack: NDArray[np.int32]
 
 
 NOWHERE = -1
+
+DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
+BIT = np.zeros(64, np.int64)
+"""Which bit a power of two is, by the six highest bits of its product with DE_BRUIJN."""
+for _number in range(64):
+    BIT[((1 << _number) * int(DE_BRUIJN) & (1 << 64) - 1) >> 58] = _number
 
 
 def locked(array: NDArray[Any]) -> NDArray[Any]:
@@ -305,11 +314,13 @@ def planted(
 
 
 @kernel
-def remembered(expressions: int) -> Memory:
+def remembered(expressions: int, codes: int) -> Memory:
     """An empty memory for that many expressions. A filter's length bounds how deep its expressions nest."""
     return Memory(
         np.full(expressions, -1, np.int32),
         np.full(expressions, NOWHERE, np.int64),
+        np.full(codes, -1, np.int32),
+        np.full(codes, NOWHERE, np.int64),
         np.empty(1 << 14, np.int32),
     )
 
@@ -392,29 +403,39 @@ def work_out(
         if empty:
             place[expression] = NOWHERE
             continue
-        if used + words > len(masks):
-            larger = np.empty(2 * len(masks) + words, np.uint64)
+        if used + 2 * words > len(masks):
+            larger = np.empty(2 * len(masks) + 2 * words, np.uint64)
             for word in range(used):
                 larger[word] = masks[word]
             masks = larger
+        if kind in (CHILD, DESCENDANT) and memory.code_stamp[first] != epoch:
+            memory.code_stamp[first], memory.code_place[first] = epoch, used
+            masks[used : used + words] = 0
+            for at in range(tree.low[first], tree.low[first + 1]):
+                node = tree.order[at]
+                masks[used + (node >> 6)] |= np.uint64(1) << np.uint64(node & 63)
+            used += words
         here = used
         any_node = False
         if kind in (CHILD, DESCENDANT):
             masks[here : here + words] = 0
             deep = kind == DESCENDANT
-            condition = place[second] if second != TRUE else NOWHERE
-            for at in range(tree.low[first], tree.low[first + 1]):
-                node = tree.order[at]
-                if second != TRUE and not holds_at(masks, condition, node):
-                    continue
-                any_node = True
-                above = tree.parent[node]
-                if not deep:
-                    masks[here + (above >> 6)] |= np.uint64(1) << np.uint64(above & 63)
-                    continue
-                while above >= 0 and not holds_at(masks, here, above):
-                    masks[here + (above >> 6)] |= np.uint64(1) << np.uint64(above & 63)
-                    above = tree.parent[above]
+            condition, accepted = place[second], memory.code_place[first]
+            for word in range(words):
+                rest = masks[accepted + word]
+                if second != TRUE:
+                    rest &= masks[condition + word]
+                while rest:
+                    lowest = rest & (~rest + np.uint64(1))
+                    rest ^= lowest
+                    any_node = True
+                    above = tree.parent[64 * word + BIT[(lowest * DE_BRUIJN) >> np.uint64(58)]]
+                    while above >= 0:
+                        bit = np.uint64(1) << np.uint64(above & 63)
+                        if masks[here + (above >> 6)] & bit:
+                            break
+                        masks[here + (above >> 6)] |= bit
+                        above = tree.parent[above] if deep else -1
         elif kind == BOTH:
             for word in range(words):
                 masks[here + word] = masks[place[first] + word] & masks[place[second] + word]
@@ -435,9 +456,21 @@ def work_out(
                     masks[here + word] = ~masks[place[first] + word]
         elif kind == COMPARED:
             masks[here : here + words] = 0
+            string = table.string_offsets[third] if second <= STRING_UNEQUAL else 0
             for at in range(tree.low[first], tree.low[first + 1]):
                 node = tree.order[at]
-                if _compares(second, third, table, values, node):
+                if second <= STRING_UNEQUAL:
+                    start, size = values.start[node], values.end[node] - values.start[node]
+                    passed = size == table.string_offsets[third + 1] - string
+                    if passed:
+                        for byte in range(size):
+                            if values.data[start + byte] != table.string_bytes[string + byte]:
+                                passed = False
+                                break
+                    passed = passed == (second == STRING_EQUAL)
+                else:
+                    passed = _compares(second, values.numbers[node], table.numbers[third])
+                if passed:
                     any_node = True
                     masks[here + (node >> 6)] |= np.uint64(1) << np.uint64(node & 63)
         else:
@@ -450,19 +483,7 @@ def work_out(
 
 
 @kernel
-def _compares(relation: int, literal: int, table: Table, values: Values, node: int) -> bool:
-    if relation <= STRING_UNEQUAL:
-        low, high = table.string_offsets[literal], table.string_offsets[literal + 1]
-        start, end = values.start[node], values.end[node]
-        same: bool = high - low == end - start
-        if same:
-            for at in range(high - low):
-                if table.string_bytes[low + at] != values.data[start + at]:
-                    same = False
-                    break
-        return same == (relation == STRING_EQUAL)
-    value: float = values.numbers[node]
-    bound: float = table.numbers[literal]
+def _compares(relation: int, value: float, bound: float) -> bool:
     if relation == EQUAL:
         return value == bound
     if relation == UNEQUAL:
@@ -489,7 +510,7 @@ def check_pairs(
 ) -> NDArray[np.bool_]:
     """For each pair of a tree (ascending) and an expression: does it hold for the tree's document?"""
     passed = np.zeros(len(trees), np.bool_)
-    memory = remembered(len(table.rows))
+    memory = remembered(len(table.rows), codes)
     masks = np.empty(1 << 12, np.uint64)
     pair = 0
     while pair < len(trees):

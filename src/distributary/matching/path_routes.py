@@ -36,6 +36,7 @@ from distributary.matching.path_expressions import (
     Comparison,
     Expressions,
 )
+from distributary.matching.signature import branch_items
 
 
 class Link(NamedTuple):
@@ -56,6 +57,8 @@ class Route(NamedTuple):
     """The expression that holds for the document's node, when there is no chain."""
     code: int
     """A label that the document must have."""
+    needs: int
+    """A bit for each label that the document must have, by `label_bit`."""
 
 
 class Turn(NamedTuple):
@@ -79,10 +82,26 @@ def route_of(branch: LocationPath, expressions: Expressions) -> Route:
     if turn is not None:
         comparison = _follow(branch, turn, expressions, links)
         if comparison.always is None:
-            return Route(tuple(links), comparison, values == 1, FALSE, links[-1].code)
+            return Route(
+                tuple(links), comparison, values == 1, FALSE, links[-1].code, _needs(branch, expressions)
+            )
         values -= comparison.always
     whole = expressions.of_path(branch, 0, None, True)
-    return Route((), None, values == 0, whole, _telling_code(branch, expressions))
+    code = _telling_code(branch, expressions)
+    return Route((), None, values == 0, whole, code, _needs(branch, expressions))
+
+
+def label_bit(code: int) -> int:
+    """The bit for a label in a word of labels; labels may share one, so a word only rules out."""
+    return 1 << (code & 63)
+
+
+def _needs(branch: LocationPath, expressions: Expressions) -> int:
+    needs = 0
+    for item in branch_items(branch):
+        if isinstance(item, str):
+            needs |= label_bit(expressions.code(item))
+    return needs
 
 
 def _telling_code(branch: LocationPath, expressions: Expressions) -> int:

@@ -44,12 +44,15 @@ class Trie(NamedTuple):
     """By code: the entries of routes that end in no value."""
     plain_expression: NDArray[np.int32]
     plain_entry: NDArray[np.int32]
+    plain_needs: NDArray[np.uint64]
+    """What labels a document must have (see `path_routes`), here and for tests and keys."""
     test_low: NDArray[np.int32]
     """By code times `RELATIONS` plus relation: the entries with a literal to compare with."""
     test_literal: NDArray[np.float64]
     """The literal; a string stands as its place in the table of strings."""
     test_state: NDArray[np.int32]
     test_entry: NDArray[np.int32]
+    test_needs: NDArray[np.uint64]
     key_table: NDArray[np.int32]
     key_code: NDArray[np.int32]
     key_string: NDArray[np.int32]
@@ -60,6 +63,7 @@ class Trie(NamedTuple):
     """By key: its postings."""
     key_state: NDArray[np.int32]
     key_entry: NDArray[np.int32]
+    key_needs: NDArray[np.uint64]
     code_has_strings: NDArray[np.bool_]
     code_has_numbers: NDArray[np.bool_]
 
@@ -74,15 +78,15 @@ class TrieBuilder:
     def __init__(self, expressions: Expressions) -> None:
         self._expressions = expressions
         self._states: dict[tuple[int, bool, int, int], int] = {(-1, False, 0, TRUE): 0}
-        self._plain: list[tuple[int, int, int]] = []
-        self._tests: list[tuple[int, float, int, int]] = []
-        self._keys: defaultdict[tuple[int, Literal], list[tuple[int, int]]] = defaultdict(list)
+        self._plain: list[tuple[int, int, int, int]] = []
+        self._tests: list[tuple[int, float, int, int, int]] = []
+        self._keys: defaultdict[tuple[int, Literal], list[tuple[int, int, int]]] = defaultdict(list)
 
     def add(self, position: int, route: Route) -> None:
         entry = 2 * position + (not route.exact)
         if route.comparison is None:
             if route.whole != FALSE:
-                self._plain.append((route.code, route.whole, entry))
+                self._plain.append((route.code, route.whole, entry, route.needs))
             return
         state = 0
         for link in route.links:
@@ -91,10 +95,10 @@ class TrieBuilder:
             state = self._states.setdefault((state, *link), len(self._states))
         relation, literal = route.comparison
         if relation in (STRING_EQUAL, EQUAL):
-            self._keys[route.code, literal].append((state, entry))
+            self._keys[route.code, literal].append((state, entry, route.needs))
         else:
             place = literal if isinstance(literal, float) else self._expressions.literal(literal)
-            self._tests.append((route.code * RELATIONS + relation, place, state, entry))
+            self._tests.append((route.code * RELATIONS + relation, place, state, entry, route.needs))
 
     def compiled(self) -> Arrays:
         """Everything but the hash table, which needs the table of strings (see `with_key_table`)."""
@@ -102,7 +106,8 @@ class TrieBuilder:
 
     def _held(self) -> Arrays:
         codes = len(self._expressions.codes)
-        plain = np.array(sorted(self._plain), np.int32).reshape(-1, 3)
+        self._plain.sort()
+        plain = np.array([each[:3] for each in self._plain], np.int32).reshape(-1, 3)
         tests = sorted(self._tests)
         run, state, entry = (np.array([test[at] for test in tests], np.int32) for at in (0, 2, 3))
         return {
@@ -110,15 +115,18 @@ class TrieBuilder:
             "plain_low": _low(plain[:, 0], codes),
             "plain_expression": plain[:, 1].copy(),
             "plain_entry": plain[:, 2].copy(),
+            "plain_needs": np.array([needs for _, _, _, needs in self._plain], np.uint64),
             "test_low": _low(run, codes * RELATIONS),
-            "test_literal": np.array([literal for _, literal, _, _ in tests], np.float64),
+            "test_literal": np.array([literal for _, literal, _, _, _ in tests], np.float64),
             "test_state": state,
             "test_entry": entry,
+            "test_needs": np.array([needs for _, _, _, _, needs in tests], np.uint64),
         }
 
     def _postings(self) -> Arrays:
         keys = list(self._keys)
-        postings = np.array([each for key in keys for each in self._keys[key]], np.int32).reshape(-1, 2)
+        held = [each for key in keys for each in self._keys[key]]
+        postings = np.array([each[:2] for each in held], np.int32).reshape(-1, 2)
         low = np.zeros(len(keys) + 1, np.int32)
         np.cumsum([len(self._keys[key]) for key in keys], out=low[1:])
         code = np.array([code for code, _ in keys], np.int32)
@@ -138,6 +146,7 @@ class TrieBuilder:
             "key_low": low,
             "key_state": postings[:, 0].copy(),
             "key_entry": postings[:, 1].copy(),
+            "key_needs": np.array([needs for _, _, needs in held], np.uint64),
             "code_has_strings": has_strings,
             "code_has_numbers": has_numbers,
         }

@@ -150,7 +150,12 @@ def guaranteed_items(path_filter: PathFilter) -> set[Item]:
     >>> sorted(map(str, guaranteed_items(PathFilter.parse("/bib//book[@id]/*/last"))))
     ["('book', '@id')", '@id', 'bib', 'book', 'last']
     """
-    return set.intersection(*(_path_items(branch, None) for branch in path_filter.branches))
+    return set.intersection(*map(branch_items, path_filter.branches))
+
+
+def branch_items(branch: LocationPath) -> set[Item]:
+    """The labels and parent-child pairs of every document in which the branch selects something."""
+    return _path_items(branch, None)
 
 
 def false_positive_estimate(hashes: int, items: int, length: int) -> float:
