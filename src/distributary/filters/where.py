@@ -1,7 +1,7 @@
 """The where filter: an SQL condition on an event's attributes.
 
 A filter holds a template (its condition without literals and names, shared by all that differ in nothing
-else), the names and the literals. Text, tree and conjunctions are derived when asked for, because a million
+else), the names and the literals. Tree and conjunctions are made anew when asked for, because a million
 filters are held at once.
 """
 
@@ -40,12 +40,13 @@ class WhereFilter(Filter):
 
     kind = "where"
 
-    __slots__ = ("_names", "_template", "_values")
+    __slots__ = ("_names", "_template", "_text", "_values")
 
     def __init__(self, template: Template, names: tuple[str, ...], values: tuple[Any, ...]) -> None:
         self._template = template
         self._names = names
         self._values = values
+        self._text: str | None = None
 
     @classmethod
     def parse(cls, given: Any) -> Self:
@@ -55,7 +56,9 @@ class WhereFilter(Filter):
 
     @property
     def text(self) -> str:
-        return self._template.text(self._names, self._values)
+        if self._text is None:
+            self._text = self._template.text(self._names, self._values)
+        return self._text
 
     @property
     def expression(self) -> Expression:

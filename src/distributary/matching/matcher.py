@@ -378,7 +378,7 @@ class Matcher:
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Building makes millions of objects that stay; looking for cycles among them again and again is in vain."""
+    """Building makes very many objects that stay: looking for cycles among them time and again is in vain."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
