@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 from distributary.filters.path import PathFilter
 from distributary.matching.batch import EventBatch
 from distributary.matching.index import Arrays, Pairs
-from distributary.matching.kernel import kernel
+from distributary.matching.kernel import kernel, sealed
 from distributary.matching.layers import CompiledIndex, Segment
-from distributary.matching.path_expressions import locked
 from distributary.matching.path_verifier import check_exact, compile_exact
 from distributary.matching.signature import (
     Shape,
@@ -161,7 +160,7 @@ def _covered(arrays: Arrays, signatures: Sequence[Signature]) -> Pairs:
     size = (shape.length + 7) // 8
     packed = np.frombuffer(b"".join(each.bits.to_bytes(size, "little") for each in signatures), np.uint8)
     present = np.unpackbits(packed.reshape(-1, size), axis=1, bitorder="little")[:, : shape.length]
-    return Pairs(*_select(np.ascontiguousarray(present), locked(arrays["slices"]), int(arrays["count"][0])))
+    return Pairs(*_select(np.ascontiguousarray(present), sealed(arrays["slices"]), int(arrays["count"][0])))
 
 
 @kernel

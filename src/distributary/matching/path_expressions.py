@@ -39,7 +39,7 @@ from distributary.filters.pattern import (
 )
 from distributary.matching import frozen
 from distributary.matching.index import Arrays
-from distributary.matching.kernel import kernel
+from distributary.matching.kernel import kernel, sealed
 from distributary.matching.path_forest import Forest
 
 FALSE, TRUE, CHILD, DESCENDANT, BOTH, EITHER, NEGATED, COMPARED = range(8)
@@ -211,7 +211,7 @@ class Table(NamedTuple):
     @classmethod
     def of(cls, arrays: Mapping[str, NDArray[Any]]) -> Table:
         names = ("expressions", "numbers", "strings.offsets", "strings.bytes")
-        return cls(*(locked(arrays[name]) for name in names))
+        return cls(*(sealed(arrays[name]) for name in names))
 
 
 class Tree(NamedTuple):
@@ -256,13 +256,6 @@ BIT = np.zeros(64, np.int64)
 """Which bit a power of two is, by the six highest bits of its product with DE_BRUIJN."""
 for _number in range(64):
     BIT[((1 << _number) * int(DE_BRUIJN) & (1 << 64) - 1) >> 58] = _number
-
-
-def locked(array: NDArray[Any]) -> NDArray[Any]:
-    """A read-only plain view: a kernel then has one signature, whether or not the array is memory-mapped."""
-    view = np.asarray(array).view()
-    view.flags.writeable = False
-    return view
 
 
 def label_codes(arrays: Mapping[str, NDArray[Any]]) -> dict[str, int]:

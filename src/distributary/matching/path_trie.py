@@ -19,14 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distributary.matching.index import Arrays
-from distributary.matching.kernel import kernel
+from distributary.matching.kernel import kernel, sealed
 from distributary.matching.path_expressions import (
     EQUAL,
     FALSE,
     STRING_EQUAL,
     TRUE,
     Expressions,
-    locked,
 )
 from distributary.matching.path_routes import Route
 
@@ -69,7 +68,7 @@ class Trie(NamedTuple):
 
     @classmethod
     def of(cls, arrays: Arrays) -> Trie:
-        return cls(*(locked(arrays[f"trie.{name}"]) for name in cls._fields))
+        return cls(*(sealed(arrays[f"trie.{name}"]) for name in cls._fields))
 
 
 class TrieBuilder:
@@ -158,8 +157,8 @@ def with_key_table(arrays: Arrays) -> Arrays:
         arrays["trie.key_code"],
         arrays["trie.key_string"],
         arrays["trie.key_number"],
-        locked(arrays["strings.offsets"]),
-        locked(arrays["strings.bytes"]),
+        sealed(arrays["strings.offsets"]),
+        sealed(arrays["strings.bytes"]),
     )
     return {**arrays, "trie.key_table": table}
 
