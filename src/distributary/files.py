@@ -150,9 +150,10 @@ def read_batches(name: str, size: int) -> Iterator[pa.RecordBatch]:
 
 def write_records(stream: IO[str], records: Iterable[Record]) -> int:
     """Write JSON lines; returns how many."""
+    encode = json.JSONEncoder(ensure_ascii=False).encode
     count = 0
     for record in records:
-        stream.write(json.dumps(record, ensure_ascii=False) + "\n")
+        stream.write(encode(record) + "\n")
         count += 1
     return count
 
