@@ -30,6 +30,9 @@ def sealed(array: NDArray[Any]) -> NDArray[Any]:
 
     A kernel is compiled for each combination of types it is called with, which takes seconds each time.
     """
+    flags = array.flags
+    if type(array) is np.ndarray and not flags.writeable and flags.c_contiguous:
+        return array
     view = np.ascontiguousarray(array).view(np.ndarray)
     view.flags.writeable = False
     return view

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
 from distributary.matching.index import Arrays, F, Index, Pairs
+from distributary.matching.kernel import sealed
 from distributary.model import Event
 
 SETTLED = 1 << 17
@@ -34,7 +35,7 @@ WAITING = -2
 class Segment:
     """One compiled structure: `slots[i]` is the slot of its i-th filter, `texts` their canonical texts.
 
-    `readable` is what searching sees: the compiled arrays, and the texts as `texts.bytes` and
+    `readable` is what searching sees, sealed: the compiled arrays, and the texts as `texts.bytes` and
     `texts.offsets`, so that an engine which decides on the text itself need not keep it twice.
     """
 
@@ -44,7 +45,9 @@ class Segment:
         self.slots = slots
         self.texts = texts
         self.arrays = arrays
-        self.readable: Arrays = {**frozen.under("texts", texts), **arrays}
+        self.readable: Arrays = {
+            name: sealed(array) for name, array in {**frozen.under("texts", texts), **arrays}.items()
+        }
         self.dead = 0
 
     def __len__(self) -> int:
