@@ -112,7 +112,8 @@ def _frozen(subscriptions: list[Subscription], events: list[Event], checked: str
 def _building(count: int) -> list[Result]:
     """In a process of its own, so that its peak of memory is told apart from that of the rest."""
     command = [sys.executable, "-c", f"from bench.matcher import build; build({count})"]
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    here = Path(__file__).parent.parent
+    told = subprocess.run(command, cwd=here, capture_output=True, text=True, check=True).stdout.split()
     seconds, before, peak, size = map(float, told)
     workload = f"build {count:,} (market)"
     unchecked = "count of subscriptions"
