@@ -27,10 +27,10 @@ from distributary.filters.condition_reader import (
     read_number,
 )
 from distributary.filters.expression import (
+    BLANK_MARK,
     KEYWORDS,
-    SLOT_MARK,
+    Blank,
     Expression,
-    Slot,
     rebuilt,
     write,
     write_literal,
@@ -55,7 +55,7 @@ split_names = re.compile(r"([^\W\d]\w*+(?:\.[^\W\d]\w*+)*+)").split
 class Template:
     """A condition without its literals and names: with a tuple of each, it is a condition.
 
-    In its expression each attribute is called by its number, and each literal is a slot.
+    In its expression each attribute is called by its number, and each literal is a blank.
     """
 
     __slots__ = ("_format", "_order", "_plan", "expression", "has_residue", "selectivity")
@@ -81,7 +81,7 @@ class Template:
         """The condition as a tree."""
         return rebuilt(
             self.expression,
-            lambda literal: values[literal.index] if type(literal) is Slot else literal,
+            lambda literal: values[literal.index] if type(literal) is Blank else literal,
             lambda number: names[int(number)],
         )
 
@@ -93,7 +93,7 @@ class Template:
         return self._plan
 
 
-WRITTEN_PLACE = re.compile(f'"([0-9]+)"|{SLOT_MARK}')
+WRITTEN_PLACE = re.compile(f'"([0-9]+)"|{BLANK_MARK}')
 """Where a template's text has a name (a number is quoted) or a literal; nothing else of it has quotes."""
 
 
@@ -109,7 +109,7 @@ class Shape(NamedTuple):
 
 
 Condition = tuple[Template, tuple[str, ...], tuple[Any, ...]]
-"""A template, the names of its attributes, and the values of its slots."""
+"""A template, the names of its attributes, and the values of its blanks."""
 
 _shapes: dict[str, Shape] = {}
 _nameless_shapes: dict[str, Shape] = {}
@@ -147,13 +147,13 @@ def template_of(expression: Expression) -> Condition:
     names: dict[str, int] = {}
     values: list[Any] = []
 
-    def next_slot(literal: Any) -> Any:
+    def next_blank(literal: Any) -> Any:
         if literal is None or isinstance(literal, bool):
             return literal
         values.append(literal)
-        return Slot(len(values) - 1)
+        return Blank(len(values) - 1)
 
-    numbered = rebuilt(expression, next_slot, lambda name: str(names.setdefault(name, len(names))))
+    numbered = rebuilt(expression, next_blank, lambda name: str(names.setdefault(name, len(names))))
     return Template(numbered), tuple(names), tuple(values)
 
 
@@ -222,12 +222,12 @@ def _check_characters(text: str) -> None:
 
 
 def _renumbered(expression: Expression, used: list[int], names: dict[str, int]) -> Expression:
-    """Number the slots in the order in which they are written, and note which they were; number the names."""
+    """Number the blanks as they are written, and note which they were; number the names."""
 
-    def next_slot(slot: Any) -> Any:
-        if type(slot) is not Slot:
-            return slot
-        used.append(slot.index)
-        return Slot(len(used) - 1)
+    def next_blank(blank: Any) -> Any:
+        if type(blank) is not Blank:
+            return blank
+        used.append(blank.index)
+        return Blank(len(used) - 1)
 
-    return rebuilt(expression, next_slot, lambda name: str(names[name]))
+    return rebuilt(expression, next_blank, lambda name: str(names[name]))

@@ -30,6 +30,7 @@ from distributary.filters.expression import (
     MAX_DEPTH,
     MIRRORED,
     Between,
+    Blank,
     Compare,
     CompareAttributes,
     Constant,
@@ -40,7 +41,6 @@ from distributary.filters.expression import (
     Like,
     Literal,
     Not,
-    Slot,
     Truth,
     compare,
     conjunction_of,
@@ -159,7 +159,7 @@ class Frame:
 
 
 class Reader:
-    """Reads one text. After `read`, `values` holds its literals, to which the slots refer.
+    """Reads one text. After `read`, `values` holds its literals, to which the blanks refer.
 
     `names` holds its attributes and where they stand, each as often as it is named.
     """
@@ -171,7 +171,7 @@ class Reader:
         """Whether the meaning depends on the shape alone, not on the values of the literals."""
         self._literal_places: list[int] = []
         self.names: list[tuple[str, int]] = []
-        self._groups: list[tuple[Expression | Slot, int]] = []
+        self._groups: list[tuple[Expression | Blank, int]] = []
         self._lists: list[tuple[tuple[Literal, ...], int]] = []
         self._place = 0
         self._resolved = 0
@@ -191,7 +191,7 @@ class Reader:
         if len(frames) > 1:
             self._refuse("a parenthesis that is not closed", frames[-1].start)
         expression = self._finish(frames[0])
-        if isinstance(expression, Slot):
+        if isinstance(expression, Blank):
             self._refuse("a literal is not a condition; compare an attribute with it", 0)
         return expression
 
@@ -277,7 +277,7 @@ class Reader:
             if literal is None:
                 literals.append(None if word.lower() == "null" else word.lower() == "true")
             else:
-                literals.append(Slot(len(self.values)))
+                literals.append(Blank(len(self.values)))
                 self._literal(literal, item.start("literal"))
             self._place = item.end()
             if end == ")":
@@ -288,7 +288,7 @@ class Reader:
 
     # The tree
 
-    def _finish(self, frame: Frame) -> Expression | Slot:
+    def _finish(self, frame: Frame) -> Expression | Blank:
         """Parse a frame. The groups in it have been parsed before."""
         if not frame.pieces:
             self._refuse("is empty" if frame.start == 0 else "nothing between parentheses", frame.start)
@@ -303,11 +303,11 @@ class Reader:
         placeholders = sum(piece[0] in "\"'(0123456789" for piece in frame.pieces)
         if self._resolved != placeholders:
             self._refuse_construct(frame)
-        if not isinstance(expression, Slot) and depth(expression) > MAX_DEPTH:
+        if not isinstance(expression, Blank) and depth(expression) > MAX_DEPTH:
             self._refuse(f"is nested more than {MAX_DEPTH} deep", frame.start)
         return expression
 
-    def _condition(self, node: Any) -> Expression | Slot:
+    def _condition(self, node: Any) -> Expression | Blank:
         """Our tree for sqlglot's. No group is entered, so this recurses through OR, AND and NOT alone."""
         if isinstance(node, (exp.And, exp.Or)):
             parts = [self._truth(part) for part in _operands(node)]
@@ -323,12 +323,12 @@ class Reader:
             return Constant(_constant(node))
         if isinstance(node, exp.Literal):
             self._resolved += 1
-            return Slot(int(node.this))
+            return Blank(int(node.this))
         return self._predicate(node)
 
     def _truth(self, node: Any) -> Expression:
         expression = self._condition(node)
-        if isinstance(expression, Slot):
+        if isinstance(expression, Blank):
             self._refuse(
                 "a literal is not a condition; compare an attribute with it",
                 self._literal_places[expression.index],
@@ -363,22 +363,22 @@ class Reader:
 
     def _like(self, node: Any, escape: Any) -> Like:
         attribute = self._attribute(node.this, "LIKE")
-        pattern = self._text_slot(node.expression)
+        pattern = self._text_blank(node.expression)
         if escape is None:
             return Like(attribute, pattern)
         self.cacheable = False
-        escape_slot = self._text_slot(escape)
+        escape_blank = self._text_blank(escape)
         try:
-            like_pattern(self.values[pattern.index], self.values[escape_slot.index])
+            like_pattern(self.values[pattern.index], self.values[escape_blank.index])
         except FilterError as error:
             self._refuse(error.reason, self._place_of(node.expression))
-        return Like(attribute, pattern, escape_slot)
+        return Like(attribute, pattern, escape_blank)
 
-    def _text_slot(self, node: Any) -> Slot:
-        slot = self._operand(node)
-        if not isinstance(slot, Slot) or not isinstance(self.values[slot.index], str):
+    def _text_blank(self, node: Any) -> Blank:
+        blank = self._operand(node)
+        if not isinstance(blank, Blank) or not isinstance(self.values[blank.index], str):
             self._refuse("LIKE needs a string to compare with", self._place_of(node))
-        return slot
+        return blank
 
     def _comparison(self, left: Any, operator: str, right: Any) -> Expression:
         if isinstance(left, Truth) and isinstance(right, Truth):
@@ -388,7 +388,7 @@ class Reader:
         if isinstance(right, Truth):
             return Compare(right.attribute, MIRRORED[operator], left)
         self.cacheable = False
-        values = [self.values[side.index] if isinstance(side, Slot) else side for side in (left, right)]
+        values = [self.values[side.index] if isinstance(side, Blank) else side for side in (left, right)]
         return Constant(compare(values[0], operator, values[1]))
 
     def _attribute(self, node: Any, operator: str) -> str:
@@ -403,12 +403,12 @@ class Reader:
             operand = self._condition(node)
             if isinstance(operand, Constant):
                 return operand.truth
-            if isinstance(operand, (Truth, Slot)):
+            if isinstance(operand, (Truth, Blank)):
                 return operand
         reason = f"only attributes and literals can be compared, not the outcome of a condition {ALLOWED}"
         raise self._error(reason, self._place_of(node))
 
-    def _placeholder(self, node: Any) -> Expression | Slot:
+    def _placeholder(self, node: Any) -> Expression | Blank:
         if not node.this.args.get("quoted") or node.name[0] == "l":  # one of our keywords, taken for a name
             self._refuse(f"a keyword where an attribute or a literal should stand {ALLOWED}", None)
         self._resolved += 1

@@ -27,13 +27,13 @@ KEYWORDS = frozenset({"and", "or", "not", "in", "between", "like", "escape", "is
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class Blank:
     """The place of a literal in a template: the literal itself is `values[index]`."""
 
     index: int
 
 
-Literal = str | int | float | bool | None | Slot
+Literal = str | int | float | bool | None | Blank
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,8 @@ class In:
 @dataclass(frozen=True, slots=True)
 class Like:
     attribute: str
-    pattern: str | Slot
-    escape: str | Slot | None = None
+    pattern: str | Blank
+    escape: str | Blank | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,12 +183,12 @@ def rebuilt(expression: Expression, literal: Callable[[Any], Any], name: Callabl
 
 
 def fill(expression: Expression, values: tuple[Any, ...]) -> Expression:
-    """The expression with each slot replaced by its value."""
+    """The expression with each blank replaced by its value."""
     return rebuilt(expression, lambda literal: _filled(literal, values), str)
 
 
 def _filled(literal: Any, values: tuple[Any, ...]) -> Any:
-    return values[literal.index] if type(literal) is Slot else literal
+    return values[literal.index] if type(literal) is Blank else literal
 
 
 # Evaluation
@@ -199,7 +199,7 @@ def evaluate(
 ) -> bool | None:
     """Whether the expression is true, false or unknown (None) for these attributes.
 
-    `values` are what the slots of a template stand for.
+    `values` are what the blanks of a template stand for.
 
     >>> evaluate(Compare("price", ">", 8), {"price": 8.4})
     True
@@ -300,8 +300,8 @@ def _any(
 
 _BARE_NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 
-SLOT_MARK = "\0"
-"""What `write` puts in the place of a slot: no condition has this character outside a literal."""
+BLANK_MARK = "\0"
+"""What `write` puts in the place of a blank: no condition has this character outside a literal."""
 
 
 def write(expression: Expression) -> str:
@@ -378,6 +378,6 @@ def write_literal(literal: Literal) -> str:
         return repr(literal)
     if type(literal) is str:
         return "'" + literal.replace("'", "''") + "'"
-    if type(literal) is Slot:
-        return SLOT_MARK
+    if type(literal) is Blank:
+        return BLANK_MARK
     return "null" if literal is None else "true" if literal else "false"

@@ -44,6 +44,7 @@ from distributary.filters.expression import (
     NEGATED,
     And,
     Between,
+    Blank,
     Compare,
     CompareAttributes,
     Constant,
@@ -55,7 +56,6 @@ from distributary.filters.expression import (
     Like,
     Not,
     Or,
-    Slot,
     Truth,
     fill,
 )
@@ -357,9 +357,9 @@ def _bounded(parts: tuple[Tree, ...]) -> MakeDomain | None:
     bounds: list[tuple[str, Any]] = []
     for part in parts:
         leaf = part.leaf if isinstance(part, SignedLeaf) else None
-        if isinstance(leaf, Compare) and type(leaf.literal) is Slot and isinstance(part, SignedLeaf):
+        if isinstance(leaf, Compare) and type(leaf.literal) is Blank and isinstance(part, SignedLeaf):
             bounds.append((leaf.operator if part.positive else NEGATED[leaf.operator], leaf.literal.index))
-        elif isinstance(leaf, Between) and type(leaf.low) is type(leaf.high) is Slot and part.positive:  # type: ignore[union-attr]
+        elif isinstance(leaf, Between) and type(leaf.low) is type(leaf.high) is Blank and part.positive:  # type: ignore[union-attr]
             bounds.extend(((">=", leaf.low.index), ("<=", leaf.high.index)))
         else:
             return None
@@ -386,4 +386,4 @@ def _range_between(bounds: list[tuple[str, Any]], values: Values) -> Domain:
 
 
 def _value(literal: Any, values: Values) -> Any:
-    return values[literal.index] if type(literal) is Slot else literal
+    return values[literal.index] if type(literal) is Blank else literal
