@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numba
@@ -13,16 +14,15 @@ from distributary.matching.kernel import kernel, sealed
 
 
 def test_a_kernel_runs_where_nothing_can_be_cached(monkeypatch: pytest.MonkeyPatch) -> None:
-    compile_really = numba.njit
     tried: list[bool] = []
 
     def refuse_to_cache(*, cache: bool = False, **options: Any) -> Any:
         tried.append(cache)
         if cache:
             raise RuntimeError("cannot cache function: no locator available")
-        return compile_really(**options)
+        return numba.njit(**options)
 
-    monkeypatch.setattr(numba, "njit", refuse_to_cache)
+    monkeypatch.setattr("distributary.matching.kernel.numba", SimpleNamespace(njit=refuse_to_cache))
 
     @kernel
     def double(number: int) -> int:
