@@ -151,7 +151,7 @@ def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         "demo",
         "the main job on data it makes itself",
         "Makes a market of quotes and news with very many subscriptions, and shows who gets what.",
-        "  distributary demo\n  distributary demo --subscriptions 1000000 --events 50000",
+        "  distributary demo\n  distributary demo --subscriptions 300000 --events 5000 --seed 7",
     )
     command.add_argument(
         "--subscriptions", type=_count, default=100_000, metavar="N", help="how many (100000)"
