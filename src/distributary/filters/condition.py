@@ -26,6 +26,7 @@ from distributary.filters.condition_reader import (
     Reader,
     read_number,
 )
+from distributary.filters.condition_selectivity import guess
 from distributary.filters.expression import (
     BLANK_MARK,
     KEYWORDS,
@@ -37,7 +38,6 @@ from distributary.filters.expression import (
     write_name,
 )
 from distributary.filters.normal_form import Plan, may_have_residue, may_hold_always, plan_of
-from distributary.filters.selectivity import guess
 
 CACHED_SHAPES = 4096
 CACHED_LENGTH = 4000

@@ -25,6 +25,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from distributary.errors import FilterError
+from distributary.filters.condition_like import like_pattern
 from distributary.filters.expression import (
     KEYWORDS,
     MAX_DEPTH,
@@ -47,7 +48,6 @@ from distributary.filters.expression import (
     depth,
     disjunction_of,
 )
-from distributary.filters.like import like_pattern
 
 MAX_LENGTH = 1_000_000
 MAX_TOKENS = 10_000

@@ -18,7 +18,7 @@ from functools import lru_cache
 from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 
-from distributary.filters.like import like_pattern
+from distributary.filters.condition_like import like_pattern
 from distributary.model import Value
 
 MAX_DEPTH = 50
@@ -208,9 +208,9 @@ def evaluate(
     """
     match expression:
         case And(parts):
-            return _all(parts, attributes, values)
+            return _combined(parts, attributes, values, deciding=False)
         case Or(parts):
-            return _any(parts, attributes, values)
+            return _combined(parts, attributes, values, deciding=True)
         case Not(part):
             truth = evaluate(part, attributes, values)
             return None if truth is None else not truth
@@ -270,27 +270,15 @@ def kind_of(value: Any) -> type | None:
     return None
 
 
-def _all(
-    parts: tuple[Expression, ...], attributes: Mapping[str, Value], values: tuple[Any, ...]
+def _combined(
+    parts: tuple[Expression, ...], attributes: Mapping[str, Value], values: tuple[Any, ...], deciding: bool
 ) -> bool | None:
-    result: bool | None = True
+    """AND is decided by a false part, OR by a true one; else an unknown part makes it unknown."""
+    result: bool | None = not deciding
     for part in parts:
         truth = evaluate(part, attributes, values)
-        if truth is False:
-            return False
-        if truth is None:
-            result = None
-    return result
-
-
-def _any(
-    parts: tuple[Expression, ...], attributes: Mapping[str, Value], values: tuple[Any, ...]
-) -> bool | None:
-    result: bool | None = False
-    for part in parts:
-        truth = evaluate(part, attributes, values)
-        if truth is True:
-            return True
+        if truth is deciding:
+            return deciding
         if truth is None:
             result = None
     return result

@@ -19,6 +19,7 @@ from math import inf
 from operator import itemgetter
 from typing import Any
 
+from distributary.filters.condition_like import like_pattern
 from distributary.filters.domain import (
     ALL_TEXTS,
     COMPARABLE,
@@ -59,7 +60,6 @@ from distributary.filters.expression import (
     Truth,
     fill,
 )
-from distributary.filters.like import like_pattern
 
 MAX_CONJUNCTIONS = 64
 

@@ -1,8 +1,8 @@
 """The path filter: XPath location paths of which at least one must select a node of the event's document.
 
 A path that does not start with `/` may match anywhere. The text is read by `path_shape`, evaluated by
-`evaluate`, and compared with other path filters by `containment`; this module is the filter they make up. A
-filter holds a template, which others that differ in literals alone may share, and the values that fill it.
+`path_evaluation`, and compared with other path filters by `path_containment`; this module is the filter they
+make up. A filter holds a template, which others that differ in literals alone may share, and the values that fill it.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from itertools import pairwise
 from typing import Any, ClassVar, Self
 
 from distributary.errors import FilterError
-from distributary.filters.containment import covers, generalise, names_in, without_covered
 from distributary.filters.document import Document, parse_document
-from distributary.filters.evaluate import path_selects
 from distributary.filters.filter import Filter
+from distributary.filters.path_containment import covers, generalise, names_in, without_covered
+from distributary.filters.path_evaluation import path_selects
 from distributary.filters.path_shape import read_path
 from distributary.filters.path_template import Composition, Template, Values
 from distributary.filters.pattern import LocationPath, is_all_embracing, path_text

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from distributary.errors import FilterError
 from distributary.filters.condition import Template, read_condition, template_of
+from distributary.filters.condition_merging import MAX_MERGED, described, generalised
 from distributary.filters.domain import Conjunction, contains, narrows
 from distributary.filters.expression import (
     MAX_DEPTH,
@@ -22,7 +23,6 @@ from distributary.filters.expression import (
     evaluate,
 )
 from distributary.filters.filter import Filter
-from distributary.filters.generalise import MAX_MERGED, described, generalised
 from distributary.filters.normal_form import MAX_CONJUNCTIONS
 from distributary.model import Event
 

@@ -135,6 +135,21 @@ class ChangeIndex(Index[ChangeFilter]):
         return self.fire(batch, rows, np.zeros(len(rows), np.int32))
 
 
+class ListedChangeIndex(ChangeIndex):
+    """An engine that lists its filters in a table, each with its group."""
+
+    _filters: dict[int, tuple[ChangeFilter, int]]
+
+    def filter(self, slot: int) -> ChangeFilter:
+        return self._filters[slot][0]
+
+    def __len__(self) -> int:
+        return len(self._filters)
+
+    def slots(self) -> Iterable[int]:
+        return list(self._filters)
+
+
 def move_of(attribute: str, tolerance: float, value: float | None, last: float | None) -> Move:
     """Compare a value with the last one as `filters.change` prescribes."""
     moved = value is not None and (last is None or abs(value - last) > tolerance)

@@ -29,7 +29,7 @@ the number of subscriptions.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 from distributary.filters.change import ChangeFilter, number_of
 from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
-from distributary.matching.change_index import ChangeIndex, Move, Peek, numbers_of
+from distributary.matching.change_index import ListedChangeIndex, Move, Peek, numbers_of
 from distributary.matching.change_topics import TopicNumbers
 from distributary.matching.index import Arrays, Pairs
 from distributary.model import Event
@@ -256,7 +256,7 @@ class _Item:
         return fired, evaluated
 
 
-class ChangeMFD(ChangeIndex):
+class ChangeMFD(ListedChangeIndex):
     """Shows a value to the sub-filters of the lowest level, and to higher ones only what passes.
 
     `unit` is the size of one unit of tolerance: 1 as in the paper, 0.01 for prices in cents.
@@ -312,15 +312,6 @@ class ChangeMFD(ChangeIndex):
                 del items[name]
         if not items:
             del self._groups[group]
-
-    def filter(self, slot: int) -> ChangeFilter:
-        return self._filters[slot][0]
-
-    def __len__(self) -> int:
-        return len(self._filters)
-
-    def slots(self) -> Iterable[int]:
-        return list(self._filters)
 
     def fire(self, batch: EventBatch, rows: NDArray[np.int32], groups: NDArray[np.int32]) -> Pairs:
         topics = self._topics.of_rows(batch, rows)

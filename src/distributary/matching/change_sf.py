@@ -10,7 +10,7 @@ removal copies the matrices of one group when it is next asked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from distributary.filters.change import ChangeFilter
 from distributary.matching.batch import EventBatch
-from distributary.matching.change_index import ChangeIndex, numbers_of
+from distributary.matching.change_index import ListedChangeIndex, numbers_of
 from distributary.matching.change_memory import Memory
 from distributary.matching.change_topics import TopicNumbers
 from distributary.matching.index import Arrays, Pairs
@@ -77,7 +77,7 @@ class _Group:
         return self.slots[fires]
 
 
-class ChangeSF(ChangeIndex):
+class ChangeSF(ListedChangeIndex):
     """Compares every member of a group with every event the group is shown."""
 
     name: ClassVar[str] = "sf"
@@ -99,15 +99,6 @@ class ChangeSF(ChangeIndex):
         group.strike(slot)
         if not len(group.slots) and not group.waiting:
             del self._groups[number]
-
-    def filter(self, slot: int) -> ChangeFilter:
-        return self._filters[slot][0]
-
-    def __len__(self) -> int:
-        return len(self._filters)
-
-    def slots(self) -> Iterable[int]:
-        return list(self._filters)
 
     def fire(self, batch: EventBatch, rows: NDArray[np.int32], groups: NDArray[np.int32]) -> Pairs:
         topics = self._topics.of_rows(batch, rows)

@@ -263,7 +263,7 @@ class Matcher:
 
     @classmethod
     def open(cls, directory: Path | str) -> Matcher:
-        """The matcher that `freeze` wrote, memory-mapped: at once, whatever its size, and live as before."""
+        """The matcher that `freeze` wrote, its arrays memory-mapped, and live as before."""
         arrays, about = frozen.read(Path(directory))
         matcher = cls(engines=about["engines"])
         matcher._kinds = about["kinds"]

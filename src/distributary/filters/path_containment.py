@@ -2,7 +2,8 @@
 
 A pattern `wide` covers `narrow` when it can be laid over it: every step of `wide` on a step of `narrow` that
 is at least as strict, a child on a child, a descendant anywhere below. That is `wide` evaluated on `narrow`
-as if that were a document, set by set from the last step to the first as in `evaluate`, in polynomial time.
+as if that were a document, set by set from the last step to the first as in `path_evaluation`, in
+polynomial time.
 It is sound (what can be laid over is contained) and not complete: `/a//*/b` is contained in `/a/*//b`, which
 no laying over shows.
 
