@@ -12,6 +12,7 @@ from distributary import Event, FilterError, InputError, Matcher, Subscription
 from distributary.errors import DistributaryError, UnknownSubscriptionError
 from distributary.filters import kinds
 from distributary.filters.filter import Filter
+from distributary.matching.batch import EventBatch
 from distributary.matching.matcher import Refused
 
 QUOTE = Event("e1", topic="quotes/NYSE/OTE", attributes={"symbol": "OTE", "price": 8.4})
@@ -275,3 +276,78 @@ def test_many_live_changes_keep_the_order_of_ids_right() -> None:
         if number % 500 == 0:
             assert matcher.match(QUOTE) == sorted(names)
     assert matcher.match(QUOTE) == sorted(names)
+
+
+def test_serials_are_given_or_counted_and_never_used_twice(tmp_path: Path) -> None:
+    matcher = Matcher([subscription("s1", topic="A"), subscription("s2", topic="A")], serials=[-3, 2**62])
+    matcher.add(subscription("s3", topic="A"))
+    matcher.remove("s3")
+    matcher.freeze(tmp_path / "frozen")
+    opened = Matcher.open(tmp_path / "frozen")
+    opened.add(subscription("s3", topic="A"))
+    assert [opened.serial(one) for one in ("s1", "s2", "s3")] == [-3, 2**62, 2**62 + 2]
+    with pytest.raises(ValueError, match="64 bits"):
+        opened.add(subscription("s4", topic="A"), serial=2**63)
+    with pytest.raises(UnknownSubscriptionError):
+        opened.serial("s4")
+
+
+def test_each_subscription_needs_a_serial_when_serials_are_given() -> None:
+    with pytest.raises(ValueError, match="shorter"):
+        Matcher([subscription("s1", topic="A")], serials=[])
+
+
+def test_a_memory_is_restored_only_to_the_registration_it_was_of() -> None:
+    matcher = Matcher([subscription(name, change={"price": 1}) for name in ("s1", "s2", "s3")])
+    assert matcher.match(QUOTE) == ["s1", "s2", "s3"]
+    topics = ["quotes/NYSE/OTE", None, "other"]
+    memories = matcher.recall(topics)
+    assert [memory is None for memory in memories] == [False, True, True]
+    assert matcher.recall(["/quotes/NYSE/OTE"]) == memories[:1], "a leading slash makes no difference"
+    serial = matcher.serial("s3")
+    for name in ("s1", "s3"):
+        matcher.remove(name)
+    matcher.add(subscription("s1", change={"price": 1}))
+    matcher.add(subscription("s3", change={"volume": 1}), serial=serial)
+    matcher.forget()
+    matcher.restore(topics, memories)
+    assert matcher.match(QUOTE) == ["s1"], "s2 remembers, and s3 watches something else"
+
+
+def test_memories_that_fit_no_topic_or_were_not_recalled_are_refused() -> None:
+    matcher = Matcher([subscription("s1", change={"price": 1})])
+    with pytest.raises(ValueError, match="each topic once"):
+        matcher.restore(["A", "/A"], [None, None])
+    with pytest.raises(ValueError, match="one memory for each"):
+        matcher.restore(["A"], [])
+    with pytest.raises(DistributaryError, match="not written by"):
+        matcher.restore(["A"], [b"?"])
+
+
+def test_an_engine_whose_memory_is_shared_says_that_it_cannot_be_moved() -> None:
+    matcher = Matcher([subscription("s1", change={"price": 1})], engines={"change": "mfd"})
+    with pytest.raises(DistributaryError, match="'thresholds' or 'sf'"):
+        matcher.recall(["A"])
+    with pytest.raises(DistributaryError, match="'thresholds' or 'sf'"):
+        matcher.restore(["A"], [None])
+
+
+def test_a_malformed_event_is_not_tolerant() -> None:
+    matcher = Matcher([subscription("s1", change={"price": 1})])
+    table = pa.table({"id": ["e1", None], "price": [1, 1]})
+    assert matcher.tolerant_rows(EventBatch.from_table(table)).tolist() == [True, False]
+    assert Matcher().tolerant_rows(EventBatch.from_table(table)).tolist() == [False, False]
+
+
+def test_a_crowd_at_one_topic_remembers_through_bytes() -> None:
+    """More members than are kept without a tree, with tolerances that part them."""
+    held = [subscription(f"s{n:05}", topic="quotes", change={"price": n / 1000}) for n in range(3000)]
+    prices = [10.0, 10.7, 9.1, 12.5, 11.9, 10.0]
+    whole = Matcher(held)
+    expected = [whole.match(Event("e", "quotes", {"price": price})) for price in prices]
+    memory: bytes | None = None
+    for price, wanted in zip(prices, expected, strict=True):
+        matcher = Matcher(held)
+        matcher.restore(["quotes"], [memory])
+        assert matcher.match(Event("e", "quotes", {"price": price})) == wanted
+        (memory,) = matcher.recall(["quotes"])

@@ -66,7 +66,11 @@ class Lanes(NamedTuple):
 
 
 class Cells(NamedTuple):
-    """What was delivered. `table` finds a cell by lane and topic; `used` counts what the pools have given."""
+    """What was delivered. `table` finds a cell by lane and topic; `used` counts what the pools have given.
+
+    The cells of a lane (from `Lanes.first_cell`, by `next`) and those of a topic (from `topic_cell`, by
+    `fellow`) are linked lists that end in -1. Topics need a place in `topic_cell` before they are shown.
+    """
 
     table: NDArray[np.int32]
     lane: NDArray[np.int32]
@@ -74,6 +78,8 @@ class Cells(NamedTuple):
     start: NDArray[np.int64]
     tree: NDArray[np.int64]
     next: NDArray[np.int32]
+    fellow: NDArray[np.int32]
+    topic_cell: NDArray[np.int32]
     last: NDArray[np.float64]
     above: NDArray[np.float64]
     below: NDArray[np.float64]
@@ -115,11 +121,17 @@ def tree_nodes(capacity: int) -> int:
 
 
 @kernel
-def find_place(table: Ints, cell_lane: Ints, cell_topic: Ints, lane: int, topic: int) -> int:
-    """Where in the table the cell of a lane for a topic stands, or would stand."""
+def hashed_place(size: int, lane: int, topic: int) -> int:
+    """Where in a table of this size the search for a cell starts."""
     key = (np.uint64(lane) << np.uint64(32)) | np.uint64(topic)
     key = (key ^ (key >> np.uint64(29))) * np.uint64(0x9E3779B97F4A7C15)
-    place = wide((key >> np.uint64(32)) & np.uint64(len(table) - 1))
+    return wide((key >> np.uint64(32)) & np.uint64(size - 1))
+
+
+@kernel
+def find_place(table: Ints, cell_lane: Ints, cell_topic: Ints, lane: int, topic: int) -> int:
+    """Where in the table the cell of a lane for a topic stands, or would stand."""
+    place = hashed_place(len(table), lane, topic)
     while table[place] >= 0:
         cell = table[place]
         if cell_lane[cell] == lane and cell_topic[cell] == topic:
@@ -138,6 +150,21 @@ def enter_cells(cells: Cells) -> None:
 
 
 @kernel
+def forget_cells(lanes: Lanes, cells: Cells) -> None:
+    """Give back all cells, at the cost of those that were used."""
+    table, used = cells.table, cells.used
+    for cell in range(used[USED_CELLS]):
+        lane, topic = wide(cells.lane[cell]), wide(cells.topic[cell])
+        place = hashed_place(len(table), lane, topic)
+        while table[place] != cell:  # past the holes that others left
+            place = (place + 1) & (len(table) - 1)
+        table[place] = -1
+        lanes.first_cell[lane] = -1
+        cells.topic_cell[topic] = -1
+    used[USED_CELLS] = used[USED_VALUES] = used[USED_NODES] = 0
+
+
+@kernel
 def make_cell(lanes: Lanes, cells: Cells, lane: int, topic: int, place: int) -> int:
     """A new cell, entered at this place of the table; -1 when there is no room for it."""
     used = cells.used
@@ -152,6 +179,8 @@ def make_cell(lanes: Lanes, cells: Cells, lane: int, topic: int, place: int) -> 
     cells.topic[cell] = topic
     cells.next[cell] = lanes.first_cell[lane]
     lanes.first_cell[lane] = cell
+    cells.fellow[cell] = cells.topic_cell[topic]
+    cells.topic_cell[topic] = cell
     cells.start[cell] = values
     cells.tree[cell] = nodes
     cells.last[values : values + capacity] = np.nan
@@ -277,6 +306,26 @@ def refresh_cells(lanes: Lanes, cells: Cells, lane: int) -> None:
             lanes.tolerances[members], cells.last[memory], cells.above, cells.below, cells.tree[cell]
         )
         cell = cells.next[cell]
+
+
+@kernel
+def refresh_topics(lanes: Lanes, cells: Cells, topics: Ints) -> None:
+    """Compute all thresholds of the cells of these topics."""
+    for topic in topics:
+        cell = cells.topic_cell[topic]
+        while cell >= 0:
+            lane = cells.lane[cell]
+            start, capacity = lanes.start[lane], wide(lanes.capacity[lane])
+            if capacity > FAN:
+                memory = slice(cells.start[cell], cells.start[cell] + capacity)
+                _refresh_tree(
+                    lanes.tolerances[start : start + capacity],
+                    cells.last[memory],
+                    cells.above,
+                    cells.below,
+                    cells.tree[cell],
+                )
+            cell = cells.fellow[cell]
 
 
 @kernel
@@ -438,45 +487,57 @@ def fire(lanes: Lanes, cells: Cells, shown: Shown, fired: Fired, at: int, count:
 
 
 @kernel
-def count_facts(lanes: Lanes, cells: Cells) -> int:
-    """How many values have been delivered to members that still exist."""
-    tolerances, last = lanes.tolerances, cells.last
-    count = 0
-    for cell in range(cells.used[USED_CELLS]):
-        lane = cells.lane[cell]
-        members, memory = lanes.start[lane], cells.start[cell]
-        for place in range(lanes.size[lane]):
-            if tolerances[members + place] >= 0 and last[memory + place] == last[memory + place]:
-                count += 1
+def count_values(lanes: Lanes, cells: Cells, topics: Ints) -> int:
+    """The values that the cells of these topics have room for: no fewer than their facts."""
+    count = wide(0)
+    for topic in topics:
+        cell = cells.topic_cell[topic]
+        while cell >= 0:
+            count += lanes.size[cells.lane[cell]]
+            cell = cells.fellow[cell]
     return count
 
 
 @kernel
 def list_facts(
-    lanes: Lanes, cells: Cells, slots: Ints, attributes: Ints, topics: Ints, values: Floats
-) -> None:
-    """Write those values out, with the slot, attribute and topic of each."""
+    lanes: Lanes,
+    cells: Cells,
+    wanted: Ints,
+    slots: Ints,
+    attributes: Ints,
+    topics: Ints,
+    values: Floats,
+) -> int:
+    """Write out the values delivered for the wanted topics to members that still exist, and count them.
+
+    Each goes with the slot, the attribute and the place of its topic among the wanted ones.
+    """
     tolerances, last, members_slots = lanes.tolerances, cells.last, lanes.slots
-    count = 0
-    for cell in range(cells.used[USED_CELLS]):
-        lane = cells.lane[cell]
-        members, memory = lanes.start[lane], cells.start[cell]
-        for place in range(lanes.size[lane]):
-            if tolerances[members + place] >= 0 and last[memory + place] == last[memory + place]:
-                slots[count] = members_slots[members + place]
-                attributes[count] = lanes.attribute[lane]
-                topics[count] = cells.topic[cell]
-                values[count] = last[memory + place]
-                count += 1
+    count = wide(0)
+    for at in range(len(wanted)):
+        cell = cells.topic_cell[wanted[at]]
+        while cell >= 0:
+            lane = cells.lane[cell]
+            members, memory = lanes.start[lane], cells.start[cell]
+            for place in range(lanes.size[lane]):
+                if tolerances[members + place] >= 0 and last[memory + place] == last[memory + place]:
+                    slots[count] = members_slots[members + place]
+                    attributes[count] = lanes.attribute[lane]
+                    topics[count] = at
+                    values[count] = last[memory + place]
+                    count += 1
+            cell = cells.fellow[cell]
+    return count
 
 
 @kernel
-def recall_facts(
+def enter_facts(
     lanes: Lanes, cells: Cells, slots: Ints, attributes: Ints, topics: Ints, values: Floats, at: int
 ) -> int:
     """Enter delivered values from number `at` on; returns the first for which there was no room.
 
-    The thresholds do not know of them until `refresh_cells`.
+    Attributes that a slot does not watch are passed over. The thresholds do not know of the values until
+    the cells are refreshed.
     """
     slot_term, term_next, term_lane = lanes.slot_term, lanes.term_next, lanes.term_lane
     lane_attribute, term_place = lanes.attribute, lanes.term_place
@@ -484,8 +545,11 @@ def recall_facts(
     cell_start, last = cells.start, cells.last
     while at < len(slots):
         term = slot_term[slots[at]]
-        while lane_attribute[term_lane[term]] != attributes[at]:
+        while term >= 0 and lane_attribute[term_lane[term]] != attributes[at]:
             term = term_next[term]
+        if term < 0:
+            at += 1
+            continue
         lane, topic = wide(term_lane[term]), wide(topics[at])
         place = find_place(table, cell_lane, cell_topic, lane, topic)
         cell = wide(table[place])

@@ -16,9 +16,9 @@ slot that is added later, also under a number that was used before, starts afres
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,6 +77,25 @@ class Peek:
         return "; ".join([*map(str, self.moves), *([self.rule] if self.rule else [])])
 
 
+class Facts(NamedTuple):
+    """Values last delivered, as columns: one row for each slot, attribute and topic.
+
+    Attributes are places in `names`; topics are places in the list of topics that was asked for.
+    """
+
+    names: list[str]
+    slots: NDArray[np.int32]
+    attributes: NDArray[np.int32]
+    topics: NDArray[np.int32]
+    values: NDArray[np.float64]
+
+    def chosen(self, rows: slice | NDArray[np.int64]) -> Facts:
+        """These facts alone."""
+        return Facts(
+            self.names, self.slots[rows], self.attributes[rows], self.topics[rows], self.values[rows]
+        )
+
+
 class ChangeIndex(Index[ChangeFilter]):
     """Tolerances under slots, with the memory of what each slot was last delivered."""
 
@@ -112,7 +131,21 @@ class ChangeIndex(Index[ChangeFilter]):
 
     @abstractmethod
     def forget(self) -> None:
-        """Forget all values delivered; the filters stay."""
+        """Forget all values delivered and the topics met; the filters stay.
+
+        Costs what was remembered, not what is registered.
+        """
+
+    @abstractmethod
+    def recall(self, topics: Sequence[str | None]) -> Facts:
+        """All values last delivered for these topics, which are distinct."""
+
+    @abstractmethod
+    def restore(self, topics: Sequence[str | None], facts: Facts) -> None:
+        """Remember what `recall` gave, for topics of which nothing is remembered.
+
+        All slots are held; attributes that a slot's filter does not name are passed over.
+        """
 
     def peek(self, event: Event, slot: int) -> Peek:
         """Whether `slot` would fire on this event now, and why. Changes nothing."""

@@ -29,19 +29,20 @@ the number of subscriptions.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Never, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from distributary.errors import DistributaryError
 from distributary.filters.change import ChangeFilter, number_of
 from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
-from distributary.matching.change_index import ListedChangeIndex, Move, Peek, numbers_of
+from distributary.matching.change_index import Facts, ListedChangeIndex, Move, Peek, numbers_of
 from distributary.matching.change_topics import TopicNumbers
 from distributary.matching.index import Arrays, Pairs
 from distributary.model import Event
@@ -386,6 +387,12 @@ class ChangeMFD(ListedChangeIndex):
                 for filter in item.filters.values():
                     filter.states = {}
 
+    def recall(self, topics: Sequence[str | None]) -> Never:
+        raise _immovable()
+
+    def restore(self, topics: Sequence[str | None], facts: Facts) -> Never:
+        raise _immovable()
+
     def memory(self) -> int:
         """An estimate: what a small dictionary takes for each filter, state and subscriber."""
         filters = [
@@ -447,6 +454,18 @@ class ChangeMFD(ListedChangeIndex):
             for item in items.values():
                 _find_fresh(item)
         return index
+
+
+def _immovable() -> DistributaryError:
+    """Its memory cannot leave it: shared filters remember for subscribers that are gone.
+
+    What a filter let pass last outlives those who were subscribed when it did, if others came before they
+    left. So the order of changes counts, which no account by subscriber can tell.
+    """
+    return DistributaryError(
+        "what the change engine 'mfd' remembers cannot be moved elsewhere, because its subscribers share it; "
+        "choose the engine 'thresholds' or 'sf' where tolerances are kept as state"
+    )
 
 
 def _stop(filter: _Filter | None, topic: int, value: float) -> _Filter | None:

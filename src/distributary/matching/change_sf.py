@@ -10,7 +10,7 @@ removal copies the matrices of one group when it is next asked.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from distributary.filters.change import ChangeFilter
 from distributary.matching.batch import EventBatch
-from distributary.matching.change_index import ListedChangeIndex, numbers_of
+from distributary.matching.change_index import Facts, ListedChangeIndex, numbers_of
 from distributary.matching.change_memory import Memory
 from distributary.matching.change_topics import TopicNumbers
 from distributary.matching.index import Arrays, Pairs
@@ -136,6 +136,29 @@ class ChangeSF(ListedChangeIndex):
         for group in self._groups.values():
             group.last = {}
 
+    def recall(self, topics: Sequence[str | None]) -> Facts:
+        numbers = {self._topics.find(topic): at for at, topic in enumerate(topics)}
+        names = sorted({name for group in self._groups.values() for name in group.attributes})
+        code = {name: at for at, name in enumerate(names)}
+        facts = [
+            (int(group.slots[row]), code[group.attributes[column]], numbers[topic], last[row, column])
+            for group in self._groups.values()
+            for topic, last in group.last.items()
+            if topic in numbers
+            for row, column in np.argwhere(~np.isnan(last)).tolist()
+        ]
+        return Facts(
+            names,
+            np.array([fact[0] for fact in facts], np.int32),
+            np.array([fact[1] for fact in facts], np.int32),
+            np.array([fact[2] for fact in facts], np.int32),
+            np.array([fact[3] for fact in facts], np.float64),
+        )
+
+    def restore(self, topics: Sequence[str | None], facts: Facts) -> None:
+        numbers = self._topics.of(topics)
+        self._enter(facts._replace(topics=numbers[facts.topics]))
+
     def memory(self) -> int:
         return sum(
             group.slots.nbytes + group.tolerances.nbytes + sum(last.nbytes for last in group.last.values())
@@ -189,11 +212,19 @@ class ChangeSF(ListedChangeIndex):
             slots, (ChangeFilter(tuple(sorted(tolerances[slot]))) for slot in slots), memory.groups.tolist()
         )
         index._topics = TopicNumbers(memory.topics)
-        index._recall(memory)
+        index._enter(
+            Facts(
+                memory.attributes,
+                memory.fact_slots,
+                memory.fact_attributes,
+                memory.fact_topics,
+                memory.fact_values,
+            )
+        )
         return index
 
-    def _recall(self, memory: Memory) -> None:
-        """Enter the facts into the matrices."""
+    def _enter(self, facts: Facts) -> None:
+        """Enter facts, whose topics are given by number, into the matrices."""
         places: dict[int, int] = {}
         columns: dict[int, dict[str, int]] = {}
         for number, group in self._groups.items():
@@ -201,18 +232,20 @@ class ChangeSF(ListedChangeIndex):
             places.update((slot, row) for row, slot in enumerate(group.slots.tolist()))
             columns[number] = {name: column for column, name in enumerate(group.attributes)}
         for slot, attribute, topic, value in zip(
-            memory.fact_slots.tolist(),
-            memory.fact_attributes.tolist(),
-            memory.fact_topics.tolist(),
-            memory.fact_values.tolist(),
+            facts.slots.tolist(),
+            facts.attributes.tolist(),
+            facts.topics.tolist(),
+            facts.values.tolist(),
             strict=True,
         ):
-            number = self._filters[slot][1]
+            filter, number = self._filters[slot]
+            if facts.names[attribute] not in filter.attributes:
+                continue
             group = self._groups[number]
             last = group.last.get(topic)
             if last is None:
                 last = group.last[topic] = np.full(group.tolerances.shape, np.nan)
-            last[places[slot], columns[number][memory.attributes[attribute]]] = value
+            last[places[slot], columns[number][facts.names[attribute]]] = value
 
 
 def _enlarged(matrix: Matrix, shape: tuple[int, int]) -> Matrix:

@@ -12,7 +12,7 @@ is O(1). An addition is O(log n) for each topic its group has seen, and amortise
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -22,7 +22,7 @@ from distributary.filters.change import ChangeFilter
 from distributary.matching import change_cells as kernels
 from distributary.matching.batch import EventBatch
 from distributary.matching.change_cells import Cells, Fired, Lanes, Shown
-from distributary.matching.change_index import ChangeIndex, numbers_of
+from distributary.matching.change_index import ChangeIndex, Facts, numbers_of
 from distributary.matching.change_memory import Memory
 from distributary.matching.change_topics import TopicNumbers
 from distributary.matching.index import Arrays, Pairs
@@ -42,13 +42,6 @@ class _Terms(NamedTuple):
     tolerances: NDArray[np.float64]
 
 
-class _Facts(NamedTuple):
-    slots: NDArray[np.int32]
-    attributes: NDArray[np.int32]
-    topics: NDArray[np.int32]
-    values: NDArray[np.float64]
-
-
 class ChangeThresholds(ChangeIndex):
     """Leads each event to the members whose thresholds it passes."""
 
@@ -60,7 +53,7 @@ class ChangeThresholds(ChangeIndex):
         self._groups: NDArray[np.int32] = np.full(64, NO_GROUP, np.int32)
         self._waiting: dict[int, ChangeFilter] = {}
         self._count = 0
-        self._lay_out(_no_terms(), _no_facts())
+        self._lay_out(_no_terms(), _no_facts(0))
 
     def add(self, slot: int, filter: ChangeFilter, group: int = 0) -> None:
         self._groups = _enlarged(self._groups, slot + 1, NO_GROUP)
@@ -158,14 +151,28 @@ class ChangeThresholds(ChangeIndex):
         return values
 
     def forget(self) -> None:
+        """The room for cells is kept for what comes next."""
         self._topics = TopicNumbers()
-        self._cells = _no_cells(len(self._lanes.next), 0)
-        self._lanes.first_cell[:] = -1
-        self._lanes.slot_tick[:] = 0
+        kernels.forget_cells(self._lanes, self._cells)
+
+    def recall(self, topics: Sequence[str | None]) -> Facts:
+        self._settle()
+        found = [self._topics.find(topic) for topic in topics]
+        places = np.array([at for at, number in enumerate(found) if number is not None], np.int32)
+        facts = self._facts(np.array([number for number in found if number is not None], np.int32))
+        return facts._replace(topics=places[facts.topics])
+
+    def restore(self, topics: Sequence[str | None], facts: Facts) -> None:
+        self._settle()
+        numbers = self._topics.of(topics)
+        attributes = np.array([self._attributes.get(name, -1) for name in facts.names], np.int32)
+        self._enter(
+            facts._replace(attributes=attributes[facts.attributes], topics=numbers[facts.topics]), numbers
+        )
 
     def compact(self) -> None:
         """Lay everything out anew: lanes in order of tolerance, and no dead places."""
-        self._lay_out(self._terms(), self._facts())
+        self._lay_out(self._terms(), self._facts(self._all_topics()))
 
     def memory(self) -> int:
         return self._groups.nbytes + sum(array.nbytes for array in (*self._lanes, *self._cells))
@@ -173,7 +180,7 @@ class ChangeThresholds(ChangeIndex):
     def freeze(self) -> Arrays:
         self._settle()
         slots = np.array(self.slots(), np.int32)
-        terms, facts = self._terms(), self._facts()
+        terms, facts = self._terms(), self._facts(self._all_topics())
         return Memory(
             list(self._attributes),
             self._topics.topics(),
@@ -200,7 +207,8 @@ class ChangeThresholds(ChangeIndex):
             index._groups[memory.slots] = memory.groups
         index._lay_out(
             _Terms(memory.term_slots, memory.term_attributes, memory.term_tolerances),
-            _Facts(
+            Facts(
+                memory.attributes,
                 memory.fact_slots.copy(),
                 memory.fact_attributes.copy(),
                 memory.fact_topics.copy(),
@@ -230,10 +238,12 @@ class ChangeThresholds(ChangeIndex):
                 value_row[attribute] = len(columns)
                 columns.append(numbers)
         values = np.stack(columns) if columns else np.empty((0, batch.rows))
+        topics = self._topics.of_rows(batch, rows)
+        self._make_topics()
         return Shown(
             values,
             value_row,
-            self._topics.of_rows(batch, rows),
+            topics,
             np.ascontiguousarray(rows, np.int32),
             np.ascontiguousarray(groups, np.int32),
         )
@@ -265,32 +275,47 @@ class ChangeThresholds(ChangeIndex):
             np.append(lanes.tolerances[places[live]], np.array([term[2] for term in waiting], np.float64)),
         )
 
-    def _facts(self) -> _Facts:
+    def _facts(self, topics: NDArray[np.int32]) -> Facts:
+        """What is remembered of these topics, given by number, with their places in place of them."""
+        names = list(self._attributes)
         if not self._cells.used[kernels.USED_CELLS]:
-            return _no_facts()
-        facts = _no_facts(int(kernels.count_facts(self._lanes, self._cells)))
-        kernels.list_facts(self._lanes, self._cells, *facts)
-        return facts
+            return _no_facts(0)._replace(names=names)
+        self._make_topics()
+        facts = _no_facts(int(kernels.count_values(self._lanes, self._cells, topics)))._replace(names=names)
+        count = kernels.list_facts(self._lanes, self._cells, topics, *facts[1:])
+        return facts.chosen(slice(count))
+
+    def _all_topics(self) -> NDArray[np.int32]:
+        return np.arange(len(self._topics), dtype=np.int32)
 
     def _attribute(self, name: str) -> int:
         return self._attributes.setdefault(name, len(self._attributes))
 
-    def _lay_out(self, terms: _Terms, facts: _Facts) -> None:
+    def _lay_out(self, terms: _Terms, facts: Facts) -> None:
         """Build all lanes and cells."""
         self._lanes = _lanes(terms, self._groups)
-        self._cells = _no_cells(len(self._lanes.next), len(facts.values))
+        self._cells = _no_cells(len(facts.values))
         self._waiting = {}
         self._lane_count = len(self._lanes.next)
         self._live_terms = self._term_count = self._place_count = len(terms.slots)
         self._dead_terms = 0
-        at = 0
+        self._enter(facts, self._all_topics())
+
+    def _enter(self, facts: Facts, topics: NDArray[np.int32]) -> None:
+        """Enter facts of these topics, all given by number, into the cells."""
+        if not len(facts.values):
+            return
+        self._make_topics()
+        at = kernels.enter_facts(self._lanes, self._cells, *facts[1:], 0)
         while at < len(facts.values):
-            at = kernels.recall_facts(self._lanes, self._cells, *facts, at)
-            if at < len(facts.values):
-                self._make_cells(len(facts.values) - at)
-        if at:
-            for lane in np.flatnonzero(self._lanes.capacity > kernels.FAN).tolist():
-                kernels.refresh_cells(self._lanes, self._cells, lane)
+            self._make_cells(len(facts.values) - at)
+            at = kernels.enter_facts(self._lanes, self._cells, *facts[1:], at)
+        kernels.refresh_topics(self._lanes, self._cells, topics)
+
+    def _make_topics(self) -> None:
+        """Have a place for every topic that was met."""
+        topic_cell = _enlarged(self._cells.topic_cell, len(self._topics), -1)
+        self._cells = self._cells._replace(topic_cell=topic_cell)
 
     def _make_cells(self, expected: int) -> None:
         """Have room for one more cell, whatever its lane, and for up to four times as many if so expected."""
@@ -303,6 +328,7 @@ class ChangeThresholds(ChangeIndex):
                 start=_enlarged(cells.start, count, 0),
                 tree=_enlarged(cells.tree, count, 0),
                 next=_enlarged(cells.next, count, -1),
+                fellow=_enlarged(cells.fellow, count, -1),
                 table=np.full(_table_size(count), -1, np.int32),
             )
             kernels.enter_cells(self._cells)
@@ -456,16 +482,16 @@ def _no_terms() -> _Terms:
     return _Terms(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.float64))
 
 
-def _no_facts(count: int = 0) -> _Facts:
+def _no_facts(count: int) -> Facts:
     """Room for so many facts."""
-    return _Facts(
-        np.empty(count, np.int32), np.empty(count, np.int32), np.empty(count, np.int32), np.empty(count)
+    return Facts(
+        [], np.empty(count, np.int32), np.empty(count, np.int32), np.empty(count, np.int32), np.empty(count)
     )
 
 
-def _no_cells(cells: int, values: int) -> Cells:
-    """Room for so many cells and values, none of it used."""
-    cells, values = max(16, cells), max(16, values)
+def _no_cells(values: int) -> Cells:
+    """Room for so many values and some cells, none of it used."""
+    cells = values = max(16, values)
     return Cells(
         table=np.full(_table_size(cells), -1, np.int32),
         lane=np.full(cells, -1, np.int32),
@@ -473,6 +499,8 @@ def _no_cells(cells: int, values: int) -> Cells:
         start=np.zeros(cells, np.int64),
         tree=np.zeros(cells, np.int64),
         next=np.full(cells, -1, np.int32),
+        fellow=np.full(cells, -1, np.int32),
+        topic_cell=np.full(16, -1, np.int32),
         last=np.empty(values),
         above=np.empty(0),
         below=np.empty(0),

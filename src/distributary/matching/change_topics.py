@@ -7,7 +7,7 @@ Python strings; those are looked up in a dictionary that lasts as long as the in
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,11 @@ class TopicNumbers:
     def topics(self) -> list[str]:
         """The topics from number 1 on."""
         return [topic for topic in self._numbers if topic is not None]
+
+    def of(self, topics: Sequence[str | None]) -> NDArray[np.int32]:
+        """The numbers of these topics; new topics get new numbers."""
+        found = [self._numbers.setdefault(topic, len(self._numbers)) for topic in topics]
+        return np.array(found, np.int32)
 
     def of_rows(self, batch: EventBatch, rows: NDArray[np.int32]) -> NDArray[np.int32]:
         """The number of each row's topic, filled in for the given rows; new topics get new numbers."""

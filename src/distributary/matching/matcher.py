@@ -14,8 +14,9 @@ import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,8 +25,10 @@ from numpy.typing import NDArray
 from distributary.errors import InputError
 from distributary.filters.filter import Filter
 from distributary.filters.kinds import parse_filters
-from distributary.matching import frozen
+from distributary.matching import change_record, frozen
 from distributary.matching.batch import EventBatch
+from distributary.matching.change_index import Facts
+from distributary.matching.change_record import Remembered
 from distributary.matching.engines import change_class, index_class, verifier_class
 from distributary.matching.explain import Explanation, explain_change, explain_filter
 from distributary.matching.index import Index, Pairs
@@ -38,6 +41,27 @@ from distributary.model import Delivery, Event, Subscription
 
 EVERYTHING = ""
 """The driver of the slot without filters: subscriptions that only have a tolerance."""
+
+
+Tolerances = Literal["apply", "ignore", "leave"]
+"""What becomes of change filters when a batch is matched.
+
+"apply": they decide and remember. "ignore": they let everything pass and remember nothing. "leave": an event
+that passes the other filters of at least one subscription with a tolerance is left out, with all its matches.
+"""
+
+WHOLE_NUMBERS = range(-(2**63), 2**63)
+"""What an int64 can hold."""
+
+
+class Matches(NamedTuple):
+    """The matches of a batch as three columns: by row, and within a row by subscription id."""
+
+    rows: NDArray[np.int32]
+    subscriptions: pa.Array
+    """Ids, as large strings."""
+    subscribers: pa.Array
+    """Names, as large strings."""
 
 
 class Refused(NamedTuple):
@@ -78,12 +102,14 @@ class Matcher:
 
     A malformed subscription raises an `InputError`; pass a list as `rejected` and it is noted there instead
     while the others are registered. `engines` chooses algorithms by filter kind, such as {"topic": "tree"}.
+    `serials` gives each subscription its serial (see `add`), in the same order and number.
     """
 
     def __init__(
         self,
         subscriptions: Iterable[Subscription] = (),
         *,
+        serials: Iterable[int] | None = None,
         engines: Mapping[str, str] | None = None,
         rejected: list[Refused] | None = None,
     ) -> None:
@@ -97,9 +123,14 @@ class Matcher:
         self._everything: int | None = None
         self._slow: dict[str, str] = {}
         with _collector_paused():
-            for position, subscription in enumerate(subscriptions):
+            numbered = (
+                zip(subscriptions, repeat(None), strict=False)
+                if serials is None
+                else zip(subscriptions, serials, strict=True)
+            )
+            for position, (subscription, serial) in enumerate(numbered):
                 try:
-                    self.add(subscription)
+                    self.add(subscription, serial=serial)
                 except InputError as error:
                     if rejected is None:
                         raise
@@ -112,15 +143,22 @@ class Matcher:
     def __contains__(self, subscription_id: str) -> bool:
         return subscription_id in self._registry
 
-    def add(self, subscription: Subscription) -> None:
-        """Register a subscription; it takes part from the next event on."""
+    def add(self, subscription: Subscription, *, serial: int | None = None) -> None:
+        """Register a subscription; it takes part from the next event on.
+
+        `serial` is a whole number of 64 bits that identifies this registration for good: what tolerances
+        remember is kept under it (see `recall`). The default is a number that was not used before. No two
+        registrations may have the same one; that is not checked.
+        """
+        if serial is not None and serial not in WHOLE_NUMBERS:
+            raise ValueError(f"the serial of {subscription.id!r} is {serial}, which 64 bits do not hold")
         filters = parse_filters(subscription)
         self._registry.require_new(subscription.id)
         change = filters.pop("change", None)
         slow = [f"{kind}: {filter.slow}" for kind, filter in filters.items() if filter.slow]
         slot = self._slot_for(filters)
         number = self._registry.add(
-            subscription.id, subscription.subscriber, slot, changing=change is not None
+            subscription.id, subscription.subscriber, slot, serial=serial, changing=change is not None
         )
         if change is not None:
             self._change.add(number, change, slot)  # type: ignore[arg-type]
@@ -146,8 +184,40 @@ class Matcher:
         batch = EventBatch.from_events([event])
         for error in batch.malformed.values():
             raise error
-        ids: list[str] = self._registry.names.take(self._match(batch).slots).to_pylist()
+        ids: list[str] = self.matches(batch).subscriptions.to_pylist()
         return ids
+
+    def matches(self, batch: EventBatch, *, tolerances: Tolerances = "apply") -> Matches:
+        """All matches of the well-formed events of a batch, as columns.
+
+        >>> m = Matcher([Subscription("s1", "ann", topic="A"), Subscription("s2", "bob", change={"x": 1})])
+        >>> batch = EventBatch.from_events([Event("e1", topic="A", attributes={"x": 5})])
+        >>> for column in m.matches(batch):
+        ...     column.tolist()
+        [0, 0]
+        ['s1', 's2']
+        ['ann', 'bob']
+        """
+        rows, numbers = self._match(batch, tolerances)
+        return Matches(
+            rows,
+            self._registry.names.take(numbers),
+            self._registry.subscriber_names(self._registry.subscriber_of[numbers]),
+        )
+
+    def tolerant_rows(self, batch: EventBatch) -> NDArray[np.bool_]:
+        """Which events pass the other filters of at least one subscription with a tolerance.
+
+        Their answers depend on what came before, those of all other events do not. Malformed events: False.
+        """
+        if not self.has_tolerances:
+            return np.zeros(batch.rows, np.bool_)
+        return self._tolerant(self._passed(batch), batch.rows)
+
+    @property
+    def has_tolerances(self) -> bool:
+        """Whether some subscription has a tolerance."""
+        return len(self._change) > 0
 
     def deliveries(self, event: Event) -> list[Delivery]:
         """The event for each subscriber who wants it, once, however many of their subscriptions match."""
@@ -163,27 +233,23 @@ class Matcher:
         id: str = "id",
         topic: str = "topic",
         document: str = "document",
-        tolerances: bool = True,
+        tolerances: Tolerances = "apply",
         rejected: list[Refused] | None = None,
     ) -> pa.Table:
         """All matches of a table of events: `event_id` and `subscription_id`.
 
         In the order of the events, then by subscription id. Every column but the three named is an
         attribute. A malformed event raises; pass a list as `rejected` and it is noted there instead while
-        the others are matched. With `tolerances=False`, change filters let everything pass and remember
-        nothing: for a caller who keeps that state elsewhere.
+        the others are matched.
 
         >>> m = Matcher([Subscription("s1", "ann", where="price > 8.3")])
         >>> m.match_batch(pa.table({"id": ["e1", "e2"], "price": [8.0, 8.4]})).to_pylist()
         [{'event_id': 'e2', 'subscription_id': 's1'}]
         """
         batch = self._batch(table, id, topic, document, rejected)
-        rows, numbers = self._match(batch, tolerances=tolerances)
+        found = self.matches(batch, tolerances=tolerances)
         return pa.table(
-            {
-                "event_id": batch.ids.take(pa.array(rows)),
-                "subscription_id": self._registry.names.take(numbers),
-            }
+            {"event_id": batch.ids.take(pa.array(found.rows)), "subscription_id": found.subscriptions}
         )
 
     def deliver_batch(
@@ -195,14 +261,19 @@ class Matcher:
         document: str = "document",
         rejected: list[Refused] | None = None,
     ) -> pa.Table:
-        """One row for each event and subscriber who wants it: `event_id` and `subscriber`."""
+        """One row for each event and subscriber who wants it: `event_id` and `subscriber`.
+
+        In the order of the events, then of the first subscription by which a subscriber wants it.
+        """
         batch = self._batch(table, id, topic, document, rejected)
-        rows, numbers = self._match(batch)
-        pairs = np.unique(np.stack([rows, self._registry.subscriber_of[numbers]], axis=1), axis=0)
+        found = self.matches(batch)
+        coded = found.subscribers.dictionary_encode()
+        pairs = found.rows.astype(np.int64) * len(coded.dictionary) + coded.indices.to_numpy()
+        firsts = np.sort(np.unique(pairs, return_index=True)[1])
         return pa.table(
             {
-                "event_id": batch.ids.take(pa.array(pairs[:, 0])),
-                "subscriber": self._registry.subscriber_names(pairs[:, 1]),
+                "event_id": batch.ids.take(pa.array(found.rows[firsts])),
+                "subscriber": found.subscribers.take(pa.array(firsts)),
             }
         )
 
@@ -219,6 +290,10 @@ class Matcher:
         """Who gets the deliveries of a subscription."""
         return self._registry.subscriber(self._registry.number(subscription_id))
 
+    def serial(self, subscription_id: str) -> int:
+        """What identifies this registration of a subscription for good."""
+        return int(self._registry.serial_of[self._registry.number(subscription_id)])
+
     def ids(self) -> list[str]:
         """The ids of all subscriptions, sorted."""
         return self._registry.ids()
@@ -231,6 +306,42 @@ class Matcher:
     def forget(self) -> None:
         """Forget what tolerances have seen: the next event of each topic is the first again."""
         self._change.forget()
+
+    def recall(self, topics: Sequence[str | None]) -> list[bytes | None]:
+        """What tolerances remember of each topic, to be kept elsewhere; None where that is nothing.
+
+        The bytes speak of registrations by serial, so any matcher can `restore` them, whichever
+        subscriptions it holds. None among the topics stands for events without one.
+
+        >>> m = Matcher([Subscription("s1", "ann", change={"x": 1})])
+        >>> event = Event("e1", topic="A", attributes={"x": 5})
+        >>> m.match(event)
+        ['s1']
+        >>> memories = m.recall(["A"])
+        >>> m.forget()
+        >>> m.restore(["A"], memories)
+        >>> m.match(event)
+        []
+        """
+        places, distinct = _distinct(topics)
+        facts = self._change.recall(distinct)
+        serials = self._registry.serial_of[facts.slots]
+        remembered = Remembered(facts.names, serials, facts.attributes, facts.topics, facts.values)
+        records = change_record.pack(remembered, len(distinct))
+        return [records[place] for place in places]
+
+    def restore(self, topics: Sequence[str | None], memories: Sequence[bytes | None]) -> None:
+        """Put back what `recall` gave for each of these distinct topics, of which nothing is remembered now.
+
+        Registrations that are gone, and attributes that a subscription does not name, are passed over.
+        """
+        _, distinct = _distinct(topics)
+        if len(distinct) < len(topics) or len(topics) != len(memories):
+            raise ValueError("give each topic once, and one memory for each")
+        remembered = change_record.unpack(memories)
+        numbers = self._registry.find_changing(remembered.serials)
+        facts = Facts(remembered.names, numbers, *remembered[2:])
+        self._change.restore(distinct, facts.chosen(np.flatnonzero(numbers >= 0)))
 
     def size(self) -> Size:
         """How much it holds and what that takes."""
@@ -297,23 +408,37 @@ class Matcher:
             rejected.append(Refused(row, str(batch.ids[row].as_py()), error))
         return batch
 
-    def _match(self, batch: EventBatch, *, tolerances: bool = True) -> Pairs:
+    def _match(self, batch: EventBatch, tolerances: Tolerances) -> Pairs:
         """Pairs of row and subscription number, in the order in which answers are given."""
+        passed = self._passed(batch)
+        if tolerances == "leave" and self.has_tolerances:
+            passed = _without_rows(passed, self._tolerant(passed, batch.rows))
+        wanted = [self._registry.expand(passed)]
+        if tolerances != "leave" and self.has_tolerances:
+            ordered = by_row(passed, batch.rows)
+            if tolerances == "apply":
+                wanted.append(self._change.fire(batch, ordered.rows, ordered.slots))
+            else:
+                wanted.append(self._registry.expand(ordered, changing=True))
+        return by_row_and_rank(Pairs.joined(wanted), self._registry.names.ranks(), batch.rows)
+
+    def _passed(self, batch: EventBatch) -> Pairs:
+        """Pairs of a well-formed row and a slot all of whose filters, tolerances aside, it passes."""
         found = [self._search(kind, batch) for kind in self._indexes]
         if self._everything is not None:
             rows = np.arange(batch.rows, dtype=np.int32)
             found.append(Pairs(rows, np.full(batch.rows, self._everything, np.int32)))
         passed = Pairs.joined(found)
         if batch.malformed:
-            passed = _without_rows(passed, np.fromiter(batch.malformed, np.int64), batch.rows)
-        wanted = [self._registry.expand(passed)]
-        if len(self._change):
-            ordered = by_row(passed, batch.rows)
-            if tolerances:
-                wanted.append(self._change.fire(batch, ordered.rows, ordered.slots))
-            else:
-                wanted.append(self._registry.expand(ordered, changing=True))
-        return by_row_and_rank(Pairs.joined(wanted), self._registry.names.ranks(), batch.rows)
+            malformed = np.zeros(batch.rows, np.bool_)
+            malformed[list(batch.malformed)] = True
+            passed = _without_rows(passed, malformed)
+        return passed
+
+    def _tolerant(self, passed: Pairs, rows: int) -> NDArray[np.bool_]:
+        tolerant = np.zeros(rows, np.bool_)
+        tolerant[passed.rows[self._registry.first_changing[passed.slots] >= 0]] = True
+        return tolerant
 
     def _search(self, kind: str, batch: EventBatch) -> Pairs:
         """The pairs of row and slot that pass the driving filter of this kind and all others."""
@@ -388,8 +513,15 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _without_rows(pairs: Pairs, rows: NDArray[np.int64], count: int) -> Pairs:
-    kept = np.ones(count, np.bool_)
-    kept[rows] = False
-    keep = kept[pairs.rows]
+def _without_rows(pairs: Pairs, unwanted: NDArray[np.bool_]) -> Pairs:
+    keep = ~unwanted[pairs.rows]
     return Pairs(pairs.rows[keep], pairs.slots[keep])
+
+
+def _distinct(topics: Sequence[str | None]) -> tuple[list[int], list[str | None]]:
+    """The topics as events have them, without a leading slash and each once, and where each is then."""
+    places: dict[str | None, int] = {}
+    where = [
+        places.setdefault(None if topic is None else topic.removeprefix("/"), len(places)) for topic in topics
+    ]
+    return where, list(places)

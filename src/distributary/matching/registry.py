@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 from bisect import bisect_left
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -25,13 +25,16 @@ from distributary.errors import InputError, UnknownSubscriptionError
 from distributary.matching import frozen
 from distributary.matching.index import Arrays, Pairs
 from distributary.matching.kernel import kernel
+from distributary.matching.serials import Serials
+
+A = TypeVar("A", bound=np.generic)
 
 NONE = -1
 FEW = 4096
 """Up to this many changed ids are ranked one by one; beyond it, all ids are sorted again."""
 
 
-BY_NUMBER = ("subscriber_of", "slot_of", "following", "preceding", "changing")
+BY_NUMBER = ("serial_of", "subscriber_of", "slot_of", "following", "preceding", "changing")
 BY_SLOT = ("first", "first_changing")
 
 
@@ -126,6 +129,9 @@ class Registry:
         self._free: list[int] = []
         self._subscribers: list[str] = []
         self._subscriber_codes: dict[str, int] = {}
+        self._serials = Serials()
+        self._next_serial = 0
+        self.serial_of = np.full(64, NONE, np.int64)
         self.subscriber_of = np.zeros(64, np.int32)
         self.slot_of = np.full(64, NONE, np.int32)
         self.following = np.full(64, NONE, np.int32)
@@ -151,8 +157,12 @@ class Registry:
         if subscription_id in self._by_id():
             raise InputError(f"{subscription_id!r} is registered already; remove it first", field="id")
 
-    def add(self, subscription_id: str, subscriber: str, slot: int, *, changing: bool) -> int:
+    def add(
+        self, subscription_id: str, subscriber: str, slot: int, *, serial: int | None, changing: bool
+    ) -> int:
         """Enter a subscription under a new id, with or without a tolerance; its number."""
+        serial = self._next_serial if serial is None else serial
+        self._next_serial = max(self._next_serial, serial + 1)
         by_id = self._by_id()
         number = self._free.pop() if self._free else len(self.names)
         self._reserve(number, slot)
@@ -160,7 +170,10 @@ class Registry:
         by_id[subscription_id] = number
         self.subscriber_of[number] = self._code(subscriber)
         self.slot_of[number] = slot
+        self.serial_of[number] = serial
         self.changing[number] = changing
+        if changing:
+            self._serials.add(serial, number)
         self._link(number, self.first_changing if changing else self.first, slot)
         return number
 
@@ -183,6 +196,14 @@ class Registry:
         del self._by_id()[subscription_id]
         self._free.append(number)
         return number, slot, bool(self.changing[number])
+
+    def find_changing(self, serials: NDArray[np.int64]) -> NDArray[np.int32]:
+        """For each serial the number of the subscription with a tolerance that has it, or NONE."""
+        if not len(self):
+            return np.full(len(serials), NONE, np.int32)
+        numbers = self._serials.find(serials)
+        current = (self.serial_of[numbers] == serials) & (self.slot_of[numbers] != NONE)
+        return np.where(current, numbers, np.int32(NONE))
 
     def subscriber(self, number: int) -> str:
         return self._subscribers[int(self.subscriber_of[number])]
@@ -211,6 +232,8 @@ class Registry:
             **{name: getattr(self, name)[: len(self.names)] for name in BY_NUMBER},
             **{name: getattr(self, name) for name in BY_SLOT},
             "order": _order_of(base),
+            "next_serial": np.array([self._next_serial], np.int64),
+            **frozen.under("serials", self._frozen_serials()),
         }
 
     @classmethod
@@ -230,9 +253,16 @@ class Registry:
         registry._free = np.flatnonzero(~used).tolist()
         registry._subscribers = frozen.unpack_texts(frozen.within(arrays, "subscribers"))
         registry._subscriber_codes = {name: code for code, name in enumerate(registry._subscribers)}
+        registry._next_serial = int(arrays["next_serial"][0])
+        registry._serials = Serials.open(frozen.within(arrays, "serials"))
         for name in BY_NUMBER + BY_SLOT:
             setattr(registry, name, arrays[name])
         return registry
+
+    def _frozen_serials(self) -> Arrays:
+        held = slice(len(self.names))
+        changing = np.flatnonzero((self.changing[held] == 1) & (self.slot_of[held] != NONE))
+        return Serials.freeze(self.serial_of[changing], changing.astype(np.int32))
 
     def memory(self) -> int:
         total: int = self.names.memory()
@@ -284,9 +314,9 @@ def _order_of(texts: pa.Array) -> NDArray[np.int64]:
     return indices[: len(texts) - texts.null_count]
 
 
-def grown(array: NDArray[np.int32], position: int) -> NDArray[np.int32]:
+def grown(array: NDArray[A], position: int) -> NDArray[A]:
     """A copy that has this position; new entries are NONE."""
-    more = np.full(max(len(array), position + 1 - len(array)), NONE, np.int32)
+    more = np.full(max(len(array), position + 1 - len(array)), NONE, array.dtype)
     return np.concatenate([array, more])
 
 
