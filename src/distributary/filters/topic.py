@@ -92,6 +92,15 @@ class TopicFilter(Filter):
         fixed = len(self.levels) - self.levels.count(WILDCARD)
         return float(0.3**fixed)
 
+    @property
+    def fixed(self) -> tuple[str, ...]:
+        """The values before the first wildcard: every topic it matches starts with them.
+
+        >>> TopicFilter.parse("quotes/NYSE/*/close").fixed
+        ('quotes', 'NYSE')
+        """
+        return self.levels[: self.levels.index(WILDCARD)] if WILDCARD in self.levels else self.levels
+
     def matches(self, event: Event) -> bool:
         if event.topic is None:
             return False

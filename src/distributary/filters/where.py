@@ -12,7 +12,7 @@ from typing import Any, Self
 from distributary.errors import FilterError
 from distributary.filters.condition import Template, read_condition, template_of
 from distributary.filters.condition_merging import MAX_MERGED, described, generalised
-from distributary.filters.domain import Conjunction, contains, narrows
+from distributary.filters.domain import Conjunction, Domain, contains, narrows, union
 from distributary.filters.expression import (
     MAX_DEPTH,
     And,
@@ -73,6 +73,22 @@ class WhereFilter(Filter):
         NumberRange(low=10, high=inf, low_open=True, high_open=False)
         """
         return self._template.plan.conjunctions(self._values, self._names)
+
+    @property
+    def confines(self) -> dict[str, Domain]:
+        """For each attribute that every alternative bounds: the only values with which an event may pass.
+
+        >>> sorted(WhereFilter.parse("a = 1 and b > 2 or a = 3").confines)
+        ['a']
+        """
+        conjunctions = self.conjunctions
+        if not conjunctions:
+            return {}
+        if len(conjunctions) == 1:
+            return dict(conjunctions[0].domains)
+        alternatives = [dict(conjunction.domains) for conjunction in conjunctions]
+        common = set(alternatives[0]).intersection(*alternatives)
+        return {name: union([each[name] for each in alternatives]) for name in sorted(common)}
 
     @property
     def selectivity(self) -> float:
