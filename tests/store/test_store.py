@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import pickle
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+import shutil
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +14,8 @@ from hypothesis import strategies as st
 
 from distributary import Subscription
 from distributary.errors import DistributaryError, FilterError, InputError, UnknownSubscriptionError
-from distributary.store import Life, SubscriptionStore, open_store
+from distributary.store import Life, SubscriptionStore
+from store.kinds import Kind
 
 IDS = st.sampled_from(["a", "b", "c", "dé", "e/1"])
 SUBSCRIPTIONS = st.builds(
@@ -93,26 +91,6 @@ class Model:
         ]
 
 
-class Kind:
-    """A kind of store, and how to make an empty one."""
-
-    @contextmanager
-    def fresh(self) -> Iterator[SubscriptionStore]:
-        with TemporaryDirectory() as place:
-            yield open_store(Path(place) / "store")
-
-
-@pytest.fixture(scope="module")
-def kind() -> Kind:
-    return Kind()
-
-
-@pytest.fixture
-def store(kind: Kind) -> Iterator[SubscriptionStore]:
-    with kind.fresh() as made:
-        yield made
-
-
 def play(store: SubscriptionStore, model: Model, step: Commit | str | int) -> SubscriptionStore:
     """Take one step in both; returns the store to go on with."""
     if isinstance(step, Commit):
@@ -132,7 +110,7 @@ def play(store: SubscriptionStore, model: Model, step: Commit | str | int) -> Su
 
 
 @pytest.mark.parametrize("often", [False, True], ids=["", "snapshots at every turn"])
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(steps=STEPS)
 def test_a_store_is_what_the_model_is_at_every_version(
     kind: Kind, often: bool, steps: list[Commit | str | int]
@@ -266,7 +244,7 @@ def test_streams_are_bound_apart_whatever_their_names(store: SubscriptionStore) 
 def test_old_bindings_are_pruned_and_then_refused(
     store: SubscriptionStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("store", "directory"):
+    for module in ("store", "directory", "sql"):
         monkeypatch.setattr(f"distributary.store.{module}.BINDINGS_KEPT", 10, raising=False)
         monkeypatch.setattr(f"distributary.store.{module}.PRUNE_EVERY", 4, raising=False)
     store.commit([S1])
@@ -279,8 +257,6 @@ def test_old_bindings_are_pruned_and_then_refused(
 
 
 def test_the_workspace_is_no_part_of_the_content(kind: Kind) -> None:
-    import shutil
-
     with kind.fresh() as store:
         store.commit([S1, S2])
         store.commit(remove=["s1"])

@@ -27,7 +27,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from distributary.errors import DistributaryError
-from distributary.store.columns import live_after, read_table, write_table
+from distributary.store.columns import read_table, write_table
 from distributary.store.durable import make_directory, publish, synchronise
 from distributary.store.registrations import NEEDED, Registrations
 from distributary.store.snapshots import snapshot_due
@@ -195,16 +195,8 @@ class DirectoryStore(SubscriptionStore):
     def _committed(self, version: int) -> None:
         with self._lock:
             known = self._registered(version)
-            if not _due(known):
-                return
-            start, base = self._snapshots().newest(version)
-            if start > known.base_version:
-                # Another writer has made one since; only what came after that counts.
-                self._known.registrations = None
-                known = self._registered(version)
-                if not _due(known):
-                    return
-            if self._keep_snapshot(version, live_after(base, self.log(start, version))):
+            if snapshot_due(known.rows, known.version - known.base_version, known.base_rows):
+                self.table(version)  # writes one, unless another process has
                 self._known.registrations = None
 
     def _publish(self, path: Path, content: bytes) -> bool:
@@ -259,10 +251,6 @@ def _last(known: int, exists: Callable[[int], bool]) -> int:
         if exists(known + step):
             known += step
     return known
-
-
-def _due(known: Registrations) -> bool:
-    return snapshot_due(known.rows, known.version - known.base_version, known.base_rows)
 
 
 def _read_binding(path: Path) -> int | None:

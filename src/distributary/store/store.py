@@ -44,7 +44,7 @@ from distributary.store.columns import (
     serial_of,
     to_subscriptions,
 )
-from distributary.store.snapshots import Snapshots
+from distributary.store.snapshots import Snapshots, snapshot_due
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -221,8 +221,14 @@ class SubscriptionStore(ABC):
     def table(self, version: int | None = None) -> pa.Table:
         """The live set at a version (the newest) as columns, in the order of serials; see `columns.LIVE`."""
         version = self._existing(version)
-        start, base = self._snapshots().newest(version)
-        return live_after(base, self.log(start, version))
+        snapshots = self._snapshots()
+        start, base = snapshots.newest(version)
+        commits = list(self.log(start, version))
+        live = live_after(base, commits)
+        rows = sum(len(changes) for _, changes in commits)
+        if snapshot_due(rows, len(commits), len(base)) and max(snapshots.versions(), default=0) < version:
+            self._keep_snapshot(version, live)
+        return live
 
     def subscriptions(self, version: int | None = None) -> Iterator[tuple[int, Subscription]]:
         """The live set at a version (the newest), each with its serial, in the order of serials."""
@@ -293,17 +299,18 @@ class SubscriptionStore(ABC):
             self._snapshots().write(version, self.table(version))
         return version
 
+    def close(self) -> None:  # noqa: B027 (most stores hold nothing open)
+        """Close the connections of this process; they are opened again when needed."""
+
     def _snapshots(self) -> Snapshots:
         return Snapshots(self.workspace / "snapshots", self.workspace / "temporary")
 
-    def _keep_snapshot(self, version: int, live: pa.Table) -> bool:
+    def _keep_snapshot(self, version: int, live: pa.Table) -> None:
         """Write a snapshot for those who come later; that this fails is no reason to fail what was asked."""
         try:
             self._snapshots().write(version, live)
         except OSError as error:
             _log.warning("no snapshot of version %d of %r could be written: %s", version, self, error)
-            return False
-        return True
 
     def _existing(self, version: int | None) -> int:
         newest = self.version()
@@ -333,6 +340,14 @@ def open_store(
 
 
 def _store_at(location: str, workspace: Path | None) -> SubscriptionStore:
+    if "://" in location and not location.startswith("file://"):
+        try:
+            from distributary.store.sql import SqlStore
+        except ImportError as error:
+            raise DistributaryError(
+                f"a store in a database needs {error.name}: pip install 'distributary[sql]'"
+            ) from None
+        return SqlStore(location, workspace)
     from distributary.store.directory import DirectoryStore
 
     return DirectoryStore(location.removeprefix("file://"), workspace)
