@@ -100,7 +100,13 @@ def _run(user: str, *command: str | Path) -> None:
     """Run a program of the server; as another user when we are root, for it refuses to run as root."""
     become: list[str | Path] = []
     if not os.getuid():
-        become = ["setpriv", f"--reuid={user}", f"--regid={pwd.getpwnam(user).pw_gid}", "--clear-groups", "--"]
+        become = [
+            "setpriv",
+            f"--reuid={user}",
+            f"--regid={pwd.getpwnam(user).pw_gid}",
+            "--clear-groups",
+            "--",
+        ]
     subprocess.run(
         [*become, *command], check=True, stdout=subprocess.DEVNULL, cwd="/", env={**os.environ, "LC_ALL": "C"}
     )

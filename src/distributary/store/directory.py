@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from distributary.errors import DistributaryError
 from distributary.store.columns import read_table, write_table
-from distributary.store.durable import make_directory, publish, synchronise
+from distributary.store.durable import make_directory, publish, sweep, synchronise
 from distributary.store.registrations import NEEDED, Registrations
 from distributary.store.snapshots import snapshot_due
 from distributary.store.store import BINDINGS_KEPT, EPOCH, SubscriptionStore
@@ -156,6 +156,7 @@ class DirectoryStore(SubscriptionStore):
 
     def compact(self) -> int:
         version = super().compact()
+        sweep(self.path / "temporary")
         with self._lock:
             self._known.registrations = None
         return version
@@ -197,6 +198,7 @@ class DirectoryStore(SubscriptionStore):
             known = self._registered(version)
             if snapshot_due(known.rows, known.version - known.base_version, known.base_rows):
                 self.table(version)  # writes one, unless another process has
+                sweep(self.path / "temporary")
                 self._known.registrations = None
 
     def _publish(self, path: Path, content: bytes) -> bool:
