@@ -9,7 +9,7 @@ import pytest
 from distributary.filters.change import ChangeFilter
 from distributary.matching.batch import EventBatch
 from distributary.matching.change_cells import FAN
-from distributary.matching.change_index import ChangeIndex
+from distributary.matching.change_index import ChangeIndex, Facts
 from distributary.matching.change_sf import ChangeSF
 from distributary.matching.change_thresholds import ChangeThresholds
 from distributary.model import Event
@@ -79,18 +79,42 @@ def test_large_groups_fire_as_in_sf_while_members_come_and_go(members: int, step
     assert fired > members
 
 
-def test_either_exact_engine_continues_what_the_other_wrote() -> None:
+def test_either_exact_engine_continues_what_the_other_recalls() -> None:
     random = np.random.default_rng(5)
-    index = ChangeThresholds()
+    index, other, again = ChangeThresholds(), ChangeSF(), ChangeThresholds()
     for slot in range(300):
-        index.add(slot, some_filter(random), slot % 2)
-    index.match_batch(quotes(random, 50, 3, 0.1))
-    other = ChangeSF.open(index.freeze())
-    again = ChangeThresholds.open(other.freeze())
-    assert both_fire(index, other, quotes(np.random.default_rng(6), 50, 3, 0.1)) > 0
-    assert both_fire(
-        again, ChangeThresholds.open(ChangeSF.open(again.freeze()).freeze()), quotes(random, 9, 3, 0.1)
-    )
+        filter = some_filter(random)
+        for engine in (index, other, again):
+            engine.add(slot, filter, slot % 2)
+    shown = quotes(random, 50, 3, 0.1)
+    index.match_batch(shown)
+    assert shown.topics is not None
+    topics = sorted({str(shown.topics[row]) for row in range(shown.rows)})
+    other.restore(topics, index.recall(topics))
+    again.restore(topics, other.recall(topics))
+    following = quotes(np.random.default_rng(6), 50, 3, 0.1)
+    assert both_fire(index, other, following) > 0
+    again.match_batch(following)
+    assert both_fire(again, other, quotes(random, 9, 3, 0.1)) > 0
+
+
+def test_what_is_forgotten_makes_room_for_what_comes() -> None:
+    """Forgetting and restoring, topic after topic, as one who keeps the memory elsewhere does."""
+    index, kept = ChangeThresholds(), ChangeThresholds()
+    for slot in range(200):
+        for engine in (index, kept):
+            engine.add(slot, ChangeFilter.parse({"price": slot / 10}))
+    memories: dict[str, Facts] = {}
+    for number in range(60):
+        topic = f"t{number % 20}"
+        index.forget()
+        if topic in memories:
+            index.restore([topic], memories[topic])
+        event = Event("e", topic, {"price": number})
+        assert index.match(event) == kept.match(event)
+        memories[topic] = index.recall([topic])
+        assert not len(index.recall(["t-", None]).values)
+    assert index.memory() < kept.memory()
 
 
 def test_many_groups_of_one_have_a_memory_each() -> None:

@@ -29,7 +29,8 @@ def test_pairs_are_put_in_order_of_rows_and_keep_their_own(given_pairs: list[tup
 def test_pairs_of_a_row_are_put_in_order_of_rank(
     given_pairs: list[tuple[int, int]], ranking: list[int]
 ) -> None:
-    ranks = np.array(ranking, np.float64)
-    ordered = by_row_and_rank(as_pairs(given_pairs), ranks, ROWS)
+    given_as_pairs = as_pairs(given_pairs)
+    ranks = np.array(ranking, np.float64)[given_as_pairs.slots]
+    ordered = by_row_and_rank(given_as_pairs, ranks, ROWS)
     found = list(zip(ordered.rows.tolist(), ordered.slots.tolist(), strict=True))
     assert found == sorted(given_pairs, key=lambda pair: (pair[0], ranking[pair[1]]))

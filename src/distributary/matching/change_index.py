@@ -16,16 +16,17 @@ slot that is added later, also under a number that was used before, starts afres
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from distributary.filters.change import ChangeFilter, number_of
+from distributary.matching import frozen
 from distributary.matching.batch import NUMBER, EventBatch
-from distributary.matching.index import Index, Pairs
+from distributary.matching.index import Arrays, Index, Pairs
 from distributary.model import Event
 
 
@@ -88,6 +89,15 @@ class Facts(NamedTuple):
     attributes: NDArray[np.int32]
     topics: NDArray[np.int32]
     values: NDArray[np.float64]
+
+    def to_arrays(self) -> Arrays:
+        columns = {name: getattr(self, name) for name in ("slots", "attributes", "topics", "values")}
+        return {**frozen.under("names", frozen.pack_texts(self.names)), **columns}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Facts:
+        names = frozen.unpack_texts(frozen.within(arrays, "names"))
+        return cls(names, arrays["slots"], arrays["attributes"], arrays["topics"], arrays["values"])
 
     def chosen(self, rows: slice | NDArray[np.int64]) -> Facts:
         """These facts alone."""

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distributary.filters.change import ChangeFilter
+from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
 from distributary.matching.change_index import Facts, ListedChangeIndex, numbers_of
-from distributary.matching.change_memory import Memory
 from distributary.matching.change_topics import TopicNumbers
 from distributary.matching.index import Arrays, Pairs
 
@@ -168,59 +168,21 @@ class ChangeSF(ListedChangeIndex):
     def freeze(self) -> Arrays:
         for group in self._groups.values():
             group.settle()
-        attributes = sorted({name for group in self._groups.values() for name in group.attributes})
-        code = {name: at for at, name in enumerate(attributes)}
-        terms = [
-            (slot, code[name], tolerance)
-            for slot, (filter, _) in self._filters.items()
-            for name, tolerance in filter.tolerances
-        ]
-        facts = [
-            (int(group.slots[row]), code[group.attributes[column]], topic, last[row, column])
-            for group in self._groups.values()
-            for topic, last in group.last.items()
-            for row, column in np.argwhere(~np.isnan(last)).tolist()
-        ]
-        return Memory(
-            attributes,
-            self._topics.topics(),
-            np.fromiter(self._filters, np.int32, len(self._filters)),
-            np.array([group for _, group in self._filters.values()], np.int32),
-            np.array([term[0] for term in terms], np.int32),
-            np.array([term[1] for term in terms], np.int32),
-            np.array([term[2] for term in terms], np.float64),
-            np.array([fact[0] for fact in facts], np.int32),
-            np.array([fact[1] for fact in facts], np.int32),
-            np.array([fact[2] for fact in facts], np.int32),
-            np.array([fact[3] for fact in facts], np.float64),
-        ).to_arrays()
+        topics = self._topics.topics()
+        return {
+            **super().freeze(),
+            "groups": np.array([group for _, group in self._filters.values()], np.int32),
+            **frozen.under("topics", frozen.pack_texts(topics)),
+            **frozen.under("facts", self.recall([None, *topics]).to_arrays()),
+        }
 
     @classmethod
     def open(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         index = cls()
-        memory = Memory.from_arrays(arrays)
-        tolerances: dict[int, list[tuple[str, float]]] = {}
-        for slot, attribute, tolerance in zip(
-            memory.term_slots.tolist(),
-            memory.term_attributes.tolist(),
-            memory.term_tolerances.tolist(),
-            strict=True,
-        ):
-            tolerances.setdefault(slot, []).append((memory.attributes[attribute], tolerance))
-        slots = memory.slots.tolist()
-        index.add_many(
-            slots, (ChangeFilter(tuple(sorted(tolerances[slot]))) for slot in slots), memory.groups.tolist()
-        )
-        index._topics = TopicNumbers(memory.topics)
-        index._enter(
-            Facts(
-                memory.attributes,
-                memory.fact_slots,
-                memory.fact_attributes,
-                memory.fact_topics,
-                memory.fact_values,
-            )
-        )
+        texts = frozen.unpack_texts(frozen.within(arrays, "texts"))
+        index.add_many(arrays["slots"].tolist(), map(ChangeFilter.parse, texts), arrays["groups"].tolist())
+        index._topics = TopicNumbers(frozen.unpack_texts(frozen.within(arrays, "topics")))
+        index._enter(Facts.from_arrays(frozen.within(arrays, "facts")))
         return index
 
     def _enter(self, facts: Facts) -> None:

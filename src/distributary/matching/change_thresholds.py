@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from distributary.filters.change import ChangeFilter
 from distributary.matching import change_cells as kernels
+from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
 from distributary.matching.change_cells import Cells, Fired, Lanes, Shown
 from distributary.matching.change_index import ChangeIndex, Facts, numbers_of
-from distributary.matching.change_memory import Memory
 from distributary.matching.change_topics import TopicNumbers
 from distributary.matching.index import Arrays, Pairs
 
@@ -32,6 +32,23 @@ SPARE = 64
 """Dead terms that are tolerated beyond the number of live ones before everything is laid out anew."""
 ROOM = 1 << 20
 """Answers that are made room for beyond the most that one event can have."""
+
+LAID_OUT = {
+    "group_lane": -1,
+    "next": -1,
+    "attribute": -1,
+    "start": 0,
+    "size": 0,
+    "capacity": 0,
+    "slots": -1,
+    "tolerances": -1,
+    "slot_term": -1,
+    "slot_terms": 0,
+    "term_lane": 0,
+    "term_place": 0,
+    "term_next": -1,
+}
+"""The arrays of lanes that depend on the filters alone, and what stands in their unused places."""
 
 A = TypeVar("A", bound=np.generic)
 
@@ -178,43 +195,36 @@ class ChangeThresholds(ChangeIndex):
         return self._groups.nbytes + sum(array.nbytes for array in (*self._lanes, *self._cells))
 
     def freeze(self) -> Arrays:
-        self._settle()
-        slots = np.array(self.slots(), np.int32)
-        terms, facts = self._terms(), self._facts(self._all_topics())
-        return Memory(
-            list(self._attributes),
-            self._topics.topics(),
-            slots,
-            self._groups[slots],
-            terms.slots,
-            terms.attributes,
-            terms.tolerances,
-            facts.slots,
-            facts.attributes,
-            facts.topics,
-            facts.values,
-        ).to_arrays()
+        """The lanes as they stand, so that opening lays out nothing."""
+        self.compact()
+        groups = self._groups[: int(np.flatnonzero(self._groups != NO_GROUP).max(initial=-1)) + 1]
+        lanes = {name: frozen.with_room(getattr(self._lanes, name), fill) for name, fill in LAID_OUT.items()}
+        return {
+            "counts": np.array([self._count, self._lane_count, self._term_count], np.int64),
+            "groups": frozen.with_room(groups, NO_GROUP),
+            **frozen.under("lanes", lanes),
+            **frozen.under("topics", frozen.pack_texts(self._topics.topics())),
+            **frozen.under("facts", self._facts(self._all_topics()).to_arrays()),
+        }
 
     @classmethod
     def open(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         index = cls()
-        memory = Memory.from_arrays(arrays)
-        index._attributes = {name: at for at, name in enumerate(memory.attributes)}
-        index._topics = TopicNumbers(memory.topics)
-        index._count = len(memory.slots)
-        if index._count:
-            index._groups = _enlarged(index._groups, int(memory.slots.max()) + 1, NO_GROUP)
-            index._groups[memory.slots] = memory.groups
-        index._lay_out(
-            _Terms(memory.term_slots, memory.term_attributes, memory.term_tolerances),
-            Facts(
-                memory.attributes,
-                memory.fact_slots.copy(),
-                memory.fact_attributes.copy(),
-                memory.fact_topics.copy(),
-                memory.fact_values.copy(),
-            ),
+        facts = Facts.from_arrays(frozen.within(arrays, "facts"))
+        index._attributes = {name: at for at, name in enumerate(facts.names)}
+        index._topics = TopicNumbers(frozen.unpack_texts(frozen.within(arrays, "topics")))
+        index._groups = arrays["groups"]
+        index._count, index._lane_count, index._term_count = arrays["counts"].tolist()
+        index._live_terms = index._place_count = index._term_count
+        lanes = frozen.within(arrays, "lanes")
+        index._lanes = Lanes(
+            **lanes,
+            first_cell=np.full(len(lanes["next"]), -1, np.int32),
+            current_cell=np.full(len(lanes["next"]), -1, np.int32),
+            slot_tick=np.zeros(len(lanes["slot_term"]), np.int64),
         )
+        index._cells = _no_cells(len(facts.values))
+        index._enter(facts, index._all_topics())
         return index
 
     def _check(self, slot: int) -> None:

@@ -1,6 +1,9 @@
 """Arrays in a directory: one `.npy` file each, written once, opened by memory mapping.
 
-Opening costs the same whatever the size, and processes that open the same directory share its pages.
+Opening costs the same whatever the size, and processes that open the same directory share its pages. Who
+writes to an opened array gets a copy of those pages of its own, so the files never change and a few changes
+to a large index cost a few pages.
+
 A directory is complete when its manifest exists; the manifest is written last.
 """
 
@@ -10,7 +13,7 @@ import json
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +21,12 @@ from numpy.typing import NDArray
 from distributary.errors import DistributaryError
 
 MANIFEST = "manifest.json"
-FORMAT = 1
+FORMAT = 2
+
+ROOM, LEAST_ROOM = 8, 64
+"""Room for one entry more for each so many, and for some at least."""
+
+A = TypeVar("A", bound=np.generic)
 
 
 def write(directory: Path, arrays: Mapping[str, NDArray[Any]], about: Mapping[str, Any]) -> None:
@@ -34,7 +42,7 @@ def write(directory: Path, arrays: Mapping[str, NDArray[Any]], about: Mapping[st
 
 
 def read(directory: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """The arrays, memory-mapped, and the description."""
+    """The arrays, memory-mapped and copied where they are written to, and the description."""
     try:
         manifest = json.loads((directory / MANIFEST).read_text())
     except FileNotFoundError:
@@ -48,8 +56,14 @@ def read(directory: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
 
 
 def _open(path: Path) -> NDArray[Any]:
-    array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    return array
+    array: NDArray[Any] = np.load(path, mmap_mode="c", allow_pickle=False)
+    return array.view(np.ndarray)
+
+
+def with_room(array: NDArray[A], fill: int) -> NDArray[A]:
+    """The array and some room behind it, so that an opened index can grow a little and copies no array."""
+    room = np.full(LEAST_ROOM + len(array) // ROOM, fill, array.dtype)
+    return np.concatenate([array, room])
 
 
 def within(arrays: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:

@@ -104,7 +104,7 @@ class Index(ABC, Generic[F]):
 
     @classmethod
     def open(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """The index that `freeze` wrote. The arrays may be memory-mapped and are never written to."""
+        """The index that `freeze` wrote. The arrays may be memory-mapped, and are its own from then on."""
         index = cls()
         texts = frozen.unpack_texts(frozen.within(arrays, "texts"))
         index.add_many(arrays["slots"].tolist(), (cls.filter_class.parse(text) for text in texts))

@@ -30,6 +30,8 @@ SETTLED = 1 << 17
 
 NOWHERE = -1
 WAITING = -2
+FIRST = 0
+"""The number of the segment that is opened."""
 
 
 class Segment:
@@ -126,7 +128,11 @@ class Layers(ABC, Generic[F]):
     def freeze(self) -> Arrays:
         self.compact()
         arrays: Arrays = {}
-        for _, segment in self.segments():
+        for number, segment in self.segments():
+            top = int(segment.slots.max(initial=-1)) + 1
+            home = np.where(self._home[:top] == number, np.int32(FIRST), np.int32(NOWHERE))
+            arrays["home"] = frozen.with_room(home, NOWHERE)
+            arrays["place"] = frozen.with_room(self._place[:top], 0)
             arrays["slots"] = segment.slots
             arrays.update(frozen.under("texts", segment.texts))
             arrays.update(frozen.under("compiled", segment.arrays))
@@ -139,7 +145,9 @@ class Layers(ABC, Generic[F]):
             segment = Segment(
                 arrays["slots"], frozen.within(arrays, "texts"), frozen.within(arrays, "compiled")
             )
-            layers._install(segment)
+            layers._segments[FIRST] = segment
+            layers._next_segment = FIRST + 1
+            layers._home, layers._place = arrays["home"], arrays["place"]
             layers._count = len(segment)
         return layers
 

@@ -178,6 +178,7 @@ class Matcher:
         """Reorganise after many changes, so that matching is as fast as after building anew."""
         for part in (*self._indexes.values(), *self._verifiers.values()):
             part.compact()
+        self._registry.settle()
 
     def match(self, event: Event) -> list[str]:
         """The ids of the subscriptions that want this event, sorted. Tolerances take note of it."""
@@ -202,7 +203,7 @@ class Matcher:
         return Matches(
             rows,
             self._registry.names.take(numbers),
-            self._registry.subscriber_names(self._registry.subscriber_of[numbers]),
+            self._registry.subscribers_of(numbers),
         )
 
     def tolerant_rows(self, batch: EventBatch) -> NDArray[np.bool_]:
@@ -374,7 +375,11 @@ class Matcher:
 
     @classmethod
     def open(cls, directory: Path | str) -> Matcher:
-        """The matcher that `freeze` wrote, its arrays memory-mapped, and live as before."""
+        """The matcher that `freeze` wrote, its arrays memory-mapped, and live as before.
+
+        Changes are layered over the arrays: the first costs no more than the next, and the files stay as
+        they are.
+        """
         arrays, about = frozen.read(Path(directory))
         matcher = cls(engines=about["engines"])
         matcher._kinds = about["kinds"]
@@ -420,7 +425,8 @@ class Matcher:
                 wanted.append(self._change.fire(batch, ordered.rows, ordered.slots))
             else:
                 wanted.append(self._registry.expand(ordered, changing=True))
-        return by_row_and_rank(Pairs.joined(wanted), self._registry.names.ranks(), batch.rows)
+        pairs = Pairs.joined(wanted)
+        return by_row_and_rank(pairs, self._registry.names.ranks(pairs.slots), batch.rows)
 
     def _passed(self, batch: EventBatch) -> Pairs:
         """Pairs of a well-formed row and a slot all of whose filters, tolerances aside, it passes."""

@@ -21,9 +21,9 @@ def by_row(pairs: Pairs, rows: int) -> Pairs:
 
 
 def by_row_and_rank(pairs: Pairs, ranks: NDArray[np.float64], rows: int) -> Pairs:
-    """The pairs by row, and within a row by the rank of the second member."""
+    """The pairs by row, and within a row by the rank that each has."""
     order, starts = _bucket(pairs.rows, rows)
-    _sort_within(order, starts, ranks[pairs.slots])
+    _sort_within(order, starts, ranks)
     return Pairs(pairs.rows[order], pairs.slots[order])
 
 

@@ -3,11 +3,15 @@
 A combination is known by a cryptographic digest of its canonical texts. A slot remembers how many
 subscriptions use it and which filter kind drives it, that is, in which index it is searched; its other
 filters are verified.
+
+What was frozen is a base of arrays with the order of its digests, in which a digest is found by O(log n)
+comparisons; what changed since is kept in small tables beside it.
 """
 
 from __future__ import annotations
 
 import sys
+from bisect import bisect_left
 from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any
@@ -16,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distributary.filters.filter import Filter
+from distributary.matching import frozen
 from distributary.matching.index import Arrays
 
 DIGEST = 16
@@ -29,85 +34,113 @@ def digest_of(filters: Mapping[str, Filter]) -> bytes:
 
 
 class Slots:
-    """Which slots there are, by digest. What was frozen is read into Python objects at the first change."""
+    """Which slots there are, by digest.
+
+    `_digests` and `_order` are the base: the digest of every slot that had one, and those slots in the order
+    of their digests. `_replaced` holds the digests that slots of the base have now (None: the slot is free),
+    `_added` those of the slots beyond it, `_recent` leads from the digests in both to their slots.
+    """
 
     def __init__(self) -> None:
-        self._by_digest: dict[bytes, int] = {}
-        self._digests: list[bytes] = []
-        self._uses: list[int] = []
-        self._drivers: list[int] = []
+        self._digests: NDArray[np.uint8] = np.empty((0, DIGEST), np.uint8)
+        self._order: NDArray[np.int32] = np.empty(0, np.int32)
+        self._replaced: dict[int, bytes | None] = {}
+        self._added: list[bytes | None] = []
+        self._recent: dict[bytes, int] = {}
+        self._uses: NDArray[np.int32] = np.zeros(64, np.int32)
+        self._drivers: NDArray[np.int8] = np.zeros(64, np.int8)
         self._free: list[int] = []
-        self._frozen: Arrays | None = None
 
     def __len__(self) -> int:
-        if self._frozen is not None:
-            return int(np.count_nonzero(self._frozen["uses"]))
-        return len(self._by_digest)
+        return len(self._digests) + len(self._added) - len(self._free)
 
     def find(self, digest: bytes) -> int | None:
-        self._thaw()
-        return self._by_digest.get(digest)
+        slot = self._recent.get(digest)
+        if slot is not None or not len(self._order):
+            return slot
+        at = bisect_left(self._order, digest, key=self._digest)
+        if at == len(self._order) or self._digest(self._order[at]) != digest:
+            return None
+        slot = int(self._order[at])
+        return None if slot in self._replaced else slot
 
     def add(self, digest: bytes, driver: int) -> int:
         """A new slot with one use."""
-        self._thaw()
         if self._free:
             slot = self._free.pop()
-            self._digests[slot], self._uses[slot], self._drivers[slot] = digest, 1, driver
+            self._put(slot, digest)
         else:
-            slot = len(self._uses)
-            self._digests.append(digest)
-            self._uses.append(1)
-            self._drivers.append(driver)
-        self._by_digest[digest] = slot
+            slot = len(self._digests) + len(self._added)
+            self._added.append(digest)
+            if slot >= len(self._uses):
+                self._uses = np.concatenate([self._uses, np.zeros_like(self._uses)])
+                self._drivers = np.concatenate([self._drivers, np.zeros_like(self._drivers)])
+        self._recent[digest] = slot
+        self._uses[slot] = 1
+        self._drivers[slot] = driver
         return slot
 
     def use(self, slot: int) -> None:
-        self._thaw()
         self._uses[slot] += 1
 
     def leave(self, slot: int) -> bool:
         """One use less; True when that was the last and the slot is free again."""
-        self._thaw()
         self._uses[slot] -= 1
         if self._uses[slot]:
             return False
-        del self._by_digest[self._digests[slot]]
+        if slot >= len(self._digests):
+            before = self._added[slot - len(self._digests)]
+        else:
+            before = self._replaced.get(slot)
+        if before is not None:
+            del self._recent[before]
+        self._put(slot, None)
         self._free.append(slot)
         return True
 
     def driver(self, slot: int) -> int:
-        return int(self._frozen["drivers"][slot]) if self._frozen is not None else self._drivers[slot]
+        return int(self._drivers[slot])
 
     def freeze(self) -> Arrays:
-        if self._frozen is not None:
-            return self._frozen
+        count = len(self._digests) + len(self._added)
+        digests = np.zeros((count, DIGEST), np.uint8)
+        digests[: len(self._digests)] = self._digests
+        changed = {**self._replaced, **dict(enumerate(self._added, len(self._digests)))}
+        for slot, digest in changed.items():
+            digests[slot] = np.frombuffer(digest or bytes(DIGEST), np.uint8)
+        used = np.flatnonzero(self._uses[:count])
+        order = np.argsort(digests[used].view(f"S{DIGEST}").ravel())
         return {
-            "digests": np.frombuffer(b"".join(self._digests), np.uint8),
-            "uses": np.array(self._uses, np.int32),
-            "drivers": np.array(self._drivers, np.int8),
+            "digests": digests,
+            "order": used[order].astype(np.int32),
+            "uses": frozen.with_room(self._uses[:count], 0),
+            "drivers": frozen.with_room(self._drivers[:count], 0),
+            "free": np.array(self._free, np.int32),
         }
 
     @classmethod
     def open(cls, arrays: Mapping[str, NDArray[Any]]) -> Slots:
         slots = cls()
-        slots._frozen = dict(arrays)
+        slots._digests, slots._order = arrays["digests"], arrays["order"]
+        slots._uses, slots._drivers = arrays["uses"], arrays["drivers"]
+        slots._free = arrays["free"].tolist()
         return slots
 
     def memory(self) -> int:
-        if self._frozen is not None:
-            return sum(array.nbytes for array in self._frozen.values())
-        tables = (self._by_digest, self._digests, self._uses, self._drivers, self._free)
+        arrays = (self._digests, self._order, self._uses, self._drivers)
+        tables = (self._replaced, self._added, self._recent, self._free)
         entry = sys.getsizeof(bytes(DIGEST)) + sys.getsizeof(1 << 20)
-        return sum(map(sys.getsizeof, tables)) + len(self._by_digest) * entry
+        return (
+            sum(array.nbytes for array in arrays)
+            + sum(map(sys.getsizeof, tables))
+            + len(self._recent) * entry
+        )
 
-    def _thaw(self) -> None:
-        if self._frozen is None:
-            return
-        data = self._frozen["digests"].tobytes()
-        self._digests = [data[at : at + DIGEST] for at in range(0, len(data), DIGEST)]
-        self._uses = self._frozen["uses"].tolist()
-        self._drivers = self._frozen["drivers"].tolist()
-        self._by_digest = {self._digests[slot]: slot for slot, uses in enumerate(self._uses) if uses}
-        self._free = [slot for slot, uses in enumerate(self._uses) if not uses]
-        self._frozen = None
+    def _digest(self, slot: int) -> bytes:
+        return bytes(self._digests[slot])
+
+    def _put(self, slot: int, digest: bytes | None) -> None:
+        if slot >= len(self._digests):
+            self._added[slot - len(self._digests)] = digest
+        else:
+            self._replaced[slot] = digest

@@ -1,0 +1,258 @@
+"""Texts by number and numbers by text: a sorted base in Arrow buffers, and what changed since beside it.
+
+The base, with the order of its texts, may be memory-mapped; it is never written to. Changes since are kept
+in small dictionaries, so that the first change after opening costs what the thousandth does and nothing is
+made into Python objects but what changed. When changes are many they are merged into a new base.
+
+Cost: looking a text up is O(log n) comparisons in the base, or O(1) among the changes; taking and ranking m
+numbers is O(m log changes), in arrays.
+"""
+
+from __future__ import annotations
+
+import sys
+from bisect import bisect_left
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from distributary.matching.index import Arrays
+
+FEW = 4096
+"""Up to this many changed texts are kept beside the base; beyond it, a new base is made."""
+
+SORTED_ANEW = 16
+"""A base is sorted anew when more than one text in so many changed; else its order is merged."""
+
+
+class _Recent(NamedTuple):
+    """The changes by ascending number: their texts, and ranks between those of the base."""
+
+    numbers: NDArray[np.int32]
+    texts: pa.Array
+    ranks: NDArray[np.float64]
+
+
+class Names:
+    """Distinct texts by number; a number may have none.
+
+    `_replaced` holds the numbers of the base that have another text now (None: no text), `_added` the texts
+    from the end of the base on; `_numbers` leads from the texts in both to their numbers.
+    """
+
+    def __init__(self) -> None:
+        self._base: pa.Array
+        self._offsets: NDArray[np.int64]
+        self._data: memoryview
+        self._order: NDArray[np.int32] | None
+        self._rank: NDArray[np.int32] | None
+        self._replaced: dict[int, str | None]
+        self._added: list[str | None]
+        self._numbers: dict[str, int]
+        self._recent: _Recent | None
+        self._set_base(pa.array([], pa.large_string()))
+
+    def __len__(self) -> int:
+        return len(self._base) + len(self._added)
+
+    def find(self, text: str) -> int | None:
+        """The number of a text."""
+        number = self._numbers.get(text)
+        if number is not None or not len(self._base):
+            return number
+        encoded = text.encode()
+        at = self._place(encoded)
+        if at == len(self.order) or self._encoded(at) != encoded:
+            return None
+        number = int(self.order[at])
+        return None if number in self._replaced else number
+
+    def text(self, number: int) -> str | None:
+        """The text of a number."""
+        if number >= len(self._base):
+            return self._added[number - len(self._base)]
+        if number in self._replaced:
+            return self._replaced[number]
+        text: str | None = self._base[number].as_py()
+        return text
+
+    def put(self, number: int, text: str | None) -> None:
+        """Give a number, which may be the next new one, another text that no other number has, or none."""
+        self._recent = None
+        if number == len(self):
+            self._added.append(text)
+        else:
+            before = self.text(number)
+            if before is not None:
+                self._numbers.pop(before, None)
+            if number < len(self._base):
+                self._replaced[number] = text
+            else:
+                self._added[number - len(self._base)] = text
+        if text is not None:
+            self._numbers[text] = number
+
+    def take(self, numbers: NDArray[np.int32]) -> pa.Array:
+        """The texts of these numbers, as an Arrow array of large strings."""
+        recent = self._changes()
+        if recent is None or not len(numbers):
+            return self._base.take(pa.array(numbers))
+        places, changed = _found(recent.numbers, numbers)
+        if not changed.any():
+            return self._base.take(pa.array(numbers))
+        patches = recent.texts.take(pa.array(places[changed]))
+        if len(patches) == len(numbers):
+            return patches
+        taken = self._base.take(pa.array(np.where(changed, 0, numbers)))
+        return pc.replace_with_mask(taken, pa.array(changed), patches)
+
+    def ranks(self, numbers: NDArray[np.int32]) -> NDArray[np.float64]:
+        """For each of these numbers, which have texts, a value that is ordered as the texts are."""
+        recent = self._changes()
+        if recent is None or not len(numbers):
+            return self.rank[numbers].astype(np.float64)
+        places, changed = _found(recent.numbers, numbers)
+        if not len(self._base):
+            return recent.ranks[places]
+        ranks = self.rank[np.where(changed, 0, numbers)]
+        return np.where(changed, recent.ranks[places], ranks)
+
+    def texts(self) -> list[str]:
+        """All texts, sorted."""
+        texts: list[str | None] = self._base.to_pylist()
+        for number, text in self._replaced.items():
+            texts[number] = text
+        return sorted(text for text in (*texts, *self._added) if text is not None)
+
+    def settle(self) -> None:
+        """Make a new base of everything."""
+        changes = len(self._replaced) + len(self._added)
+        if not changes:
+            return
+        order = self._merged_order() if changes * SORTED_ANEW <= len(self._base) else None
+        parts = []
+        if len(self._base):
+            replaced = np.zeros(len(self._base), np.bool_)
+            replaced[list(self._replaced)] = True
+            texts = pa.array([self._replaced[number] for number in sorted(self._replaced)], pa.large_string())
+            parts.append(pc.replace_with_mask(self._base, pa.array(replaced), texts))
+        parts.append(pa.array(self._added, pa.large_string()))
+        self._set_base(pa.concat_arrays(parts), order)
+
+    @property
+    def order(self) -> NDArray[np.int32]:
+        """The numbers of the base that have a text there, in the order of their texts."""
+        if self._order is None:
+            indices: NDArray[np.uint64] = pc.sort_indices(self._base).to_numpy()
+            self._order = indices[: len(self._base) - self._base.null_count].astype(np.int32)
+        return self._order
+
+    @property
+    def rank(self) -> NDArray[np.int32]:
+        """For each number of the base its place in the order."""
+        if self._rank is None:
+            rank = np.zeros(len(self._base), np.int32)
+            rank[self.order] = np.arange(len(self.order), dtype=np.int32)
+            self._rank = rank
+        return self._rank
+
+    def freeze(self) -> Arrays:
+        self.settle()
+        used = self._base.is_valid().to_numpy(zero_copy_only=False)
+        return {
+            "offsets": self._offsets,
+            "bytes": np.frombuffer(self._data, np.uint8),
+            "validity": np.packbits(used[: 0 if used.all() else None], bitorder="little"),
+            "order": self.order,
+            "rank": self.rank,
+        }
+
+    @classmethod
+    def open(cls, arrays: Mapping[str, NDArray[Any]]) -> Names:
+        names = cls()
+        buffers = [pa.py_buffer(arrays[name]) for name in ("validity", "offsets", "bytes")]
+        if not len(arrays["validity"]):  # every number has a text
+            buffers[0] = None
+        base = pa.Array.from_buffers(pa.large_string(), len(arrays["offsets"]) - 1, buffers)
+        names._set_base(base, arrays["order"], arrays["rank"])
+        return names
+
+    def memory(self) -> int:
+        changed = [text for text in (*self._replaced.values(), *self._added) if text is not None]
+        tables = (self._replaced, self._added, self._numbers)
+        arrays = [array for array in (self._order, self._rank) if array is not None]
+        return int(
+            self._base.nbytes
+            + sum(map(sys.getsizeof, (*tables, *changed)))
+            + sum(array.nbytes for array in arrays)
+        )
+
+    def _set_base(
+        self,
+        base: pa.Array,
+        order: NDArray[np.int32] | None = None,
+        rank: NDArray[np.int32] | None = None,
+    ) -> None:
+        self._base = base
+        self._order = order
+        self._rank = rank
+        _, offsets, data = base.buffers()
+        self._offsets = np.zeros(1, np.int64)
+        if len(base):
+            self._offsets = np.frombuffer(offsets, np.int64)[: len(base) + 1]
+        self._data = memoryview(data or b"")[: int(self._offsets[-1])]
+        self._replaced = {}
+        self._added = []
+        self._numbers = {}
+        self._recent = None
+
+    def _encoded(self, at: int) -> bytes:
+        """The text of the base at a place of the order, in bytes, which sort as the texts do."""
+        number = self.order[at]
+        return bytes(self._data[self._offsets[number] : self._offsets[number + 1]])
+
+    def _place(self, encoded: bytes) -> int:
+        """How many texts of the base are less than this one."""
+        return bisect_left(range(len(self.order)), encoded, key=self._encoded)
+
+    def _changes(self) -> _Recent | None:
+        """What changed since the base, if anything; when that is much, a new base is made first."""
+        if not self._replaced and not self._added:
+            return None
+        if len(self._replaced) + len(self._added) > FEW:
+            self.settle()
+            return None
+        if self._recent is None:
+            replaced = sorted(self._replaced)
+            numbers = np.array([*replaced, *range(len(self._base), len(self))], np.int32)
+            texts = [*(self._replaced[number] for number in replaced), *self._added]
+            named = sorted((text, at) for at, text in enumerate(texts) if text is not None)
+            ranks = np.zeros(len(texts))
+            for position, (text, at) in enumerate(named, 1):
+                ranks[at] = self._place(text.encode()) - 1 + position / (len(named) + 1)
+            self._recent = _Recent(numbers, pa.array(texts, pa.large_string()), ranks)
+        return self._recent
+
+    def _merged_order(self) -> NDArray[np.int32]:
+        """The order with the changes in it."""
+        named = sorted(self._numbers.items())
+        places = np.array([self._place(text.encode()) for text, _ in named], np.int64)
+        stale = np.zeros(len(self._base), np.bool_)
+        stale[list(self._replaced)] = True
+        gone = np.insert(stale[self.order], places, False)
+        merged: NDArray[np.int32] = np.insert(
+            self.order, places, np.array([number for _, number in named], np.int32)
+        )
+        return merged[~gone]
+
+
+def _found(
+    keys: NDArray[np.int32], numbers: NDArray[np.int32]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """For each number its place among the ascending keys, and whether it is one of them."""
+    places = np.minimum(np.searchsorted(keys, numbers), len(keys) - 1)
+    return places, keys[places] == numbers
