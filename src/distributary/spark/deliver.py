@@ -1,0 +1,77 @@
+"""Deliveries: an event handed once to each subscriber, however many of their subscriptions match it.
+
+All matches of an event come from one micro-batch, so a stream needs no state for this: matches are brought
+together by event and made one within the micro-batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import ArrayType, StringType, StructField, StructType
+
+from distributary.errors import DistributaryError
+
+MATCH_COLUMNS = ("event_id", "subscription_id", "subscriber")
+
+
+def deliver(matches: DataFrame) -> DataFrame:
+    """One row for each event and subscriber: event_id, subscriber, subscriptions, and what matches carry.
+
+    `matches` is what `match` gave, batch or stream; `subscriptions` lists the ids that asked, sorted.
+    """
+    for name in MATCH_COLUMNS:
+        if name not in matches.columns:
+            raise DistributaryError(f"matches need a column {name!r}; give what match(...) returned")
+    carried = [field for field in matches.schema if field.name not in MATCH_COLUMNS]
+    if matches.isStreaming:
+        schema = StructType(
+            [
+                StructField("event_id", StringType()),
+                StructField("subscriber", StringType()),
+                StructField("subscriptions", ArrayType(StringType())),
+                *carried,
+            ]
+        )
+        task = DeliverTask(tuple(field.name for field in carried))
+        return matches.repartition("event_id").mapInArrow(task.run, schema)
+    return matches.groupBy("event_id", "subscriber").agg(
+        F.sort_array(F.collect_set("subscription_id")).alias("subscriptions"),
+        *(F.first(field.name).alias(field.name) for field in carried),
+    )
+
+
+@dataclass(frozen=True)
+class DeliverTask:
+    """Makes one row of the matches of an event and a subscriber, for a task that has them all."""
+
+    carried: tuple[str, ...]
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        found = list(batches)
+        if not found:
+            return
+        order = [(name, "ascending") for name in ("event_id", "subscriber", "subscription_id")]
+        ordered = pa.Table.from_batches(found).sort_by(order).combine_chunks()
+        differs = [_differs(ordered[name]) for name, _ in order]
+        first_of_delivery = differs[0] | differs[1]
+        distinct = first_of_delivery | differs[2]
+        firsts = ordered.filter(pa.array(first_of_delivery))
+        asked = pa.ListArray.from_arrays(
+            pa.array(np.append(np.flatnonzero(first_of_delivery[distinct]), distinct.sum()).astype(np.int32)),
+            ordered["subscription_id"].filter(pa.array(distinct)).combine_chunks(),
+        )
+        columns = [firsts["event_id"], firsts["subscriber"], asked, *(firsts[name] for name in self.carried)]
+        yield from pa.table(columns, ["event_id", "subscriber", "subscriptions", *self.carried]).to_batches()
+
+
+def _differs(column: pa.ChunkedArray) -> NDArray[np.bool_]:
+    """Where a value differs from the one before it; the first one does."""
+    codes = column.combine_chunks().dictionary_encode().indices.to_numpy()
+    return np.concatenate([[True], codes[1:] != codes[:-1]])

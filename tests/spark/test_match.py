@@ -1,0 +1,141 @@
+"""match and deliver in batches: both strategies, all filter kinds, against brute force."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from distributary import Subscription
+from distributary.errors import DistributaryError
+from distributary.files import Rejection, StrictError
+from distributary.spark import deliver, match, rejected
+from distributary.store import open_store
+from spark.world import is_malformed, make_world, pairs, subscription_frame
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("strategy", ["index", "rendezvous"])
+def test_a_batch_matches_as_brute_force_does(spark: SparkSession, strategy: str, seed: int) -> None:
+    world = make_world(seed)
+    subscriptions = subscription_frame(spark, world.subscriptions)
+    found = match(world.frame(spark), subscriptions, order="at", strategy=strategy, capacity=5)
+    rows = found.collect()
+    assert len(rows) == len({(row.event_id, row.subscription_id) for row in rows})
+    assert {(row.event_id, row.subscription_id) for row in rows} == world.matches()
+    assert all(row.subscriber == world.subscribers()[row.subscription_id] for row in rows)
+
+
+@pytest.mark.parametrize("strategy", ["index", "rendezvous"])
+def test_a_store_matches_at_the_version_asked_for(spark: SparkSession, strategy: str, tmp_path: Path) -> None:
+    world = make_world(11, subscriptions=30)
+    store = open_store(tmp_path / "store", create=True)
+    early, late = world.subscriptions[:20], world.subscriptions[20:]
+    first = store.commit(early)
+    events = world.frame(spark)
+    how = {"order": "at", "strategy": strategy, "capacity": 5}
+    assert pairs(match(events, store, **how)) == sorted(type(world)(world.events, early).matches())
+    store.commit(late, remove=[one.id for one in early[:7]])
+    now = [*early[7:], *late]
+    assert pairs(match(events, str(tmp_path / "store"), **how)) == sorted(
+        type(world)(world.events, now).matches()
+    )
+    assert pairs(match(events, store, version=first, **how)) == sorted(
+        type(world)(world.events, early).matches()
+    )
+
+
+def test_deliver_hands_an_event_once_to_each_subscriber(spark: SparkSession) -> None:
+    world = make_world(3)
+    subscriptions = subscription_frame(spark, world.subscriptions)
+    found = deliver(match(world.frame(spark), subscriptions, order="at", carry=["topic", "n"]))
+    expected: dict[tuple[str, str], list[str]] = {}
+    for event, subscription in sorted(world.matches()):
+        expected.setdefault((event, world.subscribers()[subscription]), []).append(subscription)
+    rows = found.collect()
+    assert len(rows) == len(expected)
+    assert {(row.event_id, row.subscriber): row.subscriptions for row in rows} == expected
+    topics = {record["id"]: record["topic"] for record in world.events}
+    assert all(row.topic == topics[row.event_id] for row in rows)
+
+
+def test_other_column_names_and_whole_numbers_as_ids(spark: SparkSession) -> None:
+    events = spark.createDataFrame([(1, "A/B", 2.0)], "number int, subject string, a double")
+    wish = subscription_frame(spark, [Subscription("s1", "ann", topic="A", where="a > 1")])
+    found = match(events, wish, id="number", topic="subject", carry=["a"]).collect()
+    assert [tuple(row) for row in found] == [("1", "s1", "ann", 2.0)]
+
+
+def test_malformed_events_are_shown_with_the_reason(spark: SparkSession) -> None:
+    world = make_world(4)
+    rows = rejected(world.frame(spark), order="at").collect()
+    assert {row.event_id for row in rows} == {one["id"] for one in world.events if is_malformed(one)}
+    assert {row.field for row in rows} == {"topic", "document", "at"}
+    assert all(row.reason and row.event_id in row.record for row in rows)
+
+
+@pytest.mark.parametrize("strategy", ["index", "rendezvous"])
+def test_a_malformed_subscription_is_left_out_and_told(spark: SparkSession, strategy: str) -> None:
+    subscriptions = spark.createDataFrame(
+        [
+            ("s1", "ann", "A", None),
+            ("s2", "bob", "A//B", None),
+            ("s3", "bob", None, "a >"),
+            ("s4", None, "A", None),
+            ("s5", "cleo", None, None),
+            ("s1", "dan", "A", None),
+        ],
+        "id string, subscriber string, topic string, where string",
+    )
+    events = spark.createDataFrame([("e1", "A", 1.0)], "id string, topic string, a double")
+    told: list[Rejection] = []
+    found = match(events, subscriptions, strategy=strategy, rejected=told)
+    assert pairs(found) == [("e1", "s1")]
+    assert sorted(one.field for one in told if one.field) == [
+        "id",
+        "subscriber",
+        "subscription",
+        "topic",
+        "where",
+    ]
+    with pytest.raises(StrictError):
+        match(events, subscriptions, strategy=strategy, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"id": "key"}, "no column 'key'"),
+        ({"topic": "a"}, "must be a string"),
+        ({"order": "when"}, "no column 'when'"),
+        ({"carry": ["price"]}, "cannot carry 'price'"),
+    ],
+)
+def test_wrong_columns_are_refused_at_once(
+    spark: SparkSession, arguments: dict[str, object], words: str
+) -> None:
+    events = spark.createDataFrame([("e1", "A", 1.0)], "id string, topic string, a double")
+    wish = subscription_frame(spark, [Subscription("s1", "ann", topic="A")])
+    with pytest.raises(DistributaryError, match=words):
+        match(events, wish, **arguments)  # type: ignore[arg-type]
+
+
+def test_tolerances_need_a_column_that_orders_the_events(spark: SparkSession) -> None:
+    events = spark.createDataFrame([("e1", "A", 1.0)], "id string, topic string, a double")
+    wish = subscription_frame(
+        spark, [Subscription("s1", "ann", change={"a": 1}), Subscription("s2", "bob", topic="A")]
+    )
+    with pytest.raises(DistributaryError, match="order="):
+        match(events, wish)
+    assert pairs(match(events, wish, tolerances=False)) == [("e1", "s2")]
+
+
+def test_a_misspelt_column_of_the_subscriptions_is_refused(spark: SparkSession) -> None:
+    events = spark.createDataFrame([("e1", "A")], "id string, topic string")
+    wish = subscription_frame(spark, [Subscription("s1", "ann", topic="A")]).withColumn(
+        "wehre", F.lit("a > 1")
+    )
+    with pytest.raises(DistributaryError, match="wehre"):
+        match(events, wish)
