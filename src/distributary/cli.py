@@ -19,9 +19,10 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import Progress
 
 from distributary import __version__
+from distributary.cli_subscriptions import add_subscriptions
 from distributary.errors import DistributaryError, InputError
 from distributary.files import (
     STANDARD,
@@ -36,13 +37,13 @@ from distributary.files import (
     write_records,
 )
 from distributary.model import Delivery, Event, Subscription
+from distributary.terminal import FAILED, STRICT, WELL, add_command, progress_shown, say, say_set_aside
 
 if TYPE_CHECKING:
     from distributary.matching.matcher import Matcher, Refused
 
 T = TypeVar("T")
 
-WELL, FAILED, SET_ASIDE, STRICT = 0, 1, 3, 4
 CHUNK = 8192
 """Events matched at a time."""
 
@@ -78,11 +79,12 @@ def _parser() -> argparse.ArgumentParser:
     _add_match(commands)
     _add_generate(commands)
     _add_demo(commands)
+    add_subscriptions(commands)
     return parser
 
 
 def _add_match(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    command = _command(
+    command = add_command(
         commands,
         "match",
         "match events against subscriptions",
@@ -124,7 +126,7 @@ def _add_generate(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     from distributary.workloads import WORKLOADS
 
     listed = "\n".join(f"  {name:<12}{about}" for name, about in WORKLOADS.items())
-    command = _command(
+    command = add_command(
         commands,
         "generate",
         "make event and subscription files",
@@ -146,7 +148,7 @@ def _add_generate(commands: argparse._SubParsersAction[argparse.ArgumentParser])
 
 
 def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    command = _command(
+    command = add_command(
         commands,
         "demo",
         "the main job on data it makes itself",
@@ -168,22 +170,6 @@ def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     command.set_defaults(run=_demo)
 
 
-def _command(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser],
-    name: str,
-    summary: str,
-    description: str,
-    examples: str,
-) -> argparse.ArgumentParser:
-    return commands.add_parser(
-        name,
-        help=summary,
-        description=description,
-        epilog=f"examples:\n{examples}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-
-
 def _count(text: str) -> int:
     count = int(text.replace("_", "").replace(",", ""))
     if count < 0:
@@ -197,7 +183,10 @@ def _match(parsed: argparse.Namespace) -> int:
     if parsed.subscriptions == STANDARD and parsed.events == STANDARD:
         raise DistributaryError("subscriptions and events cannot both come from standard input")
     engines = dict(_engine(text) for text in parsed.engine)
-    with Quarantine(_quarantine_path(parsed), strict=parsed.strict) as quarantine, _progress() as progress:
+    with (
+        Quarantine(_quarantine_path(parsed), strict=parsed.strict) as quarantine,
+        progress_shown() as progress,
+    ):
         matcher = Matcher(engines=engines)
         _register(matcher, parsed.subscriptions, quarantine, progress)
         start = time.perf_counter()
@@ -206,9 +195,9 @@ def _match(parsed: argparse.Namespace) -> int:
         seconds = time.perf_counter() - start
     what = "deliveries" if parsed.deliveries else "matches"
     rate = f"{events / seconds:,.0f} events/s" if seconds else ""
-    _say(f"{events:,} events against {len(matcher):,} subscriptions: {written:,} {what} ({rate})")
+    say(f"{events:,} events against {len(matcher):,} subscriptions: {written:,} {what} ({rate})")
     _say_slow(matcher)
-    return _say_set_aside(quarantine)
+    return say_set_aside(quarantine)
 
 
 def _register(matcher: Matcher, name: str, quarantine: Quarantine, progress: Progress) -> None:
@@ -293,13 +282,13 @@ def _generate(parsed: argparse.Namespace) -> int:
         "subscriptions": (parsed.subscriptions, made.subscriptions(parsed.subscriptions, seed=parsed.seed)),
         "events": (parsed.events, made.events(parsed.events, seed=parsed.seed)),
     }
-    with _progress() as progress:
+    with progress_shown() as progress:
         for name, (count, things) in parts.items():
             path = parsed.out / f"{name}.jsonl"
             with opened_for_writing(str(path)) as stream:
                 records = (thing.to_record() for thing in things)
                 written = write_records(stream, progress.track(records, total=count, description=name))
-            _say(f"{written:,} {name} in {path}")
+            say(f"{written:,} {name} in {path}")
     return WELL
 
 
@@ -330,36 +319,8 @@ def _chunks(things: Iterable[T], size: int) -> Iterator[list[T]]:
         yield chunk
 
 
-def _progress() -> Progress:
-    """Progress on standard error, when somebody is looking."""
-    console = Console(stderr=True)
-    return Progress(
-        TextColumn("{task.description:<14}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr)
-
-
 def _say_slow(matcher: Matcher) -> None:
     for subscription_id, reason in islice(matcher.slow.items(), 5):
-        _say(f"slow: subscription {subscription_id!r} is evaluated event by event: {reason}")
+        say(f"slow: subscription {subscription_id!r} is evaluated event by event: {reason}")
     if len(matcher.slow) > 5:
-        _say(f"slow: and {len(matcher.slow) - 5:,} more")
-
-
-def _say_set_aside(quarantine: Quarantine) -> int:
-    if not quarantine.count:
-        return WELL
-    for rejected in quarantine.samples:
-        _say(f"set aside: {rejected}")
-    more = quarantine.count - len(quarantine.samples)
-    _say(f"{quarantine.count:,} set aside in {quarantine.path}" + (f" ({more:,} not shown)" if more else ""))
-    return SET_ASIDE
+        say(f"slow: and {len(matcher.slow) - 5:,} more")
