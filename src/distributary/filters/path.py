@@ -76,6 +76,15 @@ class PathFilter(Filter):
         """
         return self._template.selectivity
 
+    @property
+    def certain_labels(self) -> tuple[str, ...]:
+        """Names of elements, and `@name` of attributes, that every document it selects has; sorted.
+
+        >>> PathFilter.parse("/rss//item[@id and not(date)]/*/title").certain_labels
+        ('@id', 'item', 'rss', 'title')
+        """
+        return self._template.certain_labels(self._values)
+
     def matches(self, event: Event) -> bool:
         return event.document is not None and selects(self, parse_document(event.document))
 

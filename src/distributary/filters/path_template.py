@@ -21,6 +21,7 @@ from math import prod
 from operator import is_not
 
 from distributary.filters.pattern import (
+    ANY_ATTRIBUTE,
     ANY_ELEMENT,
     ATTRIBUTE,
     TEXT,
@@ -52,6 +53,9 @@ _HOLE = "\0"
 _ATTRIBUTE_HOLE = ATTRIBUTE + _HOLE
 _FIXED_NAMES = OPERATOR_WORDS | {ANY_ELEMENT, TEXT}
 
+ANONYMOUS = frozenset({ANY_ELEMENT, ANY_ATTRIBUTE, TEXT})
+"""The labels that are no names."""
+
 
 def comparisons_in(branches: tuple[LocationPath, ...]) -> list[Compares]:
     """The comparisons in the branches; their literals are the values of an opened template, in its order."""
@@ -74,10 +78,11 @@ class Template:
     Without, the branches are taken as they are, and there are no values.
     """
 
-    __slots__ = ("_branches", "_format", "selectivity")
+    __slots__ = ("_branches", "_certain", "_format", "selectivity")
 
     def __init__(self, branches: tuple[LocationPath, ...], places: int = 0) -> None:
         self._branches = branches
+        self._certain: tuple[str, ...] | None = None
         self.selectivity = min(1.0, sum(PLAIN_PATH * _share(path) for path in branches))
         """The share of events that a filter of this form is guessed to let pass."""
         written = " | ".join(map(path_text, self.branches((_HOLE,) * places)))
@@ -100,6 +105,13 @@ class Template:
         '//a[b = 2.5 and c = "y"]'
         """
         return self._format % tuple([literal_text(value) for value in values])
+
+    def certain_labels(self, values: Values) -> tuple[str, ...]:
+        """The labels that every branch needs; literals make no difference to them."""
+        if self._certain is None:
+            needed = [{label for label, sure in labels_in(branch) if sure} for branch in self._branches]
+            self._certain = tuple(sorted(set.intersection(*needed)))
+        return self._certain
 
     @property
     def length(self) -> int:
@@ -126,13 +138,15 @@ class Spine:
 class Part:
     """A predicate without its names and literals."""
 
-    __slots__ = ("format", "length", "literals", "names", "ordered", "predicate", "share")
+    __slots__ = ("format", "labels", "length", "literals", "names", "ordered", "predicate", "share")
 
     def __init__(self, predicate: Predicate, ordered: tuple[int, ...] = ()) -> None:
         self.predicate = _opened(predicate)
         self.ordered = ordered
         """Which of its literals are strings that are compared as numbers, if they are numbers."""
         self.share = _predicate_share(predicate)
+        self.labels = tuple(labels_within(self.predicate))
+        """Its labels, holes among them, and whether a node that satisfies it needs them."""
         written = predicate_text(self.predicate)
         self.literals = written.count(literal_text(_HOLE))
         self.names = written.count(_HOLE) - self.literals
@@ -166,6 +180,20 @@ class Composition:
             steps.append(Step(axis, name, tuple(predicates)))
         return (LocationPath(tuple(steps)),)
 
+    def certain_labels(self, values: Values) -> tuple[str, ...]:
+        """The labels without which the path selects nothing, but for those that all parts of an `or` need."""
+        names = iter(values)
+        parts = iter(self._parts)
+        found: set[str] = set()
+        for _, label, count in self._spine.steps:
+            found.add(_named(label, names))
+            for _ in range(count):
+                for inner, sure in next(parts).labels:
+                    name = _named(inner, names)
+                    if sure:
+                        found.add(name)
+        return tuple(sorted(found - ANONYMOUS))
+
     def text(self, values: Values) -> str:
         """The canonical text with the values in it.
 
@@ -181,6 +209,32 @@ class Composition:
     def length(self) -> int:
         """At least the length of the text when all values are empty strings."""
         return self._spine.length + sum([part.length for part in self._parts])
+
+
+def labels_in(path: LocationPath, sure: bool = True) -> Iterator[tuple[str, bool]]:
+    """The labels of a path in the order of its text, each with whether the path selects nothing without it.
+
+    What stands below `or` and `not` counts as not needed.
+    """
+    for step in path.steps:
+        yield step.label, sure and step.label not in ANONYMOUS
+        for predicate in step.predicates:
+            yield from labels_within(predicate, sure)
+
+
+def labels_within(predicate: Predicate, sure: bool = True) -> Iterator[tuple[str, bool]]:
+    """The same for a predicate and the nodes that satisfy it."""
+    match predicate:
+        case Exists(path) | Compares(path, _, _):
+            yield from labels_in(path, sure)
+        case And(parts):
+            for part in parts:
+                yield from labels_within(part, sure)
+        case Or(parts):
+            for part in parts:
+                yield from labels_within(part, False)
+        case Not(part):
+            yield from labels_within(part, False)
 
 
 def _opened_label(label: str) -> str:

@@ -31,10 +31,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from distributary.errors import DistributaryError
 from distributary.filters.filter import Filter
@@ -48,32 +48,33 @@ from distributary.matching.rendezvous_labels import LabelParts
 from distributary.matching.rendezvous_parts import Allotment, Group, Place
 from distributary.matching.rendezvous_topics import Node, TopicParts
 from distributary.matching.rendezvous_values import Attribute, Spans
+from distributary.matching.rendezvous_visits import Visits, joined
 
 __all__ = ["Census", "Rendezvous"]
 
 FORMAT = 1
 WIDE = 0.5
-"""A condition that lets a larger share of an attribute's values pass is not filed under the attribute."""
+"""A range that holds a larger share of an attribute's values is not filed under the attribute."""
 MAX_BUCKETS = 64
 """Nor is one that would live in more buckets than this."""
 REACH_COST = 1.5
 """A span is stored once for each bucket that it reaches into, so it must be that much more selective."""
 LABEL_COST = 2.0
 """A document has many names and visits the parts of all of them."""
-DOCUMENT_COST = 0.9
-"""Even a name that all documents have keeps away the events that have none."""
+PRESENCE_COST = 0.9
+"""Even a name that all documents have keeps away the events that have none; so does a value."""
 
 
-class Choice(NamedTuple):
-    """The key under which a subscription is filed; nothing is given for one that lives everywhere."""
+class Kind(Enum):
+    """The classes of parts."""
 
-    prefix: int | None = None
-    node: Node | None = None
-    attribute: str | None = None
-    label: str | None = None
+    TOPIC = "topic"
+    VALUES = "values"
+    LABEL = "label"
+    EVERYWHERE = "everywhere"
 
 
-EVERYWHERE = Choice()
+TOPIC, VALUES, LABEL, EVERYWHERE = Kind
 
 
 @dataclass(frozen=True)
@@ -124,14 +125,15 @@ class Rendezvous:
     def parts_of(self, filters: Mapping[str, Filter], subscription_id: str) -> list[int]:
         """The parts where a subscription lives, at least one, ascending."""
         keys = Keys(filters)
-        choice = self._choice(keys)
+        kind, key = self._choice(keys)
         identity = fingerprint(subscription_id)
-        if choice.prefix is not None:
-            return [self.topics.part(choice.prefix, choice.node, identity)]
-        if choice.attribute is not None:
-            return self.values[choice.attribute].parts(keys.values[choice.attribute], identity)
-        if choice.label is not None:
-            return [self.labels.part(choice.label, identity)]
+        if kind is TOPIC:
+            prefix, node = key
+            return [self.topics.part(prefix, node, identity)]
+        if kind is VALUES:
+            return self.values[key].parts(keys.values[key], identity)
+        if kind is LABEL:
+            return [self.labels.part(key, identity)]
         return [self.everywhere.first + spread(identity, self.everywhere.size)]
 
     def route(self, batch: EventBatch) -> Pairs:
@@ -139,9 +141,7 @@ class Rendezvous:
 
         Rows that are set aside as malformed visit nothing.
         """
-        sound = np.ones(batch.rows, np.bool_)
-        sound[list(batch.malformed)] = False
-        found = [self._visits_everywhere(sound)]
+        found: list[Visits] = []
         if batch.topics is not None and self.topics.light is not None:
             found.append(self.topics.visits(batch.topics))
         for name, attribute in self.values.items():
@@ -150,12 +150,9 @@ class Rendezvous:
                 found.append(attribute.visits(column))
         if self.labels.places and batch.documents is not None:
             found.append(self.labels.visits(batch))
-        codes = np.concatenate([rows.astype(np.int64) * self.parts + parts for rows, parts in found])
-        rows, parts = np.divmod(np.unique(codes), self.parts)
-        if batch.malformed:
-            kept = sound[rows]
-            rows, parts = rows[kept], parts[kept]
-        return Pairs(rows.astype(np.int32), parts.astype(np.int32))
+        sound = np.ones(batch.rows, np.bool_)
+        sound[list(batch.malformed)] = False
+        return joined(found, sound, self.everywhere)
 
     def describe(self) -> str:
         """The plan for people: what is filed where, in how many parts, and how many are expected there."""
@@ -216,40 +213,43 @@ class Rendezvous:
 
     # Choosing a key
 
-    def _choice(self, keys: Keys) -> Choice:
-        best, cost = EVERYWHERE, 1.0
-        if self.topics.light is not None and keys.topic:
+    def _choice(self, keys: Keys) -> tuple[Kind, Any]:
+        """The class in which a subscription is filed, and the key there: what the fewest events have.
+
+        The key is a node with its fingerprint, an attribute, a label, or None for what lives everywhere.
+        """
+        least = self.least
+        kind, cost = EVERYWHERE, 1.0
+        key: Any = None
+        if keys.topic and self.topics.light is not None:
             prefix, node = self.topics.find(keys.topic)
             if prefix is not None:
-                cost = self.least if node is None else max(node.share, self.least)
-                best = Choice(prefix=prefix, node=node)
-        if cost <= self.least:
-            return best
-        for name, spans in keys.values.items():
-            share = self._share(name, spans, keys.single)
-            if share < cost:
-                best, cost = Choice(attribute=name), share
-        if keys.labels:
+                kind, key = TOPIC, (prefix, node)
+                cost = node.share if node is not None else least
+        if cost > least and self.values:
+            for name, spans in keys.values.items():
+                attribute = self.values.get(name)
+                if attribute is not None:
+                    asked = self._values_cost(attribute, spans, keys.single)
+                    if asked < cost:
+                        kind, key, cost = VALUES, name, asked
+        if cost > least and self.labels.places and keys.labels:
             label = self.labels.find(keys.labels)
             if label is not None and self._label_cost(label) < cost:
-                best = Choice(label=label)
-        return best
+                kind, key = LABEL, label
+        return kind, key
 
-    def _share(self, name: str, spans: Spans, single: bool) -> float:
+    def _values_cost(self, attribute: Attribute, spans: Spans, single: bool) -> float:
         """The cost of filing under an attribute; 1 or more when that is not to be done."""
-        attribute = self.values.get(name)
-        if attribute is None:
-            return 1.0
-        is_point = len(spans) == 1 and spans[0].low == spans[0].high
-        if single and not is_point:
-            return 1.0
         share = attribute.share(spans)
-        if share > WIDE or (not is_point and len(attribute.buckets(spans)) > MAX_BUCKETS):
+        if len(spans) == 1 and spans[0][1] == spans[0][2]:
+            return min(max(share, self.least), PRESENCE_COST)
+        if single or share > WIDE or attribute.reach(spans) > MAX_BUCKETS:
             return 1.0
-        return max(share, self.least) * (1.0 if is_point else REACH_COST)
+        return max(share, self.least) * REACH_COST
 
     def _label_cost(self, label: str) -> float:
-        return min(LABEL_COST * max(self.labels.shares[label], self.least), DOCUMENT_COST)
+        return min(LABEL_COST * max(self.labels.shares[label], self.least), PRESENCE_COST)
 
     # Making a plan
 
@@ -271,7 +271,7 @@ class Rendezvous:
         labels = rendezvous_labels.settle(self.labels, filed.labels, allotment)
         settled = Rendezvous(1, self.everywhere, topics, values, labels, self.least, ())
         # What found no place after all, for being too little to be worth one, lives everywhere too.
-        left = sum(settled._choice(keys) is EVERYWHERE for keys in given)
+        left = sum(settled._choice(keys)[0] is EVERYWHERE for keys in given)
         everywhere = allotment.hashed(left, "everywhere")
         groups = tuple([group._replace(expected=group.expected * per_keys) for group in allotment.groups])
         return Rendezvous(allotment.parts, everywhere, topics, values, labels, self.least, groups)
@@ -279,20 +279,14 @@ class Rendezvous:
     def _filed(self, given: Sequence[Keys]) -> _Filed:
         filed = _Filed([], {}, [])
         for keys in given:
-            choice = self._choice(keys)
-            if choice.prefix is not None:
+            kind, key = self._choice(keys)
+            if kind is TOPIC:
                 filed.topics.append(keys.topic)
-            elif choice.attribute is not None:
-                filed.values.setdefault(choice.attribute, []).append(keys.values[choice.attribute])
-            elif choice.label is not None:
+            elif kind is VALUES:
+                filed.values.setdefault(key, []).append(keys.values[key])
+            elif kind is LABEL:
                 filed.labels.append(keys.labels)
         return filed
-
-    def _visits_everywhere(self, sound: NDArray[np.bool_]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        rows = np.flatnonzero(sound).astype(np.int32)
-        first, count = self.everywhere
-        parts = np.arange(first, first + count, dtype=np.int32)
-        return np.repeat(rows, count), np.tile(parts, len(rows))
 
 
 class _Filed(NamedTuple):

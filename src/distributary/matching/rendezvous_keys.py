@@ -20,9 +20,8 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 from zlib import crc32
 
 from distributary.filters.change import number_of
@@ -32,7 +31,6 @@ from distributary.filters.path import PathFilter
 from distributary.filters.topic import TopicFilter
 from distributary.filters.where import WhereFilter
 from distributary.matching.rendezvous_fingerprints import fingerprint
-from distributary.matching.signature import guaranteed_items
 
 MAX_LEVELS = 16
 """Levels of a topic that can tell one part from another."""
@@ -41,56 +39,51 @@ NUMBERS, TEXTS = 0, 1
 """The sides of an attribute's line."""
 
 
-class Span(NamedTuple):
-    """A stretch of one side of an attribute's line, both ends included."""
-
-    side: int
-    low: float
-    high: float
+Span = tuple[int, float, float]
+"""A stretch of an attribute's line: the side, the lowest and the highest place, both included."""
 
 
 class Keys:
     """The keys of one subscription, each kind worked out when asked for."""
 
+    __slots__ = ("_filters", "_labels", "_topic", "_values", "single")
+
     def __init__(self, filters: Mapping[str, Filter]) -> None:
         self._filters = filters
+        self._topic: tuple[int, ...] | None = None
+        self._values: dict[str, tuple[Span, ...]] | None = None
+        self._labels: tuple[str, ...] | None = None
         self.single = "change" in filters
         """Whether it must live in one part alone: what a tolerance remembers cannot be divided."""
 
-    @cached_property
+    @property
     def topic(self) -> tuple[int, ...]:
         """The fingerprint of every prefix of fixed levels, the shortest first; empty when there is none."""
-        filter = self._filters.get("topic")
-        if not isinstance(filter, TopicFilter):
-            return ()
-        found = []
-        separator = b""
-        state = 0
-        for level in filter.fixed[:MAX_LEVELS]:
-            state = crc32(separator + level.encode(), state)
-            found.append(state)
-            separator = b"/"
-        return tuple(found)
+        if self._topic is None:
+            filter = self._filters.get("topic")
+            self._topic = prefixes(filter.fixed) if isinstance(filter, TopicFilter) else ()
+        return self._topic
 
-    @cached_property
+    @property
     def values(self) -> dict[str, tuple[Span, ...]]:
         """By attribute, the spans outside of which no value matches."""
-        filter = self._filters.get("where")
-        if not isinstance(filter, WhereFilter):
-            return {}
-        return {
-            name: spans_of(domain)
-            for name, domain in filter.confines.items()
-            if not domain.null and not domain.other
-        }
+        if self._values is None:
+            filter = self._filters.get("where")
+            confined = filter.confines if isinstance(filter, WhereFilter) else {}
+            self._values = {
+                name: spans_of(domain)
+                for name, domain in confined.items()
+                if not domain.null and not domain.other
+            }
+        return self._values
 
-    @cached_property
+    @property
     def labels(self) -> tuple[str, ...]:
-        """The names that a document must have, sorted."""
-        filter = self._filters.get("path")
-        if not isinstance(filter, PathFilter):
-            return ()
-        return tuple(sorted(item for item in guaranteed_items(filter) if isinstance(item, str)))
+        """The names that a document must have."""
+        if self._labels is None:
+            filter = self._filters.get("path")
+            self._labels = filter.certain_labels if isinstance(filter, PathFilter) else ()
+        return self._labels
 
     def to_record(self) -> list[Any]:
         """All that is known, for JSON."""
@@ -100,13 +93,21 @@ class Keys:
     def from_record(cls, record: list[Any]) -> Keys:
         keys = cls({})
         topic, values, labels, keys.single = record
-        # A cached property is a plain attribute once it is set.
-        keys.__dict__["topic"] = tuple(topic)
-        keys.__dict__["values"] = {
-            name: tuple([Span(*span) for span in spans]) for name, spans in values.items()
+        keys._topic, keys._labels = tuple(topic), tuple(labels)
+        keys._values = {
+            name: tuple([(side, low, high) for side, low, high in spans]) for name, spans in values.items()
         }
-        keys.__dict__["labels"] = tuple(labels)
         return keys
+
+
+def prefixes(levels: tuple[str, ...]) -> tuple[int, ...]:
+    """The fingerprints of the first level, of the first two, and so on, as far as they can matter."""
+    state = crc32(levels[0].encode()) if levels else 0
+    found = [state] if levels else []
+    for level in levels[1:MAX_LEVELS]:
+        state = crc32(b"/" + level.encode(), state)
+        found.append(state)
+    return tuple(found)
 
 
 def spans_of(domain: Domain) -> tuple[Span, ...]:
@@ -116,16 +117,17 @@ def spans_of(domain: Domain) -> tuple[Span, ...]:
 
     >>> from distributary.filters.where import WhereFilter
     >>> spans_of(WhereFilter.parse("a between 1 and 2 or a = true").confines["a"])
-    (Span(side=0, low=1.0, high=2.0), Span(side=0, low=1.0, high=1.0))
+    ((0, 1.0, 2.0), (0, 1.0, 1.0))
     """
-    spans = [Span(NUMBERS, _rounded(r.low), _rounded(r.high)) for r in domain.numbers]
-    spans += [Span(NUMBERS, float(truth), float(truth)) for truth in domain.booleans]
+    spans: list[Span] = [(NUMBERS, _rounded(r.low), _rounded(r.high)) for r in domain.numbers]
+    if domain.booleans:
+        spans += [(NUMBERS, float(truth), float(truth)) for truth in domain.booleans]
     for texts in domain.texts:
         if texts.low == texts.high and not texts.low_open and not texts.high_open:
             place = float(fingerprint(texts.low))
-            spans.append(Span(TEXTS, place, place))
+            spans.append((TEXTS, place, place))
         else:
-            spans.append(Span(TEXTS, -inf, inf))
+            spans.append((TEXTS, -inf, inf))
     return tuple(spans)
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from distributary.matching.batch import EventBatch
 from distributary.matching.rendezvous_fingerprints import spread
 from distributary.matching.rendezvous_parts import Allotment, Place
+from distributary.matching.rendezvous_visits import Visits
 
 MAX_LABELS = 20_000
 """So many names, the most frequent ones, are known to a plan."""
@@ -41,7 +42,7 @@ class LabelParts:
         place = self.places[label]
         return place.first + spread(identity, place.size)
 
-    def visits(self, batch: EventBatch) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    def visits(self, batch: EventBatch) -> Visits:
         """The rows and the parts that they visit, each pair once."""
         rows: list[int] = []
         parts: list[NDArray[np.int32]] = []

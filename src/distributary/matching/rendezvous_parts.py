@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 
-FULL = 0.8
+FULL = 0.9
 """How much of the capacity is planned for: counts are estimates, and subscriptions come."""
 SLACK = 1.25
 """A key may exceed the capacity so far before it gets a further part."""

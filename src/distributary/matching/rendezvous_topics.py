@@ -40,6 +40,7 @@ from distributary.matching.rendezvous_fingerprints import (
 )
 from distributary.matching.rendezvous_keys import MAX_LEVELS
 from distributary.matching.rendezvous_parts import Allotment, Place
+from distributary.matching.rendezvous_visits import Visits
 
 LIGHT = 1 / 16
 """A node with less than this part of the capacity is not in the table."""
@@ -88,7 +89,7 @@ class TopicParts:
         assert node.place is not None
         return node.place.first + spread(identity, node.place.size)
 
-    def visits(self, topics: Strings) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    def visits(self, topics: Strings) -> Visits:
         """The rows and the parts that they visit; a pair may come twice."""
         light = self.light or Place(0, 0)
         keys, facts = self._table
@@ -192,7 +193,7 @@ def _visits(
     facts: NDArray[np.int32],
     light_first: int,
     light_count: int,
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+) -> Visits:
     mask = len(keys) - 1
     rows = np.empty(2 * len(starts) + 64, np.int32)
     parts = np.empty(len(rows), np.int32)
@@ -220,9 +221,9 @@ def _visits(
             else:
                 first, count = facts[slot, 1], facts[slot, 2]
                 passing = facts[slot, 0] == 1 and at < end
-            while found + count > len(rows):
-                rows = np.concatenate((rows, np.empty_like(rows)))
-                parts = np.concatenate((parts, np.empty_like(parts)))
+            if found + count > len(rows):
+                rows = np.concatenate((rows, np.empty(len(rows) + count, np.int32)))
+                parts = np.concatenate((parts, np.empty(len(parts) + count, np.int32)))
             for part in range(first, first + count):
                 rows[found] = row
                 parts[found] = part

@@ -20,23 +20,29 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from math import ceil, inf, isfinite, nextafter
 
 import numpy as np
 from numpy.typing import NDArray
 
-from distributary.matching.batch import BOOLEAN, NUMBER, STRING, Column
+from distributary.matching.batch import BOOLEAN, NUMBER, STRING, Column, Strings
 from distributary.matching.kernel import kernel, sealed
 from distributary.matching.rendezvous_fingerprints import CRC_TABLE, spread, text_fingerprint
 from distributary.matching.rendezvous_keys import NUMBERS, TEXTS, Span
 from distributary.matching.rendezvous_parts import FULL, Allotment, Place
+from distributary.matching.rendezvous_visits import Visits
 
 SCALE = 256
 """Quantiles in a scale."""
 
 REPLICAS = 2.0
 """How many times an attribute's subscriptions are stored, on average, because they reach over buckets."""
+
+NO_STRINGS = Strings(
+    np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.bool_)
+)
 
 Spans = Sequence[Span]
 Sides = tuple[tuple[float, ...], tuple[float, ...]]
@@ -51,13 +57,26 @@ class Attribute:
     cuts: Sides = ((), ())
     places: tuple[Place, ...] = (Place(0, 1),)
 
+    @cached_property
+    def _places_in_scale(self) -> int:
+        return len(self.scale[NUMBERS]) + len(self.scale[TEXTS])
+
     def share(self, spans: Spans) -> float:
         """Which share of the attribute's values is likely to lie in the spans."""
-        scale = self.scale
         inside = 0
         for side, low, high in spans:
-            inside += bisect_right(scale[side], high) - bisect_left(scale[side], low)
-        return inside / (len(scale[NUMBERS]) + len(scale[TEXTS]))
+            scale = self.scale[side]
+            inside += bisect_right(scale, high) - bisect_left(scale, low)
+        return inside / self._places_in_scale
+
+    def reach(self, spans: Spans) -> int:
+        """How many buckets the spans reach into, counted for each span."""
+        reached = len(spans)
+        for side, low, high in spans:
+            cuts = self.cuts[side]
+            if cuts:
+                reached += bisect_right(cuts, high) - bisect_right(cuts, low)
+        return reached
 
     def buckets(self, spans: Spans) -> set[int]:
         """The buckets that the spans reach into, each once."""
@@ -71,8 +90,8 @@ class Attribute:
 
     def parts(self, spans: Spans, identity: int) -> list[int]:
         """The parts where a subscription with these spans lives, ascending."""
-        places = (self.places[bucket] for bucket in self.buckets(spans))
-        return sorted(place.first + spread(identity, place.size) for place in places)
+        places = [self.places[bucket] for bucket in self.buckets(spans)]
+        return sorted([first + (spread(identity, size) if size > 1 else 0) for first, size in places])
 
     def loads(self, given: Iterable[Spans]) -> list[int]:
         """How many of these subscriptions live in each bucket."""
@@ -82,27 +101,24 @@ class Attribute:
                 loads[bucket] += 1
         return loads
 
-    def visits(self, column: Column) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    def visits(self, column: Column) -> Visits:
         """The rows and the parts that they visit, each pair once."""
-        numeric = np.flatnonzero((column.tags == NUMBER) | (column.tags == BOOLEAN))
-        buckets = np.searchsorted(np.array(self.cuts[NUMBERS]), column.numbers[numeric], "right")
-        rows = numeric
-        if column.strings is not None:
-            written = np.flatnonzero(column.tags == STRING)
-            marks = _fingerprints(
-                sealed(column.strings.data),
-                sealed(column.strings.starts),
-                sealed(column.strings.ends),
-                sealed(written),
-                CRC_TABLE,
-            )
-            above = len(self.cuts[NUMBERS]) + np.searchsorted(np.array(self.cuts[TEXTS]), marks, "right")
-            rows, buckets = np.concatenate([rows, written]), np.concatenate([buckets, above])
-        first = np.array([place.first for place in self.places], np.int32)[buckets]
-        count = np.array([place.size for place in self.places], np.int32)[buckets]
-        if (count == 1).all():
-            return rows.astype(np.int32), first
-        return np.repeat(rows, count).astype(np.int32), np.repeat(first, count) + _steps(count)
+        strings = column.strings or NO_STRINGS
+        return _visits(
+            sealed(column.tags),
+            sealed(column.numbers),
+            sealed(strings.data),
+            sealed(strings.starts),
+            sealed(strings.ends),
+            CRC_TABLE,
+            *self._arrays,
+        )
+
+    @cached_property
+    def _arrays(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int32]]:
+        """The cuts on either side and the places, for kernels."""
+        numbers, texts = (sealed(np.array(cuts, np.float64)) for cuts in self.cuts)
+        return numbers, texts, sealed(np.array(self.places, np.int32))
 
 
 def draft(spans_by_attribute: Mapping[str, Sequence[Spans]]) -> dict[str, Attribute]:
@@ -113,7 +129,9 @@ def draft(spans_by_attribute: Mapping[str, Sequence[Spans]]) -> dict[str, Attrib
 
 def cut(attribute: Attribute, given: Sequence[Spans], capacity: float) -> Attribute:
     """The attribute cut into buckets for the subscriptions filed there; their places are provisional."""
-    width = sum(map(attribute.share, given)) / max(len(given), 1)
+    # Single values reach over no cut, however often they are named.
+    reaching = [[span for span in spans if span[1] < span[2]] for spans in given]
+    width = sum(map(attribute.share, reaching)) / max(len(given), 1)
     most = (REPLICAS - 1) / width if width else inf
     wanted = ceil(min(2 * len(given) / (FULL * capacity), max(most, 1)))
     if wanted < 2:
@@ -195,21 +213,36 @@ def _cuts(ends: tuple[NDArray[np.float64], NDArray[np.float64]], wanted: int) ->
     return tuple(cuts[NUMBERS]), tuple(cuts[TEXTS])
 
 
-def _steps(counts: NDArray[np.int32]) -> NDArray[np.int32]:
-    """0, 1, ... for each count, one after the other."""
-    ends = np.cumsum(counts)
-    return (np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - counts, counts)).astype(np.int32)
-
-
 @kernel
-def _fingerprints(
+def _visits(
+    tags: NDArray[np.uint8],
+    numbers: NDArray[np.float64],
     data: NDArray[np.uint8],
     starts: NDArray[np.int64],
     ends: NDArray[np.int64],
-    rows: NDArray[np.int64],
     table: NDArray[np.uint32],
-) -> NDArray[np.float64]:
-    found = np.empty(len(rows), np.float64)
-    for place in range(len(rows)):
-        found[place] = text_fingerprint(data, starts[rows[place]], ends[rows[place]], table)
-    return found
+    number_cuts: NDArray[np.float64],
+    text_cuts: NDArray[np.float64],
+    places: NDArray[np.int32],
+) -> Visits:
+    rows = np.empty(len(tags), np.int32)
+    parts = np.empty(len(tags), np.int32)
+    found = 0
+    for row in range(len(tags)):
+        tag = tags[row]
+        if tag in (NUMBER, BOOLEAN):
+            bucket = np.searchsorted(number_cuts, numbers[row], "right")
+        elif tag == STRING:
+            value = np.float64(text_fingerprint(data, starts[row], ends[row], table))
+            bucket = len(number_cuts) + np.searchsorted(text_cuts, value, "right")
+        else:
+            continue
+        first, size = places[bucket, 0], places[bucket, 1]
+        if found + size > len(rows):
+            rows = np.concatenate((rows, np.empty(len(rows) + size, np.int32)))
+            parts = np.concatenate((parts, np.empty(len(parts) + size, np.int32)))
+        for part in range(first, first + size):
+            rows[found] = row
+            parts[found] = part
+            found += 1
+    return rows[:found], parts[:found]
