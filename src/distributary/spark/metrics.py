@@ -1,0 +1,72 @@
+"""The metrics of a pipeline: how many events each topic had and how many matched, by batch, as Parquet.
+
+Three tables below one path, joined by `batch`:
+
+- `topics/batch=<id>`: topic, events, matches, selectivity (matches an event);
+- `subscriptions/batch=<id>`: subscription_id, subscriber, events (all of the batch), matches, selectivity
+  (the share of events that matched); a subscription that matched nothing in a batch has no row there;
+- `batches/<id>.json`: the record of the batch with its times (see `pipeline_commits`).
+
+`read_metrics` puts the times to the counts, from which rates follow.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from distributary.spark.sink_files import read_batches, write_batch
+
+RECORDS = (
+    "batch LONG, version LONG, events LONG, matches LONG, deliveries LONG, rejected LONG, "
+    "started TIMESTAMP, finished TIMESTAMP, latest TIMESTAMP"
+)
+
+
+def write_metrics(tagged: DataFrame, path: str, batch: int, topic: str | None, events: int) -> None:
+    """Write what the tagged rows of a batch, with so many events, say about topics and subscriptions."""
+    write_batch(topic_metrics(tagged, topic), f"{path}/topics", batch, rows=1)
+    write_batch(subscription_metrics(tagged, events), f"{path}/subscriptions", batch, rows=1)
+
+
+def topic_metrics(tagged: DataFrame, topic: str | None) -> DataFrame:
+    """The events and matches of each topic; null stands for events without one."""
+    name = F.lit(None).cast("string") if topic is None else F.col(f"event.`{topic}`")
+    counted = (
+        tagged.where(F.col("kind").isin("event", "match"))
+        .groupBy(name.alias("topic"))
+        .agg(_count("event").alias("events"), _count("match").alias("matches"))
+    )
+    return counted.withColumn("selectivity", F.try_divide("matches", "events"))
+
+
+def subscription_metrics(tagged: DataFrame, events: int) -> DataFrame:
+    """The matches of each subscription that had any, among so many events."""
+    counted = (
+        tagged.where(F.col("kind") == "match")
+        .groupBy("subscription_id", "subscriber")
+        .agg(F.count(F.lit(1)).alias("matches"))
+    )
+    total = F.lit(events).cast("long")
+    return counted.select(
+        "subscription_id",
+        "subscriber",
+        total.alias("events"),
+        "matches",
+        F.try_divide(F.col("matches"), total).alias("selectivity"),
+    )
+
+
+def read_metrics(
+    spark: SparkSession, path: str, of: Literal["topics", "subscriptions"] = "topics"
+) -> DataFrame:
+    """The counts of finished batches with their times: `started`, `finished` and the `seconds` between."""
+    times = spark.read.schema(RECORDS).json(f"{path}/batches").select("batch", "started", "finished")
+    seconds = (F.unix_micros("finished") - F.unix_micros("started")) / 1e6
+    return read_batches(spark, f"{path}/{of}").join(times.withColumn("seconds", seconds), "batch")
+
+
+def _count(kind: str) -> Column:
+    return F.count(F.when(F.col("kind") == kind, 1))

@@ -1,0 +1,113 @@
+"""A pipeline as a streaming query: source, matching and sinks put together.
+
+    query = start(spark, load_pipeline("pipeline.toml"))
+    query.awaitTermination()
+
+`distributary run` does the same with a session of its own, progress and a clean stop (see `pipeline_run`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import TimestampNTZType, TimestampType
+
+from distributary.errors import DistributaryError
+from distributary.spark.columns import EventColumns
+from distributary.spark.pipeline_commits import directories, exists
+from distributary.spark.pipeline_config import FILE_FORMATS, UNREADABLE, Pipeline
+from distributary.spark.routing import routed
+from distributary.spark.sink import BatchWriter
+from distributary.spark.sink_files import batches_begun
+from distributary.spark.source import has_unreadable, read_source
+from distributary.store import SubscriptionStore, open_store
+
+Route = Callable[..., DataFrame]
+"""What makes tagged rows of events: `routing.routed`, or something with the same parameters."""
+
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
+
+
+def start(spark: SparkSession, pipeline: Pipeline, route: Route = routed) -> StreamingQuery:
+    """Start a pipeline in a session; with a checkpoint that exists it goes on where it was."""
+    require_own_outputs(pipeline)
+    spark.conf.set(STATE_STORE, pipeline.spark.get(STATE_STORE, ROCKSDB))
+    events = read_source(spark, pipeline.source)
+    store = subscription_store(pipeline)
+    rows = tagged_rows(events, pipeline, store, route)
+    writer = rows.writeStream.queryName(pipeline.name).option("checkpointLocation", pipeline.checkpoint)
+    if pipeline.trigger.available_now:
+        writer = writer.trigger(availableNow=True)
+    else:
+        writer = writer.trigger(processingTime=pipeline.trigger.every or "0 seconds")
+    return writer.foreachBatch(batch_writer(events, pipeline)).start()
+
+
+def subscription_store(pipeline: Pipeline) -> SubscriptionStore:
+    """The store of a pipeline; an empty one is made where there is none."""
+    given = pipeline.subscriptions
+    return open_store(given.store, create=True, workspace=given.workspace)
+
+
+def tagged_rows(events: DataFrame, pipeline: Pipeline, store: SubscriptionStore, route: Route) -> DataFrame:
+    """The stream of tagged rows, with all events: the archive needs all of their columns, counting a few."""
+    named = pipeline.events
+    corrupt = UNREADABLE if has_unreadable(events) else None
+    topic = [named.topic] if pipeline.metrics and named.topic in events.columns else []
+    order = [named.order] if named.order is not None else []
+    return route(
+        events,
+        store,
+        columns=EventColumns(named.id, named.topic, named.document, named.order, corrupt),
+        keep_events=True if pipeline.archive else [*topic, *order],
+        carry=list(dict.fromkeys([*pipeline.sink.columns, *topic])),
+        tolerances=named.order is not None,
+        strategy=pipeline.subscriptions.strategy,
+    )
+
+
+def batch_writer(events: DataFrame, pipeline: Pipeline) -> BatchWriter:
+    """What writes the micro-batches of a pipeline with such events."""
+    order = pipeline.events.order
+    times = order is not None and isinstance(events.schema[order].dataType, TimestampType | TimestampNTZType)
+    return BatchWriter(
+        sink=pipeline.sink,
+        quarantine=pipeline.quarantine,
+        commits=pipeline.commits,
+        archive=pipeline.archive,
+        metrics=pipeline.metrics,
+        topic=pipeline.events.topic if pipeline.events.topic in events.columns else None,
+        clock=order if times else None,
+    )
+
+
+def require_own_outputs(pipeline: Pipeline) -> None:
+    """Refuse to overwrite what another run has written, or to mix two layouts in one directory."""
+    outputs = [pipeline.quarantine, pipeline.archive]
+    if pipeline.sink.format in FILE_FORMATS:
+        outputs.append(pipeline.sink.path)
+        _require_one_layout(pipeline)
+    if pipeline.metrics:
+        outputs += [f"{pipeline.metrics}/topics", f"{pipeline.metrics}/subscriptions"]
+    if exists(f"{pipeline.checkpoint}/metadata"):
+        return
+    for output in outputs:
+        if output and batches_begun(output):
+            raise DistributaryError(
+                f"the checkpoint {pipeline.checkpoint} is new, but {output} holds batches of an earlier run, "
+                "which would be overwritten: bring that checkpoint back, or choose another path"
+            )
+
+
+def _require_one_layout(pipeline: Pipeline) -> None:
+    sink = pipeline.sink
+    assert sink.path is not None
+    other = "batch=" if sink.each else "each="
+    if any(one.rpartition("/")[2].startswith(other) for one in directories(sink.path)):
+        before = "one directory a batch" if sink.each else "a directory for each subscriber"
+        raise DistributaryError(
+            f"[sink] each: {sink.path} was written with {before}; choose another path to change that"
+        )

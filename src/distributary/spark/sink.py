@@ -1,0 +1,123 @@
+"""Writing a micro-batch of tagged rows: deliveries, archive, quarantine, metrics, last the batch's record.
+
+Rules: every output of files is idempotent by batch id (`batch=<id>` is overwritten), so a batch that is done
+again, or was half done before, leaves the same; the rows are computed once and kept until all is written; the
+record of the batch comes last, so a batch that has one is complete everywhere. Sinks that are not files get
+appended rows, which a repeated batch repeats: their deliveries carry the batch id to tell.
+
+`BatchWriter` holds configuration only: on Spark Connect it is pickled and runs at the server.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from distributary.spark.archive import write_archive
+from distributary.spark.metrics import write_metrics
+from distributary.spark.pipeline_commits import BatchRecord, write_record
+from distributary.spark.pipeline_config import UNREADABLE, Sink
+from distributary.spark.sink_deliveries import deliveries, write_deliveries
+from distributary.spark.sink_files import write_batch
+
+
+@dataclass(frozen=True)
+class BatchWriter:
+    """What `foreachBatch` calls with the tagged rows of a micro-batch and its id."""
+
+    sink: Sink
+    quarantine: str
+    commits: str
+    archive: str | None = None
+    metrics: str | None = None
+    topic: str | None = None
+    """The column of `event` that holds the topic, if there is one."""
+    clock: str | None = None
+    """The order column, if it holds times."""
+
+    def __call__(self, rows: DataFrame, batch: int) -> None:
+        started = datetime.now(UTC)
+        tagged = rows.persist()
+        try:
+            totals = self._totals(tagged)
+            delivered = self._write(tagged, batch, totals)
+        finally:
+            tagged.unpersist()
+        record = BatchRecord(
+            batch=batch,
+            version=totals.version,
+            events=totals.events,
+            matches=totals.matches,
+            deliveries=delivered,
+            rejected=totals.rejected,
+            started=started,
+            finished=datetime.now(UTC),
+            latest=totals.latest,
+        )
+        write_record(self.commits, record)
+
+    def _totals(self, tagged: DataFrame) -> Totals:
+        """Count the rows of each kind. This computes every partition, which stateful operators rely on."""
+        clock = F.unix_micros(F.col(f"event.`{self.clock}`").cast("timestamp")) if self.clock else F.lit(None)
+        counted = tagged.groupBy("kind").agg(
+            F.count(F.lit(1)).alias("rows"), F.max("version").alias("version"), F.max(clock).alias("latest")
+        )
+        return Totals.of({row["kind"]: row.asDict() for row in counted.collect()})
+
+    def _write(self, tagged: DataFrame, batch: int, totals: Totals) -> int:
+        """Write all there is; returns the number of deliveries."""
+        delivered = 0
+        if totals.matches:
+            found = deliveries(tagged.where(_is("match")), self.sink.columns)
+            delivered = write_deliveries(found, self.sink, batch, totals.matches)
+        if self.archive and totals.events:
+            write_archive(tagged.where(_is("event")), self.archive, batch, totals.events)
+        if totals.rejected:
+            write_batch(rejected(tagged), self.quarantine, batch, rows=totals.rejected)
+        if self.metrics and totals.events:
+            write_metrics(tagged, self.metrics, batch, self.topic, totals.events)
+        return delivered
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What there is in a micro-batch."""
+
+    events: int
+    matches: int
+    rejected: int
+    version: int | None
+    latest: datetime | None
+
+    @classmethod
+    def of(cls, kinds: dict[str, dict[str, Any]]) -> Totals:
+        def rows(kind: str) -> int:
+            return int(kinds.get(kind, {}).get("rows", 0))
+
+        def greatest(name: str) -> int | None:
+            return max((one[name] for one in kinds.values() if one[name] is not None), default=None)
+
+        latest = greatest("latest")
+        return cls(
+            events=rows("event"),
+            matches=rows("match"),
+            rejected=rows("rejected"),
+            version=greatest("version"),
+            latest=None if latest is None else datetime.fromtimestamp(latest / 1e6, UTC),
+        )
+
+
+def rejected(tagged: DataFrame) -> DataFrame:
+    """What goes to the quarantine; its record is the raw text where that could not be read."""
+    raw = F.get_json_object("record", f"$.{UNREADABLE}")
+    return tagged.where(_is("rejected")).select(
+        "event_id", "field", "reason", F.coalesce(raw, "record").alias("record")
+    )
+
+
+def _is(kind: str) -> Column:
+    return F.col("kind") == kind
