@@ -30,8 +30,10 @@ from typing import Any
 
 import pyarrow as pa
 from sqlalchemy import (
+    ARRAY,
     BigInteger,
     Column,
+    ColumnElement,
     Connection,
     Engine,
     Index,
@@ -40,12 +42,14 @@ from sqlalchemy import (
     Select,
     Table,
     Text,
+    any_,
     create_engine,
     delete,
     event,
     func,
     insert,
     inspect,
+    literal,
     select,
 )
 from sqlalchemy.engine import URL, make_url
@@ -302,7 +306,7 @@ class SqlStore(SubscriptionStore):
         found: dict[str, int] = {}
         with self._transaction() as connection:
             for some in _chunks(ids.to_pylist(), PARAMETERS):
-                rows = connection.execute(select(_registrations).where(_registrations.c.id.in_(some)))
+                rows = connection.execute(select(_registrations).where(_registered_among(connection, some)))
                 found.update((subscription_id, serial) for subscription_id, serial in rows)
         return found
 
@@ -316,7 +320,7 @@ class SqlStore(SubscriptionStore):
                 connection.execute(insert(_versions).values(row))
                 _insert(connection, _changes, _rows(version, changes))
                 for some in _chunks(removed, PARAMETERS):
-                    connection.execute(delete(_registrations).where(_registrations.c.id.in_(some)))
+                    connection.execute(delete(_registrations).where(_registered_among(connection, some)))
                 serials = range(serial_of(version, removals), serial_of(version, len(changes)))
                 _insert(connection, _registrations, zip(added, serials, strict=True))
         except IntegrityError:
@@ -411,6 +415,13 @@ def _rows(version: int, changes: pa.Table) -> Iterator[tuple[Any, ...]]:
         for values in zip(*columns.values(), strict=True):
             yield version, row, *values
             row += 1
+
+
+def _registered_among(connection: Connection, ids: list[str]) -> ColumnElement[bool]:
+    """That a registration's id is among some; for PostgreSQL, one array, read several times as fast."""
+    if connection.dialect.name == "postgresql":
+        return _registrations.c.id == any_(literal(ids, ARRAY(Text)))
+    return _registrations.c.id.in_(ids)
 
 
 def _insert(connection: Connection, table: Table, rows: Iterable[tuple[Any, ...]]) -> None:
