@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 from bench.report import Result, best_of
+from distributary.matching.batch import EventBatch
 from distributary.matching.matcher import Matcher
 from distributary.model import Event, Subscription
 from distributary.workloads import market
@@ -27,6 +28,7 @@ def run(quick: bool) -> list[Result]:
         *_matching(subscriptions, events, checked),
         *_changes(subscriptions, events, checked),
         *_frozen(subscriptions, events, checked),
+        *_opened_changes(subscriptions, events[:100]),
         *_building(20_000 if quick else 1_000_000),
     ]
 
@@ -69,10 +71,7 @@ def _changes(subscriptions: list[Subscription], events: list[Event], checked: st
     """100 additions and 100 removals on a large matcher, and the match that follows each batch of them."""
     matcher = Matcher(subscriptions)
     matcher.match_batch(events[:100])
-    fresh = [
-        Subscription(f"new{number}", one.subscriber, one.topic, one.where, one.path, one.change)
-        for number, one in enumerate(market.subscriptions(100, seed=SEED + 1))
-    ]
+    fresh = _fresh(100)
     start = time.perf_counter()
     for subscription in fresh:
         matcher.add(subscription)
@@ -106,6 +105,44 @@ def _frozen(subscriptions: list[Subscription], events: list[Event], checked: str
         Result(workload, "default", "freeze", write, "s", checked),
         Result(workload, "default", "open", read * 1e3, "ms", "the matcher that was frozen"),
         Result(workload, "default", "bytes on disk a subscription", size / len(subscriptions), "B", checked),
+    ]
+
+
+def _opened_changes(subscriptions: list[Subscription], events: list[Event]) -> list[Result]:
+    """Open a frozen matcher, remove 50, add 50 and match a batch, beside building anew what results."""
+    fresh = _fresh(50)
+    batch = EventBatch.from_events(events)
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "frozen"
+        Matcher(subscriptions).freeze(path)
+
+        def change() -> Matcher:
+            matcher = Matcher.open(path)
+            for subscription in subscriptions[:50]:
+                matcher.remove(subscription.id)
+            for subscription in fresh:
+                matcher.add(subscription)
+            matcher.matches(batch, tolerances="ignore")
+            return matcher
+
+        changing, changed = best_of(3, change)
+        building, built = best_of(1, lambda: Matcher([*subscriptions[50:], *fresh]))
+        if not changed.match_batch(events).equals(built.match_batch(events)):
+            raise AssertionError("the changed matcher disagrees with one built anew")
+        del changed
+    workload = f"100 changes on an opened matcher of {len(subscriptions):,}"
+    checked = "a matcher built anew"
+    return [
+        Result(workload, "default", "open, change and match 100 events", changing * 1e3, "ms", checked),
+        Result(workload, "default / building anew", "how much faster", building / changing, "x", checked),
+    ]
+
+
+def _fresh(count: int) -> list[Subscription]:
+    """Subscriptions under ids that are not registered."""
+    return [
+        Subscription(f"new{number}", one.subscriber, one.topic, one.where, one.path, one.change)
+        for number, one in enumerate(market.subscriptions(count, seed=SEED + 1))
     ]
 
 

@@ -13,10 +13,40 @@ from hypothesis import strategies as st
 
 from distributary import Event, Matcher, Subscription
 from distributary.matching.batch import EventBatch
+from properties import test_matcher
 from properties.oracle import MatcherOracle, passes
-from properties.test_matcher import events, subscriptions
 
 IDS = st.integers(0, 9).map(lambda number: f"s{number}")
+TOLERANCES = st.dictionaries(st.sampled_from("ab"), st.sampled_from([0, 0.5, 1, 3]), min_size=1)
+
+
+@st.composite
+def tolerant_subscriptions(draw: st.DrawFn) -> Subscription:
+    """Mostly with a tolerance, and with other filters that most events pass."""
+    topic = draw(st.sampled_from([None, "A", "A/*", "A", "mqtt:A/#"]))
+    return Subscription(
+        draw(IDS),
+        draw(st.sampled_from(["ann", "bob"])),
+        topic=topic,
+        where=draw(st.sampled_from([None, None, "a > 1"])),
+        change=draw(TOLERANCES if topic is None else st.none() | TOLERANCES),
+    )
+
+
+def subscriptions() -> st.SearchStrategy[Subscription]:
+    return st.one_of(tolerant_subscriptions(), tolerant_subscriptions(), test_matcher.subscriptions())
+
+
+def events() -> st.SearchStrategy[Event]:
+    """Mostly numbers that move a little, of few topics, so that tolerances have something to remember."""
+    moving = st.builds(
+        Event,
+        st.just("e"),
+        st.sampled_from(["A", "A", "A/B", None]),
+        st.fixed_dictionaries({"a": st.integers(0, 4)}, optional={"b": st.integers(0, 4)}),
+    )
+    return st.one_of(moving, moving, test_matcher.events())
+
 
 changes = st.lists(
     st.one_of(

@@ -70,7 +70,7 @@ def pack(remembered: Remembered, topics: int) -> list[bytes | None]:
 def unpack(records: Sequence[bytes | None]) -> Remembered:
     """The columns of all records; topics are the places of the records."""
     names: dict[str, int] = {}
-    parts: list[NDArray[np.void]] = []
+    parts: list[bytes] = []
     about: list[tuple[int, int, int]] = []
     for topic, record in enumerate(records):
         if record is None:
@@ -85,10 +85,10 @@ def unpack(records: Sequence[bytes | None]) -> Remembered:
             length, count = _SECTION.unpack_from(record, at)
             at += _SECTION.size
             name = bytes(record[at : at + length]).decode()
-            parts.append(np.frombuffer(record, _ENTRY, count, at + length))
+            start, at = at + length, at + length + count * _ENTRY.itemsize
+            parts.append(record[start:at])
             about.append((names.setdefault(name, len(names)), topic, count))
-            at += length + count * _ENTRY.itemsize
-    entries = np.concatenate(parts) if parts else np.empty(0, _ENTRY)
+    entries = np.frombuffer(b"".join(parts), _ENTRY)
     columns = np.array(about, np.int64).reshape(-1, 3)
     return Remembered(
         list(names),

@@ -1,8 +1,9 @@
-"""Arrays in a directory: one `.npy` file each, written once, opened by memory mapping.
+"""Arrays in a directory: one file that is written once and opened by memory mapping, and a manifest.
 
-Opening costs the same whatever the size, and processes that open the same directory share its pages. Who
-writes to an opened array gets a copy of those pages of its own, so the files never change and a few changes
-to a large index cost a few pages.
+The file holds the arrays one after another, each aligned, and the manifest says what starts where. Opening
+maps it once, so it costs the same whatever the size and hardly more for many arrays than for one, and
+processes that open the same directory share its pages. Who writes to an opened array gets a copy of those
+pages of its own, so the file never changes and a few changes to a large index cost a few pages.
 
 A directory is complete when its manifest exists; the manifest is written last.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from itertools import pairwise
+from math import prod
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,7 +23,9 @@ from numpy.typing import NDArray
 from distributary.errors import DistributaryError
 
 MANIFEST = "manifest.json"
+ARRAYS = "arrays.bin"
 FORMAT = 2
+ALIGNMENT = 64
 
 ROOM, LEAST_ROOM = 8, 64
 """Room for one entry more for each so many, and for some at least."""
@@ -34,10 +38,15 @@ def write(directory: Path, arrays: Mapping[str, NDArray[Any]], about: Mapping[st
     directory.mkdir(parents=True, exist_ok=True)
     if any(directory.iterdir()):
         raise DistributaryError(f"{directory} is not empty; freeze into a new directory")
-    for name, array in arrays.items():
-        np.save(directory / f"{name}.npy", array, allow_pickle=False)
+    places: dict[str, tuple[str, tuple[int, ...], int]] = {}
+    with (directory / ARRAYS).open("wb") as file:
+        for name, array in arrays.items():
+            file.write(bytes(-file.tell() % ALIGNMENT))
+            places[name] = (array.dtype.str, array.shape, file.tell())
+            file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+        file.write(bytes(ALIGNMENT))  # a file without a byte cannot be mapped
     partial = directory / (MANIFEST + ".partial")
-    partial.write_text(json.dumps({"format": FORMAT, "arrays": sorted(arrays), "about": about}, indent=1))
+    partial.write_text(json.dumps({"format": FORMAT, "arrays": places, "about": about}))
     partial.rename(directory / MANIFEST)
 
 
@@ -51,13 +60,14 @@ def read(directory: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         raise DistributaryError(
             f"{directory} has format {manifest['format']}, this version reads {FORMAT}; freeze it again"
         )
-    arrays = {name: _open(directory / f"{name}.npy") for name in manifest["arrays"]}
+    data = np.memmap(directory / ARRAYS, np.uint8, "c").view(np.ndarray)
+    arrays = {name: _array(data, *place) for name, place in manifest["arrays"].items()}
     return arrays, manifest["about"]
 
 
-def _open(path: Path) -> NDArray[Any]:
-    array: NDArray[Any] = np.load(path, mmap_mode="c", allow_pickle=False)
-    return array.view(np.ndarray)
+def _array(data: NDArray[np.uint8], kind: str, shape: list[int], start: int) -> NDArray[Any]:
+    dtype = np.dtype(kind)
+    return data[start : start + dtype.itemsize * prod(shape)].view(dtype).reshape(shape)
 
 
 def with_room(array: NDArray[A], fill: int) -> NDArray[A]:
