@@ -10,16 +10,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from spark.world import QUIET
+
 os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-
-QUIET = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state."
-    "RocksDBStateStoreProvider",
-}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

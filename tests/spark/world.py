@@ -49,6 +49,16 @@ EVENT_DDL = (
 )
 
 
+QUIET = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state."
+    "RocksDBStateStoreProvider",
+}
+"""How every session of the tests is configured."""
+
+
 @dataclass(frozen=True)
 class World:
     """Records of events in the order of `at`, some of them malformed, and subscriptions."""

@@ -1,0 +1,34 @@
+"""The same answers on separate executors and on Spark Connect, each in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent.parent
+
+
+@pytest.mark.parametrize("engine", ["local-cluster[2,1,1024]", "connect"])
+def test_other_engines_give_the_same_answers(engine: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(TESTS / "spark" / "elsewhere.py"), engine, str(tmp_path)],
+        env={
+            **os.environ,
+            "PYTHONPATH": f"{TESTS}{os.pathsep}{TESTS.parent}",
+            "PYSPARK_PYTHON": sys.executable,
+        },
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr[-4000:]
+    assert done.stdout.splitlines() == [
+        "batch, index shipped by Spark",
+        "batch, rendezvous",
+        "stream, following a store",
+    ]
