@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -32,7 +33,7 @@ def read_source(spark: SparkSession, source: Source) -> DataFrame:
         reader = reader.schema(schema)
     try:
         rows = reader.load(source.path)
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         raise DistributaryError(f"[source]: Spark cannot read it: {first_line(error)}") from None
     if source.parse is None or schema is None:
         return rows
@@ -56,8 +57,10 @@ def has_unreadable(events: DataFrame) -> bool:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's text; Spark's go on for pages."""
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    """The first line of an error's text that says something; Spark's go on for pages."""
+    lines = (line.strip() for line in str(error).splitlines())
+    telling = (line for line in lines if line and not line.startswith("An error occurred while calling"))
+    return next(telling, type(error).__name__).removeprefix(": ")
 
 
 def _schema(spark: SparkSession, source: Source) -> StructType | None:
