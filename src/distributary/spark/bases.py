@@ -82,8 +82,19 @@ def fixed_parts(
         plan = made_plan(unique, capacity)
         found, changing = build_parts(unique, plan, root, tolerances)
         return Built(FixedParts(plan.to_json(), str(root)), changing, rejected + found)
-    root = Path(workspace or _temporary()) / f"parts-{uuid.uuid4().hex}"
     entries = [(None, one) for one in _accepted(_read(unique.toArrow()), rejected)]
+    return single_part(spark, entries, workspace, tolerances, rejected)
+
+
+def single_part(
+    spark: SparkSession,
+    entries: Iterable[tuple[int | None, Subscription]],
+    workspace: str | None,
+    tolerances: bool,
+    rejected: list[Rejection],
+) -> Built:
+    """Build one part of these subscriptions, where every task will find it."""
+    root = Path(workspace or _temporary()) / f"parts-{uuid.uuid4().hex}"
     changing = build_part(part_directory(root, 0), entries, tolerances, rejected)
     if workspace is None and not sees_driver_files(spark):
         return Built(FixedParts(None, _shipped(spark, root), shipped=True), changing, rejected)

@@ -27,7 +27,9 @@ class EventColumns:
 
     `topic` and `document` may name columns that the events do not have. `order` names the column by which
     tolerances see the events of a topic; an event that has none there is malformed. `corrupt` names the
-    column in which Spark's readers leave what they could not read: such rows are malformed too.
+    column in which Spark's readers leave what they could not read: such rows are malformed too. `micro_batch`
+    names the column that says in which micro-batch of a stream an archived event came: it goes before
+    `order`, and it is an attribute, so that a subscription can be confined to some of them.
     """
 
     id: str = "id"
@@ -35,6 +37,12 @@ class EventColumns:
     document: str = "document"
     order: str | None = None
     corrupt: str | None = None
+    micro_batch: str | None = None
+
+    @property
+    def ordering(self) -> tuple[str, ...]:
+        """The columns by which tolerances see the events of a topic, the first of them first."""
+        return tuple(name for name in (self.micro_batch, self.order, self.id) if name is not None)
 
     def check(self, schema: StructType) -> None:
         """Refuse a schema in which these columns are missing or cannot be what they are named for."""
@@ -46,7 +54,7 @@ class EventColumns:
             self._require(schema, "order", self.order, (DataType,), "something that can be ordered")
             if isinstance(schema[self.order].dataType, (StructType, ArrayType, MapType)):
                 raise DistributaryError(f"the order column {self.order!r} must be a plain value, not nested")
-        taken = [name for name in schema.names if name.startswith(RESERVED)]
+        taken = [name for name in schema.names if name.startswith(RESERVED) and name != self.micro_batch]
         if taken:
             raise DistributaryError(
                 f"column names that start with {RESERVED!r} are taken: rename {taken[0]!r}"
@@ -62,7 +70,11 @@ class EventColumns:
 
     def batch(self, table: pa.Table | pa.RecordBatch) -> EventBatch:
         """The events as the matcher reads them, with what these columns make malformed set aside."""
-        bare = [name for name in table.schema.names if not name.startswith(RESERVED) and name != self.corrupt]
+        bare = [
+            name
+            for name in table.schema.names
+            if name == self.micro_batch or not (name.startswith(RESERVED) or name == self.corrupt)
+        ]
         batch = EventBatch.from_table(
             table.select(bare), id=self.id, topic=self.topic, document=self.document
         )
@@ -93,6 +105,7 @@ RESERVED = "__distributary_"
 """How the columns start that the dataflow adds on its way."""
 PART = RESERVED + "part"
 HOME = RESERVED + "home"
+BATCH = RESERVED + "batch"
 
 
 def _rows_where(mask: pa.Array | pa.ChunkedArray) -> Iterator[int]:

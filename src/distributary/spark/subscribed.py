@@ -53,7 +53,7 @@ def parts_for(
         live = live_parts(spark, subscriptions, how.strategy, version, how.capacity, how.tolerances)
         return live, how.tolerances
     built = fixed_parts(subscriptions, how.strategy, how.workspace, how.capacity, how.tolerances)
-    _tell(built.rejected, how.strict)
+    tell(built.rejected, how.strict)
     rejected.extend(built.rejected)
     if built.tolerances and columns.order is None:
         raise DistributaryError(
@@ -63,7 +63,8 @@ def parts_for(
     return built.parts, built.tolerances
 
 
-def _tell(rejected: Sequence[Rejection], strict: bool) -> None:
+def tell(rejected: Sequence[Rejection], strict: bool) -> None:
+    """Tell the log of subscriptions that are left out, or raise the first."""
     if rejected and strict:
         raise StrictError(rejected[0])
     if rejected:

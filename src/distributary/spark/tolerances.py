@@ -28,7 +28,7 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 
 from distributary.errors import DistributaryError
 from distributary.matching.matcher import Matcher
-from distributary.spark.columns import PART, EventColumns
+from distributary.spark.columns import HOME, PART, EventColumns
 from distributary.spark.parts import Parts
 from distributary.spark.rows import Shape
 from distributary.spark.tasks import Batches, OrderedMatchTask, TolerantTask, match_in_order
@@ -44,12 +44,12 @@ PLAN = (-1, -1)
 def matched_in_batch(events: DataFrame, parts: Parts, columns: EventColumns, shape: Shape) -> DataFrame:
     """The matches of the events of a batch that depend on tolerances."""
     assert columns.order is not None
-    bare = StructType([field for field in events.schema if not field.name.startswith(PART[:-4])])
+    bare = StructType([field for field in events.schema if field.name not in (PART, HOME)])
     picked = events.mapInArrow(
         TolerantTask(parts, columns).run, StructType([*bare, StructField(PART, IntegerType())])
     )
     topic = F.regexp_replace(columns.topic, "^/", "") if columns.topic in events.columns else F.lit("")
-    ordered = picked.repartition(PART, topic).sortWithinPartitions(PART, columns.order, columns.id)
+    ordered = picked.repartition(PART, topic).sortWithinPartitions(PART, *columns.ordering)
     return ordered.mapInArrow(OrderedMatchTask(parts, columns, shape).run, shape.schema(bare))
 
 
@@ -117,7 +117,7 @@ class ToleranceState(StatefulProcessor):
 
     def _matched(self, part: int, version: int, table: pa.Table) -> Iterator[pa.RecordBatch]:
         assert self._columns.order is not None
-        ordered = table.sort_by([(self._columns.order, "ascending"), (self._columns.id, "ascending")])
+        ordered = table.sort_by([(name, "ascending") for name in self._columns.ordering])
         matcher = self._parts.matcher(part, version)
         shards = np.unique(bucket_and_shard(ordered, self._columns)[1]).tolist()
         topics = [(shard, topic) for shard in shards for topic in self._restore(matcher, part, shard)]
