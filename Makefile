@@ -10,7 +10,7 @@ BIN    := $(VENV)/bin
 help:            ## what there is
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
 
-demo: $(VENV)/core jdk  ## match generated events against 100,000 subscriptions and show who gets what
+demo: $(VENV)/spark jdk ## a pipeline on Spark with live subscriptions of every kind: who gets what, how fast
 	$(BIN)/distributary demo
 
 test: $(VENV)/dev jdk   ## all tests: properties against the oracles, worked examples, fuzzing
@@ -42,6 +42,10 @@ $(VENV)/core: pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11 ..."; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/spark: $(VENV)/core
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[spark]'
 	@touch $@
 
 $(VENV)/dev: $(VENV)/core

@@ -226,23 +226,3 @@ def test_generated_files_are_the_same_for_a_seed_and_match_as_the_oracle_says(
     files = ["--subscriptions", str(subscriptions), "--events", str(events), "--out", str(out)]
     assert main(["match", *files]) == 0
     assert pairs(out) == expected
-
-
-def test_the_demo_shows_who_got_what_and_where_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COLUMNS", "120")
-    assert main(["demo", "--subscriptions", "60", "--events", "64", "--out", str(tmp_path)]) == 0
-    shown = capsys.readouterr().out
-    assert "ann" in shown
-    assert "events/s" in shown
-    assert "matches.jsonl" in shown
-    oracle = MatcherOracle()
-    for _, subscription in read_subscriptions(str(tmp_path / "subscriptions.jsonl")):  # type: ignore[misc]
-        oracle.add(subscription)
-    expected = [
-        (event.id, found)
-        for _, event in read_events(str(tmp_path / "events.jsonl"))  # type: ignore[misc]
-        for found in oracle.match(event)
-    ]
-    assert pairs(tmp_path / "matches.jsonl") == expected

@@ -154,12 +154,12 @@ def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         commands,
         "demo",
         "the main job on data it makes itself",
-        "Makes a market of quotes and news with very many subscriptions, and shows who gets what.",
-        "  distributary demo\n  distributary demo --subscriptions 300000 --events 5000 --seed 7",
+        """Makes quotes, sensor readings and RSS documents, sends them through a pipeline on all cores of this
+machine against subscriptions of every kind, some of which come and go meanwhile, and shows who gets what.
+It needs pyspark and a Java. What an earlier demo left in the directory is removed first.""",
+        "  distributary demo\n  distributary demo --subscriptions 100000 --events 50000 --seed 7",
     )
-    command.add_argument(
-        "--subscriptions", type=_count, default=100_000, metavar="N", help="how many (100000)"
-    )
+    command.add_argument("--subscriptions", type=_count, default=4000, metavar="N", help="how many (4000)")
     command.add_argument("--events", type=_count, default=20_000, metavar="N", help="how many (20000)")
     command.add_argument("--seed", type=int, default=1, help="where the randomness starts (1)")
     command.add_argument(
@@ -295,6 +295,9 @@ def _generate(parsed: argparse.Namespace) -> int:
 
 
 def _demo(parsed: argparse.Namespace) -> int:
+    from distributary.engine import require_engine
+
+    require_engine()
     from distributary.demo import run_demo
 
     run_demo(Console(), parsed.out, parsed.subscriptions, parsed.events, parsed.seed)

@@ -1,143 +1,309 @@
-"""The demonstration: a market of quotes and news, very many subscriptions, and who gets what."""
+"""The demonstration: quotes, sensor readings and RSS documents through a real pipeline, and who gets what.
+
+It does what a user would do: fills a subscription store, writes a `pipeline.toml`, runs it on all cores of
+this machine, publishes events as files, and adds and removes subscriptions meanwhile. All of it stays where
+`out` says, so that one can look around and go on. What happens is in `demo_script`, what is told at the end
+in `demo_report`.
+"""
 
 from __future__ import annotations
 
 import json
+import shutil
+import tempfile
+import threading
 import time
-from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
-from rich.markup import escape
-from rich.progress import track
-from rich.table import Table
+from rich.live import Live
 
-from distributary.files import opened_for_writing, write_records
+from distributary.demo_report import Outcome, report
+from distributary.demo_script import BROKEN_SUBSCRIPTIONS, SCHEMA, Round, Script, make_script, publish
+from distributary.errors import DistributaryError, InputError
+from distributary.files import Quarantine, rejection
 from distributary.matching.matcher import Matcher
-from distributary.model import Event, Subscription
-from distributary.workloads import market
+from distributary.model import Subscription
+from distributary.spark.columns import EventColumns
+from distributary.spark.pipeline import start
+from distributary.spark.pipeline_commits import BatchRecord, exists, read_record
+from distributary.spark.pipeline_config import Pipeline, load_pipeline
+from distributary.spark.pipeline_run import EngineError, failure
+from distributary.spark.pipeline_session import logging_to, open_session
+from distributary.spark.progress import Progress, utc_now
+from distributary.store import SubscriptionStore, open_store
+from distributary.workloads import mixed
 
-CHUNK = 4096
-SHOWN = 3
-"""Matched events shown for each person."""
+POLL = 0.1
+"""Seconds between looks at the pipeline."""
+
+MARK = "# Made by `distributary demo`"
+"""How the pipeline's file starts; a directory with such a file is ours to clear."""
+
+PIPELINE = f'''\
+{MARK}. It goes on where it stopped with `distributary run` and the name of this file.
+name = "demo"
+checkpoint = "checkpoint"
+
+[source]
+format = "json"
+path = "events"
+options = {{ maxFilesPerTrigger = 1 }}
+schema = """
+{SCHEMA}"""
+
+[events]
+order = "at"
+
+[subscriptions]
+store = "subscriptions"
+
+[sink]
+path = "deliveries"
+columns = ["topic", "at", "price", "value"]
+
+[archive]
+path = "archive"
+
+[quarantine]
+path = "quarantine"
+
+[metrics]
+path = "metrics"
+
+[trigger]
+every = "100 milliseconds"
+'''
+QUICK_START = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+"""For a run of a minute the JVM had better not spend time on its best machine code. Not in the file."""
+
+MADE = (
+    "checkpoint",
+    "events",
+    "subscriptions",
+    "deliveries",
+    "archive",
+    "quarantine",
+    "metrics",
+    "refused.jsonl",
+    "pipeline.log",
+    "pipeline.toml",
+)
+"""What is made below `out`."""
 
 
-def run_demo(console: Console, out: Path, subscription_count: int, event_count: int, seed: int) -> None:
-    """Make the data, match it, show it, and write everything below `out`."""
+def run_demo(
+    console: Console,
+    out: Path,
+    subscription_count: int,
+    event_count: int,
+    seed: int,
+    *,
+    master: str = "local[*]",
+) -> Outcome:
+    """Make the data, run the pipeline, show what it did, and leave everything below `out`."""
+    began = time.perf_counter()
     console.print("[bold]Distributary[/bold]: every event, once, to everyone who asked for it.\n")
-    _compile_kernels(console)
-    subscriptions = list(
-        track(
-            market.subscriptions(subscription_count, seed=seed),
-            f"making {subscription_count:,} subscriptions",
-            total=subscription_count,
-            console=console,
-            transient=True,
+    clear(out)
+    script = make_script(subscription_count, event_count, seed)
+    store, refused = _registered(out, script, console)
+    (out / "events").mkdir()
+    file = out / "pipeline.toml"
+    file.write_text(PIPELINE, encoding="utf-8")
+    pipeline = replace(load_pipeline(file), spark=QUICK_START)
+    with _running(pipeline, out / "pipeline.log", master, console) as query:
+        followed = _Followed(pipeline, query, console, out / "pipeline.log")
+        with followed.shown():
+            for number, each in enumerate(script.rounds):
+                _play(number, each, out / "events", store, followed)
+        console.print("all of it is delivered: stopping the pipeline", highlight=False)
+    outcome = Outcome(out, script, followed.records, refused, time.perf_counter() - began)
+    report(console, outcome)
+    return outcome
+
+
+def clear(out: Path) -> None:
+    """Remove what an earlier demonstration left, and nothing of anybody else's."""
+    out.mkdir(parents=True, exist_ok=True)
+    found = [out / name for name in MADE if (out / name).exists()]
+    file = out / "pipeline.toml"
+    ours = file.is_file() and file.read_text(encoding="utf-8", errors="replace").startswith(MARK)
+    if found and not ours:
+        raise DistributaryError(
+            f"{found[0]} is in the way and not from an earlier demo: choose another directory with --out"
         )
-    )
-    events = list(market.events(event_count, seed=seed))
-    start = time.perf_counter()
-    matcher = Matcher(
-        track(subscriptions, "registering them", len(subscriptions), console=console, transient=True)
-    )
-    built = time.perf_counter() - start
-    matched, seconds = _match(console, matcher, events)
-    _write(out, subscriptions, events, matched)
-    console.print(_people(subscriptions, matched))
-    console.print(_figures(matcher, built, len(events), matched, seconds))
-    _show_why(console, matcher, events, matched)
-    console.print(f"\nEverything is in [bold]{out}[/bold]: subscriptions.jsonl, events.jsonl, matches.jsonl.")
+    # The file with the mark goes last, so that an interrupted clearing can be taken up again.
+    for path in found:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    file.write_text(MARK + "\n", encoding="utf-8")
+
+
+def _registered(out: Path, script: Script, console: Console) -> tuple[SubscriptionStore, Quarantine]:
+    """The store with the subscriptions of the start; what is malformed is refused and noted."""
+    store = open_store(out / "subscriptions")
+    with Quarantine(out / "refused.jsonl") as refused:
+
+        def refuse(position: int, subscription: Subscription, error: InputError) -> None:
+            record = json.dumps(subscription.to_record())
+            refused.add(rejection(f"subscription {subscription.id}", error, record))
+
+        version = store.commit([*script.subscriptions, *BROKEN_SUBSCRIPTIONS], refused=refuse)
     console.print(
-        f"The same from files: distributary match --subscriptions {out}/subscriptions.jsonl "
-        f"--events {out}/events.jsonl",
+        f"{len(script.subscriptions):,} subscriptions registered as version {version} of the store, "
+        f"{refused.count} malformed ones refused",
+        highlight=False,
         soft_wrap=True,
     )
+    return store, refused
 
 
-def _compile_kernels(console: Console) -> None:
-    """Have Numba compile what it has not compiled on this machine before, so that it is not timed."""
-    with console.status("compiling the kernels (once on a machine) ..."):
-        small = Matcher(market.subscriptions(200, seed=0))
-        small.match_batch(list(market.events(64, seed=0)))
+@contextmanager
+def _running(pipeline: Pipeline, log: Path, master: str, console: Console) -> Iterator[StreamingQuery]:
+    """The pipeline as a running query, in a session of its own that says nothing on the screen."""
+    compiling = threading.Thread(target=_compile_kernels, daemon=True)
+    compiling.start()
+    with logging_to(log):
+        console.print(f"starting Spark; what it says goes to {log}", highlight=False, soft_wrap=True)
+        try:
+            spark = open_session(pipeline, log, master=master)
+        except EngineError as error:
+            raise failure(error, log) from None
+        try:
+            with console.status("compiling the kernels: up to a minute, once on a machine"):
+                compiling.join()
+            with console.status("starting the pipeline and its Python workers"):
+                query = _started(lambda: start(spark, pipeline), log)
+            try:
+                yield query
+            finally:
+                with suppress(*EngineError):
+                    query.stop()
+        finally:
+            with suppress(*EngineError):
+                spark.stop()
 
 
-def _match(console: Console, matcher: Matcher, events: list[Event]) -> tuple[list[tuple[str, str]], float]:
-    """The pairs of event and subscription id, and the seconds spent on matching alone."""
-    pairs: list[tuple[str, str]] = []
-    seconds = 0.0
-    chunks = [events[at : at + CHUNK] for at in range(0, len(events), CHUNK)]
-    for chunk in track(chunks, "matching", console=console, transient=True):
-        start = time.perf_counter()
-        table = matcher.match_batch(chunk)
-        seconds += time.perf_counter() - start
-        pairs.extend(zip(table["event_id"].to_pylist(), table["subscription_id"].to_pylist(), strict=True))
-    return pairs, seconds
+def _started(begin: Callable[[], StreamingQuery], log: Path) -> StreamingQuery:
+    try:
+        return begin()
+    except EngineError as error:
+        raise failure(error, log) from None
 
 
-def _write(
-    out: Path, subscriptions: list[Subscription], events: list[Event], matched: list[tuple[str, str]]
-) -> None:
-    with opened_for_writing(str(out / "subscriptions.jsonl")) as stream:
-        write_records(stream, (subscription.to_record() for subscription in subscriptions))
-    with opened_for_writing(str(out / "events.jsonl")) as stream:
-        write_records(stream, (event.to_record() for event in events))
-    with opened_for_writing(str(out / "matches.jsonl")) as stream:
-        write_records(stream, ({"event": event, "subscription": found} for event, found in matched))
+def _compile_kernels() -> None:
+    """Have Numba compile what the workers will need, here and once: they find it in the cache.
+
+    It happens while the engine starts. Were it left to the workers, each of them would do it.
+    """
+    made = list(mixed.subscriptions(300, seed=0))
+    table = _arrow(islice(mixed.events(64, seed=0), 64))
+    with tempfile.TemporaryDirectory() as place:
+        Matcher(made[:250], serials=range(250)).freeze(f"{place}/index")
+        matcher = Matcher.open(f"{place}/index")
+        for subscription in made[250:]:
+            matcher.add(subscription)
+        for subscription in made[200:220]:
+            matcher.remove(subscription.id)
+        batch = EventColumns(order="at").batch(table)
+        matcher.tolerant_rows(batch)
+        matcher.matches(batch, tolerances="leave")
+        matcher.matches(batch)
+        topics = table["topic"].unique().to_pylist()
+        memories = matcher.recall(topics)
+        matcher.forget()
+        matcher.restore(topics, memories)
+        matcher.matches(batch)
 
 
-def _people(subscriptions: list[Subscription], matched: list[tuple[str, str]]) -> Table:
-    """What the people with names asked for, and what they got."""
-    table = Table(title="Who asked for what, and what they got", title_justify="left")
-    table.add_column("subscriber")
-    table.add_column("asked for", overflow="fold")
-    table.add_column("events", justify="right")
-    table.add_column("such as")
-    found: dict[str, list[str]] = {}
-    for event_id, subscription_id in matched:
-        found.setdefault(subscription_id, []).append(event_id)
-    for subscription in subscriptions[: len(market.PEOPLE)]:
-        wish = "\n".join(
-            f"{kind} {given if isinstance(given, str) else json.dumps(given)}"
-            for kind, given in subscription.filters().items()
-        )
-        got = found.get(subscription.id, [])
-        table.add_row(subscription.subscriber, escape(wish), f"{len(got):,}", " ".join(got[:SHOWN]))
-    return table
+def _arrow(events: Any) -> pa.Table:
+    """Events as a worker gets them: every column of the schema, in Arrow's types for Spark's."""
+    types = {"STRING": pa.string(), "DOUBLE": pa.float64(), "BIGINT": pa.int64(), "TIMESTAMP": pa.int64()}
+    columns = [column.split() for column in SCHEMA.split(",")]
+    schema = pa.schema([(name, types[kind]) for name, kind in columns])
+    return pa.Table.from_pylist([{**event.to_record(), "at": 0} for event in events], schema)
 
 
-def _figures(
-    matcher: Matcher, built: float, event_count: int, matched: list[tuple[str, str]], seconds: float
-) -> Table:
-    """How much and how fast."""
-    size = matcher.size()
-    deliveries = Counter((event, matcher.subscriber(found)) for event, found in matched)
-    table = Table(title="How much, how fast", title_justify="left", show_header=False)
-    table.add_column()
-    table.add_column(justify="right")
-    rate = f"{event_count / seconds:,.0f} events/s" if seconds else "none"
-    rows = {
-        "subscriptions": f"{size.subscriptions:,}",
-        "distinct filters": f"{size.slots:,}",
-        "registered in": f"{built:.1f} s",
-        "memory": f"{size.total / 1e6:,.0f} MB",
-        "events": f"{event_count:,}",
-        "matches": f"{len(matched):,}",
-        "deliveries (once a subscriber)": f"{len(deliveries):,}",
-        "matched in": f"{seconds:.2f} s",
-        "that is": rate,
-    }
-    for name, value in rows.items():
-        table.add_row(name, value)
-    return table
+@dataclass
+class _Followed:
+    """Follows the records of the batches, shows them, and waits."""
 
+    pipeline: Pipeline
+    query: StreamingQuery
+    console: Console
+    log: Path
+    records: list[BatchRecord] = field(default_factory=list)
+    expected: int = 0
+    """Lines published so far."""
+    announced: tuple[int, str] | None = None
+    """The version of which the first batch is to be told, and what it brought."""
 
-def _show_why(
-    console: Console, matcher: Matcher, events: list[Event], matched: list[tuple[str, str]]
-) -> None:
-    """One explanation: why an event of ann's is not for her under other circumstances."""
-    wanted = {event for event, subscription in matched if subscription == "p0"}
-    for event in events:
-        if event.topic is not None and event.topic.startswith("quotes/NYSE") and event.id not in wanted:
-            console.print("\n[bold]Why did ann not get this one?[/bold]")
-            console.print(str(matcher.explain(event, "p0")), highlight=False, markup=False)
+    def __post_init__(self) -> None:
+        self._progress = Progress(utc_now())
+        self._live: Live | None = None
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        if not self.console.is_terminal:
+            yield
             return
+        with Live(self._table(), console=self.console, auto_refresh=False, transient=True) as self._live:
+            yield
+        self._live = None
+
+    def wait(self) -> None:
+        """Until all that was published has been taken in."""
+        while sum(one.events + one.rejected for one in self.records) < self.expected:
+            active = self.query.isActive
+            self.look()
+            if not active:
+                raise failure(self.query.exception() or DistributaryError("it has ended"), self.log)
+            time.sleep(POLL)
+
+    def look(self) -> None:
+        while exists(f"{self.pipeline.commits}/{len(self.records)}.json"):
+            record = read_record(self.pipeline.commits, len(self.records))
+            self.records.append(record)
+            self._progress.record(record)
+            self._tell(record)
+        if self._live is not None:
+            self._live.update(self._table(), refresh=True)
+
+    def say(self, text: str) -> None:
+        self.console.print(text, highlight=False, soft_wrap=True)
+
+    def _tell(self, record: BatchRecord) -> None:
+        if self.announced is not None and record.version is not None and record.version >= self.announced[0]:
+            self.say(f"{self.announced[1]}, in use from batch {record.batch} on")
+            self.announced = None
+        if self._live is None and record.events:
+            self.say(
+                f"batch {record.batch}: {record.events:,} events, {record.matches:,} matches, "
+                f"{record.deliveries:,} deliveries, {record.rejected:,} set aside, {record.seconds:.1f} s"
+            )
+
+    def _table(self) -> Any:
+        return self._progress.snapshot(utc_now()).table("the pipeline, live")
+
+
+def _play(number: int, each: Round, source: Path, store: SubscriptionStore, followed: _Followed) -> None:
+    """One round: people come and go, events are published and all of them delivered."""
+    if each.added or each.removed:
+        version = store.commit(each.added, remove=each.removed)
+        names = f" ({each.names})" if each.names else ""
+        told = f"version {version}: {len(each.added)} added, {len(each.removed)} removed{names}"
+        followed.announced = (version, told)
+    for position, file in enumerate(each.files):
+        last = position == len(each.files) - 1
+        name = f"{number}-{position}.json"
+        followed.expected += publish(source / name, file, each.broken and last)
+    followed.wait()

@@ -18,6 +18,8 @@ from distributary.model import Event, Subscription
 
 WORKLOADS = {
     "market": "quotes and news: topics, conditions, paths and tolerances, alone and together",
+    "mixed": "quotes, sensor readings and RSS documents, with subscriptions of every kind",
+    "sensors": "readings of sensors in rooms: topics, thresholds, batteries and tolerances",
     "topics": "hierarchical topics of 7 levels with one wildcard each (000, section IV)",
     "ranges": "4 range constraints of 10 attributes, each a fifth of the domain",
     "rules": "3 to 5 equality and range conditions, about 10 matches an event",

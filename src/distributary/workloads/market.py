@@ -51,7 +51,7 @@ def events(count: int, *, seed: int) -> Iterator[Event]:
     for number in range(count):
         quote = next(stream)
         if number % NEWS_EVERY == NEWS_EVERY - 1:
-            yield _news(random, f"n{number}", quote)
+            yield news(random, f"n{number}", quote)
         else:
             yield quote
 
@@ -94,7 +94,8 @@ def _around(random: Random, quote: Event) -> tuple[float, float]:
     return price * random.uniform(0.7, 1.3), price * 0.002
 
 
-def _news(random: Random, event_id: str, quote: Event) -> Event:
+def news(random: Random, event_id: str, quote: Event) -> Event:
+    """An RSS document about the company of a quote."""
     sector = random.choice(SECTORS)
     urgency = random.randint(1, 5)
     items = "".join(_item(random, quote, urgency) for _ in range(random.randint(1, 3)))
