@@ -88,6 +88,7 @@ def writer_to(place: Path, **changed: Any) -> BatchWriter:
         sink=Sink("parquet", str(place / "out"), columns=("price",)),
         quarantine=str(place / "bad"),
         commits=str(place / "metrics" / "batches"),
+        checkpoint=str(place / "checkpoint"),
         archive=str(place / "archive"),
         metrics=str(place / "metrics"),
         topic="topic",

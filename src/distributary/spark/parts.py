@@ -20,13 +20,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from pyspark import SparkFiles, TaskContext
+from pyspark import SparkFiles
 
 from distributary.errors import DistributaryError, InputError
 from distributary.filters.kinds import parse_filters
 from distributary.matching.matcher import Matcher
 from distributary.matching.rendezvous import Rendezvous
 from distributary.model import Subscription
+from distributary.spark.micro_batch import running_micro_batch
 from distributary.store import Change, SubscriptionStore
 
 OPEN = 2
@@ -92,12 +93,10 @@ class LiveParts(Parts):
     def version(self) -> int:
         if self.fixed is not None:
             return self.fixed
-        context = TaskContext.get()
-        query = context.getLocalProperty("sql.streaming.queryId") if context else None
-        batch = context.getLocalProperty("streaming.sql.batchId") if context else None
-        if query is None or batch is None:
+        running = running_micro_batch()
+        if running is None:
             raise DistributaryError("the subscriptions follow a store, but this task belongs to no stream")
-        return _bound(self.store, query, int(batch))
+        return _bound(self.store, *running)
 
     def matcher(self, part: int, version: int) -> Matcher:
         key = (self.store.identity, self.family, part)

@@ -77,6 +77,7 @@ def batch_writer(events: DataFrame, pipeline: Pipeline) -> BatchWriter:
         sink=pipeline.sink,
         quarantine=pipeline.quarantine,
         commits=pipeline.commits,
+        checkpoint=pipeline.checkpoint,
         archive=pipeline.archive,
         metrics=pipeline.metrics,
         topic=pipeline.events.topic if pipeline.events.topic in events.columns else None,

@@ -122,6 +122,13 @@ def write_whole(location: str, text: str) -> None:
     files.move(partial, path)
 
 
+def query_id(checkpoint: str) -> str:
+    """The id of the query that a checkpoint belongs to, as Spark has noted it there."""
+    files, path = file_system(checkpoint)
+    with files.open_input_stream(f"{path}/metadata") as stream:
+        return str(json.loads(stream.read())["id"])
+
+
 def exists(location: str) -> bool:
     files, path = file_system(location)
     return bool(files.get_file_info(path).type != fs.FileType.NotFound)

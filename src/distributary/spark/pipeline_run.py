@@ -238,7 +238,7 @@ def reason_of(text: str) -> str:
     'ValueError: no'
     """
     lines = [line.rstrip() for line in text.splitlines()]
-    traces = [at for at, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
+    traces = [at for at, line in enumerate(lines) if line.endswith("Traceback (most recent call last):")]
     if traces:
         after = (line for line in lines[traces[-1] + 1 :] if line and not line[0].isspace())
         found = next(after, None)

@@ -31,6 +31,7 @@ def open_session(
     builder: SparkSession.Builder = SparkSession.builder
     if remote is not None:
         builder = builder.remote(remote)
+        settings = {**_local_settings(remote), **settings}
     else:
         chosen = master or settings.get("spark.master") or _default_master()
         if chosen is not None:

@@ -16,10 +16,12 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.utils import is_remote
 
 from distributary.spark.archive import write_archive
 from distributary.spark.metrics import write_metrics
-from distributary.spark.pipeline_commits import BatchRecord, write_record
+from distributary.spark.micro_batch import tagging
+from distributary.spark.pipeline_commits import BatchRecord, query_id, write_record
 from distributary.spark.pipeline_config import UNREADABLE, Sink
 from distributary.spark.sink_deliveries import deliveries, write_deliveries
 from distributary.spark.sink_files import write_batch
@@ -32,6 +34,7 @@ class BatchWriter:
     sink: Sink
     quarantine: str
     commits: str
+    checkpoint: str
     archive: str | None = None
     metrics: str | None = None
     topic: str | None = None
@@ -40,6 +43,14 @@ class BatchWriter:
     """The order column, if it holds times."""
 
     def __call__(self, rows: DataFrame, batch: int) -> None:
+        if is_remote():
+            # At a Connect server these jobs do not belong to the stream unless they are told so.
+            with tagging(rows.sparkSession, query_id(self.checkpoint), batch):
+                self._write_all(rows, batch)
+        else:
+            self._write_all(rows, batch)
+
+    def _write_all(self, rows: DataFrame, batch: int) -> None:
         started = datetime.now(UTC)
         tagged = rows.persist()
         try:
