@@ -4,7 +4,7 @@ PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11,$(
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help demo test bounds check format bench jdk clean
+.PHONY: help demo test chaos bounds check format bench jdk clean
 .DEFAULT_GOAL := help
 
 help:            ## what there is
@@ -15,6 +15,9 @@ demo: $(VENV)/spark jdk ## a pipeline on Spark with live subscriptions of every 
 
 test: $(VENV)/dev jdk   ## all tests: properties against the oracles, worked examples, fuzzing
 	$(BIN)/pytest -q -n 2 --dist worksteal
+
+chaos: $(VENV)/dev jdk  ## kill running pipelines over and over: everything is delivered once (SEED=n for others)
+	DISTRIBUTARY_SEED=$(or $(SEED),1) $(BIN)/pytest -q -m chaos tests/chaos
 
 bounds: $(VENV)/dev     ## the tests of the kernels with every array access checked
 	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=build/bounds $(BIN)/pytest -q -n 2 --dist worksteal tests/matching tests/properties

@@ -1,0 +1,95 @@
+"""Killed at any point and started again, a pipeline delivers everything once, tolerances included.
+
+`make chaos` runs the long versions, `make chaos SEED=7` those of another seed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from chaos.scenario import Aim, Scenario, promises_broken
+from chaos.verdict import differences, expected, versions_used, written
+from distributary.spark.pipeline_config import load_pipeline
+
+SEED = int(os.environ.get("DISTRIBUTARY_SEED", "1"))
+
+
+def judge(spark: SparkSession, scenario: Scenario, replay: str) -> None:
+    """Fail with all that is wrong with a finished run, and with the command that repeats it."""
+    report = scenario.report
+    found = written(spark, load_pipeline(scenario.place / "pipeline.toml"))
+    versions = versions_used(found.records)
+    if len(versions) == report.files:
+        wanted = expected(scenario.supply, report.files, scenario.store, versions)
+        problems = differences(found, wanted) + promises_broken(report, versions)
+    else:
+        problems = [f"{report.files} files were fed, one a batch, and {len(versions)} batches have records"]
+    missed = [kill for kill in report.kills if not kill.fired]
+    problems += [f"this kill missed: {kill}" for kill in missed]
+    if problems:
+        again = f"to repeat it: {replay}\nwhat it left: {scenario.place}"
+        pytest.fail("\n".join([*problems, report.table(), again]), pytrace=False)
+
+
+def replay(test: str, seed: int, mark: str = "") -> str:
+    return f"DISTRIBUTARY_SEED={seed} pytest {mark}tests/chaos -k {test}".replace("  ", " ")
+
+
+def test_a_killed_pipeline_loses_and_doubles_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    scenario = Scenario(tmp_path / "run", SEED, kills=2)
+    scenario.run()
+    judge(spark, scenario, replay("test_a_killed_pipeline_loses_and_doubles_nothing", SEED))
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize(
+    ("strategy", "each", "kills"), [("index", False, 14), ("rendezvous", True, 8)], ids=["index", "each"]
+)
+def test_a_pipeline_killed_many_times_loses_and_doubles_nothing(
+    spark: SparkSession,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    strategy: str,
+    each: bool,
+    kills: int,
+) -> None:
+    scenario = Scenario(tmp_path / "run", SEED, kills, strategy=strategy, each=each)
+    scenario.run()
+    with capsys.disabled():
+        print(f"\n{strategy}, seed {SEED}, kills by the phase they hit:\n{scenario.report.table()}")
+    judge(
+        spark,
+        scenario,
+        replay("test_a_pipeline_killed_many_times_loses_and_doubles_nothing", SEED, "-m chaos "),
+    )
+    assert len({kill.phase for kill in scenario.report.kills}) >= 4
+
+
+@pytest.mark.chaos
+def test_a_task_whose_worker_is_killed_is_done_again_with_the_same_answers(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    # On one machine Spark tries a task once, unless the master says how often.
+    scenario = Scenario(tmp_path / "run", SEED, kills=0, master="local[2,8]")
+    scenario.configure('every = "0 seconds"')
+    victim, traces = scenario.start()
+    try:
+        for batch in range(1, 5):
+            # A batch is struck while its tasks run: it has been planned, and nothing of it is written yet.
+            victim.until(partial(scenario.reached, traces, Aim("matching", batch), 0), f"batch {batch}")
+            for pid in victim.workers():
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        victim.until(partial(scenario.reached, traces, Aim("planned", 6), 0), "the batches after that")
+    finally:
+        victim.kill()
+    assert "Lost task" in (scenario.place / "pipeline.log").read_text()
+    scenario.drain()
+    judge(spark, scenario, replay("test_a_task_whose_worker_is_killed", SEED, "-m chaos "))
