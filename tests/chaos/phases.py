@@ -54,7 +54,7 @@ class Traces:
                 return f"after {output}" if complete else f"in {output}"
         if any(map(self._fresh, self.place.glob(f"checkpoint/state/0/*/{batch + 1}.*"))):
             return "remembered"
-        if self._bound(batch) or any((self.place / "local").rglob("shuffle_*")):
+        if self.bound(batch) or self._shuffled(batch):
             return "matching"
         offsets = self.place / "checkpoint" / "offsets" / str(batch)
         return "planned" if self._fresh(offsets) else "starting"
@@ -66,8 +66,16 @@ class Traces:
         begun = [output / f"batch={batch}", *output.glob(f"each=*/batch={batch}")]
         return any(map(self._fresh, [*begun, *output.glob(".spark-staging-*")])), False
 
-    def _bound(self, batch: int) -> bool:
+    def bound(self, batch: int) -> bool:
+        """Whether a task of this process has decided which version the batch uses."""
         return any(map(self._fresh, self.place.glob(f"subscriptions/bound/*/{batch:020d}")))
+
+    def _shuffled(self, batch: int) -> bool:
+        """Whether there are shuffled rows that are not those of the batch before."""
+        before = self.place / "checkpoint" / "commits" / str(batch - 1)
+        since = max(self.since, before.stat().st_mtime_ns) if before.exists() else self.since
+        own = Traces(self.place, since)
+        return any(map(own._fresh, (self.place / "local").rglob("shuffle_*")))
 
     def _fresh(self, path: Path) -> bool:
         try:
@@ -84,6 +92,9 @@ def last_number(directory: Path) -> int:
         return -1
 
 
-def stream_of(place: Path) -> str:
-    """The id of the query, under which the store binds its micro-batches."""
-    return str(json.loads((place / "checkpoint" / "metadata").read_text())["id"])
+def stream_of(place: Path) -> str | None:
+    """The id of the query, under which the store binds its micro-batches, once there is one."""
+    try:
+        return str(json.loads((place / "checkpoint" / "metadata").read_text())["id"])
+    except FileNotFoundError:
+        return None

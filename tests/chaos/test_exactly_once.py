@@ -14,10 +14,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from chaos.phases import Traces
 from chaos.scenario import Aim, Scenario, promises_broken
 from chaos.verdict import differences, expected, versions_used, written
 from distributary.spark.pipeline_config import load_pipeline
 
+STRIKES = 12
+"""Batches in which workers are killed, at most, until some were killed amid a task."""
 SEED = int(os.environ.get("DISTRIBUTARY_SEED", "1"))
 
 
@@ -80,16 +83,24 @@ def test_a_task_whose_worker_is_killed_is_done_again_with_the_same_answers(
     scenario = Scenario(tmp_path / "run", SEED, kills=0, master="local[2,8]")
     scenario.configure('every = "0 seconds"')
     victim, traces = scenario.start()
+    log = scenario.place / "pipeline.log"
     try:
-        for batch in range(1, 5):
-            # A batch is struck while its tasks run: it has been planned, and nothing of it is written yet.
-            victim.until(partial(scenario.reached, traces, Aim("matching", batch), 0), f"batch {batch}")
+        for batch in range(STRIKES):
+            # Whoever binds the batch has begun a task, and has still to match.
+            victim.until(partial(_bound, scenario, traces, batch), f"batch {batch}")
             for pid in victim.workers():
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-        victim.until(partial(scenario.reached, traces, Aim("planned", 6), 0), "the batches after that")
+            victim.until(partial(scenario.reached, traces, Aim("planned", batch + 1), 0), "the next batch")
+            if log.read_text().count("Lost task") >= 2:
+                break
     finally:
         victim.kill()
-    assert "Lost task" in (scenario.place / "pipeline.log").read_text()
+    assert "Lost task" in log.read_text()
     scenario.drain()
     judge(spark, scenario, replay("test_a_task_whose_worker_is_killed", SEED, "-m chaos "))
+
+
+def _bound(scenario: Scenario, traces: Traces, batch: int) -> bool:
+    scenario.keep_busy(traces)
+    return traces.bound(batch)
