@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from distributary import __version__
+from distributary.cli_replay import add_replay
 from distributary.cli_run import add_run
 from distributary.cli_subscriptions import add_subscriptions
 from distributary.errors import DistributaryError, InputError
@@ -82,6 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_demo(commands)
     add_subscriptions(commands)
     add_run(commands)
+    add_replay(commands)
     return parser
 
 

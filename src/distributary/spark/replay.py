@@ -31,7 +31,7 @@ from distributary.files import Rejection, rejection
 from distributary.filters.kinds import parse_filters
 from distributary.model import Subscription
 from distributary.spark.pipeline_config import Pipeline
-from distributary.spark.replay_history import History, Point
+from distributary.spark.replay_history import History, Point, archived_batches
 from distributary.spark.replay_matching import Wanted, passed
 from distributary.spark.subscribed import tell
 from distributary.store import Life, SubscriptionStore, open_store
@@ -174,6 +174,13 @@ def as_if_subscribed(
         found.rejected,
         live=all(batch is not None and batch <= given.stop for batch in taken_over),
     )
+
+
+def require_past(pipeline: Pipeline, subscriber: str | None = None) -> None:
+    """Refuse, before a session is started, what could not be replayed: no archive, an unknown subscriber."""
+    archived_batches(pipeline)
+    if subscriber is not None:
+        _lives(_store(pipeline), subscriber)
 
 
 def _batches(history: History, since: Point | None, until: Point | None) -> range:

@@ -93,8 +93,8 @@ class History:
         return sum(self.records[batch].events for batch in batches)
 
 
-def archived_events(spark: SparkSession, pipeline: Pipeline, batches: list[int]) -> DataFrame:
-    """The archived events of some batches, each with its batch in the column `BATCH`."""
+def archived_batches(pipeline: Pipeline) -> list[int]:
+    """The batches that are complete in the archive; an error when there is none."""
     if pipeline.archive is None:
         raise DistributaryError(
             f"the pipeline {pipeline.name} keeps no events: give it an archive with path under [archive]; "
@@ -103,10 +103,17 @@ def archived_events(spark: SparkSession, pipeline: Pipeline, batches: list[int])
     complete = complete_batches(pipeline.archive)
     if not complete:
         raise DistributaryError(f"the archive {pipeline.archive} holds no complete batch: nothing to replay")
+    return complete
+
+
+def archived_events(spark: SparkSession, pipeline: Pipeline, batches: list[int]) -> DataFrame:
+    """The archived events of some batches, each with its batch in the column `BATCH`."""
+    complete = archived_batches(pipeline)
+    assert pipeline.archive is not None, "an archive with batches"
     known = set(complete)
     missing = [batch for batch in batches if batch not in known]
     if missing:
-        more = f" and {len(missing) - 1:,} others" if len(missing) > 1 else ""
+        more = f" and {len(missing) - 1:,} more" if len(missing) > 1 else ""
         raise DistributaryError(
             f"the archive {pipeline.archive} lacks batch {missing[0]}{more}, of which events are needed; "
             "bring it back, or begin later"
