@@ -24,8 +24,8 @@ from rich.table import Table
 
 from bench.report import Result
 
-MODULES = ("topics", "conditions", "rules", "paths", "tolerances", "matcher")
-LIBRARIES = ("distributary", "numba", "numpy", "pyarrow", "lxml", "sqlglot")
+MODULES = ("topics", "conditions", "rules", "paths", "tolerances", "matcher", "spark")
+LIBRARIES = ("distributary", "numba", "numpy", "pyarrow", "pyspark", "lxml", "sqlglot")
 
 
 def main() -> int:

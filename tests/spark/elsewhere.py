@@ -14,9 +14,13 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from distributary.spark import deliver, match
+from distributary.spark.archive import read_archive
+from distributary.spark.pipeline import start
+from distributary.spark.pipeline_config import load_pipeline
+from distributary.spark.sink_deliveries import read_deliveries
 from distributary.store import open_store
 from spark.test_streaming import Feed, run
-from spark.world import QUIET, World, make_world, pairs, subscription_frame
+from spark.world import EVENT_DDL, QUIET, World, is_malformed, make_world, pairs, subscription_frame
 
 
 def session(engine: str) -> SparkSession:
@@ -60,9 +64,42 @@ def streams(spark: SparkSession, world: World, place: Path) -> None:
     print("stream, following a store")
 
 
+PIPELINE = """
+checkpoint = "pipeline/checkpoint"
+[source]
+format = "parquet"
+path = "in"
+schema = "{schema}"
+[events]
+order = "at"
+[subscriptions]
+store = "store"
+[sink]
+path = "pipeline/deliveries"
+[archive]
+path = "pipeline/archive"
+[trigger]
+available_now = true
+"""
+
+
+def pipelines(spark: SparkSession, world: World, place: Path) -> None:
+    """All events at once, against the subscriptions that are left in the store."""
+    (place / "pipeline.toml").write_text(PIPELINE.format(schema=EVENT_DDL))
+    start(spark, load_pipeline(place / "pipeline.toml")).awaitTermination()
+    rows = read_deliveries(spark, str(place / "pipeline" / "deliveries")).collect()
+    expected = World(world.events, world.subscriptions[1:]).matches()
+    assert {(row.event_id, one) for row in rows for one in row.subscriptions} == expected
+    assert len(rows) == len({(row.event_id, row.subscriber) for row in rows})
+    good = [record for record in world.events if not is_malformed(record)]
+    assert read_archive(spark, str(place / "pipeline" / "archive")).count() == len(good)
+    print("pipeline")
+
+
 if __name__ == "__main__":
     spark = session(sys.argv[1])
     world = make_world(31, events=80, subscriptions=30)
     batches(spark, world, Path(sys.argv[2]))
     streams(spark, world, Path(sys.argv[2]))
+    pipelines(spark, world, Path(sys.argv[2]))
     spark.stop()

@@ -31,4 +31,5 @@ def test_other_engines_give_the_same_answers(engine: str, tmp_path: Path) -> Non
         "batch, index shipped by Spark",
         "batch, rendezvous",
         "stream, following a store",
+        "pipeline",
     ]

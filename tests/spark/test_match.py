@@ -11,9 +11,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from distributary import Subscription
 from distributary.errors import DistributaryError
 from distributary.files import Rejection, StrictError
-from distributary.spark import deliver, match, rejected
+from distributary.spark import bases, deliver, match, rejected
 from distributary.store import open_store
-from spark.world import is_malformed, make_world, pairs, subscription_frame
+from spark.world import World, is_malformed, make_world, pairs, subscription_frame
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -36,15 +36,31 @@ def test_a_store_matches_at_the_version_asked_for(spark: SparkSession, strategy:
     first = store.commit(early)
     events = world.frame(spark)
     how = {"order": "at", "strategy": strategy, "capacity": 5}
-    assert pairs(match(events, store, **how)) == sorted(type(world)(world.events, early).matches())
+    assert pairs(match(events, store, **how)) == sorted(World(world.events, early).matches())
     store.commit(late, remove=[one.id for one in early[:7]])
     now = [*early[7:], *late]
-    assert pairs(match(events, str(tmp_path / "store"), **how)) == sorted(
-        type(world)(world.events, now).matches()
-    )
-    assert pairs(match(events, store, version=first, **how)) == sorted(
-        type(world)(world.events, early).matches()
-    )
+    assert pairs(match(events, str(tmp_path / "store"), **how)) == sorted(World(world.events, now).matches())
+    assert pairs(match(events, store, version=first, **how)) == sorted(World(world.events, early).matches())
+
+
+def test_a_new_base_is_built_when_changes_are_many_and_changes_no_answer(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bases, "FEW_CHANGES", 5)
+    world = make_world(12, events=60, subscriptions=30)
+    store = open_store(tmp_path / "store", create=True)
+    store.commit(world.subscriptions[:20])
+    events = world.frame(spark)
+    match(events, store, order="at")
+    built = sorted(store.workspace.glob("index-*/0*"))
+    store.commit(world.subscriptions[20:25])
+    few = pairs(match(events, store, order="at"))
+    assert sorted(store.workspace.glob("index-*/0*")) == built
+    assert few == sorted(World(world.events, world.subscriptions[:25]).matches())
+    store.commit(world.subscriptions[25:])
+    many = pairs(match(events, store, order="at"))
+    assert [path.name for path in sorted(store.workspace.glob("index-*/0*"))] == [f"{1:020d}", f"{3:020d}"]
+    assert many == sorted(world.matches())
 
 
 def test_deliver_hands_an_event_once_to_each_subscriber(spark: SparkSession) -> None:

@@ -30,6 +30,7 @@ from pyspark.sql.utils import is_remote
 from distributary.errors import DistributaryError, InputError
 from distributary.files import Rejection, rejection, subscriptions_from_table
 from distributary.filters.kinds import added_kinds, parse_filters
+from distributary.matching.frozen import FORMAT
 from distributary.matching.matcher import Matcher, Refused
 from distributary.matching.rendezvous import Census, Rendezvous
 from distributary.model import Subscription
@@ -80,8 +81,8 @@ def fixed_parts(
     if strategy == "rendezvous" or (strategy == "auto" and count > INDEX_LIMIT):
         root = Path(workspace or _own_directory(spark)) / f"parts-{uuid.uuid4().hex}"
         plan = made_plan(unique, capacity)
-        found, changing = build_parts(unique, plan, root, tolerances)
-        return Built(FixedParts(plan.to_json(), str(root)), changing, rejected + found)
+        found, changing, empty = build_parts(unique, plan, root, tolerances)
+        return Built(FixedParts(plan.to_json(), str(root), empty=empty), changing, rejected + found)
     entries = [(None, one) for one in _accepted(_read(unique.toArrow()), rejected)]
     return single_part(spark, entries, workspace, tolerances, rejected)
 
@@ -113,7 +114,8 @@ def live_parts(
     wanted = store.version() if version is None else version
     plan = _plan_of(spark, store, strategy, wanted, capacity)
     family = "index" if plan is None else "rendezvous-" + blake2b(plan.encode(), digest_size=8).hexdigest()
-    parts = LiveParts(plan, store, family if tolerances else family + "-plain", version, tolerances)
+    family += f"-{FORMAT}" if tolerances else f"-{FORMAT}-plain"
+    parts = LiveParts(plan, store, family, version, tolerances)
     refresh(spark, parts, wanted)
     return parts
 
@@ -135,7 +137,7 @@ def refresh(spark: SparkSession, parts: LiveParts, version: int) -> bool:
         entries = zip(table["serial"].to_pylist(), _accepted(_read(table), rejected), strict=True)
         build_part(part_directory(building, 0), entries, parts.tolerances, rejected)
     else:
-        rejected, _ = build_parts(_frame(spark, table), plan, building, parts.tolerances)
+        rejected, _, _ = build_parts(_frame(spark, table), plan, building, parts.tolerances)
     (building / "about.json").write_text(
         json.dumps({"subscriptions": len(table), "rejected": [one.to_record() for one in rejected]})
     )
@@ -176,8 +178,8 @@ def made_plan(subscriptions: DataFrame, capacity: int) -> Rendezvous:
 
 def build_parts(
     subscriptions: DataFrame, plan: Rendezvous, root: Path, tolerances: bool
-) -> tuple[list[Rejection], bool]:
-    """Build each part of a plan in a task; what was malformed, and whether any has a tolerance."""
+) -> tuple[list[Rejection], bool, frozenset[int]]:
+    """Build each part of a plan in a task; what was malformed, if any has a tolerance, and empty parts."""
     extra = [
         StructField(PLACE, IntegerType()),
         StructField(SERIAL, LongType()),
@@ -200,10 +202,11 @@ def build_parts(
         )
         .collect()
     )
-    for part in set(range(plan.parts)) - {row.part for row in built}:
+    empty = frozenset(range(plan.parts)) - {row.part for row in built}
+    for part in empty:
         build_part(part_directory(root, part), [], tolerances, [])
     rejected = [Rejection(**record) for row in built for record in json.loads(row.rejected)]
-    return rejected, any(row.changing for row in built)
+    return rejected, any(row.changing for row in built), empty
 
 
 PLACE, SERIAL, WRONG = "__place", "__serial", "__wrong"

@@ -28,7 +28,9 @@ def dataflow(
     routed = events
     if parts.plan is not None:
         extra = [StructField(PART, IntegerType()), StructField(HOME, BooleanType())]
-        visits = events.mapInArrow(RouteTask(parts, columns).run, StructType([*events.schema, *extra]))
+        visits = events.mapInArrow(
+            RouteTask(parts, columns, shape.all_events).run, StructType([*events.schema, *extra])
+        )
         routed = visits.repartitionById(parts.count, F.col(PART))
     matched = routed.mapInArrow(MatchTask(parts, columns, shape).run, schema)
     if not tolerances:

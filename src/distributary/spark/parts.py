@@ -52,6 +52,10 @@ class Parts(ABC):
     def rendezvous(self) -> Rendezvous | None:
         return None if self.plan is None else _plan(self.plan)
 
+    def unvisited(self) -> frozenset[int]:
+        """Parts in which no subscription will ever live, so that no event need visit them."""
+        return frozenset()
+
     @abstractmethod
     def version(self) -> int:
         """The version of the subscriptions that the running task is to use."""
@@ -67,6 +71,10 @@ class FixedParts(Parts):
 
     directory: str
     shipped: bool = False
+    empty: frozenset[int] = frozenset()
+
+    def unvisited(self) -> frozenset[int]:
+        return self.empty
 
     def version(self) -> int:
         return FIXED

@@ -11,8 +11,8 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -31,9 +31,12 @@ from distributary.spark.pipeline_config import Pipeline
 from distributary.spark.pipeline_session import logging_to, open_session
 from distributary.spark.progress import Progress, Snapshot, utc_now
 from distributary.spark.routing import routed
+from distributary.spark.upkeep import upkeep
 
 GRACE = 60.0
 POLL = 0.25
+PATIENCE = 30.0
+"""Seconds that the engine has to stop."""
 LINE_EVERY = 2.0
 """Seconds between lines where there is no terminal."""
 
@@ -64,8 +67,7 @@ def run_pipeline(
             stop.listen()
             return _run(spark, pipeline, console, log, stop, grace, route)
         finally:
-            with suppress(*EngineError):
-                spark.stop()
+            _within(PATIENCE, spark.stop)
 
 
 def _run(
@@ -84,13 +86,14 @@ def _run(
     except EngineError as error:
         raise failure(error, log) from None
     try:
-        with progress.shown(console):
+        with progress.shown(console), _upkeep(spark, pipeline):
             while not stop.asked.wait(POLL) and query.isActive:
                 progress.look(query.lastProgress)
             if stop.asked.is_set():
                 console.print("stopping: the batch under way may finish", highlight=False)
                 _finish_batch(query, stop, grace)
-                query.stop()
+                if not _within(PATIENCE, query.stop):
+                    return progress.summary(console)
             progress.look(query.lastProgress)
         problem = query.exception()
     except EngineError as error:
@@ -113,6 +116,24 @@ def _finish_batch(query: StreamingQuery, stop: _Stop, grace: float) -> None:
             return
         if _batch_of(query.lastProgress) != before:
             return
+
+
+def _upkeep(spark: SparkSession, pipeline: Pipeline) -> AbstractContextManager[None]:
+    store = subscription_store(pipeline)
+    return upkeep(spark, store, pipeline.subscriptions.strategy, pipeline.events.order is not None)
+
+
+def _within(seconds: float, call: Callable[[], object]) -> bool:
+    """Call something of the engine's; whether it came back in time. A remote one may be gone for good."""
+
+    def calling() -> None:
+        with suppress(*EngineError):
+            call()
+
+    caller = threading.Thread(target=calling, daemon=True)
+    caller.start()
+    caller.join(seconds)
+    return not caller.is_alive()
 
 
 def _batch_of(report: Any) -> int:

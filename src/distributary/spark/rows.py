@@ -10,6 +10,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +28,9 @@ MATCH, REJECTED, EVENT = "match", "rejected", "event"
 
 class Shape(ABC):
     """Which rows a dataflow gives."""
+
+    all_events: ClassVar[bool] = False
+    """Whether there are rows for events that match nothing."""
 
     @abstractmethod
     def schema(self, events: StructType) -> StructType:
@@ -73,6 +77,7 @@ class MatchRows(Shape):
 class TaggedRows(Shape):
     """Matches, malformed events and, where they are kept, the events themselves: `kind` says which."""
 
+    all_events: ClassVar[bool] = True
     id: str
     events: tuple[str, ...]
     """The columns of `event`."""

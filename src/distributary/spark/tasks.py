@@ -31,27 +31,29 @@ ROOM = 1 << 20
 class RouteTask:
     """Sends every event to the parts it visits; the first visit is its home.
 
-    What visits no part at all, and what is malformed, goes to part 0: it may still have to be reported.
+    What visits no part at all, and what is malformed, goes to part 0 if all events have to be told of.
     """
 
     parts: Parts
     columns: EventColumns
+    all_events: bool
 
     def run(self, batches: Batches) -> Batches:
         plan = self.parts.rendezvous()
         assert plan is not None
+        unvisited = list(self.parts.unvisited())
         for batch in batches:
             events = self.columns.batch(batch)
             visits = plan.route(events)
             rows, parts = visits.rows, visits.slots
-            if events.malformed:
-                kept = ~np.isin(rows, np.fromiter(events.malformed, np.int64))
+            if events.malformed or unvisited:
+                kept = ~np.isin(rows, list(events.malformed)) & ~np.isin(parts, unvisited)
                 rows, parts = rows[kept], parts[kept]
-            visited = np.zeros(events.rows, np.bool_)
-            visited[rows] = True
-            alone = np.flatnonzero(~visited).astype(np.int32)
-            rows = np.concatenate([rows, alone])
-            parts = np.concatenate([parts, np.zeros(len(alone), np.int32)])
+            if self.all_events:
+                alone = np.ones(events.rows, np.bool_)
+                alone[rows] = False
+                rows = np.concatenate([rows, np.flatnonzero(alone).astype(np.int32)])
+                parts = np.concatenate([parts, np.zeros(alone.sum(), np.int32)])
             order = np.lexsort((rows, parts))
             rows, parts = rows[order], parts[order]
             home = np.zeros(len(rows), np.bool_)
