@@ -10,28 +10,23 @@ from __future__ import annotations
 
 import json
 import shutil
-import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 from rich.live import Live
 
+from distributary.demo_kernels import compiling
 from distributary.demo_report import Outcome, report
 from distributary.demo_script import BROKEN_SUBSCRIPTIONS, SCHEMA, Round, Script, make_script, publish
 from distributary.errors import DistributaryError, InputError
 from distributary.files import Quarantine, rejection
-from distributary.matching.matcher import Matcher
 from distributary.model import Subscription
-from distributary.spark.columns import EventColumns
 from distributary.spark.pipeline import start
 from distributary.spark.pipeline_commits import BatchRecord, exists, read_record
 from distributary.spark.pipeline_config import Pipeline, load_pipeline
@@ -39,7 +34,6 @@ from distributary.spark.pipeline_run import EngineError, failure
 from distributary.spark.pipeline_session import logging_to, open_session
 from distributary.spark.progress import Progress, utc_now
 from distributary.store import SubscriptionStore, open_store
-from distributary.workloads import mixed
 
 POLL = 0.1
 """Seconds between looks at the pipeline."""
@@ -170,19 +164,21 @@ def _registered(out: Path, script: Script, console: Console) -> tuple[Subscripti
 @contextmanager
 def _running(pipeline: Pipeline, log: Path, master: str, console: Console) -> Iterator[StreamingQuery]:
     """The pipeline as a running query, in a session of its own that says nothing on the screen."""
-    compiling = threading.Thread(target=_compile_kernels, daemon=True)
-    compiling.start()
-    with logging_to(log):
+    with logging_to(log), compiling(log) as compilers:
         console.print(f"starting Spark; what it says goes to {log}", highlight=False, soft_wrap=True)
         try:
             spark = open_session(pipeline, log, master=master)
         except EngineError as error:
             raise failure(error, log) from None
         try:
-            with console.status("compiling the kernels: up to a minute, once on a machine"):
-                compiling.join()
-            with console.status("starting the pipeline and its Python workers"):
-                query = _started(lambda: start(spark, pipeline), log)
+            with _telling("compiling the kernels (up to a minute, once on a machine)", console):
+                for process in compilers:
+                    # One that fails leaves the work to the workers.
+                    process.wait()
+            query = _started(lambda: start(spark, pipeline), log)
+            console.print(
+                "the pipeline runs; its first batch also starts the Python workers", highlight=False
+            )
             try:
                 yield query
             finally:
@@ -193,44 +189,22 @@ def _running(pipeline: Pipeline, log: Path, master: str, console: Console) -> It
                 spark.stop()
 
 
+@contextmanager
+def _telling(what: str, console: Console) -> Iterator[None]:
+    """Say what takes so long: with a sign of life on a terminal, in a line elsewhere."""
+    if console.is_terminal:
+        with console.status(what):
+            yield
+    else:
+        console.print(what, highlight=False)
+        yield
+
+
 def _started(begin: Callable[[], StreamingQuery], log: Path) -> StreamingQuery:
     try:
         return begin()
     except EngineError as error:
         raise failure(error, log) from None
-
-
-def _compile_kernels() -> None:
-    """Have Numba compile what the workers will need, here and once: they find it in the cache.
-
-    It happens while the engine starts. Were it left to the workers, each of them would do it.
-    """
-    made = list(mixed.subscriptions(300, seed=0))
-    table = _arrow(islice(mixed.events(64, seed=0), 64))
-    with tempfile.TemporaryDirectory() as place:
-        Matcher(made[:250], serials=range(250)).freeze(f"{place}/index")
-        matcher = Matcher.open(f"{place}/index")
-        for subscription in made[250:]:
-            matcher.add(subscription)
-        for subscription in made[200:220]:
-            matcher.remove(subscription.id)
-        batch = EventColumns(order="at").batch(table)
-        matcher.tolerant_rows(batch)
-        matcher.matches(batch, tolerances="leave")
-        matcher.matches(batch)
-        topics = table["topic"].unique().to_pylist()
-        memories = matcher.recall(topics)
-        matcher.forget()
-        matcher.restore(topics, memories)
-        matcher.matches(batch)
-
-
-def _arrow(events: Any) -> pa.Table:
-    """Events as a worker gets them: every column of the schema, in Arrow's types for Spark's."""
-    types = {"STRING": pa.string(), "DOUBLE": pa.float64(), "BIGINT": pa.int64(), "TIMESTAMP": pa.int64()}
-    columns = [column.split() for column in SCHEMA.split(",")]
-    schema = pa.schema([(name, types[kind]) for name, kind in columns])
-    return pa.Table.from_pylist([{**event.to_record(), "at": 0} for event in events], schema)
 
 
 @dataclass
