@@ -14,7 +14,7 @@ demo: $(VENV)/spark jdk ## a pipeline on Spark with live subscriptions of every 
 	$(BIN)/distributary demo
 
 test: $(VENV)/dev jdk   ## all tests: properties against the oracles, worked examples, fuzzing
-	$(BIN)/pytest -q -n 2 --dist worksteal
+	$(BIN)/pytest -q -n 2 --dist loadgroup
 
 chaos: $(VENV)/dev jdk  ## kill running pipelines over and over: everything is delivered once (SEED=n for others)
 	DISTRIBUTARY_SEED=$(or $(SEED),1) $(BIN)/pytest -q -m chaos tests/chaos
@@ -31,7 +31,7 @@ format: $(VENV)/dev     ## let the formatter have its way
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(VENV)/core     ## how fast it is: a table here, the numbers in build/bench.json
+bench: $(VENV)/spark jdk ## how fast it is: a table here, the numbers in build/bench.json
 	$(BIN)/python -m bench $(BENCH)
 
 jdk:                    ## see that a Java 17 or newer is there, for the parts that run on Spark

@@ -1,8 +1,17 @@
-"""How properties are run: no deadlines (machines differ), a replay line on failure, the same cases in CI."""
+"""How properties are run: no deadlines, a replay line on failure, the same cases in CI; and Spark's session."""
+
+from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 settings.register_profile(
     "house",
@@ -12,3 +21,33 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("house")
+
+os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+
+STARTING_PROCESSES = ("test_elsewhere.py", "test_pipeline_run.py", "test_demo.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that share the session go to one process; those that start engines of their own to another."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("session"))
+        elif item.path.name in STARTING_PROCESSES:
+            item.add_marker(pytest.mark.xdist_group("processes"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """One Spark session for all tests of a process."""
+    from pyspark.sql import SparkSession
+
+    from spark.world import QUIET
+
+    builder = SparkSession.builder.master("local[2]").appName("tests").config("spark.driver.memory", "2g")
+    for key, value in QUIET.items():
+        builder = builder.config(key, value)
+    warehouse = tmp_path_factory.mktemp("warehouse")
+    session = builder.config("spark.sql.warehouse.dir", str(warehouse)).getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()

@@ -77,7 +77,7 @@ def test_the_check_sees_a_forbidden_import(tmp_path: Path) -> None:
     assert imported_rooms(module) == {"lab", "cli"}
 
 
-@pytest.mark.parametrize("heavy", ["pyspark", "numba", "matplotlib"])
+@pytest.mark.parametrize("heavy", ["pyspark", "numba", "matplotlib", "sqlalchemy"])
 def test_importing_the_package_loads_nothing_heavy(heavy: str) -> None:
     code = f"import sys, distributary, distributary.filters.kinds; sys.exit({heavy!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

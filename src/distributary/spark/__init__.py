@@ -6,8 +6,27 @@
 Spark is imported here and nowhere else in the package.
 """
 
+from distributary.spark.archive import read_archive
 from distributary.spark.columns import EventColumns
 from distributary.spark.deliver import deliver
 from distributary.spark.match import match, rejected
+from distributary.spark.metrics import read_metrics
+from distributary.spark.pipeline import start
+from distributary.spark.pipeline_config import load_pipeline
+from distributary.spark.replay import as_if_subscribed, catch_up, replay
+from distributary.spark.sink_deliveries import read_deliveries
 
-__all__ = ["EventColumns", "deliver", "match", "rejected"]
+__all__ = [
+    "EventColumns",
+    "as_if_subscribed",
+    "catch_up",
+    "deliver",
+    "load_pipeline",
+    "match",
+    "read_archive",
+    "read_deliveries",
+    "read_metrics",
+    "rejected",
+    "replay",
+    "start",
+]
