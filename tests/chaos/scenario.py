@@ -125,7 +125,7 @@ class Scenario:
     ) -> None:
         self.place = place
         self.supply = Supply(seed)
-        self.random = Random(f"{seed} kills")
+        self.random = Random(f"{seed} kills of {strategy}")
         self.aims = aims(self.random, kills)
         self.report = Report()
         self.how = {"strategy": strategy, "each": str(each).lower()}
@@ -220,7 +220,7 @@ def aims(random: Random, kills: int) -> list[Aim]:
     # The first are such that even a short run has a kill amid the outputs.
     phases = ["after deliveries", "recorded", *phases]
     return [
-        Aim(phases[at // 2 % len(phases)], batches=random.choice([0, 0, 1]))
+        Aim(phases[at // 2 % len(phases)], batches=random.choice([0, 1, 2]))
         if at % 2 == 0
         else Aim("starting" if at % 6 == 3 else None, seconds=random.uniform(0, LONGEST_DELAY))
         for at in range(kills)

@@ -24,7 +24,7 @@ STRIKES = 12
 SEED = int(os.environ.get("DISTRIBUTARY_SEED", "1"))
 
 
-def judge(spark: SparkSession, scenario: Scenario, replay: str) -> None:
+def judge(spark: SparkSession, scenario: Scenario, test: str, options: str = "") -> None:
     """Fail with all that is wrong with a finished run, and with the command that repeats it."""
     report = scenario.report
     found = written(spark, load_pipeline(scenario.place / "pipeline.toml"))
@@ -37,18 +37,17 @@ def judge(spark: SparkSession, scenario: Scenario, replay: str) -> None:
     missed = [kill for kill in report.kills if not kill.fired]
     problems += [f"this kill missed: {kill}" for kill in missed]
     if problems:
-        again = f"to repeat it: {replay}\nwhat it left: {scenario.place}"
-        pytest.fail("\n".join([*problems, report.table(), again]), pytrace=False)
-
-
-def replay(test: str, seed: int, mark: str = "") -> str:
-    return f"DISTRIBUTARY_SEED={seed} pytest {mark}tests/chaos -k {test}".replace("  ", " ")
+        again = (
+            f"to repeat it: DISTRIBUTARY_SEED={scenario.supply.seed} pytest tests/chaos {options}-k {test}"
+        )
+        left = f"what it left: {scenario.place}"
+        pytest.fail("\n".join([*problems, report.table(), again, left]), pytrace=False)
 
 
 def test_a_killed_pipeline_loses_and_doubles_nothing(spark: SparkSession, tmp_path: Path) -> None:
     scenario = Scenario(tmp_path / "run", SEED, kills=2)
     scenario.run()
-    judge(spark, scenario, replay("test_a_killed_pipeline_loses_and_doubles_nothing", SEED))
+    judge(spark, scenario, "test_a_killed_pipeline")
 
 
 @pytest.mark.chaos
@@ -67,11 +66,7 @@ def test_a_pipeline_killed_many_times_loses_and_doubles_nothing(
     scenario.run()
     with capsys.disabled():
         print(f"\n{strategy}, seed {SEED}, kills by the phase they hit:\n{scenario.report.table()}")
-    judge(
-        spark,
-        scenario,
-        replay("test_a_pipeline_killed_many_times_loses_and_doubles_nothing", SEED, "-m chaos "),
-    )
+    judge(spark, scenario, "test_a_pipeline_killed_many_times", "-m chaos ")
     assert len({kill.phase for kill in scenario.report.kills}) >= 4
 
 
@@ -98,7 +93,7 @@ def test_a_task_whose_worker_is_killed_is_done_again_with_the_same_answers(
         victim.kill()
     assert "Lost task" in log.read_text()
     scenario.drain()
-    judge(spark, scenario, replay("test_a_task_whose_worker_is_killed", SEED, "-m chaos "))
+    judge(spark, scenario, "test_a_task_whose_worker_is_killed", "-m chaos ")
 
 
 def _bound(scenario: Scenario, traces: Traces, batch: int) -> bool:
