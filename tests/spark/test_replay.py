@@ -93,7 +93,7 @@ def of(subscriber: str, ids: Iterable[str], seed: int) -> list[Subscription]:
     for number, one in enumerate(ids):
         subscription = replace(make_subscription(random, one), subscriber=subscriber)
         if number % 2:
-            subscription = replace(subscription, change={"a": 0.5}, topic=None, path=None)
+            subscription = replace(subscription, change={"a": 3.0}, topic=None, path=None)
         made.append(subscription)
     return made
 
@@ -195,6 +195,11 @@ def test_consecutive_calls_share_the_deliveries_out(spark: SparkSession, past: P
     assert pieces[2] == set()
     assert pieces[0] | pieces[1] == past.live_of("ann")
     assert not pieces[0] & pieces[1]
+    # Whoever forgot at the cursor what was sent before it would get something else.
+    first = min(one[0] for one in pieces[1])
+    forgetful = (range(max(first, lived(life).start), lived(life).stop) for life in past.lives("ann"))
+    seen = zip((life.subscription for life in past.lives("ann")), forgetful, strict=True)
+    assert pieces[1] != past.brute_force(seen)
 
 
 @pytest.mark.parametrize("first", [0, 3])

@@ -265,4 +265,5 @@ def reason_of(text: str) -> str:
         found = next(after, None)
         if found:
             return found
-    return next((line.strip() for line in lines if line.strip()), "for no reason that Spark tells")
+    telling = (line.strip() for line in lines if not line.startswith("An error occurred while calling"))
+    return next((line.removeprefix(": ") for line in telling if line), "for no reason that Spark tells")
