@@ -1,4 +1,4 @@
-"""How properties are run: no deadlines, a replay line on failure, the same cases in CI; and Spark's session."""
+"""How properties are run (no deadlines, a replay line, the same cases in CI), and the session of Spark."""
 
 from __future__ import annotations
 

@@ -85,7 +85,8 @@ def _printing_to(log: Path) -> Iterator[None]:
 
 
 def _default_master() -> str | None:
-    return None if any(os.environ.get(name) for name in SUBMITTED) else "local[*]"
+    """All cores of this machine, with tasks that are tried again: a worker may die for want of memory."""
+    return None if any(os.environ.get(name) for name in SUBMITTED) else "local[*,4]"
 
 
 def _local_settings(master: str) -> dict[str, str]:
