@@ -33,6 +33,8 @@ path = "deliveries"
 path = "metrics"
 [trigger]
 every = "100 milliseconds"
+[spark.conf]
+spark.driver.extraJavaOptions = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """
 
 

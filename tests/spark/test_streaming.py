@@ -23,7 +23,7 @@ class Feed:
         self.spark = spark
         self.directory = directory
         self.count = 0
-        directory.mkdir()
+        directory.mkdir(exist_ok=True)
 
     def write(self, world: World, start: int, end: int) -> None:
         name = f"{self.count:05d}.parquet"
@@ -52,9 +52,9 @@ def run(frame: DataFrame, place: Path) -> None:
     query.awaitTermination()
 
 
-def chunks(random: Random, total: int) -> list[tuple[int, int]]:
+def chunks(random: Random, total: int, inner: int = 4) -> list[tuple[int, int]]:
     """Cut points between records of different `at`, since order within the same one goes by id."""
-    cuts = sorted({0, total, *(2 * random.randrange(total // 2) for _ in range(4))})
+    cuts = sorted({0, total, *(2 * random.randrange(total // 2) for _ in range(inner))})
     return list(pairwise(cuts))
 
 
@@ -88,7 +88,7 @@ def test_changes_of_a_store_take_effect_with_the_next_micro_batch(
     feed = Feed(spark, tmp_path / "in")
     expected: set[tuple[str, str]] = set()
     matches = match(feed.stream(), store, order="at", strategy=strategy, capacity=8, carry=["topic"])
-    for start, end in chunks(random, len(world.events)):
+    for start, end in chunks(random, len(world.events), 2):
         feed.write(world, start, end)
         run(deliver(matches), tmp_path)  # stops and starts again from its checkpoint each time
         expected.update(matched(world.events[start:end], [], oracle))
