@@ -54,7 +54,7 @@ SUBSCRIPTION_COLUMNS = ("id", "subscriber", "topic", "where", "path", "change")
 STALE = 0.25
 """A base is built anew when more changes have come since than this share of its subscriptions ..."""
 FEW_CHANGES = 10_000
-"""... and more than these, which a worker applies in well under a second."""
+"""... and more than these."""
 BASES_KEPT = 3
 PIECES = 16
 
@@ -77,8 +77,7 @@ def fixed_parts(
     """Build the parts of a DataFrame of subscriptions, where every task will find them."""
     spark = subscriptions.sparkSession
     unique, rejected = without_repeated(_columns(subscriptions))
-    count = unique.count()
-    if strategy == "rendezvous" or (strategy == "auto" and count > INDEX_LIMIT):
+    if strategy == "rendezvous" or (strategy == "auto" and unique.count() > INDEX_LIMIT):
         root = Path(workspace or _own_directory(spark)) / f"parts-{uuid.uuid4().hex}"
         plan = made_plan(unique, capacity)
         found, changing, empty = build_parts(unique, plan, root, tolerances)
@@ -191,7 +190,7 @@ def build_parts(
     built = (
         placed.repartitionById(plan.parts, F.col(PLACE))
         .mapInArrow(
-            BuildTask(str(root), plan.parts, tolerances).run,
+            BuildTask(str(root), tolerances).run,
             StructType(
                 [
                     StructField("part", IntegerType()),
@@ -249,7 +248,6 @@ class BuildTask:
     """Builds the parts whose subscriptions a task gets, and says what was malformed."""
 
     root: str
-    parts: int
     tolerances: bool
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

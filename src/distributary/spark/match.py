@@ -63,7 +63,7 @@ def match(
         Subscribed(tolerances, strategy, capacity, version, workspace, strict),
         [] if rejected is None else rejected,
     )
-    return dataflow(events, parts, columns, MatchRows(id, tuple(carry)), tolerant)
+    return dataflow(events, parts, columns, MatchRows(tuple(carry)), tolerant)
 
 
 def rejected(

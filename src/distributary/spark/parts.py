@@ -12,6 +12,7 @@ starts from makes no difference to any answer, so anybody may add newer ones at 
 
 from __future__ import annotations
 
+import logging
 import os
 from abc import ABC, abstractmethod
 from collections import OrderedDict
@@ -32,6 +33,8 @@ from distributary.store import Change, SubscriptionStore
 
 OPEN = 2
 """Matchers that a worker keeps open: that of its part and, for a while, the one before."""
+
+_log = logging.getLogger("distributary")
 
 FIXED = 0
 """The version of parts that do not follow a store."""
@@ -180,13 +183,12 @@ def apply_changes(matcher: Matcher, changes: Iterable[Change], parts: LiveParts,
                 matcher.remove(change.id)
         elif parts.takes(change.subscription):
             try:
-                filters = parse_filters(change.subscription)
-                if plan is None or part in plan.parts_of(filters, change.id):
+                if plan is None or part in plan.parts_of(parse_filters(change.subscription), change.id):
                     matcher.add(change.subscription, serial=change.serial)
-            except InputError:
-                # A store takes in nothing malformed; what another release of the library took and this one
-                # cannot read is listed by the base that is built next, and must not fail the batch.
-                continue
+            except InputError as error:
+                # A store takes in nothing malformed, but another release of the library may have taken what
+                # this one cannot read; that must not fail the batch.
+                _log.warning("subscription %s is left out: %s", change.id, error)
 
 
 def part_directory(root: Path, part: int) -> Path:

@@ -31,6 +31,7 @@ from distributary.spark.pipeline_config import Pipeline
 from distributary.spark.pipeline_session import logging_to, open_session
 from distributary.spark.progress import Progress, Snapshot, utc_now
 from distributary.spark.routing import routed
+from distributary.spark.source import first_line
 from distributary.spark.upkeep import upkeep
 
 GRACE = 60.0
@@ -265,5 +266,4 @@ def reason_of(text: str) -> str:
         found = next(after, None)
         if found:
             return found
-    telling = (line.strip() for line in lines if not line.startswith("An error occurred while calling"))
-    return next((line.removeprefix(": ") for line in telling if line), "for no reason that Spark tells")
+    return first_line(text) if text.strip() else "for no reason that Spark tells"

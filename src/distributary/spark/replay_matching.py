@@ -63,7 +63,7 @@ def passed(
     entries = [(None, _confined(one, number, looked_at)) for number, one in enumerate(needed)]
     built = single_part(spark, entries, None, True, refused)
     rejected += [replace(one, place=f"subscription {one.place.split(' ', 2)[2]}") for one in refused]
-    shape = MatchRows(named.id, (BATCH, *pipeline.sink.columns))
+    shape = MatchRows((BATCH, *pipeline.sink.columns))
     matches = dataflow(events, built.parts, columns, shape, built.tolerances)
     within = matches.where(F.col(BATCH).between(batches.start, batches.stop - 1))
     return Pass(_deliveries(within, pipeline.sink.columns), tuple(looked_at), tuple(rejected))

@@ -45,5 +45,5 @@ def routed(
     parts, tolerant = parts_for(
         events, subscriptions, columns, Subscribed(tolerances, strategy, capacity, version, workspace), []
     )
-    shape = TaggedRows(columns.id, tuple(inner), tuple(carry), tuple(kept), keep_events is not False)
+    shape = TaggedRows(tuple(inner), tuple(carry), tuple(kept), keep_events is not False)
     return dataflow(events, parts, columns, shape, tolerant)

@@ -53,7 +53,6 @@ class Shape(ABC):
 class MatchRows(Shape):
     """One row a match: event_id, subscription_id, subscriber, and the columns carried along."""
 
-    id: str
     carry: tuple[str, ...] = ()
 
     def schema(self, events: StructType) -> StructType:
@@ -78,7 +77,6 @@ class TaggedRows(Shape):
     """Matches, malformed events and, where they are kept, the events themselves: `kind` says which."""
 
     all_events: ClassVar[bool] = True
-    id: str
     events: tuple[str, ...]
     """The columns of `event`."""
     carry: tuple[str, ...]

@@ -56,7 +56,7 @@ def has_unreadable(events: DataFrame) -> bool:
     return UNREADABLE in events.columns
 
 
-def first_line(error: BaseException) -> str:
+def first_line(error: object) -> str:
     """The first line of an error's text that says something; Spark's go on for pages."""
     lines = (line.strip() for line in str(error).splitlines())
     telling = (line for line in lines if line and not line.startswith("An error occurred while calling"))
