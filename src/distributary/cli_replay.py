@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from distributary.engine import require_engine
 from distributary.files import STANDARD, Quarantine, Rejection, read_subscriptions
 from distributary.terminal import add_command, say, say_set_aside
 
@@ -96,6 +97,7 @@ share the deliveries out among them: nothing is missed, nothing comes twice.""",
 
 
 def _replay(command: argparse.ArgumentParser, parsed: argparse.Namespace) -> int:
+    require_engine(java=parsed.remote is None)
     if parsed.subscriptions is not None and parsed.as_if_subscribed_since is not None:
         command.error("--as-if-subscribed-since is for --subscriber; with --subscriptions use --since")
     if parsed.subscriber is not None and None not in (parsed.since, parsed.after_batch):

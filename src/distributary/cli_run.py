@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from distributary.engine import require_engine
 from distributary.terminal import WELL, add_command
 
 EXAMPLE = """\
@@ -79,6 +80,7 @@ a pipeline.toml, of which docs/pipeline.md has all keys:
 
 
 def _run(parsed: argparse.Namespace) -> int:
+    require_engine(java=parsed.remote is None and not parsed.check)
     from distributary.spark.pipeline_config import load_pipeline
 
     pipeline = load_pipeline(parsed.pipeline)

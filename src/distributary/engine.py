@@ -19,15 +19,18 @@ JAVA_HELP = """\
 or set JAVA_HOME to one that you have"""
 
 
-def require_engine() -> None:
-    """Raise an error that says what to install when this machine cannot run Spark."""
+def require_engine(*, java: bool = True) -> None:
+    """Raise an error that says what to install when this machine cannot run Spark.
+
+    Without `java`, only what it takes to reach a Spark that runs elsewhere.
+    """
     missing = [name for name in MODULES if not _is_installed(name)]
     if missing:
         raise DistributaryError(
             f"this runs on Spark and needs {' and '.join(missing)}, which is not installed: "
             "pip install 'distributary[spark]'"
         )
-    found = java_version()
+    found = java_version() if java else OLDEST_JAVA
     if found is None or found < OLDEST_JAVA:
         state = "there is none" if found is None else f"the one here is version {found}"
         raise DistributaryError(

@@ -3,7 +3,7 @@
     from distributary.spark import match, deliver
     deliver(match(events, subscriptions))
 
-Spark is imported here and nowhere else in the package.
+What runs on Spark is here; nothing else in the package imports Spark but the demonstration, which shows it.
 """
 
 from distributary.spark.archive import read_archive
