@@ -28,6 +28,7 @@ ALLOWED: dict[str, set[str]] = {
     "lab": {"*"},
     "terminal": {"errors", "files"},
     "cli": {"*"},
+    "cli_lab": {"*"},
     "cli_replay": {"*"},
     "cli_run": {"*"},
     "cli_subscriptions": {"*"},
