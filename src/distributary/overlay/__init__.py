@@ -1,0 +1,1 @@
+"""Protocols without I/O: nodes as state machines, rings, multicast, replication."""

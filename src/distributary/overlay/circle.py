@@ -1,0 +1,55 @@
+"""The circle of identifiers that a ring lives on: whole numbers modulo a power of two."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from distributary.errors import DistributaryError
+
+
+@dataclass(frozen=True)
+class Circle:
+    """Identifiers of so many bits, in clockwise order.
+
+    >>> circle = Circle(3)
+    >>> circle.clockwise(6, 1), circle.distance(1, 6), circle.between(0, 6, 1)
+    (3, 3, True)
+    """
+
+    bits: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.bits <= 160:
+            raise DistributaryError(f"a circle has 1 to 160 bits, as many as SHA-1 gives, not {self.bits}")
+
+    @property
+    def size(self) -> int:
+        return 1 << self.bits
+
+    def add(self, identifier: int, steps: int) -> int:
+        return (identifier + steps) & (self.size - 1)
+
+    def clockwise(self, start: int, end: int) -> int:
+        """How far it is from start to end, going clockwise."""
+        return (end - start) & (self.size - 1)
+
+    def distance(self, one: int, other: int) -> int:
+        """How far it is the shorter way round."""
+        clockwise = (other - one) & (self.size - 1)
+        return min(clockwise, self.size - clockwise)
+
+    def between(self, identifier: int, start: int, end: int) -> bool:
+        """Whether it lies strictly between, going clockwise from start; all but start when start is end."""
+        mask = self.size - 1
+        return 0 < (identifier - start) & mask < ((end - start - 1) & mask) + 1
+
+    def up_to(self, identifier: int, start: int, end: int) -> bool:
+        """Whether it lies in (start, end], going clockwise; everything does when start is end."""
+        mask = self.size - 1
+        return (identifier - start - 1) & mask <= (end - start - 1) & mask
+
+    def hash(self, text: str) -> int:
+        """Where a text belongs: the leading bits of its SHA-1."""
+        digest = hashlib.sha1(text.encode(), usedforsecurity=False).digest()
+        return int.from_bytes(digest, "big") >> (160 - self.bits)

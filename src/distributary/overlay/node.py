@@ -1,0 +1,130 @@
+"""A node of an overlay: a state machine that touches no socket, no clock and no global random source.
+
+Rules:
+
+- Whoever runs a node (the simulator, later a socket) drives it through four entries, `start`, `receive`,
+  `wake` and `call`, one at a time. Each returns the effects that the node wants, in order: messages to send,
+  alarms to be woken by, items to hand to its clients. Nothing else leaves a node.
+- A node reads the time as `now`, which is what its driver said at the last entry.
+- A node is put together from layers. A layer is a plain object that keeps the node it lives on, registers
+  one handler for each of its message types and alarms, and calls `send`, `wake_after` and `deliver`.
+- A message is immutable (a NamedTuple or a frozen dataclass) and holds only plain values, other messages,
+  events and subscriptions, so that it can be measured, written to a trace, and one day put on a wire.
+- Messages may be lost, repeated, overtaken and late: a handler must not assume more than its layer secures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+Address = int
+"""Names a node in its overlay; on a ring it is the node's identifier. Where that is on a network is the
+business of whoever carries the messages."""
+
+Message = Any
+"""A NamedTuple or a frozen dataclass; its class is its kind."""
+
+M = TypeVar("M")
+
+
+class Token(NamedTuple):
+    """What an alarm was set for: the name that its layer registered, and whatever it needs to remember."""
+
+    alarm: str
+    about: Any = None
+
+
+class Send(NamedTuple):
+    to: Address
+    message: Message
+
+
+class Wake(NamedTuple):
+    after: float
+    token: Token
+
+
+class Deliver(NamedTuple):
+    """Hand an item to the clients of this node."""
+
+    item: Any
+
+
+Effect = Send | Wake | Deliver
+
+
+class Node:
+    """Where layers meet: routes what comes in to their handlers and gathers what they want done.
+
+    >>> class Ping(NamedTuple): pass
+    >>> class Pong(NamedTuple): pass
+    >>> node = Node(7)
+    >>> node.handle(Ping, lambda message, sender: node.send(sender, Pong()))
+    >>> node.receive(Ping(), 3, now=0.5)
+    [Send(to=3, message=Pong())]
+    """
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self.now = 0.0
+        self._effects: list[Effect] = []
+        self._handlers: dict[type, Callable[[Any, Address], None]] = {}
+        self._alarms: dict[str, Callable[[Any], None]] = {}
+        self._starters: list[Callable[[], None]] = []
+
+    # What its driver calls.
+
+    def start(self, now: float) -> list[Effect]:
+        """Begin, or begin again after a crash that left the state: alarms set before are gone."""
+        self.now = now
+        for starter in self._starters:
+            starter()
+        return self._take()
+
+    def receive(self, message: Message, sender: Address, now: float) -> list[Effect]:
+        self.now = now
+        self._handlers[type(message)](message, sender)
+        return self._take()
+
+    def wake(self, token: Token, now: float) -> list[Effect]:
+        self.now = now
+        self._alarms[token.alarm](token.about)
+        return self._take()
+
+    def call(self, action: Callable[[], None], now: float) -> list[Effect]:
+        """Do what a client of this node asks for: `node.call(lambda: layer.publish(event), now)`."""
+        self.now = now
+        action()
+        return self._take()
+
+    def _take(self) -> list[Effect]:
+        effects, self._effects = self._effects, []
+        return effects
+
+    # What its layers call.
+
+    def handle(self, kind: type[M], handler: Callable[[M, Address], None]) -> None:
+        """Have every message of this class given to the handler, with its sender."""
+        if kind in self._handlers:
+            raise ValueError(f"{kind.__name__} has a handler already")
+        self._handlers[kind] = handler
+
+    def at_alarm(self, alarm: str, handler: Callable[[Any], None]) -> None:
+        """Have the handler called with what a token is about when its alarm is due."""
+        if alarm in self._alarms:
+            raise ValueError(f"{alarm} has a handler already")
+        self._alarms[alarm] = handler
+
+    def at_start(self, starter: Callable[[], None]) -> None:
+        """Have this called, in the order of registration, whenever the node starts."""
+        self._starters.append(starter)
+
+    def send(self, to: Address, message: Message) -> None:
+        self._effects.append(Send(to, message))
+
+    def wake_after(self, seconds: float, alarm: str, about: Any = None) -> None:
+        self._effects.append(Wake(seconds, Token(alarm, about)))
+
+    def deliver(self, item: Any) -> None:
+        self._effects.append(Deliver(item))

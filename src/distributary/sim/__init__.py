@@ -1,0 +1,1 @@
+"""A deterministic simulator for overlay nodes: one thread, one seed, one trace."""

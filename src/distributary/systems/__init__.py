@@ -1,0 +1,1 @@
+"""Systems that deliver events across many nodes, put together from filters, matching and overlays."""
