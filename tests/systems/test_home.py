@@ -1,0 +1,129 @@
+"""A home decides: exactly what the filters say, once for each event and subscriber."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from distributary.errors import FilterError, UnknownSubscriptionError
+from distributary.matching.matcher import Matcher
+from distributary.model import Delivery, Event, Subscription
+from distributary.overlay.node import Deliver, Node
+from distributary.systems.home import Home
+
+
+def offered(home: Home, event: Event) -> list[Delivery]:
+    effects = home.node.call(lambda: home.offer(event), now=0.0)
+    assert all(isinstance(effect, Deliver) for effect in effects)
+    return [effect.item for effect in effects if isinstance(effect, Deliver)]
+
+
+def accepted(home: Home, event: Event, *subscription_ids: str) -> list[Delivery]:
+    effects = home.node.call(lambda: home.accept(event, subscription_ids), now=0.0)
+    return [effect.item for effect in effects if isinstance(effect, Deliver)]
+
+
+def some_subscription(random: Random, number: int) -> Subscription:
+    filters: dict[str, object] = {"where": f"price > {random.randrange(10)}"}
+    if random.random() < 0.5:
+        filters["topic"] = random.choice(["quotes", "quotes/A", "news/*/x"])
+    if random.random() < 0.5:
+        filters["change"] = {"price": random.randrange(4)}
+    return Subscription(f"s{number}", f"client{random.randrange(3)}", **filters)  # type: ignore[arg-type]
+
+
+def some_event(random: Random, number: int) -> Event:
+    topic = random.choice([None, "quotes/A", "quotes/B", "news/1/x"])
+    price = random.choice([None, "high", random.randrange(12), random.uniform(0, 12), float("inf")])
+    return Event(f"e{number}", topic, {"price": price})
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_offers_give_what_the_matcher_gives_with_its_memory(seed: int) -> None:
+    random = Random(seed)
+    home, matcher = Home(Node(1)), Matcher()
+    for number in range(60):
+        if random.random() < 0.3:
+            subscription = some_subscription(random, number)
+            home.add(subscription)
+            matcher.add(subscription)
+        elif random.random() < 0.1 and len(home):
+            gone = random.choice(list(home.subscriptions))
+            assert home.remove(gone).id == gone
+            matcher.remove(gone)
+        event = some_event(random, number)
+        found = offered(home, event)
+        assert sorted(name for each in found for name in each.subscriptions) == matcher.match(event)
+        subscribers = [each.subscriber for each in found]
+        assert subscribers == sorted(set(subscribers))
+
+
+def test_an_event_is_delivered_once_to_a_subscriber_however_often_it_comes() -> None:
+    home = Home(Node(1))
+    home.add(Subscription("s1", "ann", where="a > 1"))
+    home.add(Subscription("s2", "ann", where="a > 2"))
+    home.add(Subscription("s3", "bob", where="a > 1"))
+    event = Event("e1", attributes={"a": 3})
+    assert offered(home, event) == [Delivery("e1", "ann", ("s1", "s2")), Delivery("e1", "bob", ("s3",))]
+    assert offered(home, event) == []
+
+
+def test_a_repeated_event_does_not_move_a_tolerance_twice() -> None:
+    home = Home(Node(1))
+    home.add(Subscription("s1", "ann", change={"a": 1}))
+    assert offered(home, Event("e1", attributes={"a": 0}))
+    assert offered(home, Event("e2", attributes={"a": 2}))
+    assert not offered(home, Event("e1", attributes={"a": 0}))
+    assert not offered(home, Event("e3", attributes={"a": 3})), "one from 2, three from 0"
+
+
+def test_what_a_rendezvous_found_is_accepted_once_and_only_if_the_filters_agree() -> None:
+    home = Home(Node(1))
+    home.add(Subscription("s1", "ann", where="a > 1", change={"a": 100}))
+    home.add(Subscription("s2", "ann", where="a > 2"))
+    home.add(Subscription("s3", "bob", where="a > 9"))
+    event = Event("e1", attributes={"a": 3})
+    assert accepted(home, event, "s1", "s3", "left") == [Delivery("e1", "ann", ("s1",))]
+    assert accepted(home, event, "s1") == []
+    assert accepted(home, event, "s2") == [], "ann has it"
+    assert accepted(home, Event("e2", attributes={"a": 3}), "s1") != [], "the rendezvous measures the change"
+
+
+def test_an_offer_reaches_those_whom_no_rendezvous_served() -> None:
+    home = Home(Node(1))
+    home.add(Subscription("s1", "ann", where="a > 1"))
+    home.add(Subscription("s2", "bob", where="a > 1"))
+    event = Event("e1", attributes={"a": 3})
+    assert accepted(home, event, "s1") == [Delivery("e1", "ann", ("s1",))]
+    assert offered(home, event) == [Delivery("e1", "bob", ("s2",))]
+
+
+def test_the_same_subscription_again_keeps_its_memory_and_a_changed_one_starts_afresh() -> None:
+    home = Home(Node(1))
+    subscription = Subscription("s1", "ann", change={"a": 5})
+    home.add(subscription)
+    assert offered(home, Event("e1", attributes={"a": 0}))
+    home.add(Subscription("s1", "ann", change={"a": 5}))
+    assert not offered(home, Event("e2", attributes={"a": 1}))
+    home.add(Subscription("s1", "ann", change={"a": 4}))
+    assert offered(home, Event("e3", attributes={"a": 1}))
+
+
+def test_only_so_many_events_are_remembered() -> None:
+    home = Home(Node(1), remember=2)
+    home.add(Subscription("s1", "ann", where="a = 1"))
+    events = [Event(f"e{number}", attributes={"a": 1}) for number in range(3)]
+    assert all(offered(home, event) for event in events)
+    assert not offered(home, events[2])
+    assert not offered(home, events[1])
+    assert offered(home, events[0])
+
+
+def test_what_cannot_be_read_or_is_not_there_is_refused() -> None:
+    home = Home(Node(1))
+    with pytest.raises(FilterError):
+        home.add(Subscription("s1", "ann", where="a >"))
+    assert "s1" not in home
+    with pytest.raises(UnknownSubscriptionError):
+        home.remove("s1")
