@@ -1,0 +1,258 @@
+"""A simulated publish-subscribe system with its clients: what they ask for, what they get, what it cost.
+
+Rules:
+
+- Every operation is a cause of its own, `("publish", event.id)` for one, so that messages, bytes and hops per
+  operation come out of the metrics without any help from the system.
+- Clients behave as clients would. When their broker restarts without its state they subscribe again (cause
+  `("subscribe again", id)`); what they asked of a broker that crashed before doing it, or while it was down,
+  they ask again when it is up; when it leaves they move to the next one, clockwise.
+- A client asks its own broker only, and nobody subscribes or publishes at a broker that is down: that is an
+  error of whoever drives the deployment.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from distributary.errors import DistributaryError, UnknownSubscriptionError
+from distributary.overlay.broker import Broker, Delivery, Event, Subscription
+from distributary.overlay.node import Address
+from distributary.sim.metrics import Cost, Metrics
+from distributary.sim.population import Population
+from distributary.sim.simulator import Delivered, Observer, Simulator
+
+ACKNOWLEDGEMENTS = ("Ack",)
+"""The kinds of messages that `costs` counts apart, unless told otherwise."""
+
+
+class Received(NamedTuple):
+    """A delivery as its client got it: when, at which node, and after how many messages since its publish."""
+
+    time: float
+    address: Address
+    delivery: Delivery
+    depth: int
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The mean cost of an operation of one kind."""
+
+    operations: int
+    messages: float
+    """Without those counted apart."""
+    bytes: float
+    hops: float
+    """The longest chain of messages, without those counted apart."""
+    apart: Mapping[str, float] = field(default_factory=dict)
+    """Messages an operation of the kinds counted apart, such as acknowledgements."""
+    deliveries: float = 0.0
+    delivery_hops: float = 0.0
+    """Messages in a chain from the operation to a delivery."""
+    delay: float = 0.0
+    """Seconds from the operation to a delivery."""
+    longest_delay: float = 0.0
+
+
+@dataclass
+class _Client:
+    """A subscription, where its client is, and the brokers that have it."""
+
+    subscription: Subscription
+    at: Address
+    registered: set[Address] = field(default_factory=set)
+
+
+class _Receipts(Observer):
+    """Keeps what the clients get."""
+
+    def __init__(self) -> None:
+        self.all: list[Received] = []
+        self.by_cause: dict[object, list[tuple[float, int]]] = {}
+
+    def delivered(self, delivered: Delivered) -> None:
+        time, address, item, cause, depth = delivered
+        self.all.append(Received(time, address, item, depth))
+        self.by_cause.setdefault(cause, []).append((time, depth))
+
+
+class Deployment(Population[Broker]):
+    """Brokers of any system, with their clients.
+
+    world = Simulator(seed=1, network=Constant(0.05))
+    deployment = Deployment(world, make)                  # make(address) -> Broker
+    for address in addresses:
+        deployment.add(address)
+    deployment.subscribe(Subscription("s1", "ann", topic="A"), at=addresses[2])
+    world.run(until=60)
+    deployment.publish(Event("e1", topic="A/B"), at=addresses[0])
+    world.run(until=120)
+    for time, address, delivery, depth in deployment.deliveries: ...
+    deployment.costs()["publish"].messages
+    """
+
+    def __init__(
+        self,
+        simulator: Simulator,
+        make: Callable[[Address], Broker],
+        *,
+        sizes: bool = True,
+        farewell: float = 5.0,
+    ) -> None:
+        super().__init__(simulator, make, farewell=farewell)
+        self.metrics = Metrics(sizes=sizes)
+        self._receipts = _Receipts()
+        simulator.observe(self.metrics)
+        simulator.observe(self._receipts)
+        self._clients: dict[str, _Client] = {}
+        self._owed: dict[Address, dict[str, _Client]] = {}
+        """Subscriptions that were given up and whose brokers have not heard of it, being down or paused."""
+        self._operations: dict[tuple[str, str], float] = {}
+        """When each operation began, by its cause."""
+
+    # What clients do.
+
+    def subscribe(self, subscription: Subscription, at: Address) -> None:
+        """Have a client of a node subscribe; FilterError when the system cannot serve it."""
+        if subscription.id in self._clients:
+            raise DistributaryError(f"there is a subscription {subscription.id!r} already")
+        self._require_up(at)
+        client = _Client(subscription, at)
+        self._clients[subscription.id] = client
+        self._register(client, "subscribe")
+
+    def unsubscribe(self, subscription_id: str) -> None:
+        """Have a client give up a subscription; when its broker is down, it learns so when it is back."""
+        client = self._clients.pop(subscription_id, None)
+        if client is None:
+            raise UnknownSubscriptionError(subscription_id)
+        self._withdraw(client, client.at)
+
+    def publish(self, event: Event, at: Address) -> None:
+        """Have a client of a node publish an event."""
+        self._require_up(at)
+        self._operate("publish", event.id, at, lambda: self.members[at].publish(event))
+
+    @property
+    def subscriptions(self) -> dict[str, tuple[Subscription, Address]]:
+        """What clients are subscribed to now, by id, and where."""
+        return {name: (client.subscription, client.at) for name, client in self._clients.items()}
+
+    # What they get, and what it cost.
+
+    @property
+    def deliveries(self) -> list[Received]:
+        """All deliveries, in the order of time."""
+        return self._receipts.all
+
+    def published(self, event_id: str) -> float:
+        """When an event was published."""
+        return self._operations["publish", event_id]
+
+    def costs(self, *, apart: Iterable[str] = ACKNOWLEDGEMENTS, since: float = 0.0) -> dict[str, Costs]:
+        """By kind of operation, the mean cost of those that began at `since` or later.
+
+        Kinds of messages named in `apart` are counted apart. What no operation caused is
+        `metrics.upkeep()`.
+        """
+        left_out = frozenset(apart)
+        by_kind: dict[str, list[tuple[str, str]]] = {}
+        for cause, began in self._operations.items():
+            if began >= since:
+                by_kind.setdefault(cause[0], []).append(cause)
+        return {kind: self._mean_costs(causes, left_out) for kind, causes in sorted(by_kind.items())}
+
+    def _mean_costs(self, causes: list[tuple[str, str]], apart: frozenset[str]) -> Costs:
+        counted, hops = Cost(), 0
+        separate = dict.fromkeys(sorted(apart), 0)
+        waits: list[float] = []
+        depths = 0
+        for cause in causes:
+            cost = self.metrics.cost(cause, without=apart)
+            counted, hops = counted + cost, hops + cost.hops
+            for kind, spent in self.metrics.costs_by_kind(cause).items():
+                if kind in separate:
+                    separate[kind] += spent.messages
+            for time, depth in self._receipts.by_cause.get(cause, ()):
+                waits.append(time - self._operations[cause])
+                depths += depth
+        count = len(causes)
+        return Costs(
+            operations=count,
+            messages=counted.messages / count,
+            bytes=counted.bytes / count,
+            hops=hops / count,
+            apart={kind: messages / count for kind, messages in separate.items() if messages},
+            deliveries=len(waits) / count,
+            delivery_hops=depths / len(waits) if waits else 0.0,
+            delay=sum(waits) / len(waits) if waits else 0.0,
+            longest_delay=max(waits, default=0.0),
+        )
+
+    # Lives, as clients see them.
+
+    def restart(self, address: Address, *, keep_state: bool = True) -> None:
+        super().restart(address, keep_state=keep_state)
+        owed = self._owed.pop(address, {})
+        if keep_state:
+            for client in owed.values():
+                self._withdraw(client, address)
+        for client in self._clients_of(address):
+            if not keep_state:
+                client.registered.discard(address)
+            if address not in client.registered:
+                self._register(client, "subscribe again")
+
+    def leave(self, address: Address) -> None:
+        """Have a broker leave; its clients unsubscribe there and subscribe at the next one, clockwise."""
+        others = [other for other in self.up() if other != address]
+        for client in self._clients_of(address):
+            self._withdraw(client, address)
+            if others:
+                client.at = others[bisect(others, address) % len(others)]
+                self._register(client, "subscribe again")
+        super().leave(address)
+
+    def _clients_of(self, address: Address) -> list[_Client]:
+        return [client for client in self._clients.values() if client.at == address]
+
+    def _register(self, client: _Client, operation: str) -> None:
+        subscription, at = client.subscription, client.at
+
+        def action() -> None:
+            try:
+                self.members[at].subscribe(subscription)
+            except DistributaryError:
+                del self._clients[subscription.id]
+                raise
+            client.registered.add(at)
+
+        self._operate(operation, subscription.id, at, action)
+
+    def _withdraw(self, client: _Client, at: Address) -> None:
+        """Tell a broker that a subscription is given up: now, or when it is back."""
+        subscription_id = client.subscription.id
+        owed = self._owed.setdefault(at, {})
+        owed[subscription_id] = client
+
+        def action() -> None:
+            owed.pop(subscription_id, None)
+            if at in client.registered:
+                client.registered.discard(at)
+                self.members[at].unsubscribe(subscription_id)
+
+        if self.simulator.is_up(at):
+            self._operate("unsubscribe", subscription_id, at, action)
+
+    def _operate(self, operation: str, name: str, at: Address, action: Callable[[], None]) -> None:
+        cause = (operation, name)
+        self._operations.setdefault(cause, self.simulator.now)
+        self.simulator.call(at, action, cause)
+
+    def _require_up(self, at: Address) -> None:
+        if at not in self.members or not self.simulator.is_up(at):
+            raise DistributaryError(f"node {at} is not up, so no client can talk to it")

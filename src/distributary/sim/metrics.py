@@ -1,0 +1,178 @@
+"""What a run cost: messages and bytes by kind, node and link, and for each operation.
+
+Rules:
+
+- Everything is counted when it is sent, lost or not. A message that carries another counts as its own kind
+  (`Routed`), whatever is inside.
+- Counts are kept once, by kind and link; all other sums are made from those, so they agree.
+- An operation is what `Simulator.call` names as a cause; upkeep has none. For each operation the costs are
+  kept by kind, so that acknowledgements, say, can be left out.
+
+Cost: less than a microsecond a message; about two more for a message's bytes, which `sizes=False` saves.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from distributary.overlay.node import Address, Message
+from distributary.overlay.wire import size_of
+from distributary.sim.simulator import Cause, Observer
+
+K = TypeVar("K")
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Some messages: how many, and how many bytes all together (0 where sizes are not kept)."""
+
+    messages: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: Traffic) -> Traffic:
+        return Traffic(self.messages + other.messages, self.bytes + other.bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one operation cost: its traffic, and the hops of the longest chain of messages."""
+
+    messages: int = 0
+    bytes: int = 0
+    hops: int = 0
+
+    def __add__(self, other: Cost) -> Cost:
+        hops = max(self.hops, other.hops)
+        return Cost(self.messages + other.messages, self.bytes + other.bytes, hops)
+
+
+class Metrics(Observer):
+    """Counts what is sent.
+
+    >>> from distributary.overlay.node import Node
+    >>> from distributary.sim.latency import Constant
+    >>> from distributary.sim.simulator import Simulator
+    >>> metrics = Metrics()
+    >>> world = Simulator(1, Constant(0.1), [metrics])
+    >>> one, two = Node(1), Node(2)
+    >>> two.handle(str, lambda message, sender: None)
+    >>> world.add(one), world.add(two)
+    (None, None)
+    >>> world.call(1, lambda: one.send(2, "hello"), cause="greeting")
+    >>> metrics.by_kind(), metrics.cost("greeting")
+    ({'str': Traffic(messages=1, bytes=6)}, Cost(messages=1, bytes=6, hops=1))
+    """
+
+    def __init__(self, *, sizes: bool = True) -> None:
+        self.sizes = sizes
+        self.missed_messages = 0
+        """Those that reached a node that was down or gone."""
+        self._links: dict[tuple[type, Address, Address], list[int]] = {}
+        self._causes: dict[Cause, dict[type, list[int]]] = {}
+
+    # What the simulator calls.
+
+    def sent(
+        self, now: float, sender: Address, to: Address, message: Message, cause: Cause, depth: int
+    ) -> None:
+        kind = type(message)
+        size = size_of(message) if self.sizes else 0
+        key = (kind, sender, to)
+        counted = self._links.get(key)
+        if counted is None:
+            self._links[key] = [1, size]
+        else:
+            counted[0] += 1
+            counted[1] += size
+        if cause is None:
+            return
+        kinds = self._causes.get(cause)
+        if kinds is None:
+            self._causes[cause] = {kind: [1, size, depth]}
+            return
+        spent = kinds.get(kind)
+        if spent is None:
+            kinds[kind] = [1, size, depth]
+            return
+        spent[0] += 1
+        spent[1] += size
+        if depth > spent[2]:
+            spent[2] = depth
+
+    def missed(self, now: float, sender: Address, to: Address, message: Message) -> None:
+        self.missed_messages += 1
+
+    # Traffic. Dictionaries are in the order of their keys.
+
+    def total(self) -> Traffic:
+        counts = self._links.values()
+        return Traffic(sum(count for count, _ in counts), sum(size for _, size in counts))
+
+    def by_kind(self) -> dict[str, Traffic]:
+        """By the name of the message's class."""
+        return self._sums(lambda kind, sender, to: kind.__name__)
+
+    def by_sender(self) -> dict[Address, Traffic]:
+        return self._sums(lambda kind, sender, to: sender)
+
+    def by_receiver(self) -> dict[Address, Traffic]:
+        """By the node that a message was sent to."""
+        return self._sums(lambda kind, sender, to: to)
+
+    def by_link(self) -> dict[tuple[Address, Address], Traffic]:
+        """By sender and receiver."""
+        return self._sums(lambda kind, sender, to: (sender, to))
+
+    def by_kind_and_sender(self) -> dict[tuple[str, Address], Traffic]:
+        return self._sums(lambda kind, sender, to: (kind.__name__, sender))
+
+    def _sums(self, key_of: Callable[[type, Address, Address], K]) -> dict[K, Traffic]:
+        sums: defaultdict[K, list[int]] = defaultdict(lambda: [0, 0])
+        for (kind, sender, to), (count, size) in self._links.items():
+            summed = sums[key_of(kind, sender, to)]
+            summed[0] += count
+            summed[1] += size
+        return {key: Traffic(*sums[key]) for key in sorted(sums)}  # type: ignore[type-var]
+
+    # Operations.
+
+    @property
+    def causes(self) -> list[Cause]:
+        """The operations that sent at least one message, in the order of their first."""
+        return list(self._causes)
+
+    def costs_by_kind(self, cause: Cause) -> dict[str, Cost]:
+        """What an operation cost, by the kinds of its messages."""
+        kinds = self._causes.get(cause, {})
+        sums: dict[str, Cost] = {}
+        for kind, spent in kinds.items():
+            sums[kind.__name__] = sums.get(kind.__name__, Cost()) + Cost(*spent)
+        return dict(sorted(sums.items()))
+
+    def cost(self, cause: Cause, *, without: Iterable[str] = ()) -> Cost:
+        """What an operation cost, messages of some kinds left out."""
+        left_out = frozenset(without)
+        kept = (Cost(*spent) for kind, spent in self._kinds(cause) if kind.__name__ not in left_out)
+        return sum(kept, Cost())
+
+    def upkeep(self) -> dict[str, Traffic]:
+        """By kind, what no operation caused."""
+        caused: defaultdict[str, Traffic] = defaultdict(Traffic)
+        for kinds in self._causes.values():
+            for kind, (count, size, _) in kinds.items():
+                caused[kind.__name__] += Traffic(count, size)
+        rest = {
+            kind: Traffic(
+                traffic.messages - caused[kind].messages,
+                traffic.bytes - caused[kind].bytes,
+            )
+            for kind, traffic in self.by_kind().items()
+        }
+        return {kind: traffic for kind, traffic in rest.items() if traffic.messages}
+
+    def _kinds(self, cause: Cause) -> Iterable[tuple[type, list[int]]]:
+        kinds: Mapping[type, list[int]] = self._causes.get(cause, {})
+        return kinds.items()

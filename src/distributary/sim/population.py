@@ -1,0 +1,111 @@
+"""The nodes of a simulated system and their lives: how they are made, stop, come back and leave.
+
+Rules:
+
+- `make(address)` makes a node's layers afresh: at first, and again when it restarts without its state. What
+  it needs of the living (whom to join through) it finds by `contact`.
+- A node that leaves is told so, if its member has `leave()`, and is gone some seconds later; one that crashes
+  is not asked.
+- Whoever is not up is never asked for anything: `up` lists those that a client could talk to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+from distributary.errors import DistributaryError
+from distributary.overlay.node import Address, Node
+from distributary.sim.simulator import Simulator
+
+
+class Member(Protocol):
+    """Whatever stands for a node: a ring, a broker."""
+
+    @property
+    def node(self) -> Node: ...
+
+
+M = TypeVar("M", bound=Member)
+
+
+class Population(Generic[M]):
+    """The members of one simulated system.
+
+    >>> from distributary.overlay.ring import Ring, settle
+    >>> from distributary.overlay.circle import Circle
+    >>> from distributary.sim.latency import Constant
+    >>> world = Simulator(1, Constant(0.05))
+    >>> rings = Population(world, lambda address: Ring(Node(address), Circle(8)))
+    >>> for address in (10, 90, 200):
+    ...     ring = rings.add(address)
+    >>> settle(list(rings.members.values()))
+    >>> rings.crash(90)
+    >>> rings.up(), rings.contact(10)
+    ([10, 200], 200)
+    """
+
+    def __init__(self, simulator: Simulator, make: Callable[[Address], M], *, farewell: float = 5.0) -> None:
+        self.simulator = simulator
+        self.members: dict[Address, M] = {}
+        """Everybody, those that are down included."""
+        self._make = make
+        self._farewell = farewell
+        self._leaving: set[Address] = set()
+        self._choice = simulator.random_for("contact")
+
+    def up(self) -> list[Address]:
+        """Those that are running and not about to leave, in the order of their addresses."""
+        is_up = self.simulator.is_up
+        return [address for address in sorted(self.members) if self._stays(address) and is_up(address)]
+
+    def contact(self, address: Address) -> Address | None:
+        """Somebody else that is up, chosen by the seed; None when there is nobody."""
+        others = [other for other in self.up() if other != address]
+        return self._choice.choice(others) if others else None
+
+    def add(self, address: Address) -> M:
+        """Make a node and start it."""
+        if address in self.members:
+            raise DistributaryError(f"there is a node {address} already")
+        member = self._make(address)
+        self.members[address] = member
+        self.simulator.add(member.node)
+        return member
+
+    def crash(self, address: Address) -> None:
+        self.simulator.crash(address)
+
+    def restart(self, address: Address, *, keep_state: bool = True) -> None:
+        """Start a crashed node again, as it was or made afresh."""
+        if keep_state:
+            self.simulator.restart(address)
+            return
+        self.members[address] = member = self._make(address)
+        self.simulator.restart(address, member.node)
+
+    def pause(self, address: Address) -> None:
+        self.simulator.pause(address)
+
+    def resume(self, address: Address) -> None:
+        self.simulator.resume(address)
+
+    def leave(self, address: Address) -> None:
+        """Have a node say farewell, and take it out of the world when it has had the time to."""
+        if address not in self.up():
+            raise DistributaryError(f"node {address} is not up, so it cannot leave")
+        self._leaving.add(address)
+        farewell = getattr(self.members[address], "leave", None)
+        if farewell is None:
+            self._take_out(address)
+            return
+        self.simulator.call(address, farewell, cause=("leave", address))
+        self.simulator.at(self.simulator.now + self._farewell, lambda: self._take_out(address))
+
+    def _take_out(self, address: Address) -> None:
+        self.simulator.remove(address)
+        del self.members[address]
+        self._leaving.discard(address)
+
+    def _stays(self, address: Address) -> bool:
+        return address not in self._leaving
