@@ -74,6 +74,27 @@ class ChangeFilter(Filter):
         """
         return any(number_of(event.attributes.get(name)) is not None for name in self.attributes)
 
+    def numbers(self, event: Event) -> dict[str, float]:
+        """What the event carries of the attributes it watches, as numbers.
+
+        >>> ChangeFilter.parse({"price": 1, "high": 2}).numbers(Event("e", attributes={"price": 8}))
+        {'price': 8.0}
+        """
+        found = ((name, number_of(event.attributes.get(name))) for name, _ in self.tolerances)
+        return {name: number for name, number in found if number is not None}
+
+    def moved(self, numbers: Mapping[str, float], last: Mapping[str, float]) -> bool:
+        """Whether these numbers pass when those were the last delivered: the rule of this module.
+
+        >>> price = ChangeFilter.parse({"price": 5})
+        >>> price.moved({"price": 10}, {}), price.moved({"price": 10}, {"price": 5})
+        (True, False)
+        """
+        return any(
+            name in numbers and (name not in last or abs(numbers[name] - last[name]) > tolerance)
+            for name, tolerance in self.tolerances
+        )
+
     def covers(self, other: Self) -> bool:
         """Equal filters, or tolerance 0 here on every attribute that `other` watches.
 
@@ -121,6 +142,24 @@ def number_of(value: Value) -> float | None:
         return float(value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf
+
+
+def quiet_between(last: float, tolerance: float) -> tuple[float, float]:
+    """The greatest number below the last delivered one that passes, and the least above: between, none does.
+
+    Rounding is monotone, so whatever passes above is at least `last + tolerance` as computed; where that
+    number itself does not pass, the next float does.
+
+    >>> low, high = quiet_between(10.0, 5.0)
+    >>> low < 5.0 < 15.0 < high, high - 15.0 < 1e-14
+    (True, True)
+    """
+    low, high = last - tolerance, last + tolerance
+    if not abs(low - last) > tolerance:
+        low = math.nextafter(low, -math.inf)
+    if not abs(high - last) > tolerance:
+        high = math.nextafter(high, math.inf)
+    return low, high
 
 
 def _read_object(text: str) -> list[tuple[Any, Any]]:

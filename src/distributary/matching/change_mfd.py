@@ -33,7 +33,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, ClassVar, Never, Self
+from typing import Any, ClassVar, Generic, Never, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,11 @@ from distributary.matching.change_index import Facts, ListedChangeIndex, Move, P
 from distributary.matching.change_topics import TopicNumbers
 from distributary.matching.index import Arrays, Pairs
 from distributary.model import Event
+
+S = TypeVar("S")
+"""What stands for a subscriber: a slot number here, a subscription's id in a network."""
+T = TypeVar("T")
+"""What stands for a topic."""
 
 BASE = 4
 
@@ -110,17 +115,22 @@ def logical_node(units: int) -> LogicalNode:
 
 
 @lru_cache(maxsize=1 << 16)
-def _chain(unit: float, tolerance: float) -> list[Key]:
+def chain_of(unit: float, tolerance: float) -> tuple[Key, ...]:
+    """The filters that make up a tolerance, in the order in which a value passes them.
+
+    >>> chain_of(1.0, 21.0)
+    ((1, 1.0), (5, 4.0), (21, 16.0))
+    """
     units = min(Fraction(tolerance) // Fraction(unit), MOST_UNITS)
     while sum(Fraction(part * unit) for part in parts_of(units)) > Fraction(tolerance):
         units -= 1
     parts = parts_of(units)
     if not parts:
-        return [(0, tolerance)]
-    return [(sum(parts[: at + 1]), part * unit) for at, part in enumerate(parts)]
+        return ((0, tolerance),)
+    return tuple((sum(parts[: at + 1]), part * unit) for at, part in enumerate(parts))
 
 
-class _State:
+class State(Generic[S]):
     """One filter's state for one topic.
 
     `passed` is the value it let pass last. Subscribers are in step with it, having been delivered that value
@@ -131,9 +141,9 @@ class _State:
 
     def __init__(self, passed: float) -> None:
         self.passed = passed
-        self.apart: dict[int, float | None] = {}
+        self.apart: dict[S, float | None] = {}
 
-    def deliver(self, slot: int, value: float) -> None:
+    def deliver(self, slot: S, value: float) -> None:
         """A subscriber gets this value."""
         if value == self.passed:
             self.apart.pop(slot, None)
@@ -141,17 +151,15 @@ class _State:
             self.apart[slot] = value
 
 
-class _Filter:
-    """A sub-filter with the subscribers at its consistency value (none: a proxy) and the filters it feeds."""
+class SubFilter(Generic[S, T]):
+    """A sub-filter with the subscribers at its consistency value (none: a proxy) and a state for each topic."""
 
-    __slots__ = ("children", "key", "parent", "slots", "states")
+    __slots__ = ("key", "slots", "states")
 
-    def __init__(self, key: Key, parent: _Filter | None) -> None:
+    def __init__(self, key: Key) -> None:
         self.key = key
-        self.parent = parent
-        self.children: dict[Key, _Filter] = {}
-        self.slots: dict[int, None] = {}
-        self.states: dict[int, _State] = {}
+        self.slots: dict[S, None] = {}
+        self.states: dict[T, State[S]] = {}
 
     def moved(self, value: float, last: float) -> bool:
         """Whether the value is further from the last one than the width: exactly, unless it is plain."""
@@ -161,18 +169,18 @@ class _Filter:
             return math.fsum((max(value, last), -min(value, last), -width)) > 0
         return distance > width
 
-    def begin(self, topic: int, value: float) -> list[int]:
+    def begin(self, topic: T, value: float) -> list[S]:
         """Take the value as the first one, here and for the subscribers that have none; they fire."""
         state = self.states.get(topic)
         if state is None:
-            self.states[topic] = _State(value)
+            self.states[topic] = State(value)
             return list(self.slots)
         fired = [slot for slot, last in state.apart.items() if last is None]
         for slot in fired:
             state.deliver(slot, value)
         return fired
 
-    def advance(self, state: _State, value: float) -> tuple[bool, list[int]]:
+    def advance(self, state: State[S], value: float) -> tuple[bool, list[S]]:
         """Whether the value passes, and the subscribers that fire. Those without a first value wait."""
         apart = [slot for slot, last in state.apart.items() if last is not None and self.moved(value, last)]
         passed = self.moved(value, state.passed)
@@ -182,6 +190,17 @@ class _Filter:
         for slot in apart:
             state.deliver(slot, value)
         return passed, fired
+
+
+class _Filter(SubFilter[int, int]):
+    """A sub-filter that knows the one it is fed by and those it feeds."""
+
+    __slots__ = ("children", "parent")
+
+    def __init__(self, key: Key, parent: _Filter | None) -> None:
+        super().__init__(key)
+        self.parent = parent
+        self.children: dict[Key, _Filter] = {}
 
 
 class _Item:
@@ -195,7 +214,7 @@ class _Item:
         self.fresh: dict[int, dict[Key, _Filter]] = {}
         """For each topic met, the filters that have no state yet, or a subscriber without one."""
 
-    def subscribe(self, slot: int, chain: list[Key]) -> None:
+    def subscribe(self, slot: int, chain: Sequence[Key]) -> None:
         filter = None
         for key in chain:
             filter = self._filter(key, filter)
@@ -289,7 +308,7 @@ class ChangeMFD(ListedChangeIndex):
 
     def chain(self, tolerance: float) -> list[Key]:
         """The filters that make up a tolerance, in the order in which a value passes them."""
-        return _chain(self.unit, tolerance)
+        return list(chain_of(self.unit, tolerance))
 
     def filters_of(self, attribute: str, group: int = 0) -> list[tuple[int, int]]:
         """The filters of one attribute: the units of each with the number of its subscribers, sorted."""
@@ -444,7 +463,7 @@ class ChangeMFD(ListedChangeIndex):
         ):
             item = index._groups[group][names[attribute]]
             item.fresh.setdefault(topic, {})
-            item.filters[units, width].states[topic] = _State(passed)
+            item.filters[units, width].states[topic] = State(passed)
         for slot, attribute, topic, last in _rows(
             arrays, "apart_", "slots", "attributes", "topics", "values"
         ):
