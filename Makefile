@@ -4,7 +4,7 @@ PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11,$(
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help demo test chaos bounds check format bench jdk clean
+.PHONY: help demo test chaos bounds check format bench lab jdk clean
 .DEFAULT_GOAL := help
 
 help:            ## what there is
@@ -34,6 +34,10 @@ format: $(VENV)/dev     ## let the formatter have its way
 bench: $(VENV)/spark jdk ## how fast it is: a table here, the numbers in build/bench.json
 	$(BIN)/python -m bench $(BENCH)
 
+lab: $(VENV)/lab jdk    ## measure again what the papers claim: build/lab/report.html (FULL=1 for the full grids)
+	$(BIN)/distributary lab run all $(if $(FULL),,--quick); \
+	status=$$?; $(BIN)/distributary lab report && exit $$status
+
 jdk:                    ## see that a Java 17 or newer is there, for the parts that run on Spark
 	@sh scripts/jdk
 
@@ -49,6 +53,10 @@ $(VENV)/core: pyproject.toml
 
 $(VENV)/spark: $(VENV)/core
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[spark]'
+	@touch $@
+
+$(VENV)/lab: $(VENV)/core
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[spark,lab]'
 	@touch $@
 
 $(VENV)/dev: $(VENV)/core

@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from distributary import __version__
+from distributary.cli_lab import add_lab
 from distributary.cli_replay import add_replay
 from distributary.cli_run import add_run
 from distributary.cli_subscriptions import add_subscriptions
@@ -84,6 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     add_subscriptions(commands)
     add_run(commands)
     add_replay(commands)
+    add_lab(commands)
     return parser
 
 

@@ -31,8 +31,8 @@ from distributary.spark.pipeline import start
 from distributary.spark.pipeline_commits import BatchRecord, exists, read_record
 from distributary.spark.pipeline_config import Pipeline, load_pipeline
 from distributary.spark.pipeline_run import EngineError, failure
-from distributary.spark.pipeline_session import logging_to, open_session
 from distributary.spark.progress import Progress, utc_now
+from distributary.spark.session import logging_to, open_session
 from distributary.store import SubscriptionStore, open_store
 
 POLL = 0.1
@@ -167,7 +167,7 @@ def _running(pipeline: Pipeline, log: Path, master: str, console: Console) -> It
     with logging_to(log), compiling(log) as compilers:
         console.print(f"starting Spark; what it says goes to {log}", highlight=False, soft_wrap=True)
         try:
-            spark = open_session(pipeline, log, master=master)
+            spark = open_session(pipeline.name, pipeline.spark, log, master=master)
         except EngineError as error:
             raise failure(error, log) from None
         try:

@@ -10,7 +10,7 @@ from distributary.errors import DistributaryError
 from distributary.lab.claims import BEYOND, Claim, catalogue
 from distributary.lab.experiment import Experiment
 
-MODULES = ("topic_tree_size",)
+MODULES = ("topics", "topic_tree_size")
 """The modules of `distributary.lab` that hold experiments, in the order of the report."""
 
 ALL = "all"

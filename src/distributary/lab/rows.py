@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from statistics import fmean
+from typing import TypeVar
 
 from distributary.errors import DistributaryError
 from distributary.lab.experiment import Row, Rows, Value
+
+T = TypeVar("T")
 
 
 def select(rows: Rows, **values: Value) -> list[Row]:
@@ -32,7 +35,7 @@ def mean(rows: Rows, column: str, **values: Value) -> float:
 
 
 def means(rows: Rows, column: str, by: str) -> Mapping[Value, float]:
-    """The mean of a column for each value of another, in the order of those values.
+    """The mean of a column for each value of another: numbers in their order, strings as they come.
 
     >>> means([{"nodes": 2, "hops": 3}, {"nodes": 1, "hops": 4}], "hops", by="nodes")
     {1: 4.0, 2: 3.0}
@@ -41,7 +44,7 @@ def means(rows: Rows, column: str, by: str) -> Mapping[Value, float]:
     for row in rows:
         if column in row and by in row:
             groups[row[by]].append(number(row, column))
-    return {value: fmean(groups[value]) for value in sorted(groups, key=_order)}
+    return {value: fmean(numbers) for value, numbers in in_order(groups)}
 
 
 def number(row: Row, column: str) -> float:
@@ -52,5 +55,25 @@ def number(row: Row, column: str) -> float:
     return float(value)
 
 
-def _order(value: Value) -> tuple[bool, float, str]:
-    return (True, 0.0, value) if isinstance(value, str) else (False, float(value), "")
+def shown(value: str | float) -> str:
+    """A value as text, with no more figures than it deserves.
+
+    >>> shown(1234567.0), shown(0.01234), shown("12 us")
+    ('1,234,567', '0.0123', '12 us')
+    """
+    if isinstance(value, str):
+        return value
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def in_order(groups: Mapping[Value, T]) -> list[tuple[Value, T]]:
+    """What a mapping holds, numbers in their order, then strings as they came.
+
+    >>> in_order({"tree": 1, 10: 2, 9: 3})
+    [(9, 3), (10, 2), ('tree', 1)]
+    """
+    return sorted(groups.items(), key=lambda item: _rank(item[0]))
+
+
+def _rank(value: Value) -> tuple[bool, float]:
+    return (True, 0.0) if isinstance(value, str) else (False, float(value))

@@ -28,9 +28,9 @@ from distributary.errors import DistributaryError
 from distributary.spark.pipeline import Route, start, subscription_store
 from distributary.spark.pipeline_commits import exists, last_record, read_record
 from distributary.spark.pipeline_config import Pipeline
-from distributary.spark.pipeline_session import logging_to, open_session
 from distributary.spark.progress import Progress, Snapshot, utc_now
 from distributary.spark.routing import routed
+from distributary.spark.session import logging_to, open_session
 from distributary.spark.source import first_line
 from distributary.spark.upkeep import upkeep
 
@@ -60,7 +60,7 @@ def run_pipeline(
     with logging_to(log), _Stop().listening() as stop:
         console.print(f"starting Spark; what it says goes to {log}", highlight=False, soft_wrap=True)
         try:
-            spark = open_session(pipeline, log, master=master, remote=remote)
+            spark = open_session(pipeline.name, pipeline.spark, log, master=master, remote=remote)
         except EngineError as error:
             raise failure(error, log) from None
         try:

@@ -19,8 +19,8 @@ from distributary.files import STANDARD, opened_for_writing
 from distributary.spark.pipeline_commits import exists
 from distributary.spark.pipeline_config import Pipeline
 from distributary.spark.pipeline_run import EngineError, reason_of
-from distributary.spark.pipeline_session import logging_to, open_session
 from distributary.spark.replay import Replayed
+from distributary.spark.session import logging_to, open_session
 
 LINES = (".jsonl", ".json", ".ndjson")
 """Endings of files of JSON lines; any other place becomes a directory of Parquet."""
@@ -51,7 +51,7 @@ def run_replay(
     log.parent.mkdir(parents=True, exist_ok=True)
     with logging_to(log):
         try:
-            spark = open_session(pipeline, log, master=master, remote=remote)
+            spark = open_session(pipeline.name, pipeline.spark, log, master=master, remote=remote)
             try:
                 return _written(work(spark), out)
             finally:

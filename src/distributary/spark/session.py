@@ -1,7 +1,7 @@
-"""The Spark session of `distributary run`, kept quiet: all that Spark says goes to a log file.
+"""The Spark session of the commands, kept quiet: all that Spark says goes to a log file.
 
 The engine is, in this order: `--remote`, `--master`, what the environment says (`SPARK_REMOTE`, spark-submit,
-`spark.master` in the file), and else this machine with all its cores.
+`spark.master` in the settings), and else this machine with all its cores.
 """
 
 from __future__ import annotations
@@ -10,24 +10,28 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from distributary.spark.pipeline import ROCKSDB, STATE_STORE
-from distributary.spark.pipeline_config import Pipeline
 
 SUBMITTED = ("SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "MASTER")
 """What the environment has when somebody else has chosen the engine."""
 
 
 def open_session(
-    pipeline: Pipeline, log: Path, *, master: str | None = None, remote: str | None = None
+    name: str,
+    given: Mapping[str, str],
+    log: Path,
+    *,
+    master: str | None = None,
+    remote: str | None = None,
 ) -> SparkSession:
-    """Start or reach the engine; what it prints from now on goes to the log."""
-    settings = dict(pipeline.spark)
+    """Start or reach the engine with the settings given; what it prints from now on goes to the log."""
+    settings = dict(given)
     builder: SparkSession.Builder = SparkSession.builder
     if remote is not None:
         builder = builder.remote(remote)
@@ -38,9 +42,9 @@ def open_session(
             builder = builder.master(chosen)
             settings = {**_local_settings(chosen), **settings, "spark.master": chosen}
         settings = {"spark.ui.showConsoleProgress": "false", STATE_STORE: ROCKSDB, **settings}
-        builder = builder.appName(f"distributary {pipeline.name}")
-    for name, value in settings.items():
-        builder = builder.config(name, value)
+        builder = builder.appName(f"distributary {name}")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
     with _printing_to(log):
         return builder.getOrCreate()
 
