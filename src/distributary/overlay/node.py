@@ -84,7 +84,7 @@ class Node:
 
     def receive(self, message: Message, sender: Address, now: float) -> list[Effect]:
         self.now = now
-        self._handlers[type(message)](message, sender)
+        self.dispatch(message, sender)
         return self._take()
 
     def wake(self, token: Token, now: float) -> list[Effect]:
@@ -119,6 +119,10 @@ class Node:
     def at_start(self, starter: Callable[[], None]) -> None:
         """Have this called, in the order of registration, whenever the node starts."""
         self._starters.append(starter)
+
+    def dispatch(self, message: Message, sender: Address) -> None:
+        """Give a message to its handler: one that came inside another, or is to be handled once more."""
+        self._handlers[type(message)](message, sender)
 
     def send(self, to: Address, message: Message) -> None:
         self._effects.append(Send(to, message))

@@ -6,10 +6,15 @@ Rules:
   it.
 - A layer above sends a payload to the owner of a key (`route`), to the owners of several keys (`multicast`),
   or to every owner of a stretch of the circle (`multicast_segment`), and listens for payloads by their class.
-- Each node that a multicast is meant for gets it once. A segment is divided by the identifiers of nodes, not
-  by the keys that they own, so that no two branches end at the same node.
+- Each node that a multicast is meant for gets it once: on a ring at rest because only one message brings it,
+  otherwise because the stamp of what was handed over is remembered (when a courier carries the ring, for
+  only then may a message be repeated).
 - Here a message is only passed on. Whether it survives faults is `courier`'s business; how neighbours and
   fingers are found and mended is `upkeep`'s. `settle` sets them as a ring at rest has them.
+- Whoever is *suspected* of being down is passed over as if it were not known.
+- A message that goes in circles, or whose owner cannot be told yet, waits a while and is then tried again,
+  if somebody keeps it (`hold`, the courier's). One that nobody keeps, or that has waited too often, is
+  dropped and counted in `dropped`, by reason. On a ring at rest that never happens.
 
 The expected path is (log2 N) / 2 nodes long with one-way fingers, and shorter both ways (002 Figure 3).
 """
@@ -17,15 +22,22 @@ The expected path is (log2 N) / 2 nodes long with one-way fingers, and shorter b
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
 from distributary.overlay.circle import Circle
-from distributary.overlay.fingers import BOTH_WAYS, OneWay, Rule
+from distributary.overlay.fingers import BOTH_WAYS, Rule
 from distributary.overlay.node import Address, Message, Node
+from distributary.overlay.segments import Segment, View, divide, holds
 
 P = TypeVar("P")
+
+REMEMBERED = 4096
+"""How many stamps of what was handed over a node remembers."""
+
+MOST_WAITS = 40
+"""How often a message waits for the ring to mend before it is dropped."""
 
 
 class Arrival(NamedTuple):
@@ -35,33 +47,34 @@ class Arrival(NamedTuple):
     keys: tuple[int, ...] = ()
 
 
+class Stamp(NamedTuple):
+    """Tells a payload sent out from every other: by whom, in which life of theirs, as which one."""
+
+    origin: Address
+    life: float
+    number: int
+
+
 class Routed(NamedTuple):
     """A payload on its way to the owners of some keys."""
 
     keys: tuple[int, ...]
     payload: Message
-    origin: Address
-
-
-class Segment(NamedTuple):
-    """The stretch of the circle from first to last, both included; the whole circle when last is just
-    before first."""
-
-    first: int
-    last: int
+    stamp: Stamp
+    hops: int = 0
+    waits: int = 0
 
 
 class SegmentCast(NamedTuple):
-    """A payload on its way to every node in a piece of a segment.
-
-    The owner of the segment's last key may lie behind it: it belongs to the piece that has `tail`.
-    """
+    """A payload on its way to every node in a piece of a segment."""
 
     piece: Segment
     tail: bool
     segment: Segment
     payload: Message
-    origin: Address
+    stamp: Stamp
+    hops: int = 0
+    waits: int = 0
 
 
 class Ring:
@@ -75,15 +88,28 @@ class Ring:
         self.rule = rule
         self.successor_count = successor_count
         self.identifier: Address = node.address
+        self.member = True
+        """Whether this node takes part; one that is still joining or has left does not."""
         self.predecessor: Address | None = None
         self.successors: list[Address] = [node.address]
         self.fingers: list[Address | None] = [None] * len(rule.fingers(circle, node.address))
         self.forward: Callable[[Address, Message], None] = node.send
         """Hands a message to a next node; the courier puts itself here."""
+        self.hold: Callable[[Message], None] | None = None
+        """Keeps a message for a while and then has it handled again; the courier puts itself here."""
+        self.suspected: set[Address] = set()
         self.listeners: dict[type, Callable[[Any, Arrival], None]] = {}
+        self.dropped: Counter[str] = Counter()
+        self.most_hops = max(32, 2 * circle.bits)
+        """After so many hops a message is thought to go in circles."""
         self._known: tuple[Address, ...] | None = None
-        node.handle(Routed, self._routed)
-        node.handle(SegmentCast, self._segment_cast)
+        self._watchers: list[Callable[[], None]] = []
+        self._life = 0.0
+        self._numbered = 0
+        self._handed_over: dict[Stamp, set[int]] = {}
+        node.handle(Routed, self._pass_on)
+        node.handle(SegmentCast, self._spread)
+        node.at_start(self._begin)
 
     # For the layers above.
 
@@ -93,9 +119,13 @@ class Ring:
             raise ValueError(f"{kind.__name__} has a listener already")
         self.listeners[kind] = handler
 
+    def watch(self, watcher: Callable[[], None]) -> None:
+        """Have this called whenever the predecessor or the successors have changed."""
+        self._watchers.append(watcher)
+
     def route(self, key: int, payload: Message) -> None:
         """Send a payload to the owner of a key, here or elsewhere."""
-        self.pass_on(Routed((key,), payload, self.identifier))
+        self._pass_on(Routed((key,), payload, self._stamp()), self.identifier)
 
     def multicast(self, keys: Iterable[int], payload: Message) -> None:
         """Send a payload once to each owner of these keys; each learns which of the keys are its own.
@@ -103,13 +133,13 @@ class Ring:
         Keys that are identifiers of nodes reach each node by one message. Keys between may reach the same
         owner by several, each with other keys.
         """
-        self.pass_on(Routed(tuple(sorted(set(keys))), payload, self.identifier))
+        self._pass_on(Routed(tuple(sorted(set(keys))), payload, self._stamp()), self.identifier)
 
     def multicast_segment(self, start: int, length: int, payload: Message) -> None:
         """Send a payload once to each owner of a key in [start, start + length)."""
         segment = Segment(start, self.circle.add(start, length - 1))
         whole = length >= self.circle.size
-        self.spread(SegmentCast(segment, not whole, segment, payload, self.identifier))
+        self._spread(SegmentCast(segment, not whole, segment, payload, self._stamp()), self.identifier)
 
     def owns(self, key: int) -> bool:
         if self.predecessor is None:
@@ -120,7 +150,7 @@ class Ring:
         """Whom to ask next for a key; None when it is this node's own."""
         if self.owns(key):
             return None
-        successor = self.successors[0]
+        successor = self.successor
         if self.circle.up_to(key, self.identifier, successor):
             return successor
         nearest = self.rule.nearest(self.circle, self.identifier, key, self.known())
@@ -128,125 +158,130 @@ class Ring:
 
     # What a node knows.
 
+    @property
+    def successor(self) -> Address:
+        """The first successor that is not suspected; the first of all if every one is."""
+        first = self.successors[0]
+        if first not in self.suspected:
+            return first
+        return next((one for one in self.successors if one not in self.suspected), first)
+
     def known(self) -> tuple[Address, ...]:
-        """Everybody this node knows, sorted, itself excluded."""
+        """Everybody this node knows and does not suspect, sorted, itself excluded."""
         if self._known is None:
             known = {*self.successors, *self.fingers, self.predecessor} - {None, self.identifier}
-            self._known = tuple(sorted(address for address in known if address is not None))
+            self._known = tuple(sorted(one for one in known - self.suspected if one is not None))
         return self._known
 
     def forget_known(self) -> None:
-        """To be called after any change of predecessor, successors or fingers."""
+        """To be called after any change of fingers, or of neighbours that is not made here."""
         self._known = None
+
+    def set_predecessor(self, predecessor: Address | None) -> None:
+        if predecessor != self.predecessor:
+            self.predecessor = predecessor
+            self._changed()
+
+    def set_successors(self, successors: Sequence[Address]) -> None:
+        if list(successors) != self.successors:
+            self.successors = list(successors)
+            self._changed()
+
+    def suspect(self, address: Address) -> None:
+        """Pass over a node that did not answer, until it is trusted again."""
+        if address != self.identifier:
+            self.suspected.add(address)
+            self.forget_known()
+
+    def trust(self, address: Address) -> None:
+        """Think of a node as up: it has just been heard of, or deserves another try."""
+        if address in self.suspected:
+            self.suspected.remove(address)
+            self.forget_known()
+
+    def _changed(self) -> None:
+        self.forget_known()
+        for watcher in self._watchers:
+            watcher()
 
     # On the way.
 
-    def _routed(self, message: Routed, sender: Address) -> None:
-        self.pass_on(message)
-
-    def pass_on(self, message: Routed) -> None:
+    def _pass_on(self, message: Routed, sender: Address) -> None:
         """Hand the payload over for the keys owned here, and on to the next node for each of the others."""
+        keys, payload, stamp, hops, waits = message
+        if not self.member or hops > self.most_hops:
+            self._keep(message, "circles" if self.member else "not a member")
+            return
         own: list[int] = []
+        unclear: list[int] = []
         onwards: dict[Address, list[int]] = {}
-        for key in message.keys:
+        for key in keys:
             hop = self.next_hop(key)
             if hop is None:
                 own.append(key)
+            elif self.hold is not None and self._is_unclear(key, hop, sender):
+                unclear.append(key)
             else:
                 onwards.setdefault(hop, []).append(key)
         if own:
-            self._hand_over(message.payload, Arrival(message.origin, tuple(own)))
-        for hop, keys in onwards.items():
-            self.forward(hop, message._replace(keys=tuple(keys)))
+            self._hand_over(payload, stamp, own)
+        if unclear:
+            self._keep(message._replace(keys=tuple(unclear)), "owner unclear")
+        for hop, hop_keys in onwards.items():
+            self.forward(hop, Routed(tuple(hop_keys), payload, stamp, hops + 1, waits))
 
-    def _segment_cast(self, message: SegmentCast, sender: Address) -> None:
-        self.spread(message)
+    def _is_unclear(self, key: int, hop: Address, sender: Address) -> bool:
+        """Whether sender and this node think of each other as the owner, or this one cannot tell yet."""
+        if sender == self.identifier:
+            return hop == self.identifier
+        sure = self.predecessor is not None and self.predecessor not in self.suspected
+        return hop in (sender, self.identifier) or (
+            not sure and self.circle.up_to(key, sender, self.identifier)
+        )
 
-    def spread(self, message: SegmentCast) -> None:
+    def _spread(self, message: SegmentCast, sender: Address) -> None:
         """Hand the payload over if it is meant for this node, and divide the rest of the piece."""
-        piece, tail = message.piece, message.tail
-        inside = self._holds(piece, self.identifier)
+        piece, tail, segment, payload, stamp, hops, waits = message
+        if not self.member or hops > self.most_hops:
+            self._keep(message, "circles" if self.member else "not a member")
+            return
         is_tail = tail and self.owns(piece.last)
-        if inside or is_tail:
-            self._hand_over(message.payload, Arrival(message.origin))
-        for target, part, part_tail in self._shares(piece, tail and not is_tail, message.segment, inside):
-            self.forward(target, message._replace(piece=part, tail=part_tail))
+        if is_tail or holds(self.circle, piece, self.identifier):
+            self._hand_over(payload, stamp, None)
+        view = View(self.circle, self.rule, self.identifier, self.predecessor, self.successor, self.known())
+        for target, part, part_tail in divide(view, piece, tail and not is_tail, segment):
+            self.forward(target, SegmentCast(part, part_tail, segment, payload, stamp, hops + 1, waits))
 
-    def _shares(
-        self, piece: Segment, tail: bool, segment: Segment, inside: bool
-    ) -> list[tuple[Address, Segment, bool]]:
-        """Who gets which part of a piece of a segment."""
-        if not inside:
-            return self._share(piece, tail, segment)
-        shares = []
-        if piece.first != self.identifier:
-            shares += self._share(Segment(piece.first, self.circle.add(self.identifier, -1)), False, segment)
-        if piece.last != self.identifier:
-            shares += self._share(Segment(self.circle.add(self.identifier, 1), piece.last), tail, segment)
-        return shares
-
-    def _share(self, part: Segment, tail: bool, segment: Segment) -> list[tuple[Address, Segment, bool]]:
-        """Divide a part that does not hold this node among those known in it, or pass it towards it."""
-        circle = self.circle
-        targets = self._targets(part)
-        if isinstance(self.rule, OneWay):
-            starts = targets
-            if not targets or targets[0] != part.first:
-                starts = [part.first, *targets]
-                targets = [self.rule.nearest(circle, self.identifier, part.first, self.known()), *targets]
-        elif targets:
-            middles = [
-                circle.add(one, circle.clockwise(one, other) // 2 + 1) for one, other in pairwise(targets)
-            ]
-            starts = [part.first, *middles]
+    def _keep(self, message: Routed | SegmentCast, reason: str) -> None:
+        if self.hold is None or message.waits == MOST_WAITS:
+            self.dropped[reason] += 1
         else:
-            starts = [part.first]
-            targets = [self.rule.nearest(circle, self.identifier, part.last, self.known())]
-        ends = [*(circle.add(start, -1) for start in starts[1:]), part.last]
-        shares = []
-        for target, start, end in zip(targets, starts, ends, strict=True):
-            has_tail = tail and end == part.last
-            share = self._trimmed(target, Segment(start, end), has_tail, segment)
-            if share is not None:
-                shares.append(share)
-        return shares
+            self.hold(message._replace(hops=0, waits=message.waits + 1))
 
-    def _trimmed(
-        self, target: Address, part: Segment, tail: bool, segment: Segment
-    ) -> tuple[Address, Segment, bool] | None:
-        """A share, unless nobody can be there: no node lies between this one and its neighbours."""
-        successor = self.successors[0]
-        if self._holds(part, target):
-            return target, part, tail
-        ahead = self.circle.clockwise(self.identifier, part.first)
-        beyond = self.circle.clockwise(self.identifier, part.last)
-        gap = self.circle.clockwise(self.identifier, successor) or self.circle.size
-        if ahead <= beyond and beyond < gap:
-            if tail and not self._holds(segment, successor):
-                return successor, part, True
-            return None
-        if self.predecessor is not None and target in (self.predecessor, self.identifier):
-            behind = self.circle.clockwise(self.predecessor, part.first)
-            if (
-                0
-                < behind
-                <= self.circle.clockwise(self.predecessor, part.last)
-                < self.circle.clockwise(self.predecessor, self.identifier)
-            ):
-                return None
-        return target if target != self.identifier else successor, part, tail
+    def _hand_over(self, payload: Message, stamp: Stamp, keys: list[int] | None) -> None:
+        """Give a payload to its listener, once for each key (or for a segment, `keys` being None)."""
+        if self.hold is not None:
+            handed = self._handed_over.setdefault(stamp, set())
+            if keys is None:
+                if handed:
+                    return
+                handed.add(-1)
+            else:
+                keys = [key for key in keys if key not in handed]
+                if not keys:
+                    return
+                handed.update(keys)
+            if len(self._handed_over) > REMEMBERED:
+                del self._handed_over[next(iter(self._handed_over))]
+        self.listeners[type(payload)](payload, Arrival(stamp.origin, tuple(keys or ())))
 
-    def _targets(self, part: Segment) -> list[Address]:
-        """Those known whose identifiers lie in the part, clockwise."""
-        known = self.known()
-        low, high = bisect_left(known, part.first), bisect_right(known, part.last)
-        return list(known[low:high] if part.first <= part.last else known[low:] + known[:high])
+    def _stamp(self) -> Stamp:
+        self._numbered += 1
+        return Stamp(self.identifier, self._life, self._numbered)
 
-    def _holds(self, part: Segment, identifier: int) -> bool:
-        return self.circle.clockwise(part.first, identifier) <= self.circle.clockwise(part.first, part.last)
-
-    def _hand_over(self, payload: Message, arrival: Arrival) -> None:
-        self.listeners[type(payload)](payload, arrival)
+    def _begin(self) -> None:
+        if not self._numbered:
+            self._life = self.node.now
 
 
 def settle(rings: Sequence[Ring]) -> None:

@@ -1,0 +1,244 @@
+"""Carries messages at least once to a node that is up, and has each handled once.
+
+Rules:
+
+- A message travels in a `Packet`, numbered by its sender for each receiver. The receiver acknowledges every
+  packet, and handles it unless it did so before. A packet that is not acknowledged is sent again.
+- A packet says which number is the lowest that its sender still waits for. Whatever is below is over:
+  acknowledged or given up. So a receiver remembers no more numbers than are under way, and a message that
+  was given up, and perhaps went another way, is not handled late.
+- Packets carry the sender's life, the time at which it first started. A node that starts again without its
+  state has a new life: its numbers begin anew, and nothing of its earlier life counts any more. One that
+  starts again with its state takes up what it had under way.
+- A message of the ring is tried a few times and its next hop then suspected: the ring looks for another
+  way. A suspicion ends when the node is heard of, or after a while. A message sent to one node directly is
+  tried for longer, at doubling intervals; then whoever asked (`on_failure`) is told.
+- What the ring cannot place now is kept for `pause` seconds and handled again.
+
+Cost: an acknowledgement for each message, of a kind of its own so that costs can be counted without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from distributary.overlay.node import Address, Message, Node
+from distributary.overlay.ring import Ring
+
+
+class Packet(NamedTuple):
+    """A message under way, to be acknowledged."""
+
+    life: float
+    number: int
+    lowest: int
+    """The lowest number that the sender still waits for."""
+    message: Message
+
+
+class Ack(NamedTuple):
+    """A packet has arrived."""
+
+    life: float
+    number: int
+
+
+@dataclass
+class _Waiting:
+    """A message that has not been acknowledged."""
+
+    message: Message
+    is_hop: bool
+    tries: int = 0
+
+
+@dataclass
+class _Outgoing:
+    """What is under way to one receiver."""
+
+    numbered: int = 0
+    waiting: dict[int, _Waiting] = field(default_factory=dict)
+
+    @property
+    def lowest(self) -> int:
+        return next(iter(self.waiting), self.numbered + 1)
+
+
+@dataclass
+class _Incoming:
+    """Which packets of one sender have been handled: all below `lowest`, and some at or above it."""
+
+    life: float
+    lowest: int = 1
+    handled: set[int] = field(default_factory=set)
+
+    def is_new(self, number: int) -> bool:
+        return number >= self.lowest and number not in self.handled
+
+    def note(self, number: int) -> None:
+        self.handled.add(number)
+        while self.lowest in self.handled:
+            self.handled.remove(self.lowest)
+            self.lowest += 1
+
+    def skip_to(self, lowest: int) -> None:
+        if lowest > self.lowest:
+            self.lowest = lowest
+            self.handled = {number for number in self.handled if number >= lowest}
+            while self.lowest in self.handled:
+                self.handled.remove(self.lowest)
+                self.lowest += 1
+
+
+class Courier:
+    """The courier of a node; systems send through `send` what must not get lost."""
+
+    def __init__(
+        self,
+        node: Node,
+        *,
+        timeout: float = 1.0,
+        tries: int = 6,
+        hop_tries: int = 3,
+        pause: float = 0.5,
+        forgive: float = 10.0,
+    ) -> None:
+        self.node = node
+        self.timeout = timeout
+        """Seconds until a packet is first sent again; more than any round trip takes."""
+        self.tries = tries
+        self.hop_tries = hop_tries
+        self.pause = pause
+        self.forgive = forgive
+        """Seconds until a suspected node is given another try."""
+        self.repeated = 0
+        """Packets sent again."""
+        self.suppressed = 0
+        """Packets that came again and were not handled again."""
+        self.given_up = 0
+        self._life = 0.0
+        self._outgoing: dict[Address, _Outgoing] = {}
+        self._incoming: dict[Address, _Incoming] = {}
+        self._held: dict[int, Message] = {}
+        self._holds = 0
+        self._failure_handlers: list[Callable[[Address, Message], None]] = []
+        self._ring: Ring | None = None
+        node.handle(Packet, self._packet)
+        node.handle(Ack, self._ack)
+        node.at_alarm("courier again", self._again)
+        node.at_alarm("courier held", self._release)
+        node.at_alarm("courier forgive", self._forgive)
+        node.at_start(self._begin)
+
+    def send(self, to: Address, message: Message) -> None:
+        """Have a message handled by a node once, trying again until it says so."""
+        self._send(to, message, is_hop=False)
+
+    def on_failure(self, handler: Callable[[Address, Message], None]) -> None:
+        """Have this called with the receiver and the message whenever one sent directly is given up."""
+        self._failure_handlers.append(handler)
+
+    def carry(self, ring: Ring) -> None:
+        """Carry the messages of a ring from now on: a hop that does not answer is gone round."""
+        self._ring = ring
+        ring.forward = self._forward
+        ring.hold = self._hold
+
+    # Sending.
+
+    def _forward(self, hop: Address, message: Message) -> None:
+        self._send(hop, message, is_hop=True)
+
+    def _send(self, to: Address, message: Message, is_hop: bool) -> None:
+        outgoing = self._outgoing.setdefault(to, _Outgoing())
+        outgoing.numbered += 1
+        outgoing.waiting[outgoing.numbered] = _Waiting(message, is_hop)
+        self._try(to, outgoing.numbered)
+
+    def _try(self, to: Address, number: int) -> None:
+        outgoing = self._outgoing[to]
+        waiting = outgoing.waiting[number]
+        waiting.tries += 1
+        after = self.timeout if waiting.is_hop else self.timeout * 2.0 ** (waiting.tries - 1)
+        self.node.send(to, Packet(self._life, number, outgoing.lowest, waiting.message))
+        self.node.wake_after(after, "courier again", (to, number))
+
+    def _again(self, about: tuple[Address, int]) -> None:
+        to, number = about
+        waiting = self._outgoing[to].waiting.get(number)
+        if waiting is None:
+            return
+        if waiting.tries < (self.hop_tries if waiting.is_hop else self.tries):
+            self.repeated += 1
+            self._try(to, number)
+        else:
+            self._give_up(to, number, waiting)
+
+    def _give_up(self, to: Address, number: int, waiting: _Waiting) -> None:
+        del self._outgoing[to].waiting[number]
+        self.given_up += 1
+        if self._ring is not None:
+            self._ring.suspect(to)
+            self.node.wake_after(self.forgive, "courier forgive", to)
+        if waiting.is_hop:
+            self.node.dispatch(waiting.message, self.node.address)
+        else:
+            for handler in self._failure_handlers:
+                handler(to, waiting.message)
+
+    def _forgive(self, address: Address) -> None:
+        if self._ring is not None:
+            self._ring.trust(address)
+
+    # Receiving.
+
+    def _packet(self, packet: Packet, sender: Address) -> None:
+        life, number, lowest, message = packet
+        self.node.send(sender, Ack(life, number))
+        self._heard_of(sender)
+        incoming = self._incoming.get(sender)
+        if incoming is None or life > incoming.life:
+            incoming = self._incoming[sender] = _Incoming(life)
+        if life < incoming.life:
+            self.suppressed += 1
+            return
+        incoming.skip_to(lowest)
+        if not incoming.is_new(number):
+            self.suppressed += 1
+            return
+        incoming.note(number)
+        self.node.dispatch(message, sender)
+
+    def _ack(self, ack: Ack, sender: Address) -> None:
+        self._heard_of(sender)
+        if ack.life == self._life and sender in self._outgoing:
+            self._outgoing[sender].waiting.pop(ack.number, None)
+
+    def _heard_of(self, sender: Address) -> None:
+        if self._ring is not None:
+            self._ring.trust(sender)
+
+    # Keeping.
+
+    def _hold(self, message: Message) -> None:
+        self._holds += 1
+        self._held[self._holds] = message
+        self.node.wake_after(self.pause, "courier held", self._holds)
+
+    def _release(self, number: int) -> None:
+        self.node.dispatch(self._held.pop(number), self.node.address)
+
+    def _begin(self) -> None:
+        """Take a life, or take up what was under way when the node stopped."""
+        if not self._outgoing and not self._incoming:
+            self._life = self.node.now
+        if self._ring is not None:
+            for address in sorted(self._ring.suspected):
+                self._ring.trust(address)
+        for to, outgoing in self._outgoing.items():
+            for number in outgoing.waiting:
+                self.node.wake_after(self.timeout, "courier again", (to, number))
+        for number in self._held:
+            self.node.wake_after(self.pause, "courier held", number)

@@ -1,0 +1,394 @@
+"""Keeps the contents of keys on the owner of each key and on the r nodes that follow it, its *siblings*.
+
+The maintenance protocol of 001 section 5.5, made to converge:
+
+1. A new predecessor: what it now owns is handed over to it, and kept here as a replica.
+2. The predecessor is gone: what it owned is hosted here from the replicas.
+3. After either, after every change of an entry, and when a sibling is new: the siblings get replicas.
+4. Whoever receives a replica keeps the newer of the two, and answers with its own where that is the newer.
+
+Rules:
+
+- An entry has a version: the time of the change (later than any version of it seen before) and who made it.
+  The greater wins everywhere, so the order of messages does not matter and repeating one changes nothing.
+- A dropped entry leaves a tombstone, an item without an entry, for `tombstones` seconds; a replica that was
+  out of reach for longer may bring the entry back.
+- Every `period` seconds an owner tells its siblings a digest of what it hosts; where theirs differs, both
+  sides give each other what is newer. Nothing else is needed to heal: lost messages only cost a period.
+- Replicas that no owner has asked after for three periods are *strays*: they are routed to the owner of
+  their key, and forgotten when it says that it has them. None is ever forgotten for being in the wrong place.
+- Invariant, at every step: `contents` shows an entry only if this node takes itself for the owner of its key.
+  At rest: the owner alone shows it, and exactly its r siblings hold replicas.
+- With no copies there are no messages at all: a node forgets what it no longer owns.
+
+Cost: r messages for a change; a digest to each sibling a period; memory r + 1 times that of the contents.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from functools import lru_cache
+from hashlib import blake2b
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from distributary.errors import DistributaryError
+from distributary.overlay.node import Address, Message
+from distributary.overlay.ring import Arrival, Ring
+
+Name = Hashable
+Handler = Callable[[int, Name, Any], None]
+NOTHING: Mapping[Name, Any] = MappingProxyType({})
+
+
+class Version(NamedTuple):
+    """When an entry was changed, and by whom: versions are ordered, and no two changes have the same."""
+
+    time: float
+    writer: Address
+
+
+class Item(NamedTuple):
+    """An entry as it is kept and sent; without an entry it says that the entry was dropped."""
+
+    key: int
+    name: Name
+    version: Version
+    entry: Any
+
+
+class Mark(NamedTuple):
+    """An item without its entry: enough to tell which of two is newer."""
+
+    key: int
+    name: Name
+    version: Version
+
+
+class Replicas(NamedTuple):
+    """Items for another node to keep, where they are newer than its own."""
+
+    items: tuple[Item, ...]
+
+
+class Check(NamedTuple):
+    """An owner's question to a sibling: does what you keep of (after, last] have this digest?"""
+
+    after: int
+    last: int
+    digest: int
+
+
+class Differing(NamedTuple):
+    """A sibling's answer if not: this is what I have."""
+
+    after: int
+    last: int
+    marks: tuple[Mark, ...]
+
+
+class Wanted(NamedTuple):
+    """An owner's request for items that a sibling has in newer versions."""
+
+    marks: tuple[Mark, ...]
+
+
+class Strays(NamedTuple):
+    """Items that are no longer their keeper's business, on their way to the owner of their key."""
+
+    items: tuple[Item, ...]
+    keeper: Address
+
+
+class Kept(NamedTuple):
+    """The owner has these, or newer ones: their keeper may forget them."""
+
+    marks: tuple[Mark, ...]
+
+
+class Replication:
+    """The contents of the keys of a ring, as far as they are this node's business."""
+
+    def __init__(
+        self,
+        ring: Ring,
+        copies: int,
+        send: Callable[[Address, Message], None] | None = None,
+        *,
+        period: float = 5.0,
+        tombstones: float = 600.0,
+    ) -> None:
+        if not 0 <= copies <= ring.successor_count:
+            raise DistributaryError(
+                f"a node that knows {ring.successor_count} successors can keep 0 to {ring.successor_count} "
+                f"copies of its contents there, not {copies}"
+            )
+        self.ring = ring
+        self.copies = copies
+        self.period = period
+        self.tombstones = tombstones
+        self._send = send or ring.node.send
+        self._items: dict[int, dict[Name, Item]] = {}
+        self._owned: set[int] = set()
+        """The keys among those of `_items` that this node takes for its own."""
+        self._contents: dict[int, dict[Name, Any]] = {}
+        self._asked_after: dict[int, float] = {}
+        self._siblings: list[Address] = []
+        self._handlers: list[Handler] = []
+        node = ring.node
+        node.handle(Replicas, self._replicas)
+        node.handle(Check, self._check)
+        node.handle(Differing, self._differing)
+        node.handle(Wanted, self._wanted)
+        node.handle(Kept, self._kept)
+        node.at_alarm("replication period", self._each_period)
+        node.at_start(self._begin)
+        ring.listen(Strays, self._strays)
+        ring.watch(self._neighbours_changed)
+
+    # For the layers above.
+
+    def put(self, key: int, name: Name, entry: Any) -> None:
+        """Set an entry of a key; to be called at the key's owner."""
+        self._change(key, name, entry)
+
+    def drop(self, key: int, name: Name) -> None:
+        """Remove an entry of a key for good; to be called at the key's owner."""
+        self._change(key, name, None)
+
+    def contents(self, key: int) -> Mapping[Name, Any]:
+        """The entries of a key, if this node hosts it as its owner."""
+        return self._contents.get(key, NOTHING)
+
+    def hosted(self) -> Iterator[int]:
+        """The keys that have entries here as at their owner."""
+        return iter(self._contents)
+
+    def replicas(self) -> Iterator[Item]:
+        """The entries kept here for other owners."""
+        return (
+            item
+            for key, items in self._items.items()
+            if key not in self._owned
+            for item in items.values()
+            if item.entry is not None
+        )
+
+    def on_change(self, handler: Handler) -> None:
+        """Have this called with key, name and entry (None: gone) whenever what is hosted here changes."""
+        self._handlers.append(handler)
+
+    def hand_over(self) -> None:
+        """Give all that is hosted to the siblings once more: before leaving the ring."""
+        self._give(self._siblings_now(), self._owned_items())
+
+    # Items.
+
+    def _change(self, key: int, name: Name, entry: Any) -> None:
+        last = self._items.get(key, {}).get(name)
+        now = self.ring.node.now
+        time = now if last is None else max(now, math.nextafter(last.version.time, math.inf))
+        item = Item(key, name, Version(time, self.ring.identifier), entry)
+        self._keep(item)
+        self._give(self._siblings_now(), [item])
+
+    def _keep(self, item: Item) -> bool:
+        """Keep an item unless a version at least as new is here."""
+        key, name, version, entry = item
+        items = self._items.setdefault(key, {})
+        if name in items and items[name].version >= version:
+            return False
+        items[name] = item
+        if self._is_own(key):
+            self._owned.add(key)
+            self._show(key, name, entry)
+        else:
+            self._asked_after.setdefault(key, self.ring.node.now)
+        if entry is None and not self.copies:
+            self._forget(key, name)
+        return True
+
+    def _forget(self, key: int, name: Name) -> None:
+        del self._items[key][name]
+        if not self._items[key]:
+            del self._items[key]
+            self._owned.discard(key)
+            self._asked_after.pop(key, None)
+
+    def _show(self, key: int, name: Name, entry: Any) -> None:
+        """Have an entry among the contents, or not (None), and tell if that is a change."""
+        contents = self._contents.setdefault(key, {})
+        was = contents.get(name)
+        if entry is None:
+            contents.pop(name, None)
+        else:
+            contents[name] = entry
+        if not contents:
+            del self._contents[key]
+        if entry is not was:
+            for handler in self._handlers:
+                handler(key, name, entry)
+
+    def _is_own(self, key: int) -> bool:
+        return self.ring.member and self.ring.owns(key)
+
+    def _owned_items(self) -> list[Item]:
+        return [item for key, items in self._items.items() if key in self._owned for item in items.values()]
+
+    # Placement.
+
+    def _siblings_now(self) -> list[Address]:
+        if not self.ring.member:
+            return []
+        return [one for one in self.ring.successors[: self.copies] if one != self.ring.identifier]
+
+    def _give(self, to: Iterable[Address], items: Iterable[Item]) -> None:
+        replicas = Replicas(tuple(items))
+        if replicas.items:
+            for address in to:
+                self._send(address, replicas)
+
+    def _neighbours_changed(self) -> None:
+        lost = [
+            self._disown(key) for key in list(self._items) if key in self._owned and not self._is_own(key)
+        ]
+        gained = [self._own(key) for key in list(self._items) if key not in self._owned and self._is_own(key)]
+        predecessor = self.ring.predecessor
+        if predecessor is not None and self.copies:
+            self._give([predecessor], (item for items in lost for item in items))
+        siblings = self._siblings_now()
+        known, self._siblings = self._siblings, siblings
+        self._give([one for one in siblings if one in known], (item for items in gained for item in items))
+        new = [one for one in siblings if one not in known]
+        if new:
+            self._give(new, self._owned_items())
+
+    def _own(self, key: int) -> list[Item]:
+        """Host a key from its replicas."""
+        self._owned.add(key)
+        self._asked_after.pop(key, None)
+        items = list(self._items[key].values())
+        for item in items:
+            self._show(key, item.name, item.entry)
+        return items
+
+    def _disown(self, key: int) -> list[Item]:
+        """Host a key no longer, but keep its items as replicas."""
+        self._owned.discard(key)
+        self._asked_after[key] = self.ring.node.now
+        items = list(self._items[key].values())
+        for item in items:
+            self._show(key, item.name, None)
+            if not self.copies:
+                self._forget(key, item.name)
+        return items
+
+    # Messages.
+
+    def _replicas(self, message: Replicas, sender: Address) -> None:
+        newer = [self._items[item.key][item.name] for item in message.items if not self._keep(item)]
+        told = {(item.key, item.name): item.version for item in message.items}
+        self._give([sender], (item for item in newer if item.version > told[item.key, item.name]))
+
+    def _check(self, message: Check, sender: Address) -> None:
+        after, last, digest = message
+        items = self._items_within(after, last)
+        for item in items:
+            self._asked_after[item.key] = self.ring.node.now
+        if digest_of(items) != digest:
+            self._send(sender, Differing(after, last, tuple(Mark(*item[:3]) for item in items)))
+
+    def _differing(self, message: Differing, sender: Address) -> None:
+        """Give a sibling what it lacks, and ask for what it has newer."""
+        theirs = {(mark.key, mark.name): mark.version for mark in message.marks}
+        lacking = []
+        for item in self._items_within(message.after, message.last):
+            version = theirs.get((item.key, item.name))
+            if version is None or version < item.version:
+                lacking.append(item)
+        self._give([sender], lacking)
+        wanted = tuple(mark for mark in message.marks if self._lacks(mark))
+        if wanted:
+            self._send(sender, Wanted(wanted))
+
+    def _lacks(self, mark: Mark) -> bool:
+        item = self._items.get(mark.key, {}).get(mark.name)
+        return item is None or item.version < mark.version
+
+    def _wanted(self, message: Wanted, sender: Address) -> None:
+        self._give([sender], self._found(message.marks))
+
+    def _strays(self, message: Strays, arrival: Arrival) -> None:
+        for item in message.items:
+            if self._keep(item):
+                self._give(self._siblings_now(), [item])
+        self._send(message.keeper, Kept(tuple(Mark(*item[:3]) for item in message.items)))
+
+    def _kept(self, message: Kept, sender: Address) -> None:
+        """Forget strays that are safe, unless an owner has asked after them or they changed meanwhile."""
+        for mark in message.marks:
+            if self._is_stray(mark.key) and not self._lacks(mark):
+                item = self._items[mark.key][mark.name]
+                if item.version == mark.version:
+                    self._forget(mark.key, mark.name)
+
+    def _found(self, marks: Iterable[Mark]) -> list[Item]:
+        """The items here that these marks stand for, in the same or newer versions."""
+        items = (self._items.get(mark.key, {}).get(mark.name) for mark in marks)
+        return [item for item in items if item is not None]
+
+    # Upkeep.
+
+    def _begin(self) -> None:
+        self._siblings = self._siblings_now()
+        if self.copies:
+            share = (self.ring.identifier * 0.618034) % 1.0  # so that not all nodes check at once
+            self.ring.node.wake_after(self.period * (1 + share), "replication period")
+
+    def _each_period(self, about: None) -> None:
+        self.ring.node.wake_after(self.period, "replication period")
+        self._bury()
+        if not self.ring.member or self.ring.predecessor is None:
+            return
+        after, last = self.ring.predecessor, self.ring.identifier
+        digest = digest_of(self._items_within(after, last))
+        for sibling in self._siblings_now():
+            self._send(sibling, Check(after, last, digest))
+        for key, items in list(self._items.items()):
+            if self._is_stray(key):
+                self.ring.route(key, Strays(tuple(items.values()), self.ring.identifier))
+
+    def _is_stray(self, key: int) -> bool:
+        asked = self._asked_after.get(key)
+        return key not in self._owned and asked is not None and self.ring.node.now - asked > 3 * self.period
+
+    def _bury(self) -> None:
+        """Forget tombstones that are old enough."""
+        before = self.ring.node.now - self.tombstones
+        for key, items in list(self._items.items()):
+            for item in list(items.values()):
+                if item.entry is None and item.version.time < before:
+                    self._forget(key, item.name)
+
+    def _items_within(self, after: int, last: int) -> list[Item]:
+        circle = self.ring.circle
+        return [
+            item
+            for key, items in self._items.items()
+            if circle.up_to(key, after, last)
+            for item in items.values()
+        ]
+
+
+def digest_of(items: Iterable[Item]) -> int:
+    """A number that two sets of items share only if their keys, names and versions agree.
+
+    It does not depend on their order, nor on the process.
+    """
+    return sum(_hash(Mark(*item[:3])) for item in items) % (1 << 64)
+
+
+@lru_cache(maxsize=1 << 16)
+def _hash(mark: Mark) -> int:
+    return int.from_bytes(blake2b(repr(mark).encode(), digest_size=8).digest(), "big")

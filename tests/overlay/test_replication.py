@@ -1,0 +1,232 @@
+"""Replication on a ring whose neighbours are set by hand: placement, versions, tombstones, strays."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Any
+
+import pytest
+
+from distributary.errors import DistributaryError
+from distributary.overlay.circle import Circle
+from distributary.overlay.node import Address, Node
+from distributary.overlay.replication import Item, Replicas, Replication, Version, digest_of
+from distributary.overlay.ring import Ring, settle
+from distributary.sim.latency import Constant
+from distributary.sim.simulator import Simulator
+
+BITS = 8
+
+
+class Shelf:
+    """A ring with contents whose membership is changed by hand, as upkeep would in the end."""
+
+    def __init__(self, members: list[Address], copies: int) -> None:
+        self.world = Simulator(1, Constant(0.05))
+        self.copies = copies
+        self.rings: dict[Address, Ring] = {}
+        self.shelves: dict[Address, Replication] = {}
+        self.changes: list[tuple[Address, int, Any, Any]] = []
+        for member in members:
+            self.make(member)
+        settle(list(self.rings.values()))
+        for ring in self.rings.values():
+            self.world.add(ring.node)
+
+    def make(self, member: Address) -> None:
+        ring = self.rings[member] = Ring(Node(member), Circle(BITS))
+        shelf = self.shelves[member] = Replication(ring, self.copies)
+        shelf.on_change(lambda key, name, entry: self.changes.append((member, key, name, entry)))
+
+    def join(self, member: Address) -> None:
+        self.make(member)
+        self.world.add(self.rings[member].node)
+        self.resettle()
+
+    def crash(self, member: Address) -> None:
+        self.world.remove(member)
+        del self.rings[member], self.shelves[member]
+        self.resettle()
+
+    def resettle(self) -> None:
+        members = sorted(self.rings)
+        for place, member in enumerate(members):
+            ring = self.rings[member]
+            following = (members[place + 1 :] + members[:place])[: ring.successor_count]
+
+            def change(
+                ring: Ring = ring, before: Address = members[place - 1], after: Any = following
+            ) -> None:
+                ring.set_predecessor(before)
+                ring.set_successors(after)
+
+            self.world.call(member, change)
+
+    def owner(self, key: int) -> Address:
+        members = sorted(self.rings)
+        return members[bisect_left(members, key) % len(members)]
+
+    def put(self, key: int, name: str, entry: Any) -> None:
+        owner = self.owner(key)
+        self.world.call(owner, lambda: self.shelves[owner].put(key, name, entry))
+
+    def drop(self, key: int, name: str) -> None:
+        owner = self.owner(key)
+        self.world.call(owner, lambda: self.shelves[owner].drop(key, name))
+
+    def rest(self, seconds: float = 40.0) -> None:
+        self.world.run(until=self.world.now + seconds)
+
+    def hosts(self, key: int) -> list[Address]:
+        return sorted(member for member, shelf in self.shelves.items() if shelf.contents(key))
+
+    def keepers(self, key: int) -> list[Address]:
+        return sorted(
+            member
+            for member, shelf in self.shelves.items()
+            if any(item.key == key for item in shelf.replicas())
+        )
+
+
+def test_an_entry_is_hosted_by_its_owner_and_kept_by_those_that_follow() -> None:
+    shelf = Shelf([10, 50, 90, 130, 170], copies=2)
+    shelf.put(60, "a", "entry")
+    shelf.rest(1.0)
+    assert shelf.hosts(60) == [90]
+    assert shelf.keepers(60) == [130, 170]
+    assert dict(shelf.shelves[90].contents(60)) == {"a": "entry"}
+    assert list(shelf.shelves[90].hosted()) == [60]
+
+
+def test_a_new_owner_is_given_what_it_owns() -> None:
+    shelf = Shelf([10, 50, 90, 130, 170], copies=2)
+    shelf.put(60, "a", "entry")
+    shelf.rest(1.0)
+    shelf.join(70)
+    shelf.rest()
+    assert shelf.hosts(60) == [70]
+    assert shelf.keepers(60) == [90, 130]
+    assert shelf.changes == [(90, 60, "a", "entry"), (90, 60, "a", None), (70, 60, "a", "entry")]
+
+
+def test_the_successor_hosts_what_a_dead_owner_had() -> None:
+    shelf = Shelf([10, 50, 90, 130, 170, 210], copies=2)
+    shelf.put(60, "a", "entry")
+    shelf.rest(1.0)
+    shelf.crash(90)
+    shelf.rest()
+    assert shelf.hosts(60) == [130]
+    assert shelf.keepers(60) == [170, 210]
+
+
+def test_an_entry_survives_as_many_crashes_at_once_as_there_are_copies() -> None:
+    shelf = Shelf([10, 50, 90, 130, 170, 210], copies=2)
+    shelf.put(60, "a", "entry")
+    shelf.rest(1.0)
+    for member in (90, 130):
+        shelf.crash(member)
+    shelf.rest()
+    assert shelf.hosts(60) == [170]
+    assert shelf.keepers(60) == [10, 210]
+
+
+def test_a_dropped_entry_does_not_come_back_with_a_node_that_missed_it() -> None:
+    shelf = Shelf([10, 50, 90, 130, 170], copies=2)
+    shelf.put(60, "a", "entry")
+    shelf.put(60, "b", "other")
+    shelf.rest(1.0)
+    shelf.world.pause(130)
+    shelf.world.network = Holding(shelf.world.network, 130)
+    shelf.drop(60, "a")
+    shelf.rest()
+    shelf.world.network = shelf.world.network.inner
+    shelf.world.resume(130)
+    shelf.rest()
+    assert dict(shelf.shelves[90].contents(60)) == {"b": "other"}
+    shelf.crash(90)
+    shelf.rest()
+    assert dict(shelf.shelves[130].contents(60)) == {"b": "other"}
+
+
+class Holding:
+    """A network that loses what is sent to one node."""
+
+    def __init__(self, inner: Any, deaf: Address) -> None:
+        self.inner = inner
+        self.deaf = deaf
+
+    def delays(self, now: float, sender: Address, to: Address, message: Any) -> Any:
+        return () if to == self.deaf else self.inner.delays(now, sender, to, message)
+
+
+def test_a_check_mends_what_a_lost_message_left_out() -> None:
+    shelf = Shelf([10, 50, 90, 130, 170], copies=2)
+    shelf.world.network = Holding(shelf.world.network, 130)
+    shelf.put(60, "a", "entry")
+    shelf.rest(1.0)
+    assert shelf.keepers(60) == [170]
+    shelf.world.network = shelf.world.network.inner
+    shelf.rest(12.0)
+    assert shelf.keepers(60) == [130, 170]
+
+
+def test_an_owner_that_lost_its_state_gets_it_back_from_a_sibling() -> None:
+    shelf = Shelf([10, 50, 90, 130, 170], copies=2)
+    shelf.put(60, "a", "entry")
+    shelf.rest(1.0)
+    shelf.world.crash(90)
+    shelf.make(90)
+    shelf.rings[90].predecessor, shelf.rings[90].successors = 50, [130, 170, 10]
+    shelf.world.restart(90, shelf.rings[90].node)
+    shelf.rest(12.0)
+    assert shelf.hosts(60) == [90]
+
+
+def test_without_copies_nothing_is_sent() -> None:
+    shelf = Shelf([10, 50, 90], copies=0)
+    shelf.put(60, "a", "entry")
+    shelf.put(60, "b", "entry")
+    shelf.drop(60, "a")
+    assert dict(shelf.shelves[90].contents(60)) == {"b": "entry"}
+    shelf.join(70)
+    assert shelf.hosts(60) == []
+    assert shelf.world.idle
+
+
+def test_the_greater_version_wins_in_whatever_order_they_come() -> None:
+    old = Item(60, "a", Version(1.0, 90), "old")
+    new = Item(60, "a", Version(2.0, 50), "new")
+    for order in ((old, new), (new, old), (new, old, new)):
+        shelf = Shelf([10, 50, 90], copies=1)
+        node = shelf.rings[90].node
+        for item in order:
+            node.receive(Replicas((item,)), 10, 3.0)
+        assert dict(shelf.shelves[90].contents(60)) == {"a": "new"}
+
+
+def test_whoever_sends_an_old_version_is_told_the_newer() -> None:
+    shelf = Shelf([10, 50, 90], copies=1)
+    node = shelf.rings[90].node
+    new = Item(60, "a", Version(2.0, 50), None)
+    node.receive(Replicas((new,)), 10, 3.0)
+    effects = node.receive(Replicas((Item(60, "a", Version(1.0, 90), "old"),)), 10, 3.0)
+    assert effects == [(10, Replicas((new,)))]
+
+
+def test_a_tombstone_is_buried_in_time() -> None:
+    shelf = Shelf([10, 50, 90], copies=1)
+    shelf.put(60, "a", "entry")
+    shelf.drop(60, "a")
+    shelf.rest(800.0)
+    assert [one._items for one in shelf.shelves.values()] == [{}, {}, {}]
+
+
+def test_a_digest_depends_on_versions_and_not_on_order() -> None:
+    one, other = Item(1, "a", Version(1.0, 9), "x"), Item(2, "b", Version(1.0, 9), "y")
+    assert digest_of([one, other]) == digest_of([other, one])
+    assert digest_of([one]) != digest_of([one._replace(version=Version(2.0, 9))])
+
+
+def test_more_copies_than_known_successors_are_refused() -> None:
+    with pytest.raises(DistributaryError, match="0 to 4 copies"):
+        Replication(Ring(Node(1), Circle(4)), 5)
