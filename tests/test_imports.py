@@ -17,7 +17,7 @@ ALLOWED: dict[str, set[str]] = {
     "files": {"errors", "model"},
     "filters": {"errors", "model"},
     "store": {"errors", "model", "files", "filters"},
-    "workloads": {"errors", "model"},
+    "workloads": {"errors", "model", "files", "filters"},
     "matching": {"errors", "model", "filters"},
     "flow": {"errors", "model", "filters"},
     "spark": {"errors", "model", "files", "filters", "matching", "flow", "store"},

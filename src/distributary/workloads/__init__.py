@@ -5,7 +5,8 @@ Each module makes one workload with two functions of the same form:
     subscriptions(count, *, seed, ...) -> Iterator[Subscription]
     events(count, *, seed, ...)        -> Iterator[Event]
 
-The same seed gives the same output on every machine.
+The same seed gives the same output on every machine. Further keyword arguments that are plain values are the
+workload's options (see `options`). A folder of XML files becomes a workload by `xml_folder.XmlFolder`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ WORKLOADS = {
     "ranges": "4 range constraints of 10 attributes, each a fifth of the domain",
     "rules": "3 to 5 equality and range conditions, about 10 matches an event",
     "documents": "XML of nine document types and XPath filters (001, Table 3.1)",
+    "xml_collection": "3,680 XML documents of all sizes and twig paths without values (001, section 3.3)",
     "quotes": "minute quotes of 30 stocks and tolerances on their price (002, section 5)",
 }
 """The workloads by the name of their module, and what they are."""
