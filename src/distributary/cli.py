@@ -44,6 +44,7 @@ from distributary.terminal import FAILED, STRICT, WELL, add_command, progress_sh
 
 if TYPE_CHECKING:
     from distributary.matching.matcher import Matcher, Refused
+    from distributary.workloads import Workload
 
 T = TypeVar("T")
 
@@ -136,13 +137,27 @@ def _add_generate(commands: argparse._SubParsersAction[argparse.ArgumentParser])
         commands,
         "generate",
         "make event and subscription files",
-        "Writes subscriptions.jsonl and events.jsonl; the same seed gives the same files.\n\n"
+        "Writes subscriptions.jsonl and events.jsonl; the same seed gives the same files. With --folder,\n"
+        "XML files of yours are the events and paths are made over what they contain; a file that is no\n"
+        "document is set aside in quarantine.jsonl, with the reason.\n\n"
         f"workloads:\n{listed}",
         """  distributary generate topics --subscriptions 100000 --events 10000 --out build/topics
-  distributary generate market --seed 7 --out build/market""",
+  distributary generate market --seed 7 --out build/market
+  distributary generate documents --set size=4000 --set depth=4 --set branching=0.5 --out build/documents
+  distributary generate documents --folder feeds/ --out build/feeds""",
     )
     command.add_argument(
         "workload", choices=list(WORKLOADS), metavar="WORKLOAD", help="one of those listed below"
+    )
+    command.add_argument(
+        "--folder", type=Path, metavar="DIRECTORY", help="XML files in place of made ones (documents)"
+    )
+    command.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an option of the workload, such as levels=5 for topics; a wrong name lists them",
     )
     command.add_argument("--subscriptions", type=_count, default=1000, metavar="N", help="how many (1000)")
     command.add_argument("--events", type=_count, default=1000, metavar="N", help="how many (1000)")
@@ -281,21 +296,35 @@ def _deliveries(matcher: Matcher, ids: Iterable[tuple[str, str]]) -> Iterator[di
 
 
 def _generate(parsed: argparse.Namespace) -> int:
-    from distributary.workloads import workload
+    from distributary.workloads.options import chosen
+    from distributary.workloads.xml_folder import XmlFolder
 
-    made = workload(parsed.workload)
-    parts: dict[str, tuple[int, Iterable[Event | Subscription]]] = {
-        "subscriptions": (parsed.subscriptions, made.subscriptions(parsed.subscriptions, seed=parsed.seed)),
-        "events": (parsed.events, made.events(parsed.events, seed=parsed.seed)),
-    }
+    made = _workload(parsed)
+    makers: list[Callable[..., Iterable[Event | Subscription]]] = [made.subscriptions, made.events]
+    counts = {"subscriptions": parsed.subscriptions, "events": parsed.events}
+    parts = zip(counts.items(), makers, chosen(made, parsed.set), strict=True)
     with progress_shown() as progress:
-        for name, (count, things) in parts.items():
+        for (name, count), make, options in parts:
             path = parsed.out / f"{name}.jsonl"
             with opened_for_writing(str(path)) as stream:
-                records = (thing.to_record() for thing in things)
+                records = (thing.to_record() for thing in make(count, seed=parsed.seed, **options))
                 written = write_records(stream, progress.track(records, total=count, description=name))
             say(f"{written:,} {name} in {path}")
-    return WELL
+    with Quarantine(parsed.out / "quarantine.jsonl") as quarantine:
+        for rejected in made.rejected if isinstance(made, XmlFolder) else ():
+            quarantine.add(rejected)
+    return say_set_aside(quarantine)
+
+
+def _workload(parsed: argparse.Namespace) -> Workload:
+    from distributary.workloads import workload
+    from distributary.workloads.xml_folder import XmlFolder
+
+    if parsed.folder is None:
+        return workload(parsed.workload)
+    if parsed.workload != "documents":
+        raise DistributaryError(f"--folder goes with the workload documents, not with {parsed.workload}")
+    return XmlFolder(parsed.folder)
 
 
 def _demo(parsed: argparse.Namespace) -> int:

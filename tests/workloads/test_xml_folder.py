@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from lxml import etree
 
+from distributary.cli import main
 from distributary.errors import DistributaryError
 from distributary.files import Rejection
 from distributary.filters.document import parse_document
@@ -117,3 +118,20 @@ def test_a_folder_without_documents_is_an_error_that_says_why(tmp_path: Path) ->
         XmlFolder(tmp_path)
     with pytest.raises(DistributaryError, match="is no folder"):
         XmlFolder(tmp_path / "missing")
+
+
+def test_the_command_generates_from_a_folder_and_sets_bad_files_aside(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "bad.xml").write_text("<a>")
+    out = tmp_path_factory.mktemp("made")
+    arguments = ["generate", "documents", "--folder", str(folder), "--out", str(out), "--set", "depth=2"]
+    assert main([*arguments, "--subscriptions", "20"]) == 3
+    assert len((out / "events.jsonl").read_text().splitlines()) == 3
+    assert len((out / "subscriptions.jsonl").read_text().splitlines()) == 20
+    assert "bad.xml" in (out / "quarantine.jsonl").read_text()
+    assert main(["generate", "topics", "--folder", str(folder), "--out", str(out)]) == 1
+    assert main(["generate", "topics", "--set", "depth=2", "--out", str(out)]) == 1
+    told = capsys.readouterr().err
+    assert "goes with the workload documents" in told
+    assert "this workload has levels=7" in told
