@@ -132,7 +132,7 @@ by subscription id. Files are JSON lines, or Parquet or Arrow tables when they e
 def _add_generate(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     from distributary.workloads import WORKLOADS
 
-    listed = "\n".join(f"  {name:<12}{about}" for name, about in WORKLOADS.items())
+    listed = "\n".join(f"  {name:<16}{about}" for name, about in WORKLOADS.items())
     command = add_command(
         commands,
         "generate",

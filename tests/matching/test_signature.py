@@ -23,6 +23,7 @@ from distributary.matching.signature import (
     guaranteed_items,
     optimal_hashes,
     path_signature,
+    shape_for,
     structure_signatures,
 )
 
@@ -176,3 +177,19 @@ def test_the_best_number_of_hashes_is_next_to_the_quotient_and_least() -> None:
         estimates = {hashes: false_positive_estimate(hashes, count, length) for hashes in range(1, 40)}
         assert estimates[best] == min(estimates.values())
     assert optimal_hashes(256, 93) == 2
+
+
+@given(st.integers(1, 200), st.floats(0.02, 0.98))
+def test_the_shape_for_a_rate_is_the_shortest_that_meets_it(count: int, rate: float) -> None:
+    def least(length: int) -> float:
+        return min(false_positive_estimate(hashes, count, length) for hashes in range(1, 12))
+
+    shape = shape_for(count, rate)
+    assert false_positive_estimate(shape.hashes, count, shape.length) <= rate
+    assert all(least(shorter) > rate for shorter in range(1, shape.length))
+
+
+@pytest.mark.parametrize(("count", "rate"), [(0, 0.5), (10, 0.0), (10, 1.0)])
+def test_no_shape_is_for_nothing_or_for_a_rate_that_cannot_be(count: int, rate: float) -> None:
+    with pytest.raises(ValueError, match="a shape is for"):
+        shape_for(count, rate)

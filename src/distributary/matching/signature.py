@@ -20,6 +20,7 @@ Rules:
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
@@ -175,6 +176,26 @@ def optimal_hashes(length: int, items: int) -> int:
     """
     below = max(1, math.floor(length / max(items, 1) * math.log(2)))
     return min(below, below + 1, key=lambda hashes: false_positive_estimate(hashes, items, length))
+
+
+def shape_for(items: int, rate: float) -> Shape:
+    """The shortest shape, with as many hashes as serve it best, whose estimate for so many items is at most
+    `rate`.
+
+    >>> shape_for(93, 0.25)
+    Shape(length=269, hashes=2)
+    """
+    if items < 1 or not 0 < rate < 1:
+        raise ValueError(f"a shape is for at least one item and a rate in (0, 1), not {items} and {rate}")
+
+    def meets(length: int) -> bool:
+        return false_positive_estimate(optimal_hashes(length, items), items, length) <= rate
+
+    long_enough = 1
+    while not meets(long_enough):
+        long_enough *= 2
+    length = bisect_left(range(long_enough), True, lo=long_enough // 2, key=meets)
+    return Shape(length, optimal_hashes(length, items))
 
 
 @lru_cache(maxsize=1 << 16)

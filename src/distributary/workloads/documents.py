@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape, quoteattr
 from distributary.errors import DistributaryError
 from distributary.model import Event, Subscription
 from distributary.workloads.xml_paths import Style, Walk
-from distributary.workloads.xml_types import TYPES, DocumentType
+from distributary.workloads.xml_types import TYPES, DocumentType, Leaf
 
 PATIENCE = 1_000
 """How many paths in a row may turn out to be known already before the generator gives up."""
@@ -42,17 +42,11 @@ def events(
             f"documents of size {size} and spread {spread} cannot be; 1 and 0 are the least"
         )
     random = Random(f"documents {seed}")
+    writers = [_Writer(kind) for kind in types]
     for number in range(count):
-        kind = random.choice(types)
+        writer = random.choice(writers)
         wanted = round(random.lognormvariate(log(size), spread)) if spread else size
-        yield Event(f"e{number}", document=document(kind, random, wanted))
-
-
-def document(kind: DocumentType, random: Random, size: int) -> str:
-    """One document of a type."""
-    parts: list[str] = []
-    _write(kind, kind.root, random, size, parts)
-    return "".join(parts)
+        yield Event(f"e{number}", document=writer.write(random, wanted))
 
 
 def subscriptions(
@@ -94,39 +88,56 @@ def subscriptions(
         made += 1
 
 
-def _write(kind: DocumentType, element: str, random: Random, size: int, parts: list[str]) -> int:
-    """Append an element; returns how many characters it has."""
-    children = kind.content.get(element, "").split()
-    attributes = [child for child in children if child.startswith("@")]
-    length = len(parts)
-    parts.append(f"<{element}")
-    for attribute in attributes:
-        if not attribute.endswith("?") or random.random() < 0.6:
-            name = attribute.rstrip("?")
-            parts.append(f" {name[1:]}={quoteattr(kind.leaf(name).draw(random))}")
-    parts.append(">")
-    written = sum(map(len, parts[length:])) + len(element) + 3
-    if len(children) == len(attributes):
-        parts.append(escape(kind.leaf(element).draw(random)))
-        written += len(parts[-1])
-    for child in children:
-        if not child.startswith("@"):
-            written += _write_child(kind, child, random, size - written, parts)
-    parts.append(f"</{element}>")
-    return written
+class _Writer:
+    """Writes documents of one type; its grammar is taken apart once."""
 
+    def __init__(self, kind: DocumentType) -> None:
+        self.kind = kind
+        self.elements: dict[str, tuple[list[tuple[str, bool, Leaf]], list[tuple[str, str]]]] = {}
+        for element in kind.labels():
+            parts = kind.content.get(element, "").split()
+            self.elements[element] = (
+                [
+                    (part[1:].rstrip("?"), part.endswith("?"), kind.leaf(part.rstrip("?")))
+                    for part in parts
+                    if part.startswith("@")
+                ],
+                [(part.rstrip("?*+"), part[-1]) for part in parts if not part.startswith("@")],
+            )
 
-def _write_child(kind: DocumentType, child: str, random: Random, size: int, parts: list[str]) -> int:
-    name = child.rstrip("?*+")
-    if child.endswith("+"):
-        written = 0
-        while written < size or not written:
-            written += _write(kind, name, random, 0, parts) + 1
-            parts.append("\n")
+    def write(self, random: Random, size: int) -> str:
+        parts: list[str] = []
+        self._element(self.kind.root, random, size, parts)
+        return "".join(parts)
+
+    def _element(self, element: str, random: Random, size: int, parts: list[str]) -> int:
+        """Append an element; returns how many characters it has."""
+        attributes, children = self.elements[element]
+        start = f"<{element}"
+        for name, optional, leaf in attributes:
+            if not optional or random.random() < 0.6:
+                start += f" {name}={quoteattr(leaf.draw(random))}"
+        if not children:
+            text = escape(self.kind.leaf(element).draw(random))
+            parts.append(f"{start}>{text}</{element}>")
+            return len(parts[-1])
+        parts.append(start + ">")
+        written = len(start) + len(element) + 4
+        for name, mark in children:
+            written += self._child(name, mark, random, size - written, parts)
+        parts.append(f"</{element}>")
         return written
-    times = 1
-    if child.endswith("?"):
-        times = int(random.random() < 0.6)
-    elif child.endswith("*"):
-        times = random.randint(0, 3)
-    return sum(_write(kind, name, random, size, parts) for _ in range(times))
+
+    def _child(self, name: str, mark: str, random: Random, size: int, parts: list[str]) -> int:
+        if mark == "+":
+            written = 0
+            while written < size or not written:
+                written += self._element(name, random, 0, parts) + 1
+                parts.append("\n")
+            return written
+        times = 1
+        if mark == "?":
+            times = int(random.random() < 0.6)
+        elif mark == "*":
+            times = random.randint(0, 3)
+        return sum(self._element(name, random, size, parts) for _ in range(times))
