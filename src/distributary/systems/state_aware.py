@@ -60,6 +60,10 @@ class Stamp(NamedTuple):
 BEGINNING = Stamp(float("-inf"), 0, 0)
 
 
+Rule = tuple[tuple[str, str], ...]
+"""The filters beside a tolerance: kinds and texts, sorted by kind."""
+
+
 class Held(NamedTuple):
     """What a subscription was last delivered for a topic, when that was published, and up to which value it
     has been decided upon."""
@@ -121,7 +125,7 @@ class Standing:
         self.registered = registered
         self.change = change
         self.others: tuple[Filter, ...] = tuple(filters.values())
-        self.rule = "\0".join(f"{kind}\0{filters[kind].text}" for kind in sorted(filters))
+        self.rule: Rule = tuple((kind, filters[kind].text) for kind in sorted(filters))
         """What the other filters say: subscriptions that agree in it see the same values."""
         self.held: dict[str, Held] = {}
         """By topic; where there is nothing, the next value is to be sent."""
@@ -143,16 +147,23 @@ class Standing:
         last = dict(held.values) if held else {}
         if not self.change.moved(numbers, last) or not self.passes(event):
             return False
-        values = tuple(sorted({**last, **numbers}.items()))
-        self.held[event.topic] = Held(event.topic, values, stamp, stamp)
+        self.remember(event, stamp)
         return True
 
-    def learn(self, held: Iterable[Held], settled: float) -> None:
+    def remember(self, event: Event, stamp: Stamp) -> None:
+        """The event is delivered."""
+        assert event.topic is not None
+        held = self.held.get(event.topic)
+        values = {**(dict(held.values) if held else {}), **self.change.numbers(event)}
+        self.held[event.topic] = Held(event.topic, tuple(sorted(values.items())), stamp, stamp)
+
+    def learn(self, held: Iterable[Held], settled: float) -> list[str]:
         """What the home remembers goes before what is remembered here, unless values are under way to it.
 
         What was sent after the time `settled` may still be under way. What was sent before and has not been
-        seen is lost: then nothing is remembered.
+        seen is lost: then nothing is remembered. Returns the topics of which something was lost.
         """
+        lost = []
         theirs = {each.topic: each for each in held}
         for topic in [*self.held, *(topic for topic in theirs if topic not in self.held)]:
             mine, known = self.held.get(topic), theirs.get(topic)
@@ -162,6 +173,8 @@ class Standing:
                 self.held[topic] = known
             elif mine.stamp.time <= settled:
                 del self.held[topic]
+                lost.append(topic)
+        return lost
 
 
 class StateAwareBroker(ABC):
@@ -266,8 +279,8 @@ class StateAwareBroker(ABC):
         it was taken over and the home has said nothing."""
 
     @abstractmethod
-    def dismiss(self, name: str) -> None:
-        """Have a subscription in the directory no longer."""
+    def dismiss(self, name: str, *, moved: bool = False) -> None:
+        """Have a subscription in the directory no longer: it is given up, or it is another node's now."""
 
     @abstractmethod
     def directory(self) -> dict[str, Standing]:
@@ -309,7 +322,7 @@ class StateAwareBroker(ABC):
         if entry is None:
             if self._keys.get(name) == key:
                 del self._keys[name]
-                self.dismiss(name)
+                self.dismiss(name, moved=True)
         elif self._keys.get(name) != key or self.directory()[name].registered != entry:
             self._keys[name] = key
             self.admit(entry, None)
@@ -372,7 +385,12 @@ class StateAwareBroker(ABC):
         oldest = self.node.now - PERIODS * self.refresh
         for name in [name for name, kept in self.directory().items() if kept.refreshed < oldest]:
             self._forget(name)
+        self.tidy(oldest)
         self.node.wake_after(self.refresh, "refresh")
+
+    def tidy(self, oldest: float) -> None:
+        """Forget what else has not been refreshed since."""
+        return
 
     @property
     def settled(self) -> float:

@@ -58,7 +58,7 @@ class SFBroker(StateAwareBroker):
         if held is not None:
             standing.learn(held, self.settled)
 
-    def dismiss(self, name: str) -> None:
+    def dismiss(self, name: str, *, moved: bool = False) -> None:
         item = self._directory.pop(name).registered.item
         del self._items[item][name]
         if not self._items[item]:
