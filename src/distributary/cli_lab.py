@@ -198,22 +198,24 @@ def _print_verdicts(chosen: Sequence[Experiment], results: Sequence[Result]) -> 
     table = Table(expand=True)
     for heading, width in (("claim", None), ("paper", 2), ("ours", 3), ("ratio", None), ("outcome", None)):
         table.add_column(heading, ratio=width, no_wrap=width is None)
-    for line in lines({result.experiment: result for result in results}):
-        if line.claim.id in asked:
-            table.add_row(*_cells(line))
-    Console().print(table)
+    told = [
+        line for line in lines({result.experiment: result for result in results}) if line.claim.id in asked
+    ]
+    for line in told:
+        table.add_row(*_cells(line))
+    console = Console()
+    console.print(table)
+    for line in told:
+        if line.reason:
+            console.print(Text.assemble((f"{line.claim.id} ", "bold"), (line.reason, "dim")))
 
 
 def _cells(line: Line) -> list[Text]:
-    ours = Text(line.ours)
-    if line.reason:
-        ours.append(f"\n{line.reason}", style="dim")
-    ratio = "" if line.ratio is None else f"{line.ratio:.3g}"
     return [
         Text(line.claim.id, style="bold"),
         Text(line.claim.paper),
-        ours,
-        Text(ratio),
+        Text(line.ours),
+        Text("" if line.ratio is None else f"{line.ratio:.3g}"),
         Text(line.state, style=COLOURS.get(line.state, "")),
     ]
 

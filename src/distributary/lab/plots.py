@@ -27,7 +27,7 @@ DASHES = ("-", "--", "-.", ":")
 INK = "#010203"
 """Stands for the colour of the page's text until the SVG is written."""
 
-SIZE = (6.4, 3.9)
+SIZE = (7.2, 3.7)
 MOST_TICKS = 7
 
 Spread = tuple[float, float, float]
@@ -61,7 +61,7 @@ def draw(plot: Plot, rows: Rows, axes: Axes) -> None:
     else:
         _lines(plot, lines, axes)
     if plot.log_y:
-        axes.set_yscale("log")
+        _scale_y(axes)
     elif all(low >= 0 for line in lines.values() for low, _, _ in line.values()):
         axes.set_ylim(bottom=0)
     axes.set_xlabel(plot.x_label or _words(plot.x))
@@ -69,7 +69,7 @@ def draw(plot: Plot, rows: Rows, axes: Axes) -> None:
     axes.grid(axis="y", alpha=0.2)
     axes.spines[["top", "right"]].set_visible(False)
     if len(lines) > 1:
-        axes.legend(frameon=False, ncols=1 + (len(lines) > 6), fontsize="small")
+        axes.legend(frameon=False, fontsize="small", loc="center left", bbox_to_anchor=(1.01, 0.5))
 
 
 def series(plot: Plot, rows: Rows) -> dict[str, dict[Value, Spread]]:
@@ -119,6 +119,19 @@ def _lines(plot: Plot, lines: Mapping[str, Mapping[Value, Spread]], axes: Axes) 
     _scale_x(plot, sorted({x for line in lines.values() for x in line if not isinstance(x, str)}), axes)
 
 
+def _scale_y(axes: Axes) -> None:
+    """Logarithmic, with numbers written out; between the powers of ten only where there are few of those."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axes.set_yscale("log")
+    least, most = axes.get_ylim()
+    plain = FuncFormatter(lambda y, _: f"{y:,g}")
+    axes.yaxis.set_major_formatter(plain)
+    few = most < least * 100
+    axes.yaxis.set_minor_locator(LogLocator(subs=(2, 5)))
+    axes.yaxis.set_minor_formatter(plain if few else NullFormatter())
+
+
 def _scale_x(plot: Plot, xs: list[Any], axes: Axes) -> None:
     """Numbers are written out; on a logarithmic axis the measured ones are, where they fit."""
     from matplotlib.ticker import FuncFormatter, NullFormatter
@@ -166,9 +179,9 @@ def _inline(text: str, title: str) -> str:
     """An SVG document as an element of a page: no prologue, the page's colour, a name for screen readers."""
     element = text[text.index("<svg") :].replace(INK, "currentColor")
     element = re.sub(r"<metadata>.*?</metadata>", "", element, flags=re.DOTALL)
-    element = re.sub(
-        r' id="(?:figure|axes|patch|line2d|text|xtick|ytick|matplotlib|legend)\w*[.\d_]*"', "", element
-    )
+    # Only ids that something refers to are kept: those are salted, the others would come twice on a page.
+    used = set(re.findall(r"#([\w.-]+)", element))
+    element = re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in used else "", element)
     return element.replace("<svg ", f'<svg role="img" aria-label="{escape(title)}" ', 1)
 
 

@@ -25,7 +25,8 @@ from distributary.lab.verdicts import NO_EXPERIMENT, NOT_RUN, Line, lines
 CLASSES = {Outcome.HOLDS.value: "holds", Outcome.DOES_NOT_HOLD.value: "fails"}
 """How a state is coloured; all others are open."""
 
-HEADINGS = ("claim", "", "paper", "ours", "ratio", "outcome", "seed", "command", "deviation")
+HEADINGS = ("claim", "paper", "ours", "ratio", "outcome", "seed")
+"""Why, how our set-up deviates and the command stand below them, over the full width."""
 
 
 def write_report(out: Path, page: Path) -> list[Line]:
@@ -93,19 +94,23 @@ def _table(told: Sequence[Line]) -> Iterator[str]:
 
 def _row(line: Line) -> str:
     name = escape(line.claim.id)
-    reason = f'<div class="reason">{escape(line.reason)}</div>' if line.reason else ""
+    shown = f'<a href="#{name}">{name}</a>' if line.experiment else name
     cells = [
-        ("id", f'<a href="#{name}">{name}</a>' if line.experiment else name),
-        ("claim", escape(line.claim.text)),
+        ("claim", f'<span class="id">{shown}</span> {escape(line.claim.text)}'),
         ("paper", escape(line.claim.paper)),
-        ("ours", escape(line.ours) + reason),
+        ("ours", escape(line.ours)),
         ("number", "" if line.ratio is None else f"{line.ratio:.3g}"),
         ("", _state(line.state)),
         ("number", "" if line.seed is None else f"{line.seed}{' (quick)' if line.quick else ''}"),
-        ("", f"<code>{escape(line.command)}</code>" if line.command else ""),
-        ("", escape(line.deviation)),
     ]
-    return "<tr>" + "".join(f'<td class="{kind}">{text}</td>' for kind, text in cells) + "</tr>"
+    row = "".join(f'<td class="{kind}">{text}</td>' for kind, text in cells)
+    notes = [
+        f"<p>{escape(line.reason)}</p>" if line.reason else "",
+        f"<p><b>deviation</b> {escape(line.deviation)}</p>" if line.deviation else "",
+        f"<p><b>command</b> <code>{escape(line.command)}</code></p>" if line.command else "",
+    ]
+    below = f'<td class="notes" colspan="{len(cells)}">{"".join(notes)}</td>'
+    return f'<tr class="main">{row}</tr>\n<tr>{below}</tr>'
 
 
 def _rest(rest: Sequence[Line]) -> Iterator[str]:
@@ -114,16 +119,14 @@ def _rest(rest: Sequence[Line]) -> Iterator[str]:
         if not listed:
             continue
         yield f"<details><summary>{len(listed)} claims {explanation}</summary>"
-        yield '<div class="framed"><table>\n<thead><tr><th>claim</th><th></th><th>paper</th></tr></thead>'
+        yield '<div class="framed"><table>\n<thead><tr><th>claim</th><th>paper</th></tr></thead>'
         yield "<tbody>"
         for seed, group in groupby(listed, key=lambda line: line.claim.seed):
-            yield f'<tr class="document"><td colspan="3">{_document(seed)}</td></tr>'
+            yield f'<tr class="document"><td colspan="2">{_document(seed)}</td></tr>'
             for line in group:
                 run = f" <code>{escape(line.command)}</code>" if line.command else ""
-                yield (
-                    f'<tr><td class="id">{escape(line.claim.id)}</td><td>{escape(line.claim.text)}{run}</td>'
-                    f"<td>{escape(line.claim.paper)}</td></tr>"
-                )
+                claim = f'<span class="id">{escape(line.claim.id)}</span> {escape(line.claim.text)}{run}'
+                yield f"<tr><td>{claim}</td><td>{escape(line.claim.paper)}</td></tr>"
         yield "</tbody></table></div></details>"
 
 
@@ -148,13 +151,14 @@ def _experiment(each: Experiment, result: Result, by_claim: Mapping[str, Line]) 
 
 def _answer(line: Line, plots: Sequence[Plot], result: Result) -> Iterator[str]:
     name = escape(line.claim.id)
-    yield f'<div class="answer" id="{name}">'
+    yield f'<div class="answer" id="{name}">\n<div class="words">'
     yield f"<h3>{name} {_state(line.state)}</h3>\n<p>{escape(line.claim.text)}</p>"
     yield f'<p class="small"><b>Ours:</b> {escape(line.ours)}. <b>Paper:</b> {escape(line.claim.paper)}.</p>'
     if line.reason:
         yield f'<p class="small quiet">{escape(line.reason)}</p>'
     if line.deviation:
         yield f'<p class="small quiet"><b>Deviation:</b> {escape(line.deviation)}</p>'
+    yield "</div>"
     if plots and result.rows:
         yield '<div class="plots">'
         for number, plot in enumerate(plots):

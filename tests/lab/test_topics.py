@@ -1,0 +1,97 @@
+"""The experiments of the topic paper: small runs, and verdicts on rows that are made up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from distributary.lab import topic_tree_size, topics
+from distributary.lab.engines import run_here
+from distributary.lab.experiment import Outcome, Row, grid
+from distributary.lab.tasks import tasks_of
+
+(TREE,) = topic_tree_size.EXPERIMENTS
+(COSTS,) = topics.EXPERIMENTS
+
+
+def rows_of(**costs: float) -> list[Row]:
+    """Rows with the same cost for every measure."""
+    common: Row = {"subscriptions": 1000, "repeat": 0}
+    return [
+        {**common, "algorithm": name, "compile": 1.0, "match_spread": 1.0}
+        | dict.fromkeys(("match", "add", "remove", "memory"), cost)
+        for name, cost in costs.items()
+    ]
+
+
+def test_every_algorithm_is_measured_and_answers_rightly() -> None:
+    small = replace(COSTS, quick=grid(repeat=[0], subscriptions=[200], algorithm=topics.ALGORITHMS))
+    outcomes = run_here(tasks_of(small, quick=True, seed=1), lambda count: None)
+    assert [done.failure for done in outcomes] == [None] * len(topics.ALGORITHMS)
+    rows = [row for done in outcomes for row in done.rows]
+    assert all(float(row[measure]) > 0 for row in rows for measure in ("match", "memory", "add", "remove"))
+    for answer in small.answers.values():
+        assert answer.check(rows).outcome in (Outcome.HOLDS, Outcome.DOES_NOT_HOLD)
+
+
+@pytest.mark.parametrize(
+    ("costs", "outcome"),
+    [
+        ({"tree": 1, "hash": 2, "regex": 1000, "shapes": 0.1}, Outcome.HOLDS),
+        ({"tree": 2, "hash": 1, "regex": 1000, "shapes": 0.1}, Outcome.DOES_NOT_HOLD),
+        ({"tree": 1, "hash": 20, "regex": 10000, "shapes": 0.1}, Outcome.DOES_NOT_HOLD),
+        ({"tree": 1, "hash": 2, "regex": 20, "shapes": 0.1}, Outcome.DOES_NOT_HOLD),
+    ],
+)
+def test_figure_5_holds_when_tree_leads_hash_follows_and_regex_is_far_behind(
+    costs: dict[str, float], outcome: Outcome
+) -> None:
+    assert topics.check_match(rows_of(**costs)).outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("costs", "outcome"),
+    [
+        ({"tree": 5, "hash": 2, "regex": 1, "shapes": 9}, Outcome.HOLDS),
+        ({"tree": 5, "hash": 2, "regex": 2.1, "shapes": 9}, Outcome.HOLDS),
+        ({"tree": 5, "hash": 2, "regex": 3, "shapes": 9}, Outcome.DOES_NOT_HOLD),
+        ({"tree": 1, "hash": 2, "regex": 1, "shapes": 9}, Outcome.DOES_NOT_HOLD),
+    ],
+)
+def test_figures_7_and_8_hold_when_regex_is_least_and_tree_most(
+    costs: dict[str, float], outcome: Outcome
+) -> None:
+    assert topics.check_add(rows_of(**costs)).outcome is outcome
+    assert topics.check_remove(rows_of(**costs)).outcome is outcome
+
+
+def test_our_index_has_to_be_ahead_everywhere() -> None:
+    ahead = rows_of(tree=2, hash=1, regex=1, shapes=0.5)
+    assert topics.check_ours(ahead).outcome is Outcome.HOLDS
+    assert topics.check_memory(ahead).outcome is Outcome.HOLDS
+    behind = [*ahead, *({**row, "repeat": 1} for row in rows_of(tree=2, hash=1, regex=1, shapes=3))]
+    assert topics.check_ours(behind).outcome is Outcome.DOES_NOT_HOLD
+
+
+def test_a_tree_has_an_edge_more_than_nodes_for_each_subscription_but_one() -> None:
+    small = replace(TREE, quick=grid(levels=[2, 5], subscriptions=[300], values=[4, 50]))
+    rows = [
+        row for done in run_here(tasks_of(small, quick=True, seed=1), lambda n: None) for row in done.rows
+    ]
+    assert len(rows) == 4
+    assert all(row["edges"] == int(row["nodes"]) + int(row["entries"]) - 1 for row in rows)
+    assert topic_tree_size.check(rows).outcome is Outcome.NOT_REPRODUCED
+
+
+@pytest.mark.parametrize(("nodes", "outcome"), [(798_000, Outcome.HOLDS), (663_000, Outcome.DOES_NOT_HOLD)])
+def test_figure_6_is_judged_by_the_largest_tree(nodes: int, outcome: Outcome) -> None:
+    largest: Row = {"levels": 10, "subscriptions": 100_000, "entries": 100_000}
+    rows: list[Row] = [
+        {**largest, "values": 50, "nodes": nodes, "edges": nodes + 99_999},
+        {**largest, "values": 5_000, "nodes": 798_188, "edges": 898_187},
+    ]
+    verdict = topic_tree_size.check(rows)
+    assert verdict.outcome is outcome
+    assert "5,000 values a level give 798,188 nodes" in verdict.reason
+    assert verdict.ratio == pytest.approx(nodes / 798_188)
