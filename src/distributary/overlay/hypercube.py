@@ -1,0 +1,188 @@
+"""An ordered hypercube of keys, its spanning trees, and where its vertices stand on a ring.
+
+A key is a bit vector, and one key *covers* another when it has all its bits. The keys of `dimension` bits are
+the vertices of a hypercube; neighbours differ in one bit, and of two neighbours the one with the bit covers
+the other. So what a key covers is a hypercube below it, what covers it a hypercube above it, and a message
+reaches either without meeting a vertex twice along a spanning tree (001 section 4.4):
+
+- Down, from a root, a vertex passes on to those that it gets by clearing one of its bits below the bit by
+  which the message came; at the root, any of its bits (Equation 4.2). The parent of a vertex is it with the
+  lowest of the bits it lacks (Equation 4.3).
+- Up is the same with the roles of 0 and 1 exchanged (Algorithm 1).
+- A message needs to carry the vertex it comes from and nothing else of its way.
+
+Rules for standing on a ring (section 5.4): every vertex is a *virtual node*, hosted by the owner of its
+position. The leading bits of a position are those of the vertex, so a node that owns a stretch of the circle
+hosts vertices that share leading bits; the trees change leading bits first, so what one node hosts is a whole
+branch, entered once. Setting bit i is a step of 2^i clockwise, which is a finger of Chord; `mirrored` makes
+clearing a bit such a step instead.
+
+Reaching h vertices takes h - 1 messages, at most as deep as the root's weight (Theorem 1; on the way up, as
+the number of its zeros), and a vertex sends at most as many as it has such bits (Theorem 2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from distributary.errors import DistributaryError
+from distributary.overlay.circle import Circle
+
+Key = int
+"""A bit vector; bit i of it is bit i of the number."""
+
+
+def weight(key: Key) -> int:
+    """How many bits are set (Equation 4.1)."""
+    return key.bit_count()
+
+
+def covers(key: Key, other: Key) -> bool:
+    """Whether a key has every bit of another.
+
+    >>> covers(0b1101, 0b0101), covers(0b1101, 0b0010)
+    (True, False)
+    """
+    return not other & ~key
+
+
+def covered_keys(key: Key) -> Iterator[Key]:
+    """Every key that this one covers, itself first: for an event, where subscriptions to it may be.
+
+    >>> [f"{covered:04b}" for covered in covered_keys(0b1101)]
+    ['1101', '1100', '1001', '1000', '0101', '0100', '0001', '0000']
+    """
+    covered = key
+    while covered:
+        yield covered
+        covered = (covered - 1) & key
+    yield 0
+
+
+def covering_keys(key: Key, dimension: int) -> Iterator[Key]:
+    """Every key that covers this one, itself last: for a subscription, where events for it may be.
+
+    >>> [f"{covering:04b}" for covering in covering_keys(0b1101, 4)]
+    ['1111', '1101']
+    """
+    free = ((1 << dimension) - 1) & ~key
+    return (key | added for added in covered_keys(free))
+
+
+def bits_of(mask: int) -> Iterator[int]:
+    """The places of the bits that are set, from the lowest.
+
+    >>> list(bits_of(0b1010))
+    [1, 3]
+    """
+    while mask:
+        lowest = mask & -mask
+        yield lowest.bit_length() - 1
+        mask ^= lowest
+
+
+def bit_between(vertex: Key, neighbour: Key) -> int:
+    """The bit in which two neighbours differ; an error when they are no neighbours."""
+    difference = vertex ^ neighbour
+    if difference.bit_count() != 1:
+        raise DistributaryError(f"{vertex:b} and {neighbour:b} are no neighbours in a hypercube")
+    return difference.bit_length() - 1
+
+
+def children_below(vertex: Key, came_from: Key | None = None) -> Iterator[Key]:
+    """To whom a vertex passes on what goes down; it is the root when it came from nowhere (Equation 4.2).
+
+    >>> [f"{child:04b}" for child in children_below(0b1011)]          # Figure 4.6
+    ['1010', '1001', '0011']
+    >>> [f"{child:04b}" for child in children_below(0b0011, came_from=0b1011)]
+    ['0010', '0001']
+    """
+    below = vertex if came_from is None else vertex & ((1 << bit_between(vertex, came_from)) - 1)
+    return (vertex ^ (1 << bit) for bit in bits_of(below))
+
+
+def children_above(vertex: Key, dimension: int, came_from: Key | None = None) -> Iterator[Key]:
+    """To whom a vertex passes on what goes up (Algorithm 1).
+
+    >>> [f"{child:04b}" for child in children_above(0b0100, 4)]
+    ['0101', '0110', '1100']
+    >>> [f"{child:04b}" for child in children_above(0b0110, 4, came_from=0b0100)]
+    ['0111']
+    """
+    limit = dimension if came_from is None else bit_between(vertex, came_from)
+    return (vertex | (1 << bit) for bit in bits_of(~vertex & ((1 << limit) - 1)))
+
+
+def parent_below(root: Key, vertex: Key) -> Key | None:
+    """Who passes on to a vertex what goes down from a root; None for the root (Equation 4.3).
+
+    >>> f"{parent_below(0b1011, 0b0010):04b}"
+    '0011'
+    """
+    lacking = root & ~vertex
+    return vertex | (lacking & -lacking) if lacking else None
+
+
+def parent_above(root: Key, vertex: Key) -> Key | None:
+    """Who passes on to a vertex what goes up from a root; None for the root."""
+    added = vertex & ~root
+    return vertex & ~(added & -added) if added else None
+
+
+class Place(NamedTuple):
+    """A vertex of one of the cubes that stand on a ring."""
+
+    vertex: Key
+    facet: int = 0
+
+
+@dataclass(frozen=True)
+class Cube:
+    """A hypercube on a ring; or several (`facets`) of one shape, each turned by another part of the circle.
+
+    >>> cube = Cube(4, Circle(8))
+    >>> cube.position(Place(0b1011)), cube.place(0b10110000)
+    (176, Place(vertex=11, facet=0))
+    """
+
+    dimension: int
+    circle: Circle
+    mirrored: bool = False
+    facets: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.dimension <= self.circle.bits:
+            raise DistributaryError(
+                f"a hypercube on a circle of {self.circle.bits} bits has 1 to as many dimensions, "
+                f"not {self.dimension}"
+            )
+        if not 1 <= self.facets <= 1 << self._shift:
+            raise DistributaryError(
+                f"{self.facets} cubes of {self.dimension} dimensions cannot stand on a circle of "
+                f"{self.circle.bits} bits; take 1 to {1 << self._shift}, or a longer circle"
+            )
+
+    @property
+    def _shift(self) -> int:
+        return self.circle.bits - self.dimension
+
+    @property
+    def all_bits(self) -> Key:
+        return (1 << self.dimension) - 1
+
+    def position(self, place: Place) -> int:
+        """Where a vertex stands. Facets differ in the trailing bits, so no two vertices share a position."""
+        vertex, facet = place
+        if self.mirrored:
+            vertex ^= self.all_bits
+        turned = (vertex + facet * (1 << self.dimension) // self.facets) & self.all_bits
+        return self.circle.add(turned << self._shift, -facet)
+
+    def place(self, position: int) -> Place:
+        """Which vertex stands at a position."""
+        facet = -position & ((1 << self._shift) - 1)
+        turned = self.circle.add(position, facet) >> self._shift
+        vertex = (turned - facet * (1 << self.dimension) // self.facets) & self.all_bits
+        return Place(vertex ^ self.all_bits if self.mirrored else vertex, facet)
