@@ -1,0 +1,250 @@
+"""Scenarios: faults that belong together, what they promise to inject, and how a failure is run again.
+
+Rules:
+
+- A scenario promises kinds of faults. A run in which one of them never fired has tested nothing of the kind
+  and fails (`require_fired`), saying which.
+- A scenario drawn from a seed leaves at most so many nodes out of order at a time, and all is healed at its
+  end: crashed nodes are back, paused ones go on, partitions are closed.
+- The same seed, nodes and settings give the same scenario in every process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import inf
+from random import Random
+from typing import Any
+
+from distributary.errors import DistributaryError
+from distributary.overlay.node import Address
+from distributary.sim.faults import (
+    KINDS,
+    Crash,
+    DelaySpike,
+    Duplication,
+    Fault,
+    Injection,
+    Join,
+    Leave,
+    Loss,
+    Partition,
+    Pause,
+    Reordering,
+    kinds_of,
+)
+from distributary.sim.population import Population
+
+SCENARIOS: dict[str, tuple[str, ...]] = {
+    "calm": (),
+    "loss": ("loss",),
+    "duplication": ("duplication",),
+    "reordering": ("reordering",),
+    "delay": ("delay spike",),
+    "partition": ("partition",),
+    "one-way": ("one-way partition",),
+    "crash": ("restart with state",),
+    "amnesia": ("restart without state",),
+    "pause": ("pause",),
+    "churn": ("join", "leave"),
+    "messages": ("loss", "duplication", "reordering", "delay spike"),
+    "nodes": ("restart with state", "restart without state", "pause", "join", "leave"),
+    "everything": tuple(kind for kind in KINDS if kind != "crash"),
+}
+"""The named scenarios and the kinds of faults that each injects."""
+
+
+class BrokenPromiseError(DistributaryError):
+    """A scenario ran and did not inject what it promised."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Some faults, and the kinds of them that must fire."""
+
+    name: str
+    faults: tuple[Fault, ...]
+    promises: tuple[str, ...]
+    healed: float
+    """From this time on nothing is out of order."""
+
+    @classmethod
+    def of(cls, name: str, faults: Iterable[Fault], *, healed: float | None = None) -> Scenario:
+        """A scenario that promises every kind of its faults.
+
+        >>> scenario = Scenario.of("a lost second", [Loss(start=3, end=4, probability=1)])
+        >>> scenario.promises, scenario.healed
+        (('loss',), 4)
+        """
+        chosen = tuple(faults)
+        kinds = {kind for fault in chosen for kind in kinds_of(fault)}
+        last = max((fault.end if fault.end < inf else fault.start for fault in chosen), default=0.0)
+        return cls(
+            name, chosen, tuple(kind for kind in KINDS if kind in kinds), last if healed is None else healed
+        )
+
+    def inject(self, population: Population[Any]) -> Injection:
+        """Have the faults happen to a system, in the time to come."""
+        return Injection(population, self.faults)
+
+    def require_fired(self, injection: Injection) -> None:
+        """Fail unless everything promised has happened at least once."""
+        never = [kind for kind in self.promises if not injection.fired[kind]]
+        if never:
+            raise BrokenPromiseError(
+                f"scenario {self.name!r} promised {', '.join(self.promises)}, but never injected:"
+                f" {', '.join(never)}"
+            )
+
+
+@contextmanager
+def replayed_by(command: str) -> Iterator[None]:
+    """Have whatever goes wrong inside tell the command that runs it again.
+
+    >>> with replayed_by("distributary sim run loss --seed 7"):
+    ...     raise DistributaryError("a delivery is missing")
+    Traceback (most recent call last):
+    ...
+    distributary.errors.DistributaryError: a delivery is missing
+    run it again with: distributary sim run loss --seed 7
+    """
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"run it again with: {command}")
+        raise
+
+
+def random_scenario(
+    seed: int,
+    nodes: Sequence[Address],
+    *,
+    kinds: Iterable[str] | None = None,
+    spares: Sequence[Address] = (),
+    start: float = 10.0,
+    duration: float = 60.0,
+    at_once: int = 1,
+    gap: float = 5.0,
+    largest_side: int = 1,
+    name: str | None = None,
+) -> Scenario:
+    """Draw a scenario of these kinds of faults, each at least once, between `start` and `start + duration`.
+
+    Without `kinds` the seed chooses one to four, joins only if there are spares. No more than `at_once`
+    faults of nodes are on at a time (crashes, pauses, partitions, joins, leaves), and each is followed by
+    `gap` seconds in which the system can mend itself; a partition cuts off up to `largest_side` nodes. Nodes
+    that join are taken from `spares`; each node suffers one fault of its own at most.
+
+    >>> scenario = random_scenario(7, range(0, 100, 10), kinds=["loss", "pause"])
+    >>> scenario.promises, scenario.healed
+    (('loss', 'pause'), 70.0)
+    """
+    random = Random(f"{seed}/scenario")
+    possible = [kind for kind in SCENARIOS["everything"] if spares or kind != "join"]
+    wanted = random.sample(possible, random.randint(1, 4)) if kinds is None else list(kinds)
+    unknown = [kind for kind in wanted if kind not in KINDS or kind == "crash"]
+    if unknown:
+        known = ", ".join(kind for kind in KINDS if kind != "crash")
+        raise DistributaryError(f"no kind of fault is called {unknown[0]!r}; there are {known}")
+    draw = _Draw(random, nodes, spares, start, start + duration)
+    faults = [draw.message_fault(kind) for kind in wanted if kind in _OF_MESSAGES]
+    faults += draw.outages([kind for kind in wanted if kind not in _OF_MESSAGES], at_once, gap, largest_side)
+    placed = {kind for fault in faults for kind in kinds_of(fault)}
+    missing = [kind for kind in wanted if kind not in placed]
+    if missing:
+        raise DistributaryError(f"no node is left for a {missing[0]}; give more nodes, or spares for joins")
+    shown = name or ("+".join(wanted) if wanted else "calm")
+    return Scenario.of(f"{shown} from seed {seed}", faults, healed=start + duration)
+
+
+_OF_MESSAGES = ("loss", "duplication", "reordering", "delay spike")
+
+
+class _Draw:
+    """Draws faults between two times."""
+
+    def __init__(
+        self, random: Random, nodes: Sequence[Address], spares: Sequence[Address], start: float, end: float
+    ) -> None:
+        self.random = random
+        self.start = start
+        self.end = end
+        self.untouched = sorted(nodes)
+        self.spares = sorted(spares)
+        random.shuffle(self.untouched)
+        random.shuffle(self.spares)
+
+    def message_fault(self, kind: str) -> Fault:
+        """A fault of all messages, over a third of the time or more."""
+        uniform = self.random.uniform
+        span = self.end - self.start
+        length = uniform(span / 3, span)
+        start = uniform(self.start, self.end - length)
+        end = start + length
+        match kind:
+            case "loss":
+                return Loss(start=start, end=end, probability=uniform(0.02, 0.2))
+            case "duplication":
+                return Duplication(start=start, end=end, probability=uniform(0.05, 0.3))
+            case "reordering":
+                return Reordering(start=start, end=end, probability=uniform(0.1, 0.4), by=uniform(0.5, 3))
+            case _:
+                length = uniform(span / 10, span / 4)
+                start = uniform(self.start, self.end - length)
+                return DelaySpike(start=start, end=start + length, extra=uniform(0.2, 2))
+
+    def outages(self, kinds: list[str], at_once: int, gap: float, largest_side: int) -> list[Fault]:
+        """Faults of nodes, one after another in each of several lanes, each kind once or more."""
+        if not kinds:
+            return []
+        room = (self.end - self.start) * at_once / len(kinds)
+        rounds = self.random.randint(1, 2) if room > 6 * gap else 1
+        planned = [kind for _ in range(rounds) for kind in self.random.sample(kinds, len(kinds))]
+        lanes = [planned[number::at_once] for number in range(at_once)]
+        faults: list[Fault] = []
+        for lane in lanes:
+            faults += self._one_after_another(lane, gap, largest_side)
+        return sorted(faults, key=lambda fault: fault.start)
+
+    def _one_after_another(self, kinds: list[str], gap: float, largest_side: int) -> list[Fault]:
+        faults: list[Fault] = []
+        share = (self.end - self.start) / max(1, len(kinds))
+        if kinds and share <= gap:
+            raise DistributaryError(
+                f"{len(kinds)} faults of nodes, {gap:g} s apart, do not fit into {self.end - self.start:g} s;"
+                " give a longer duration or more at once"
+            )
+        for number, kind in enumerate(kinds):
+            earliest = self.start + number * share
+            length = self.random.uniform(0.3, 1.0) * (share - gap)
+            start = earliest + self.random.uniform(0.0, share - gap - length)
+            fault = self._outage(kind, start, start + length, largest_side)
+            if fault is not None:
+                faults.append(fault)
+        return faults
+
+    def _outage(self, kind: str, start: float, end: float, largest_side: int) -> Fault | None:
+        """A fault of a node that had none yet; None when there is no such node left."""
+        if kind == "join":
+            return Join(start=start, node=self.spares.pop()) if self.spares else None
+        if not self.untouched:
+            return None
+        node = self.untouched.pop()
+        makers: dict[str, Callable[[], Fault]] = {
+            "pause": lambda: Pause(start=start, end=end, node=node),
+            "leave": lambda: Leave(start=start, node=node),
+            "restart with state": lambda: Crash(start=start, end=end, node=node),
+            "restart without state": lambda: Crash(start=start, end=end, node=node, keep_state=False),
+            "partition": lambda: Partition(start=start, end=end, side=self._side(node, largest_side)),
+            "one-way partition": lambda: Partition(
+                start=start, end=end, side=self._side(node, largest_side), one_way=True
+            ),
+        }
+        return makers[kind]()
+
+    def _side(self, node: Address, largest: int) -> tuple[Address, ...]:
+        count = self.random.randint(1, largest)
+        more = [self.untouched.pop() for _ in range(min(count - 1, len(self.untouched)))]
+        return tuple(sorted((node, *more)))

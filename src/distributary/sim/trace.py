@@ -1,0 +1,241 @@
+"""Traces: all that happens in a run, as lines of text; the same seed gives the same bytes in every process.
+
+Rules:
+
+- A line is written for everything an observer sees: time, what, where, and the message or item in full. Times
+  are written as Python writes floats, which loses nothing.
+- A text never depends on hashing, identities or the order of a set: frozen sets are written sorted, and a
+  value of which no faithful text is known is an error.
+- A trace goes to a file (compressed when its name ends in `.gz`), or only into a digest, which takes no room.
+
+A line looks like this:
+
+    12.05 sent 17 > 93 Routed(keys=(88,), payload=Store(name='s1'), origin=17) | publish e4 depth 2
+
+Cost: about ten microseconds a line.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, fields, is_dataclass
+from itertools import zip_longest
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self, cast
+
+from distributary.errors import DistributaryError
+from distributary.overlay.node import Address, Message, Token
+from distributary.sim.simulator import Cause, Delivered, Observer
+
+CONTEXT = 5
+"""Lines shown before the first difference."""
+
+
+class Trace(Observer):
+    """Writes what happens to a file, or only digests it.
+
+    >>> from distributary.overlay.node import Node
+    >>> from distributary.sim.latency import Constant
+    >>> from distributary.sim.simulator import Simulator
+    >>> trace = Trace()
+    >>> world = Simulator(1, Constant(0.05), [trace])
+    >>> world.add(Node(7))
+    >>> trace.lines, trace.digest()[:12]
+    (1, '6e23f2d4ee97')
+    """
+
+    def __init__(self, path: str | Path | None = None) -> None:
+        self.lines = 0
+        self._digest = hashlib.sha256()
+        self._files = ExitStack()
+        self._stream = None if path is None else _opened_for_writing(Path(path), self._files)
+
+    def digest(self) -> str:
+        """The SHA-256 of all lines so far."""
+        return self._digest.hexdigest()
+
+    def close(self) -> None:
+        """Finish the file; what happens later is only digested."""
+        self._files.close()
+        self._stream = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # What the simulator calls.
+
+    def sent(
+        self, now: float, sender: Address, to: Address, message: Message, cause: Cause, depth: int
+    ) -> None:
+        self._write(f"{now!r} sent {sender} > {to} {text_of(message)} | {_cause_text(cause)} depth {depth}")
+
+    def received(self, now: float, sender: Address, to: Address, message: Message) -> None:
+        self._write(f"{now!r} received {sender} > {to} {text_of(message)}")
+
+    def missed(self, now: float, sender: Address, to: Address, message: Message) -> None:
+        self._write(f"{now!r} missed {sender} > {to} {text_of(message)}")
+
+    def woken(self, now: float, address: Address, token: Token) -> None:
+        self._write(f"{now!r} woken {address} {token.alarm} {text_of(token.about)}")
+
+    def delivered(self, delivered: Delivered) -> None:
+        time, address, item, cause, depth = delivered
+        self._write(f"{time!r} delivered {address} {text_of(item)} | {_cause_text(cause)} depth {depth}")
+
+    def happened(self, now: float, address: Address | None, what: str) -> None:
+        self._write(f"{now!r} happened {'everywhere' if address is None else address} {what}")
+
+    def _write(self, line: str) -> None:
+        line += "\n"
+        self.lines += 1
+        self._digest.update(line.encode())
+        if self._stream is not None:
+            self._stream.write(line)
+
+
+def text_of(value: Any) -> str:
+    """A value as text, the same in every process.
+
+    >>> text_of(frozenset({"b", "a"})), text_of(("one", 2.5, None))
+    ("frozenset({'a', 'b'})", "('one', 2.5, None)")
+    """
+    kind = type(value)
+    return (_TEXTS.get(kind) or _text_for(kind))(value)
+
+
+def _text_for(kind: type) -> Callable[[Any], str]:
+    """Find out how values of a class are written, and remember it."""
+    text: Callable[[Any], str]
+    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        text = _with_fields(kind, kind._fields)
+    elif is_dataclass(kind):
+        text = _with_fields(kind, tuple(field.name for field in fields(kind)))
+    elif issubclass(kind, Mapping):
+        text = _mapping_text
+    elif issubclass(kind, int | float | str | bytes) and kind.__repr__ is not object.__repr__:
+        text = repr
+    else:
+        raise DistributaryError(
+            f"a trace cannot tell a {kind.__qualname__}: its text may differ from process to process; use"
+            " numbers, texts, tuples, NamedTuples, frozen dataclasses"
+        )
+    _TEXTS[kind] = text
+    return text
+
+
+def _with_fields(kind: type, names: tuple[str, ...]) -> Callable[[Any], str]:
+    def text(value: Any) -> str:
+        inner = ", ".join([f"{name}={text_of(getattr(value, name))}" for name in names])
+        return f"{kind.__name__}({inner})"
+
+    return text
+
+
+def _tuple_text(value: tuple[Any, ...]) -> str:
+    return f"({', '.join(map(text_of, value))}{',' if len(value) == 1 else ''})"
+
+
+def _list_text(value: list[Any]) -> str:
+    return f"[{', '.join(map(text_of, value))}]"
+
+
+def _set_text(value: frozenset[Any]) -> str:
+    return f"{type(value).__name__}({{{', '.join(sorted(map(text_of, value)))}}})"
+
+
+def _mapping_text(value: Mapping[Any, Any]) -> str:
+    return f"{{{', '.join(f'{text_of(key)}: {text_of(item)}' for key, item in value.items())}}}"
+
+
+def _cause_text(cause: Cause) -> str:
+    if cause is None:
+        return "upkeep"
+    return " ".join(map(str, cause)) if type(cause) is tuple else text_of(cause)
+
+
+_TEXTS: dict[type, Callable[[Any], str]] = {
+    type(None): repr,
+    bool: repr,
+    int: repr,
+    float: repr,
+    str: repr,
+    bytes: repr,
+    tuple: _tuple_text,
+    list: _list_text,
+    set: _set_text,
+    frozenset: _set_text,
+    dict: _mapping_text,
+}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Where two traces part: the line's number, the lines before, and what each says (None: it has ended)."""
+
+    number: int
+    before: tuple[str, ...]
+    first: str | None
+    second: str | None
+
+    def __str__(self) -> str:
+        context = [f"  {line}" for line in self.before]
+        ended = "(ends here)"
+        return "\n".join(
+            [
+                f"the traces part at line {self.number:,}:",
+                *context,
+                f"< {self.first if self.first is not None else ended}",
+                f"> {self.second if self.second is not None else ended}",
+            ]
+        )
+
+
+def compare(first: str | Path, second: str | Path, *, context: int = CONTEXT) -> Difference | None:
+    """The first difference of two traces; None when they are the same."""
+    before: deque[str] = deque(maxlen=context)
+    both = zip_longest(_lines(Path(first)), _lines(Path(second)))
+    for number, (one, other) in enumerate(both, start=1):
+        if one != other:
+            return Difference(number, tuple(before), one, other)
+        before.append(one)
+    return None
+
+
+def _lines(path: Path) -> Iterator[str]:
+    try:
+        with (
+            gzip.open(path, "rt", encoding="utf-8")
+            if _is_compressed(path)
+            else path.open(encoding="utf-8", newline="\n") as stream
+        ):
+            for line in stream:
+                yield line.rstrip("\n")
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise DistributaryError(f"cannot read the trace {path}: {error}") from None
+
+
+def _opened_for_writing(path: Path, files: ExitStack) -> IO[str]:
+    try:
+        raw: IO[bytes] = files.enter_context(path.open("wb"))
+    except OSError as error:
+        raise DistributaryError(f"cannot write the trace {path}: {error.strerror}") from None
+    if _is_compressed(path):
+        # Neither name nor time goes into the file, so that equal traces are equal files.
+        packed = gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=5, mtime=0)
+        raw = cast(IO[bytes], files.enter_context(packed))
+    return files.enter_context(io.TextIOWrapper(raw, encoding="utf-8", newline="\n"))
+
+
+def _is_compressed(path: Path) -> bool:
+    return path.suffix == ".gz"
