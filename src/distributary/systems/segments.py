@@ -24,7 +24,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from distributary.errors import DistributaryError, FilterError
-from distributary.filters.change import ChangeFilter
 from distributary.filters.filter import Filter
 from distributary.filters.topic import TopicFilter
 from distributary.matching.change_mfd import BASE, LogicalNode
@@ -125,10 +124,6 @@ class Segments:
         """h: where a tolerance on an item is kept, in a segment of the common length or of one of its own."""
         share = min(1.0, tolerance / self.maximum)
         return self.circle.add(self.start(item), int(share * ((length or self.length) - 1)))
-
-    def place_of(self, item: str, change: ChangeFilter) -> int:
-        """Where a subscription with this filter is kept: by the least of its tolerances."""
-        return self.place(item, min(tolerance for _, tolerance in change.tolerances))
 
     # Logical nodes (section 4.3.3).
 

@@ -135,6 +135,11 @@ class Standing:
     def name(self) -> str:
         return self.registered.subscription.id
 
+    @property
+    def least(self) -> float:
+        """The least of its tolerances, which decides where it is kept."""
+        return min(tolerance for _, tolerance in self.change.tolerances)
+
     def passes(self, event: Event) -> bool:
         """Whether the filters beside the tolerance let the event pass."""
         return all(filter.matches(event) for filter in self.others)
@@ -245,8 +250,7 @@ class StateAwareBroker(ABC):
         if own is None:
             raise UnknownSubscriptionError(subscription_id)
         self.home.remove(subscription_id)
-        item, _, home = own.registered
-        self.ring.route(self.register_key(own), Unregister(item, subscription_id, home))
+        self.unregister(own)
 
     def publish(self, event: Event) -> None:
         """Have the value delivered to whoever it has moved too far for. An event without a topic is no value
@@ -262,12 +266,13 @@ class StateAwareBroker(ABC):
     """Whether one subscription may have tolerances on several attributes."""
 
     @abstractmethod
-    def key_of(self, standing: Standing) -> int:
-        """Under which key a subscription is kept."""
-
     def register_key(self, standing: Standing) -> int:
-        """Whose owner registrations are sent to."""
-        return self.key_of(standing)
+        """To the owner of which key a registration is sent."""
+
+    def unregister(self, own: Standing) -> None:
+        """Tell the rendezvous of a subscription that it is given up."""
+        item, subscription, home = own.registered
+        self.ring.route(self.register_key(own), Unregister(item, subscription.id, home))
 
     @abstractmethod
     def send_value(self, item: str, event: Event, stamp: Stamp) -> None:

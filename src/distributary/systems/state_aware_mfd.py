@@ -256,7 +256,7 @@ class MFDBroker(StateAwareBroker):
 
     # Subscription.
 
-    def key_of(self, standing: Standing) -> int:
+    def register_key(self, standing: Standing) -> int:
         return self._place(standing.registered.item, self._name(standing))
 
     def directory(self) -> dict[str, Standing]:

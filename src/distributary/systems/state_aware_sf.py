@@ -36,8 +36,8 @@ class SFBroker(StateAwareBroker):
         super().__init__(ring, segments, **options)
         ring.listen(Value, self._valued)
 
-    def key_of(self, standing: Standing) -> int:
-        return self.segments.place_of(standing.registered.item, standing.change)
+    def register_key(self, standing: Standing) -> int:
+        return self.segments.place(standing.registered.item, standing.least)
 
     def send_value(self, item: str, event: Event, stamp: Stamp) -> None:
         start = self.segments.start(item)
