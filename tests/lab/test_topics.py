@@ -40,7 +40,7 @@ def test_every_algorithm_is_measured_and_answers_rightly() -> None:
     [
         ({"tree": 1, "hash": 2, "regex": 1000, "shapes": 0.1}, Outcome.HOLDS),
         ({"tree": 2, "hash": 1, "regex": 1000, "shapes": 0.1}, Outcome.DOES_NOT_HOLD),
-        ({"tree": 1, "hash": 20, "regex": 10000, "shapes": 0.1}, Outcome.DOES_NOT_HOLD),
+        ({"tree": 1, "hash": 4, "regex": 10000, "shapes": 0.1}, Outcome.DOES_NOT_HOLD),
         ({"tree": 1, "hash": 2, "regex": 20, "shapes": 0.1}, Outcome.DOES_NOT_HOLD),
     ],
 )
@@ -64,6 +64,13 @@ def test_figures_7_and_8_hold_when_regex_is_least_and_tree_most(
 ) -> None:
     assert topics.check_add(rows_of(**costs)).outcome is outcome
     assert topics.check_remove(rows_of(**costs)).outcome is outcome
+
+
+def test_a_hash_that_is_not_close_is_told_why() -> None:
+    verdict = topics.check_match(rows_of(tree=1, hash=10, regex=10_000, shapes=0.1))
+    assert verdict.outcome is Outcome.DOES_NOT_HOLD
+    assert "From least to most: tree, hash, regex" in verdict.reason
+    assert "constructs 2^6 candidates" in verdict.reason
 
 
 def test_our_index_has_to_be_ahead_everywhere() -> None:
