@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from random import Random
 from typing import Any
 
 from distributary.overlay.circle import Circle
 from distributary.overlay.courier import Courier
-from distributary.overlay.fingers import BOTH_WAYS, Rule
+from distributary.overlay.fingers import BOTH_WAYS, ONE_WAY, Rule
 from distributary.overlay.invariants import problems, unsettled
 from distributary.overlay.node import Address, Node
 from distributary.overlay.replication import Replication
@@ -104,19 +105,22 @@ class RingWorld:
         """Whether enough members remain for the protocol to survive a failure."""
         return len(self.members) > self.settings["successor_count"] + 2
 
+    def owner(self, key: int) -> Address:
+        order = sorted(self.members)
+        return order[bisect_left(order, key) % len(order)]
+
     # Time.
 
     def run(self, until: float) -> list[str]:
         """Let time pass, looking at the invariants after each event; what first breaks them is returned."""
         world = self.world
-        while world._due and world._due[0][0] <= until:
-            world.step()
+        while world.now < until:
+            world.run(until=until, most=1)
             if self.changed:
                 self.changed = False
                 wrong = problems(self.rings())
                 if wrong:
                     return [f"at {world.now:.3f}: {one}" for one in wrong]
-        world.run(until=until)
         return []
 
     def rest(self, longest: float, fingers: bool = True) -> float:
@@ -166,6 +170,13 @@ class RingWorld:
         if down:
             self.population.restart(self.random.choice(down), keep_state=False)
             self.changed = True
+
+
+def under_churn(seed: int, upkeep: type[Upkeep] = Upkeep) -> RingWorld:
+    """A ring of a few nodes with churn planned for 40 seconds."""
+    ring = RingWorld(seed, founders(seed, 6), rule=(ONE_WAY, BOTH_WAYS)[seed % 2], upkeep=upkeep)
+    ring.churn(40, gap=6)
+    return ring
 
 
 def founders(seed: int, count: int, bits: int = BITS) -> list[Address]:
