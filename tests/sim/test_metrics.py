@@ -8,7 +8,9 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as some
 
+from distributary.overlay.courier import Packet
 from distributary.overlay.node import Node
+from distributary.overlay.upkeep import Notify
 from distributary.overlay.wire import size_of
 from distributary.sim.latency import Constant
 from distributary.sim.metrics import Cost, Metrics, Traffic
@@ -21,6 +23,11 @@ class Ball(NamedTuple):
 
 class Beat(NamedTuple):
     text: str
+
+
+class Elsewhere:
+    class Notify(NamedTuple):
+        text: str
 
 
 class EachOne(Observer):
@@ -107,3 +114,27 @@ def test_messages_that_reach_nobody_are_counted_too() -> None:
     world.add(Player(0, 2))
     world.run(until=10)
     assert metrics.by_link()[0, 1].messages == metrics.missed_messages == 4
+
+
+def test_a_packet_counts_as_what_it_carries() -> None:
+    metrics = Metrics()
+    world = Simulator(1, Constant(0.05), [metrics])
+    node = Node(1)
+    world.add(node)
+    world.call(1, lambda: node.send(2, Packet(0.0, 1, 1, Beat("x"))), cause="asked")
+    assert metrics.by_kind() == {"Beat": Traffic(1, size_of(Packet(0.0, 1, 1, Beat("x"))))}
+
+
+def test_kinds_of_the_same_name_are_told_apart_by_their_modules() -> None:
+    metrics = Metrics()
+    world = Simulator(1, Constant(0.05), [metrics])
+    node = Node(1)
+    world.add(node)
+    world.call(1, lambda: node.send(2, Notify()), cause="asked")
+    assert list(metrics.by_kind()) == ["Notify"]
+    world.call(1, lambda: node.send(2, Elsewhere.Notify("x")), cause="asked")
+    here = __name__.rpartition(".")[2]
+    assert list(metrics.by_kind()) == sorted([f"{here}.Notify", "upkeep.Notify"])
+    assert list(metrics.costs_by_kind("asked")) == list(metrics.by_kind())
+    assert metrics.cost("asked", without=["Notify"]) == Cost()
+    assert metrics.cost("asked", only="Notify").messages == 2

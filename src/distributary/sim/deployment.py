@@ -174,9 +174,8 @@ class Deployment(Population[Broker]):
         for cause in causes:
             cost = self.metrics.cost(cause, without=apart)
             counted, hops = counted + cost, hops + cost.hops
-            for kind, spent in self.metrics.costs_by_kind(cause).items():
-                if kind in separate:
-                    separate[kind] += spent.messages
+            for kind in separate:
+                separate[kind] += self.metrics.cost(cause, only=kind).messages
             for time, depth in self._receipts.by_cause.get(cause, ()):
                 waits.append(time - self._operations[cause])
                 depths += depth

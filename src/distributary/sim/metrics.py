@@ -3,7 +3,9 @@
 Rules:
 
 - Everything is counted when it is sent, lost or not. A message that carries another counts as its own kind
-  (`Routed`), whatever is inside.
+  (`Routed`), whatever is inside; only a courier's packet counts as what it carries, so that costs with and
+  without couriers can be compared.
+- A kind is named after its class, and after its module as well where two classes have the same name.
 - Counts are kept once, by kind and link; all other sums are made from those, so they agree.
 - An operation is what `Simulator.call` names as a cause; upkeep has none. For each operation the costs are
   kept by kind, so that acknowledgements, say, can be left out.
@@ -13,11 +15,12 @@ Cost: less than a microsecond a message; about two more for a message's bytes, w
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from distributary.overlay.courier import Packet
 from distributary.overlay.node import Address, Message
 from distributary.overlay.wire import size_of
 from distributary.sim.simulator import Cause, Observer
@@ -79,6 +82,8 @@ class Metrics(Observer):
         self, now: float, sender: Address, to: Address, message: Message, cause: Cause, depth: int
     ) -> None:
         kind = type(message)
+        if kind is Packet:
+            kind = type(message.message)
         size = size_of(message) if self.sizes else 0
         key = (kind, sender, to)
         counted = self._links.get(key)
@@ -112,8 +117,9 @@ class Metrics(Observer):
         return Traffic(sum(count for count, _ in counts), sum(size for _, size in counts))
 
     def by_kind(self) -> dict[str, Traffic]:
-        """By the name of the message's class."""
-        return self._sums(lambda kind, sender, to: kind.__name__)
+        """By the name of the message's kind."""
+        names = self._names()
+        return self._sums(lambda kind, sender, to: names[kind])
 
     def by_sender(self) -> dict[Address, Traffic]:
         return self._sums(lambda kind, sender, to: sender)
@@ -127,7 +133,17 @@ class Metrics(Observer):
         return self._sums(lambda kind, sender, to: (sender, to))
 
     def by_kind_and_sender(self) -> dict[tuple[str, Address], Traffic]:
-        return self._sums(lambda kind, sender, to: (kind.__name__, sender))
+        names = self._names()
+        return self._sums(lambda kind, sender, to: (names[kind], sender))
+
+    def _names(self) -> dict[type, str]:
+        """What the kinds seen are called."""
+        kinds = dict.fromkeys(kind for kind, _, _ in self._links)
+        count = Counter(kind.__name__ for kind in kinds)
+        return {
+            kind: kind.__name__ if count[kind.__name__] == 1 else f"{_module(kind)}.{kind.__name__}"
+            for kind in kinds
+        }
 
     def _sums(self, key_of: Callable[[type, Address, Address], K]) -> dict[K, Traffic]:
         sums: defaultdict[K, list[int]] = defaultdict(lambda: [0, 0])
@@ -146,24 +162,26 @@ class Metrics(Observer):
 
     def costs_by_kind(self, cause: Cause) -> dict[str, Cost]:
         """What an operation cost, by the kinds of its messages."""
-        kinds = self._causes.get(cause, {})
-        sums: dict[str, Cost] = {}
-        for kind, spent in kinds.items():
-            sums[kind.__name__] = sums.get(kind.__name__, Cost()) + Cost(*spent)
-        return dict(sorted(sums.items()))
+        names = self._names()
+        return dict(sorted((names[kind], Cost(*spent)) for kind, spent in self._kinds(cause)))
 
-    def cost(self, cause: Cause, *, without: Iterable[str] = ()) -> Cost:
-        """What an operation cost, messages of some kinds left out."""
+    def cost(self, cause: Cause, *, without: Iterable[str] = (), only: str | None = None) -> Cost:
+        """What an operation cost: messages of classes with these names left out, or of one name only."""
         left_out = frozenset(without)
-        kept = (Cost(*spent) for kind, spent in self._kinds(cause) if kind.__name__ not in left_out)
+        kept = (
+            Cost(*spent)
+            for kind, spent in self._kinds(cause)
+            if kind.__name__ not in left_out and only in (None, kind.__name__)
+        )
         return sum(kept, Cost())
 
     def upkeep(self) -> dict[str, Traffic]:
         """By kind, what no operation caused."""
+        names = self._names()
         caused: defaultdict[str, Traffic] = defaultdict(Traffic)
         for kinds in self._causes.values():
             for kind, (count, size, _) in kinds.items():
-                caused[kind.__name__] += Traffic(count, size)
+                caused[names[kind]] += Traffic(count, size)
         rest = {
             kind: Traffic(
                 traffic.messages - caused[kind].messages,
@@ -176,3 +194,7 @@ class Metrics(Observer):
     def _kinds(self, cause: Cause) -> Iterable[tuple[type, list[int]]]:
         kinds: Mapping[type, list[int]] = self._causes.get(cause, {})
         return kinds.items()
+
+
+def _module(kind: type) -> str:
+    return kind.__module__.rpartition(".")[2]

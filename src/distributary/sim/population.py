@@ -11,7 +11,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Generic, Protocol, TypeVar
 
 from distributary.errors import DistributaryError
@@ -37,9 +37,7 @@ class Population(Generic[M]):
     >>> from distributary.sim.latency import Constant
     >>> world = Simulator(1, Constant(0.05))
     >>> rings = Population(world, lambda address: Ring(Node(address), Circle(8)))
-    >>> for address in (10, 90, 200):
-    ...     ring = rings.add(address)
-    >>> settle(list(rings.members.values()))
+    >>> rings.add_settled([10, 90, 200], settle)
     >>> rings.crash(90)
     >>> rings.up(), rings.contact(10)
     ([10, 200], 200)
@@ -72,6 +70,16 @@ class Population(Generic[M]):
         self.members[address] = member
         self.simulator.add(member.node)
         return member
+
+    def add_settled(self, addresses: Iterable[Address], settle: Callable[[list[M]], None]) -> None:
+        """Make several nodes, put them in order (as a ring at rest, say), and only then start them."""
+        made = [(address, self._make(address)) for address in addresses]
+        settle([member for _, member in made])
+        for address, member in made:
+            if address in self.members:
+                raise DistributaryError(f"there is a node {address} already")
+            self.members[address] = member
+            self.simulator.add(member.node)
 
     def crash(self, address: Address) -> None:
         self.simulator.crash(address)
