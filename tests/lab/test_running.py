@@ -19,6 +19,7 @@ from distributary.lab.engines import (
     run_here,
     run_in_processes,
     run_in_session,
+    run_on_spark,
 )
 from distributary.lab.experiment import Experiment, grid
 from distributary.lab.registry import find
@@ -195,3 +196,17 @@ def test_spark_is_chosen_where_it_is_installed_and_worth_it(monkeypatch: pytest.
 
 def test_the_command_of_a_point_names_grid_seed_and_point() -> None:
     assert command("x", seed=2, quick=True, point=4) == "distributary lab run x --quick --seed 2 --point 4"
+
+
+def test_points_of_a_spark_job_that_fails_run_in_processes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refused(*arguments: object, **settings: object) -> None:
+        raise ConnectionError("no engine there")
+
+    monkeypatch.setattr("distributary.spark.session.open_session", refused)
+    tasks = tasks_of(TINY, quick=True, seed=1)
+    said: list[str] = []
+    outcomes = run_on_spark(tasks, 1, tmp_path / "logs" / "spark.log", ignored, said.append)
+    assert without_times(outcomes) == without_times(run_here(tasks, ignored))
+    assert "no engine there" in said[0]

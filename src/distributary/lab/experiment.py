@@ -91,6 +91,8 @@ class Plot:
     y_label: str = ""
     log_x: bool = False
     log_y: bool = False
+    reference: Mapping[str, float] = field(default_factory=dict)
+    """Values to compare with, such as the paper's: a horizontal line each, by what is written on it."""
     about: str = ""
     """A sentence below the plot: what to see in it."""
 

@@ -60,9 +60,13 @@ def draw(plot: Plot, rows: Rows, axes: Axes) -> None:
         _bars(lines, axes)
     else:
         _lines(plot, lines, axes)
-    if plot.log_y:
-        _scale_y(axes)
-    elif all(low >= 0 for line in lines.values() for low, _, _ in line.values()):
+    for name, height in plot.reference.items():
+        axes.axhline(height, color=INK, linewidth=0.9, linestyle=(0, (1, 2)))
+        axes.annotate(
+            name, (0.01, height), (0, 3), ("axes fraction", "data"), "offset points", fontsize="small"
+        )
+    _scale_y(plot.log_y, axes)
+    if not plot.log_y and all(low >= 0 for line in lines.values() for low, _, _ in line.values()):
         axes.set_ylim(bottom=0)
     axes.set_xlabel(plot.x_label or _words(plot.x))
     axes.set_ylabel(plot.y_label or _words(_columns(plot.y)[0]))
@@ -119,17 +123,17 @@ def _lines(plot: Plot, lines: Mapping[str, Mapping[Value, Spread]], axes: Axes) 
     _scale_x(plot, sorted({x for line in lines.values() for x in line if not isinstance(x, str)}), axes)
 
 
-def _scale_y(axes: Axes) -> None:
-    """Logarithmic, with numbers written out; between the powers of ten only where there are few of those."""
+def _scale_y(logarithmic: bool, axes: Axes) -> None:
+    """Numbers are written out; between powers of ten only where there are few of those."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    axes.set_yscale("log")
-    least, most = axes.get_ylim()
-    plain = FuncFormatter(lambda y, _: f"{y:,g}")
+    plain = FuncFormatter(lambda y, _: _written(y))
+    if logarithmic:
+        axes.set_yscale("log")
+        least, most = axes.get_ylim()
+        axes.yaxis.set_minor_locator(LogLocator(subs=(2, 5)))
+        axes.yaxis.set_minor_formatter(plain if most < least * 100 else NullFormatter())
     axes.yaxis.set_major_formatter(plain)
-    few = most < least * 100
-    axes.yaxis.set_minor_locator(LogLocator(subs=(2, 5)))
-    axes.yaxis.set_minor_formatter(plain if few else NullFormatter())
 
 
 def _scale_x(plot: Plot, xs: list[Any], axes: Axes) -> None:
@@ -143,7 +147,7 @@ def _scale_x(plot: Plot, xs: list[Any], axes: Axes) -> None:
         axes.xaxis.set_minor_formatter(NullFormatter())
         axes.set_xticks(xs[:: -(-len(xs) // MOST_TICKS)])
         axes.set_xticks([], minor=True)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,g}" if x < 1e6 else f"{x:,.0f}"))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: _written(x)))
 
 
 def _bars(lines: Mapping[str, Mapping[Value, Spread]], axes: Axes) -> None:
@@ -165,6 +169,15 @@ def _bars(lines: Mapping[str, Mapping[Value, Spread]], axes: Axes) -> None:
     axes.set_xticks(
         range(len(places)), [place if isinstance(place, str) else f"{place:,}" for place in places]
     )
+
+
+def _written(number: float) -> str:
+    """A number on an axis.
+
+    >>> _written(0.25), _written(1_000_000)
+    ('0.25', '1,000,000')
+    """
+    return f"{number:,.0f}" if abs(number) >= 1e5 else f"{number:,g}"
 
 
 def _columns(names: str | tuple[str, ...]) -> tuple[str, ...]:
