@@ -3,7 +3,7 @@
 Two rules, one size. Chord's own (`ONE_WAY`) keeps the first node at or after n + 2^i for every bit i and only
 ever goes clockwise. The bi-directional one (`BOTH_WAYS`, 002 section 4.1) keeps, for every second bit, the
 first node at or after n + 4^i and the last at or before n - 4^i, and goes whichever way is nearer: a table no
-larger, and shorter paths.
+larger, and shorter paths. `DOUBLE_TABLE` is what that gives up: every bit in both directions.
 
 `known` below is a sorted tuple of the identifiers that a node knows, its own not among them. Choosing among
 them takes one bisection.
@@ -52,12 +52,14 @@ class BothWays:
     """Fingers at powers of four in both directions; a message goes to whoever is nearest to its key."""
 
     name: str = "both ways"
+    spacing: int = 2
+    """A finger each way for every so many bits: 2 is powers of four, 1 is powers of two."""
 
     def fingers(self, circle: Circle, identifier: int) -> list[Finger]:
-        steps = [1 << bit for bit in range(0, circle.bits, 2)]
+        steps = [1 << bit for bit in range(0, circle.bits, self.spacing)]
         ahead = [Finger(circle.add(identifier, step)) for step in steps]
         behind = [Finger(circle.add(identifier, -step), clockwise=False) for step in steps]
-        return (ahead + behind)[: circle.bits]
+        return (ahead + behind)[: 2 * circle.bits // self.spacing]
 
     def nearest(self, circle: Circle, identifier: int, key: int, known: tuple[Address, ...]) -> Address:
         """The one nearest to the key either way round, here itself included; of two, the one before the key.
@@ -78,3 +80,5 @@ class BothWays:
 Rule = OneWay | BothWays
 ONE_WAY = OneWay()
 BOTH_WAYS = BothWays()
+DOUBLE_TABLE = BothWays("both ways, table doubled", spacing=1)
+"""Powers of two in both directions: what shortest paths are commonly stated for, at twice the table."""
