@@ -1,0 +1,328 @@
+"""What every HOPE node does, whichever way events and subscriptions meet (001 chapters 4 and 5).
+
+HOPE carries XML events by their structure: an event and a subscription are addressed by it
+(`hope_addressing`), and the vertices of a hypercube on a ring (`overlay.hypercube`) are where they meet. The
+two ways of meeting are KBPP (`hope_kbpp`) and KBSP (`hope_kbsp`).
+
+Rules:
+
+- A subscription lives at its home, the node of its client, which alone decides what is delivered. The vertex
+  of its key is told of it and sends home the events that cover its filter.
+- What a vertex knows is kept by `overlay.replication`: the owner of its position hosts it, siblings hold
+  replicas, and it moves when owners change. What is derived from it (`Vertex`) is made where it is hosted.
+- Vertices of one node talk to each other in memory; only what goes to another node is a message.
+- Registrations are soft state: every `refresh` seconds a home registers its subscriptions again, and a vertex
+  forgets those that it has not heard of for `LEASES` periods. So whatever faults did is mended by itself.
+- With `history`, the vertex of an event's key remembers its latest events. `catch_up` has them delivered to
+  whoever was away or is new: the request climbs to every vertex whose events may be wanted.
+- With `facets`, there are several hypercubes, each turned by another part of the circle. A subscription is
+  told to all of them and an event goes to one, chosen by its id, so that a key of which there are many events
+  is the load of several nodes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, ClassVar
+from zlib import crc32
+
+from distributary.errors import DistributaryError, UnknownSubscriptionError
+from distributary.model import Event, Subscription
+from distributary.overlay.courier import Courier
+from distributary.overlay.hypercube import Cube, Key, Place, children_above, children_below
+from distributary.overlay.node import Address, Message, Node
+from distributary.overlay.replication import Name, Replication
+from distributary.overlay.ring import Arrival, Ring
+from distributary.systems.home import Home
+from distributary.systems.hope_addressing import Addressed, Addressing
+from distributary.systems.hope_messages import (
+    Notify,
+    Past,
+    Publication,
+    Recall,
+    Recalled,
+    Register,
+    Remembered,
+    Resident,
+    Withdraw,
+)
+
+LEASES = 3.5
+"""After so many refresh periods of silence, what is not registered again is forgotten."""
+
+
+class Vertex:
+    """What is registered at a vertex that this node hosts."""
+
+    def __init__(self) -> None:
+        self.residents: dict[Resident, int] = {}
+        self._homes: dict[int, Counter[Address]] = {}
+
+    def settle(self, resident: Resident, filter: int | None) -> tuple[int | None, int | None]:
+        """Register, or no longer (None); returns the filter that is nobody's now, and the one that is new."""
+        gone = self._leave(resident)
+        if filter is None:
+            return gone, None
+        new = filter if filter not in self._homes else None
+        self.residents[resident] = filter
+        self._homes.setdefault(filter, Counter())[resident.home] += 1
+        return (None, None) if gone == filter else (gone, new)
+
+    def _leave(self, resident: Resident) -> int | None:
+        """Forget a registration; returns its filter if that was the last with it."""
+        filter = self.residents.pop(resident, None)
+        if filter is None:
+            return None
+        homes = self._homes[filter]
+        homes[resident.home] -= 1
+        if not homes[resident.home]:
+            del homes[resident.home]
+        if homes:
+            return None
+        del self._homes[filter]
+        return filter
+
+    def homes(self, filter: int) -> set[Address]:
+        """The homes that want an event with this filter."""
+        lacking = ~filter
+        return {home for asked, homes in self._homes.items() if not asked & lacking for home in homes}
+
+
+class HopeBroker(ABC):
+    """A node of a HOPE system; `Kbpp` and `Kbsp` are the two kinds.
+
+    `courier` makes messages survive loss, `copies` the contents of vertices the failure of as many
+    neighbours, `refresh` everything else.
+    """
+
+    mirrored: ClassVar[bool]
+    """Whether it is clearing a bit that should be a finger's step."""
+
+    def __init__(
+        self,
+        ring: Ring,
+        addressing: Addressing,
+        *,
+        courier: Courier | None = None,
+        copies: int = 0,
+        refresh: float | None = None,
+        facets: int = 1,
+        history: int = 0,
+        leave: Callable[[], None] | None = None,
+    ) -> None:
+        self.node: Node = ring.node
+        self.ring = ring
+        self.addressing = addressing
+        self.cube = Cube(addressing.dimension, ring.circle, self.mirrored, facets)
+        self.home = Home(self.node)
+        self.refresh = refresh
+        self.history = history
+        self.courier = courier
+        self.send: Callable[[Address, Message], None] = self.node.send if courier is None else courier.send
+        self.replication = Replication(ring, copies, self.send)
+        self._leave = leave
+        self._addresses: dict[str, Addressed] = {}
+        """Where the subscriptions that live here are registered."""
+        self._heard_of: dict[tuple[int, Resident], float] = {}
+        """When each registration hosted here was last made."""
+        self.replication.on_change(self._changed)
+        ring.listen(Register, self._register)
+        ring.listen(Withdraw, self._withdraw)
+        ring.listen(Publication, self._published)
+        ring.listen(Recall, self._recall)
+        self.node.handle(Notify, lambda message, sender: self.home.offer(message.event))
+        self.node.handle(Recalled, self._recalled)
+        self.node.at_alarm("hope refresh", self._each_period)
+        self.node.at_start(self._begin)
+
+    # For clients.
+
+    def subscribe(self, subscription: Subscription) -> None:
+        """Register a subscription of a client of this node; any filters will do, a path makes it cheap."""
+        self.home.add(subscription)
+        address = self.addressing.of_filters(self.home.filters(subscription.id))
+        known = self._addresses.get(subscription.id)
+        if known is not None and known.key != address.key:
+            self._send_up(known.key, Withdraw(subscription.id, self.node.address))
+        self._addresses[subscription.id] = address
+        self._send_up(address.key, Register(subscription.id, self.node.address, address.filter))
+
+    def unsubscribe(self, subscription_id: str) -> None:
+        """Forget a subscription that was registered here."""
+        self.home.remove(subscription_id)
+        key, _ = self._addresses.pop(subscription_id)
+        self._send_up(key, Withdraw(subscription_id, self.node.address))
+
+    def publish(self, event: Event) -> None:
+        """Have an event delivered; DocumentError when its document cannot be read and gives no address."""
+        key, filter = self.addressing.of_event(event)
+        facet = crc32(event.id.encode()) % self.cube.facets
+        self.ring.route(self.cube.position(Place(key, facet)), Publication(event, filter))
+
+    def catch_up(self, subscription_id: str, since: float = 0.0) -> None:
+        """Have the remembered events since a time delivered, except those that the subscriber has got."""
+        if subscription_id not in self.home:
+            raise UnknownSubscriptionError(subscription_id)
+        if "change" in self.home.filters(subscription_id):
+            raise DistributaryError(
+                f"subscription {subscription_id!r} has a tolerance, which depends on the order of events; "
+                "that of remembered ones is not known; catch up with a subscription without one"
+            )
+        key, filter = self._addresses[subscription_id]
+        self._send_up(key, Recall(subscription_id, self.node.address, filter, since))
+
+    def leave(self) -> None:
+        """Hand over what is hosted here, and leave the ring."""
+        self.replication.hand_over()
+        if self._leave is not None:
+            self._leave()
+
+    # At the vertices hosted here.
+
+    @abstractmethod
+    def _meet(self, position: int, publication: Publication) -> None:
+        """Take a publication on from a vertex hosted here."""
+
+    @abstractmethod
+    def _changed(self, position: int, name: Name, entry: Any) -> None:
+        """Keep up with a change of what is hosted here."""
+
+    def _register(self, message: Register, arrival: Arrival) -> None:
+        resident = Resident(message.subscription, message.home)
+        for position in arrival.keys:
+            self._heard_of[position, resident] = self.node.now
+            if self.replication.contents(position).get(resident) != message.filter:
+                self.replication.put(position, resident, message.filter)
+
+    def _withdraw(self, message: Withdraw, arrival: Arrival) -> None:
+        for position in arrival.keys:
+            self._forget(position, Resident(message.subscription, message.home))
+
+    def _forget(self, position: int, resident: Resident) -> None:
+        self._heard_of.pop((position, resident), None)
+        if resident in self.replication.contents(position):
+            self.replication.drop(position, resident)
+
+    def _published(self, message: Publication, arrival: Arrival) -> None:
+        for position in arrival.keys:
+            if message.came_from is None:
+                self._remember(position, message)
+            self._meet(position, message)
+
+    def _notify(self, event: Event, homes: Iterable[Address]) -> None:
+        """Send an event to the homes that may want it."""
+        for home in sorted(homes):
+            if home == self.node.address:
+                self.home.offer(event)
+            else:
+                self.send(home, Notify(event))
+
+    def _reach(
+        self, position: int, came_from: Key | None, upwards: bool, onwards: Callable[[Key], Message]
+    ) -> Iterator[int]:
+        """The vertices hosted here that a message reaches from one of them; it is sent on to the others."""
+        pending = [(position, came_from)]
+        while pending:
+            position, came_from = pending.pop()
+            yield position
+            vertex, facet = self.cube.place(position)
+            children = (
+                children_above(vertex, self.cube.dimension, came_from)
+                if upwards
+                else children_below(vertex, came_from)
+            )
+            elsewhere = []
+            for child in children:
+                there = self.cube.position(Place(child, facet))
+                if self.ring.owns(there):
+                    pending.append((there, vertex))
+                else:
+                    elsewhere.append(there)
+            if elsewhere:
+                self.ring.multicast(elsewhere, onwards(vertex))
+
+    # Remembered events.
+
+    def _remember(self, position: int, message: Publication) -> None:
+        """Keep an event for those who ask later; the oldest makes room."""
+        if not self.history:
+            return
+        name = Past(message.event.id)
+        past = {
+            known: entry.time
+            for known, entry in self.replication.contents(position).items()
+            if isinstance(known, Past)
+        }
+        if name in past:
+            return
+        if len(past) >= self.history:
+            self.replication.drop(position, min(past, key=lambda known: (past[known], known)))
+        self.replication.put(position, name, Remembered(self.node.now, message.filter, message.event))
+
+    def _recall(self, message: Recall, arrival: Arrival) -> None:
+        found: list[Remembered] = []
+        for start in arrival.keys:
+            for position in self._reach(
+                start, message.came_from, True, lambda vertex: message._replace(came_from=vertex)
+            ):
+                found += self._past(position, message)
+        if found:
+            found.sort(key=lambda entry: (entry.time, entry.event.id))
+            answer = Recalled(message.subscription, tuple(entry.event for entry in found))
+            if message.home == self.node.address:
+                self._recalled(answer, message.home)
+            else:
+                self.send(message.home, answer)
+
+    def _past(self, position: int, message: Recall) -> list[Remembered]:
+        return [
+            entry
+            for entry in self.replication.contents(position).values()
+            if isinstance(entry, Remembered)
+            and entry.time >= message.since
+            and not message.filter & ~entry.filter
+        ]
+
+    def _recalled(self, message: Recalled, sender: Address) -> None:
+        for event in message.events:
+            self.home.accept(event, [message.subscription])
+
+    # Upkeep.
+
+    def _send_up(self, key: Key, message: Message) -> None:
+        """Send a message to the vertex of a key in every facet."""
+        places = (Place(key, facet) for facet in range(self.cube.facets))
+        self.ring.multicast([self.cube.position(place) for place in places], message)
+
+    def _begin(self) -> None:
+        if self.refresh is not None:
+            share = (self.node.address * 0.618034) % 1.0  # so that not all nodes refresh at once
+            self.node.wake_after(self.refresh * (0.5 + share), "hope refresh")
+
+    def _each_period(self, about: None) -> None:
+        assert self.refresh is not None
+        self.node.wake_after(self.refresh, "hope refresh")
+        if not self.ring.member:
+            return
+        self._renew()
+        self._expire(self.node.now - LEASES * self.refresh)
+
+    def _renew(self) -> None:
+        """Tell others again what they should know."""
+        for name, (key, filter) in self._addresses.items():
+            self._send_up(key, Register(name, self.node.address, filter))
+
+    def _expire(self, before: float) -> None:
+        """Forget what was last heard of before a time; what is newly hosted here counts as heard of now."""
+        hosted = {
+            (position, name)
+            for position in self.replication.hosted()
+            for name in self.replication.contents(position)
+            if isinstance(name, Resident)
+        }
+        self._heard_of = {known: time for known, time in self._heard_of.items() if known in hosted}
+        for position, resident in sorted(hosted):
+            if self._heard_of.setdefault((position, resident), self.node.now) < before:
+                self._forget(position, resident)

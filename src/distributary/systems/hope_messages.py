@@ -1,0 +1,119 @@
+"""What the nodes of a HOPE system say to each other."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from distributary.model import Event
+from distributary.overlay.hypercube import Key
+from distributary.overlay.node import Address
+
+
+class Register(NamedTuple):
+    """To the vertex of a subscription's key: what covers this filter is wanted at a home."""
+
+    subscription: str
+    home: Address
+    filter: int
+
+
+class Withdraw(NamedTuple):
+    """To the same vertex: it is wanted there no longer."""
+
+    subscription: str
+    home: Address
+
+
+class Publication(NamedTuple):
+    """An event with its filter, from a vertex to a neighbour; from a publisher it comes from no vertex."""
+
+    event: Event
+    filter: int
+    came_from: Key | None = None
+
+
+class Passed(NamedTuple):
+    """A publication handed to the node that hosted a vertex when it was last heard of."""
+
+    position: int
+    publication: Publication
+
+
+class Notify(NamedTuple):
+    """To a home: an event that a subscription of its clients may want."""
+
+    event: Event
+
+
+class Advert(NamedTuple):
+    """From a vertex to the neighbours above it: what it wants has changed.
+
+    `number` grows with every one that a node sends. `digest` is that of all it wants now; `full` says that
+    `added` is all of that.
+    """
+
+    vertex: Key
+    added: tuple[int, ...]
+    dropped: tuple[int, ...]
+    digest: int
+    full: bool
+    number: int
+
+
+class Renew(NamedTuple):
+    """From a vertex to the neighbours above it: what it wants has still this digest."""
+
+    vertex: Key
+    digest: int
+
+
+class Ask(NamedTuple):
+    """To the node behind an advert: tell the neighbour across a bit of this vertex all that is wanted."""
+
+    position: int
+    bit: int
+
+
+class Recall(NamedTuple):
+    """From the vertex of a subscription upwards: send home the remembered events that cover the filter."""
+
+    subscription: str
+    home: Address
+    filter: int
+    since: float
+    came_from: Key | None = None
+
+
+class Recalled(NamedTuple):
+    """To a home: remembered events that a subscription may want."""
+
+    subscription: str
+    events: tuple[Event, ...]
+
+
+class Resident(NamedTuple):
+    """Names a registration among the contents of a vertex; the entry is its filter."""
+
+    subscription: str
+    home: Address
+
+
+class Across(NamedTuple):
+    """Names a filter that the neighbour across a bit wants; the entry is True."""
+
+    bit: int
+    filter: int
+
+
+class Past(NamedTuple):
+    """Names an event that a vertex remembers; the entry is a `Remembered`."""
+
+    event: str
+
+
+class Remembered(NamedTuple):
+    """An event as a vertex remembers it: when it came, and with which filter."""
+
+    time: float
+    filter: int
+    event: Event
