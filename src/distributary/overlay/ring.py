@@ -153,7 +153,10 @@ class Ring:
         successor = self.successor
         if self.circle.up_to(key, self.identifier, successor):
             return successor
-        nearest = self.rule.nearest(self.circle, self.identifier, key, self.known())
+        known = self.known()
+        if known and known[bisect_left(known, key) % len(known)] == key:
+            return key  # whoever has the key for an identifier owns it
+        nearest = self.rule.nearest(self.circle, self.identifier, key, known)
         return nearest if nearest != self.identifier else successor
 
     # What a node knows.
@@ -287,18 +290,23 @@ class Ring:
 def settle(rings: Sequence[Ring]) -> None:
     """Give every node the neighbours and fingers that it would have in the end, were nothing to change."""
     members = sorted(ring.identifier for ring in rings)
-    count = len(members)
     for ring in rings:
-        place = bisect_left(members, ring.identifier)
-        ring.predecessor = members[place - 1] if count > 1 else None
-        following = [
-            members[(place + step) % count] for step in range(1, min(ring.successor_count, count - 1) + 1)
-        ]
-        ring.successors = following or [ring.identifier]
-        ring.fingers = [
-            members[bisect_left(members, finger.point) % count]
-            if finger.clockwise
-            else members[bisect_right(members, finger.point) - 1]
-            for finger in ring.rule.fingers(ring.circle, ring.identifier)
-        ]
-        ring.forget_known()
+        settle_among(ring, members)
+
+
+def settle_among(ring: Ring, members: Sequence[Address]) -> None:
+    """Give one node the neighbours and fingers that it has in a ring at rest of these members, sorted."""
+    count = len(members)
+    place = bisect_left(members, ring.identifier)
+    ring.predecessor = members[place - 1] if count > 1 else None
+    following = [
+        members[(place + step) % count] for step in range(1, min(ring.successor_count, count - 1) + 1)
+    ]
+    ring.successors = following or [ring.identifier]
+    ring.fingers = [
+        members[bisect_left(members, finger.point) % count]
+        if finger.clockwise
+        else members[bisect_right(members, finger.point) - 1]
+        for finger in ring.rule.fingers(ring.circle, ring.identifier)
+    ]
+    ring.forget_known()

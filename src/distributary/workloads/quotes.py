@@ -62,7 +62,7 @@ def stocks(count: int = STOCKS, *, seed: int) -> list[Stock]:
     """
     random = Random(f"stocks {seed}")
     return [
-        Stock(_symbol(at), EXCHANGES[at % len(EXCHANGES)], random.randint(500, 15000), 1 + at % 10)
+        Stock(symbol_of(at), EXCHANGES[at % len(EXCHANGES)], random.randint(500, 15000), 1 + at % 10)
         for at in range(count)
     ]
 
@@ -101,19 +101,19 @@ def subscriptions(
     topics = [stock.topic for stock in sorted(stocks(stock_count, seed=seed), key=lambda s: s.volatility)]
     cents = max(1, round(100 * maximum))
     for number in range(count):
-        topic = topics[_chosen(random, stock_count, sources) - 1]
-        tolerance = _chosen(random, cents, tolerances) / 100
+        topic = topics[chosen(random, stock_count, sources) - 1]
+        tolerance = chosen(random, cents, tolerances) / 100
         yield Subscription(f"s{number}", f"subscriber{number}", topic=topic, change={"price": tolerance})
 
 
-def _chosen(random: Random, maximum: int, distribution: Distribution) -> int:
+def chosen(random: Random, maximum: int, distribution: Distribution) -> int:
     """A whole number from 1 to `maximum`."""
     if distribution == "uniform":
         return random.randint(1, maximum)
     return min(maximum, int(random.paretovariate(PARETO_SHAPE)))
 
 
-def _symbol(number: int) -> str:
+def symbol_of(number: int) -> str:
     """AAA, AAB, AAC and so on."""
     letters = ""
     for _ in range(3):

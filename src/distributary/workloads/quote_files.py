@@ -1,0 +1,183 @@
+"""Quotes of one's own for the stock application: a CSV file with a time, a symbol and a price in each row.
+
+Rows that cannot be read are set aside with their line and the reason; the others go on. Prices are turned
+into whole numbers of `step` (cents, unless told otherwise), as the dynamic-filter paper does with its own.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+from distributary.errors import DistributaryError, InputError
+from distributary.model import Event, topic_levels
+from distributary.workloads.quotes import Distribution, chosen
+from distributary.workloads.stock_days import Publication, Trace, requests_of
+
+
+class Quote(NamedTuple):
+    time: float
+    """Seconds, of whatever era the file uses."""
+    symbol: str
+    price: int
+    """In steps."""
+
+
+class SetAside(NamedTuple):
+    """A row that could not be read."""
+
+    line: int
+    reason: str
+    row: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What the columns are called."""
+
+    time: str = "time"
+    symbol: str = "symbol"
+    price: str = "price"
+
+
+@dataclass
+class QuoteFile:
+    """What was read: quotes in the order of time, and rows set aside."""
+
+    quotes: list[Quote] = field(default_factory=list)
+    set_aside: list[SetAside] = field(default_factory=list)
+
+
+def read(path: str | Path, *, columns: Columns | None = None, step: str = "0.01") -> QuoteFile:
+    """Read a file; DistributaryError when it is not there or a column is missing."""
+    try:
+        with open(path, newline="", encoding="utf-8", errors="replace") as lines:
+            return read_lines(lines, columns=columns, step=step)
+    except OSError as error:
+        raise DistributaryError(f"cannot read quotes from {path}: {error.strerror}") from None
+
+
+def read_lines(lines: Iterable[str], *, columns: Columns | None = None, step: str = "0.01") -> QuoteFile:
+    """Read rows, the first of which names the columns.
+
+    >>> read = read_lines(["time,symbol,price", "60,OTE,8.41", "120,OTE,high"])
+    >>> read.quotes, [str(each) for each in read.set_aside]
+    ([Quote(time=60.0, symbol='OTE', price=841)], ["line 3: price: not a number: 'high'"])
+    """
+    named = columns or Columns()
+    rows = csv.DictReader(lines)
+    header = list(rows.fieldnames or [])
+    for column in (named.time, named.symbol, named.price):
+        if column not in header:
+            raise DistributaryError(
+                f"no column {column!r}; the columns are {', '.join(header) or 'none'}; say which holds what"
+            )
+    result = QuoteFile()
+    for line, row in _rows(rows, result.set_aside):
+        try:
+            result.quotes.append(_quote(row, named, Decimal(step)))
+        except InputError as error:
+            result.set_aside.append(SetAside(line, str(error), ",".join(str(each) for each in row.values())))
+    result.quotes.sort()
+    return result
+
+
+def trace(
+    quotes: Sequence[Quote],
+    *,
+    seed: int,
+    tolerances: Distribution = "uniform",
+    maximum: int = 64,
+    subscribers: int = 200,
+    every_minutes: float = 10.0,
+) -> Trace:
+    """A run over these quotes: every symbol is a source, and subscribers choose among them evenly."""
+    if not quotes:
+        raise DistributaryError("no quotes to run; give a file with at least one row that can be read")
+    start = min(quote.time for quote in quotes)
+    end = max(quote.time for quote in quotes) - start
+    symbols = {symbol: number for number, symbol in enumerate(sorted({quote.symbol for quote in quotes}))}
+    publications = [
+        Publication(
+            quote.time - start,
+            symbols[quote.symbol],
+            Event(f"q{number}", f"quotes/file/{quote.symbol}", {"price": quote.price}),
+        )
+        for number, quote in enumerate(sorted(quotes))
+    ]
+    random = Random(f"quote file {seed}")
+    wishes = []
+    for subscriber in range(subscribers):
+        time = random.expovariate(1 / (60 * every_minutes))
+        while time < end:
+            topic = f"quotes/file/{random.choice(sorted(symbols))}"
+            wishes.append((time, subscriber, topic, chosen(random, maximum, tolerances)))
+            time += random.expovariate(1 / (60 * every_minutes))
+    return Trace(publications, requests_of(wishes))
+
+
+def _rows(
+    rows: csv.DictReader[str], set_aside: list[SetAside]
+) -> Iterator[tuple[int, Mapping[str, str | None]]]:
+    """The rows with their lines; what is no CSV at all is set aside."""
+    while True:
+        try:
+            row = next(rows)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            set_aside.append(SetAside(rows.line_num, f"not CSV: {error}", ""))
+            continue
+        yield rows.line_num, row
+
+
+def _quote(row: Mapping[str, str | None], columns: Columns, step: Decimal) -> Quote:
+    given = {name: (row.get(name) or "").strip() for name in (columns.time, columns.symbol, columns.price)}
+    for name, text in given.items():
+        if not text:
+            raise InputError("missing", field=name)
+    symbol = given[columns.symbol]
+    if len(topic_levels(symbol)) != 1:
+        raise InputError(
+            "has a slash, which separates the levels of a topic", field=columns.symbol, text=symbol
+        )
+    return Quote(
+        _time(given[columns.time], columns.time), symbol, _price(given[columns.price], columns.price, step)
+    )
+
+
+def _time(text: str, column: str) -> float:
+    """Seconds, or a date and time by ISO 8601; without an offset it is taken for UTC."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            raise InputError(
+                "neither seconds nor a time such as 2003-09-12T14:30", field=column, text=text
+            ) from None
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    if not math.isfinite(seconds):
+        raise InputError("not a finite number of seconds", field=column, text=text)
+    return seconds
+
+
+def _price(text: str, column: str, step: Decimal) -> int:
+    try:
+        price = Decimal(text)
+    except InvalidOperation:
+        raise InputError("not a number", field=column, text=text) from None
+    if not price.is_finite() or abs(price.adjusted()) > 15:
+        raise InputError("not a number that a price can be", field=column, text=text)
+    return round(price / step)
