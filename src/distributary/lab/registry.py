@@ -10,7 +10,14 @@ from distributary.errors import DistributaryError
 from distributary.lab.claims import BEYOND, Claim, catalogue
 from distributary.lab.experiment import Experiment
 
-MODULES = ("topics", "topic_tree_size")
+MODULES = (
+    "topics",
+    "topic_tree_size",
+    "xml_matching",
+    "xml_signature_times",
+    "xml_space",
+    "xml_false_positives",
+)
 """The modules of `distributary.lab` that hold experiments, in the order of the report."""
 
 ALL = "all"

@@ -1,0 +1,323 @@
+"""The experiments of the XML thesis' matching: small runs, the truth by lxml, verdicts on made-up rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from lxml import etree
+
+from distributary.filters.path import PathFilter
+from distributary.lab import xml_false_positives, xml_matching, xml_signature_times, xml_space
+from distributary.lab.experiment import Experiment, Outcome, Row, Value
+from distributary.lab.xml_paths import depth_of, documents, least_seconds, paths
+from distributary.matching.signature import (
+    Shape,
+    document_items,
+    document_signature,
+    guaranteed_items,
+    path_signature,
+)
+
+ALL: tuple[Experiment, ...] = (
+    *xml_matching.EXPERIMENTS,
+    *xml_signature_times.EXPERIMENTS,
+    *xml_space.EXPERIMENTS,
+    *xml_false_positives.EXPERIMENTS,
+)
+
+
+def rows_at(experiment: Experiment, *points: dict[str, Value]) -> list[Row]:
+    rows = []
+    for number, point in enumerate(points):
+        rows += [{**point, **row} for row in experiment.run(point, np.random.default_rng(number))]
+    return rows
+
+
+def verdicts(experiment: Experiment, rows: list[Row]) -> dict[str, Outcome]:
+    return {claim: answer.check(rows).outcome for claim, answer in experiment.answers.items()}
+
+
+def test_every_figure_of_the_chapter_is_answered() -> None:
+    answered = {claim for each in ALL for claim in each.answers if claim.startswith("001")}
+    assert answered == {f"001-fig3.{number}" for number in range(8, 20)}
+
+
+def test_what_is_timed_runs_alone() -> None:
+    timed = {each.name for each in ALL if each.alone}
+    assert timed == {"xml-matching", "xml-signature-times"}
+
+
+@pytest.mark.parametrize("experiment", ALL, ids=lambda each: each.name)
+@pytest.mark.parametrize("quick", [True, False])
+def test_plots_draw_rows_that_some_point_gives(experiment: Experiment, quick: bool) -> None:
+    points = experiment.points(quick)
+    for answer in experiment.answers.values():
+        for plot in answer.plots:
+            named = {name: value for name, value in plot.where.items() if name in points[0]}
+            assert any(all(point[name] == value for name, value in named.items()) for point in points)
+
+
+def test_depth_is_that_of_the_deepest_linear_path() -> None:
+    for path, depth in {
+        "/a": 1,
+        "/a/b[c/d]/e": 4,
+        "/a[b]/c": 2,
+        "/a[b or c/d/e]": 4,
+        "/a[not(b/c)]/d": 3,
+        "/a/b | /a/b/c": 3,
+    }.items():
+        assert depth_of(PathFilter.parse(path)) == depth
+
+
+def test_paths_are_shared_out_among_the_types() -> None:
+    made = paths(20, np.random.default_rng(1), types=xml_space.TYPES[:3])
+    roots = [each.branches[0].steps[0].label for each in made]
+    assert [roots.count(kind.root) for kind in xml_space.TYPES[:3]] == [7, 7, 6]
+
+
+def test_the_clock_runs_an_action_at_least_as_often_as_asked() -> None:
+    runs: list[int] = []
+    assert least_seconds(lambda: runs.append(1), fewest=4, enough=0.0) >= 0
+    assert len(runs) == 4
+
+
+# Times
+
+
+def test_matching_is_measured_after_all_agreed() -> None:
+    (experiment,) = xml_matching.EXPERIMENTS
+    common: dict[str, Value] = {"size": 2_000, "filters": 40, "documents": 5, "repeat": 0}
+    rows = rows_at(
+        experiment,
+        {**common, "sweep": "filters", "paths": xml_matching.LINEAR, "depth": 7},
+        {**common, "sweep": "depth", "paths": xml_matching.TWIGS, "depth": 1},
+        {**common, "sweep": "depth", "paths": xml_matching.TWIGS, "depth": 5},
+    )
+    assert all(float(row[name]) >= 0 for row in rows for name in xml_matching.LINES)
+    assert [row["depth_mean"] for row in select_depth(rows, 1)] == [1.0]
+    assert set(verdicts(experiment, rows).values()) <= {Outcome.HOLDS, Outcome.DOES_NOT_HOLD}
+
+
+def select_depth(rows: list[Row], depth: int) -> list[Row]:
+    return [row for row in rows if row["depth"] == depth]
+
+
+def test_signatures_that_rule_out_a_match_stop_the_measurement() -> None:
+    (tree,) = (parsed(event) for event in documents(1, np.random.default_rng(1)))
+    automaton = xml_matching.PathAutomaton()
+    automaton.add(0, PathFilter.parse(f"/{tree.labels[0]}"))
+    match = xml_matching.Pairs(np.array([0], np.int32), np.array([0], np.int32))
+    xml_matching._verify(automaton, match, [tree], match)
+    with pytest.raises(AssertionError, match="rule out"):
+        xml_matching._verify(automaton, match, [tree], xml_matching.Pairs.none())
+    with pytest.raises(AssertionError, match="differ"):
+        xml_matching._verify(automaton, xml_matching.Pairs.none(), [tree], match)
+
+
+def matching_row(sweep: str, **values: Value) -> Row:
+    row: Row = {"sweep": sweep, "filters": 400, "size": 4_000, "paths": "linear", "depth": 7, "exact": 1.0}
+    row.update(values)
+    row["automaton_parsing"] = float(row["automaton"]) + float(row.get("parsing", 0))
+    return row
+
+
+@pytest.mark.parametrize(
+    ("automaton", "parsing", "outcome"),
+    [
+        (1.0, 99.0, Outcome.HOLDS),
+        (50.0, 50.0, Outcome.DOES_NOT_HOLD),
+        (1.0, 5.0, Outcome.DOES_NOT_HOLD),
+    ],
+)
+def test_figure_3_8_holds_when_one_set_up_shows_both_factors(
+    automaton: float, parsing: float, outcome: Outcome
+) -> None:
+    rows = [
+        matching_row("filters", signatures=1.0, automaton=automaton, parsing=parsing),
+        matching_row("filters", signatures=1.0, automaton=2.0, parsing=1.0, size=30_000),
+    ]
+    assert xml_matching.check_filters(rows).outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("signatures", "automaton", "outcome"),
+    [
+        ([1.0, 1.1, 1.2], [1.0, 2.0, 3.0], Outcome.HOLDS),
+        ([1.0, 2.0, 3.0], [1.0, 2.0, 3.0], Outcome.DOES_NOT_HOLD),
+        ([1.0, 1.0, 1.0], [1.0, 1.0, 1.1], Outcome.DOES_NOT_HOLD),
+    ],
+)
+def test_figure_3_9_holds_when_signatures_are_flat_and_the_automaton_grows(
+    signatures: list[float], automaton: list[float], outcome: Outcome
+) -> None:
+    rows = [
+        matching_row("depth", depth=depth, depth_mean=depth, signatures=ours, automaton=theirs)
+        for depth, (ours, theirs) in enumerate(zip(signatures, automaton, strict=True), 1)
+    ]
+    assert xml_matching.check_depth(rows).outcome is outcome
+
+
+def test_the_exact_index_must_beat_the_automaton() -> None:
+    fast = matching_row("depth", signatures=1.0, automaton=2.0)
+    slow = matching_row("depth", signatures=1.0, automaton=0.5)
+    assert xml_matching.check_exact([fast]).outcome is Outcome.HOLDS
+    assert xml_matching.check_exact([fast, slow]).outcome is Outcome.DOES_NOT_HOLD
+
+
+def test_signatures_are_timed_for_every_length_and_number_of_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    (experiment,) = xml_signature_times.EXPERIMENTS
+    for name, value in (("DOCUMENTS", 5), ("PATHS", 9), ("ROUNDS", 1)):
+        monkeypatch.setattr(xml_signature_times, name, value)
+    rows = rows_at(
+        experiment, *({"sweep": sweep, "preprocessed": 2, "repeat": 0} for sweep in ("length", "hashes"))
+    )
+    assert [row["length"] for row in rows[:9]] == list(xml_signature_times.LENGTHS)
+    assert [row["hashes"] for row in rows[9:]] == list(xml_signature_times.HASHES)
+    assert all(float(row["comparison"]) >= 0 for row in rows)
+    assert set(verdicts(experiment, rows).values()) <= {Outcome.HOLDS, Outcome.DOES_NOT_HOLD}
+
+
+def test_independent_hashes_make_a_signature_that_covers_what_it_holds() -> None:
+    items = {"bib", "book", ("bib", "book")}
+    for shape in (Shape(64, 1), Shape(64, 4)):
+        whole = xml_signature_times._signed_afresh(items, shape)
+        assert whole.covers(xml_signature_times._signed_afresh(["book"], shape))
+        assert 1 <= whole.bits.bit_count() <= len(items) * shape.hashes
+
+
+def timed_rows(sweep: str, values: tuple[int, ...], cost: Any) -> list[Row]:
+    return [
+        {"sweep": sweep, sweep: value, **dict.fromkeys(TIMED, float(cost(number)))}
+        for number, value in enumerate(values)
+    ]
+
+
+TIMED = ("comparison", "preprocessing", "preprocessing_ours")
+
+
+def test_figures_3_10_to_3_13_hold_as_their_curves_bend() -> None:
+    times = xml_signature_times
+    flat, slight, steep = (lambda n: 10), (lambda n: 10 + n / 4), (lambda n: 10 + 10 * n)
+    by_length = {
+        name: timed_rows("length", times.LENGTHS, cost)
+        for name, cost in (("flat", flat), ("slight", slight), ("steep", steep))
+    }
+    by_hashes = {
+        name: timed_rows("hashes", times.HASHES, cost) for name, cost in (("flat", flat), ("steep", steep))
+    }
+    assert times.check_comparison_by_length(by_length["slight"]).outcome is Outcome.HOLDS
+    assert times.check_comparison_by_length(by_length["steep"]).outcome is Outcome.DOES_NOT_HOLD
+    assert times.check_comparison_by_hashes(by_hashes["flat"]).outcome is Outcome.HOLDS
+    assert times.check_comparison_by_hashes(by_hashes["steep"]).outcome is Outcome.DOES_NOT_HOLD
+    assert times.check_preprocessing_by_length(by_length["flat"]).outcome is Outcome.HOLDS
+    assert times.check_preprocessing_by_length(by_length["steep"]).outcome is Outcome.DOES_NOT_HOLD
+    assert times.check_preprocessing_by_hashes(by_hashes["steep"]).outcome is Outcome.HOLDS
+    bent = timed_rows("hashes", times.HASHES, lambda n: 10 + 100 * (n == 1))
+    assert times.check_preprocessing_by_hashes(bent).outcome is Outcome.DOES_NOT_HOLD
+
+
+# Space
+
+
+def test_signatures_are_as_long_as_the_rate_asks_for_and_keep_it() -> None:
+    experiment = xml_space.EXPERIMENTS[0]
+    rows = rows_at(experiment, {"documents": 60, "repeat": 0})
+    assert {row["counted"] for row in rows} == {"pairs", "items", "document"}
+    for row in rows:
+        assert float(row["measured"]) <= float(row["rate"])
+        assert float(row["kilobytes"]) == pytest.approx(3.68 * -(-int(row["length"]) // 8))
+    assert verdicts(experiment, rows) == {"001-fig3.14": Outcome.HOLDS}
+    worse = [{**row, "kilobytes": 10 * float(row["kilobytes"])} for row in rows]
+    assert verdicts(experiment, worse) == {"001-fig3.14": Outcome.DOES_NOT_HOLD}
+    broken = [{**row, "measured": 0.9} for row in rows]
+    assert verdicts(experiment, broken) == {"001-fig3.14": Outcome.DOES_NOT_HOLD}
+
+
+def test_space_conserved_falls_with_types_and_lower_rates() -> None:
+    experiment = xml_space.EXPERIMENTS[1]
+    rows = rows_at(experiment, *({"types": types, "paths": 90, "repeat": 0} for types in (1, 5, 9)))
+    for row in rows:
+        saved = float(row["path_bytes"]) - float(row["signature_bytes"])
+        assert float(row["conserved"]) == pytest.approx(saved / float(row["path_bytes"]))
+    assert verdicts(experiment, rows) == {"001-fig3.15": Outcome.HOLDS}
+    turned = [{**row, "types": 10 - int(row["types"])} for row in rows]
+    assert verdicts(experiment, turned) == {"001-fig3.15": Outcome.DOES_NOT_HOLD}
+
+
+# False positives
+
+
+def parsed(event: Any) -> Any:
+    from distributary.filters.document import parse_document
+
+    return parse_document(event.document)
+
+
+@pytest.mark.parametrize("shape", [Shape(16, 1), Shape(64, 2), Shape(256, 1)])
+def test_false_positives_are_what_lxml_does_not_select(shape: Shape) -> None:
+    sample = xml_false_positives.Sample(12, np.random.default_rng(5))
+    filters = paths(60, np.random.default_rng(6))
+    row = sample.row(filters, shape)
+    apart = falsely = inevitable = own = own_falsely = 0
+    for number in range(12):
+        tree = sample.trees[number]
+        text = sample.batch.event(number).document or ""
+        whole = etree.ElementTree(etree.fromstring(text.encode()))
+        for each in filters:
+            if whole.xpath(each.text):
+                continue
+            covered = document_signature(tree, *shape).covers(path_signature(each, *shape))
+            same = each.text.startswith(("/" + tree.labels[0] + "/", "/" + tree.labels[0] + "["))
+            apart += 1
+            falsely += covered
+            inevitable += guaranteed_items(each) <= document_items(tree)
+            own += same
+            own_falsely += same and covered
+    assert row["rate"] == pytest.approx(falsely / apart)
+    assert row["structural"] == pytest.approx(inevitable / apart)
+    assert row["by_bits"] == pytest.approx((falsely - inevitable) / apart)
+    assert row["own_type"] == pytest.approx(own_falsely / max(own, 1))
+
+
+def test_every_sweep_gives_rows_that_its_check_can_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    (experiment,) = xml_false_positives.EXPERIMENTS
+    monkeypatch.setattr(xml_false_positives, "PATHS", 90)
+    monkeypatch.setattr(xml_false_positives, "FILTERS", (30, 60, 90))
+    points = [{"sweep": sweep, "documents": 15, "repeat": 0} for sweep in xml_false_positives.SWEEPS]
+    rows = rows_at(experiment, *points)  # type: ignore[arg-type]
+    lengths = [float(row["rate"]) for row in rows if row["sweep"] == "length"]
+    assert lengths[0] > 0.5 > lengths[-1]
+    assert [row["filters"] for row in rows if row["sweep"] == "filters"] == [30, 60, 90]
+    assert verdicts(experiment, rows)["001-fig3.16"] is Outcome.HOLDS
+
+
+RATES = ("rate", "structural", "by_bits", "own_type", "estimate", "estimate_document", "pairs", "in_document")
+
+
+def rated_rows(sweep: str, values: tuple[int, ...], rates: list[float], **more: float) -> list[Row]:
+    return [
+        {"sweep": sweep, sweep: value, "depth_mean": value, "asked": 3} | dict.fromkeys(RATES, rate) | more
+        for value, rate in zip(values, rates, strict=True)
+    ]
+
+
+def test_figures_3_16_to_3_19_hold_as_their_curves_bend() -> None:
+    figures = xml_false_positives
+    falling = [1.0, 0.8, 0.5, 0.3, 0.2, 0.1, 0.05]
+    within = rated_rows("length", figures.LENGTHS, falling, estimate=1.0)
+    assert figures.check_length(within).outcome is Outcome.HOLDS
+    beyond = rated_rows("length", figures.LENGTHS, falling, estimate=0.4)
+    assert figures.check_length(beyond).outcome is Outcome.DOES_NOT_HOLD
+    least_at_two = rated_rows("hashes", figures.HASHES, [0.2, 0.1, 0.3, 0.4])
+    assert figures.check_hashes(least_at_two).outcome is Outcome.HOLDS
+    level_beyond_two = rated_rows("hashes", figures.HASHES, [0.2, 0.1, 0.1, 0.1])
+    assert figures.check_hashes(level_beyond_two).outcome is Outcome.DOES_NOT_HOLD
+    assert figures.check_filters(rated_rows("filters", (1, 2), [0.1, 0.12])).outcome is Outcome.HOLDS
+    assert figures.check_filters(rated_rows("filters", (1, 2), [0.1, 0.5])).outcome is Outcome.DOES_NOT_HOLD
+    rising = [0.01, 0.04, 0.05, 0.06, 0.065, 0.07, 0.07]
+    assert figures.check_depth(rated_rows("depth", figures.DEPTHS, rising)).outcome is Outcome.HOLDS
+    for wrong in (rising[::-1], [2 * rate for rate in rising]):
+        rows = rated_rows("depth", figures.DEPTHS, wrong)
+        assert figures.check_depth(rows).outcome is Outcome.DOES_NOT_HOLD
