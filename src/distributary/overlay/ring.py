@@ -153,10 +153,7 @@ class Ring:
         successor = self.successor
         if self.circle.up_to(key, self.identifier, successor):
             return successor
-        known = self.known()
-        if known and known[bisect_left(known, key) % len(known)] == key:
-            return key  # whoever has the key for an identifier owns it
-        nearest = self.rule.nearest(self.circle, self.identifier, key, known)
+        nearest = self.rule.nearest(self.circle, self.identifier, key, self.known())
         return nearest if nearest != self.identifier else successor
 
     # What a node knows.
