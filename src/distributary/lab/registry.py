@@ -17,6 +17,7 @@ MODULES = (
     "xml_signature_times",
     "xml_space",
     "xml_false_positives",
+    "ring_paths",
 )
 """The modules of `distributary.lab` that hold experiments, in the order of the report."""
 

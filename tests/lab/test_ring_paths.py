@@ -1,0 +1,56 @@
+"""The experiments on path lengths: a small run, and verdicts on rows that are made up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from distributary.lab.engines import run_here
+from distributary.lab.experiment import Experiment, Outcome, Row, grid
+from distributary.lab.ring_paths import (
+    EXPERIMENTS,
+    OPTIMUM,
+    RULES,
+    SHORTEST_DOUBLED,
+    SHORTEST_SAME,
+    check_figure_3,
+    check_lookups,
+)
+from distributary.lab.tasks import tasks_of
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda each: each.name)
+def test_the_claims_hold_on_a_small_grid(experiment: Experiment) -> None:
+    small = replace(experiment, quick=grid(nodes=[100, 400], repeat=[0]))
+    outcomes = run_here(tasks_of(small, quick=True, seed=1), lambda count: None)
+    assert [done.failure for done in outcomes] == [None, None]
+    rows = [row for done in outcomes for row in done.rows]
+    for answer in small.answers.values():
+        assert answer.check(rows).outcome is Outcome.HOLDS
+
+
+def paths(one: float, both: float, optimum: float) -> list[Row]:
+    hops = dict(zip(RULES, (one, both, both), strict=True))
+    hops |= {OPTIMUM: optimum, SHORTEST_SAME: optimum, SHORTEST_DOUBLED: optimum}
+    return [{"nodes": 800, "routing": routing, "hops": value} for routing, value in hops.items()]
+
+
+@pytest.mark.parametrize(("one", "both", "holds"), [(5.0, 3.5, True), (5.0, 4.5, False), (5.0, 5.5, False)])
+def test_both_ways_must_be_below_one_way_and_nearer_to_the_optimum(
+    one: float, both: float, holds: bool
+) -> None:
+    assert (check_figure_3(paths(one, both, 3.0)).outcome is Outcome.HOLDS) is holds
+
+
+def test_figure_3_needs_one_of_its_sizes() -> None:
+    rows = [{**row, "nodes": 50} for row in paths(5.0, 3.5, 3.0)]
+    assert check_figure_3(rows).outcome is Outcome.NOT_REPRODUCED
+
+
+@pytest.mark.parametrize(("measured", "holds"), [(4.8, True), (5.6, False), (4.2, False)])
+def test_lookups_must_be_near_the_formula(measured: float, holds: bool) -> None:
+    rows: list[Row] = [
+        {"nodes": 1024, "to its predecessor": measured, "to the owner": 6.0, "log2(N) / 2": 5.0}
+    ]
+    assert (check_lookups(rows).outcome is Outcome.HOLDS) is holds
