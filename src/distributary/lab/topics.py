@@ -210,7 +210,8 @@ def _check_change(rows: Rows, measure: str, explanation: str) -> Verdict:
     order = sorted(PAPERS, key=lambda name: costs[name])
     least = costs["regex"] <= LEVEL * costs["hash"] and costs["hash"] < CLOSE * costs["regex"]
     holds = least and order[-1] == "tree"
-    found = f"From least to most: {', '.join(order)}."
+    level = " Regex and hash are level, within a tenth." if holds and order[0] != "regex" else ""
+    found = f"From least to most: {', '.join(order)}.{level}"
     return Verdict.of(holds, ours=_told(costs, "us"), reason=f"{found} {explanation}" if not holds else found)
 
 
