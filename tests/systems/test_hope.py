@@ -31,22 +31,22 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [(kind, options) for kind in KINDS for options in OPTIONS if kind is Kbsp or "budget" not in options],
+)
+@pytest.mark.parametrize("seed", range(2))
 def test_everybody_gets_exactly_what_they_asked_for_while_subscriptions_come_and_go(
     kind: type[HopeBroker], options: dict[str, Any], seed: int
 ) -> None:
     options = dict(options)
-    if kind is Kbpp and "budget" in options:
-        pytest.skip("nothing is aggregated")
     random = Random(seed)
     addressing = Addressing(options.pop("dimension", 6), options.pop("length", 128))
     deployment = settled(kind, random.sample(range(1 << 12), 15), 12, addressing, **options)
     nodes = list(deployment.members)
     live: dict[str, Subscription] = {}
     wanted: dict[tuple[str, str], tuple[str, ...]] = {}
-    for step in range(120):
+    for step in range(100):
         chance = random.random()
         if chance < 0.45:
             subscription = Subscription(f"s{step}", f"u{random.randrange(20)}", path=random_path(random))
@@ -63,7 +63,7 @@ def test_everybody_gets_exactly_what_they_asked_for_while_subscriptions_come_and
             wanted |= expected(list(live.values()), [event])
         deployment.simulator.run(until=step + 1)  # not until all is idle: replicas are checked for ever
     assert delivered(deployment) == wanted
-    assert len(wanted) > 20
+    assert len(wanted) > 10
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -154,7 +154,7 @@ def test_longer_filters_spare_publications() -> None:
             event = Event(f"e{number}", document=random_document(random))
             deployment.publish(event, at=random.randrange(64))
         deployment.simulator.run()
-        counts.append(deployment.metrics.by_kind()["Passed"].messages)
+        counts.append(deployment.costs()["publish"].messages)
     assert counts[0] > counts[1] > counts[2] > 0
 
 

@@ -10,7 +10,8 @@ Rules:
   of its key is told of it and sends home the events that cover its filter.
 - What a vertex knows is kept by `overlay.replication`: the owner of its position hosts it, siblings hold
   replicas, and it moves when owners change. What is derived from it (`Vertex`) is made where it is hosted.
-- Vertices of one node talk to each other in memory; only what goes to another node is a message.
+- Vertices of one node talk to each other in memory; only what goes to another node is a message. Where a
+  neighbouring vertex is hosted is looked up on the ring once, and remembered until it turns out to be wrong.
 - Registrations are soft state: every `refresh` seconds a home registers its subscriptions again, and a vertex
   forgets those that it has not heard of for `LEASES` periods. So whatever faults did is mended by itself.
 - With `history`, the vertex of an event's key remembers its latest events. `catch_up` has them delivered to
@@ -23,6 +24,7 @@ Rules:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
@@ -38,7 +40,10 @@ from distributary.overlay.ring import Arrival, Ring
 from distributary.systems.home import Home
 from distributary.systems.hope_addressing import Addressed, Addressing
 from distributary.systems.hope_messages import (
-    Notify,
+    Elsewhere,
+    Here,
+    Notice,
+    Passed,
     Past,
     Publication,
     Recall,
@@ -127,13 +132,20 @@ class HopeBroker(ABC):
         """Where the subscriptions that live here are registered."""
         self._heard_of: dict[tuple[int, Resident], float] = {}
         """When each registration hosted here was last made."""
+        self._hosts: dict[int, Address] = {}
+        """Who owns positions that this node sends to, as far as it was told."""
         self.replication.on_change(self._changed)
         ring.listen(Register, self._register)
         ring.listen(Withdraw, self._withdraw)
         ring.listen(Publication, self._published)
         ring.listen(Recall, self._recall)
-        self.node.handle(Notify, lambda message, sender: self.home.offer(message.event))
+        self.node.handle(Notice, lambda message, sender: self.home.offer(message.event))
         self.node.handle(Recalled, self._recalled)
+        self.node.handle(Passed, self._passed)
+        self.node.handle(Here, self._host_is_here)
+        self.node.handle(Elsewhere, self._host_is_elsewhere)
+        if courier is not None:
+            courier.on_failure(self._failed)
         self.node.at_alarm("hope refresh", self._each_period)
         self.node.at_start(self._begin)
 
@@ -210,6 +222,8 @@ class HopeBroker(ABC):
             if message.came_from is None:
                 self._remember(position, message)
             self._meet(position, message)
+        if message.came_from is not None:
+            self._introduce(arrival, arrival.origin)
 
     def _notify(self, event: Event, homes: Iterable[Address]) -> None:
         """Send an event to the homes that may want it."""
@@ -217,7 +231,7 @@ class HopeBroker(ABC):
             if home == self.node.address:
                 self.home.offer(event)
             else:
-                self.send(home, Notify(event))
+                self.send(home, Notice(event))
 
     def _reach(
         self, position: int, came_from: Key | None, upwards: bool, onwards: Callable[[Key], Message]
@@ -240,8 +254,59 @@ class HopeBroker(ABC):
                     pending.append((there, vertex))
                 else:
                     elsewhere.append(there)
-            if elsewhere:
-                self.ring.multicast(elsewhere, onwards(vertex))
+            self._send_on(elsewhere, onwards(vertex))
+
+    # From a vertex to its neighbours.
+
+    def _send_on(self, positions: Iterable[int], message: Message) -> None:
+        """Send a message to the hosts of some vertices elsewhere: straight, where they are known."""
+        hosts: dict[Address | None, list[int]] = {}
+        for position in positions:
+            hosts.setdefault(self._host(position), []).append(position)
+        unknown = hosts.pop(None, None)
+        for host, its in hosts.items():
+            assert host is not None
+            self.send(host, Passed(tuple(its), message))
+        if unknown:
+            self.ring.multicast(unknown, message)
+
+    def _host(self, position: int) -> Address | None:
+        host = self._hosts.get(position)
+        if host is not None and host != self.node.address and host not in self.ring.suspected:
+            return host
+        known = self.ring.known()  # whoever has the position for an identifier owns it
+        place = bisect_left(known, position)
+        return position if place < len(known) and known[place] == position else None
+
+    def _passed(self, message: Passed, sender: Address) -> None:
+        positions, inner = message
+        own = tuple(position for position in positions if self.ring.member and self.ring.owns(position))
+        others = tuple(position for position in positions if position not in own)
+        if own:
+            self.ring.listeners[type(inner)](inner, Arrival(self.node.address, own))
+        if others:
+            self.ring.multicast(others, inner)
+            self.node.send(sender, Elsewhere(others))
+
+    def _introduce(self, arrival: Arrival, sender: Address) -> None:
+        """Tell a neighbour that had to look for these positions where they are."""
+        if arrival.origin != self.node.address and sender != self.node.address:
+            self.node.send(sender, Here(arrival.keys))
+
+    def _host_is_here(self, message: Here, sender: Address) -> None:
+        for position in message.positions:
+            self._hosts[position] = sender
+
+    def _host_is_elsewhere(self, message: Elsewhere, sender: Address) -> None:
+        for position in message.positions:
+            if self._hosts.get(position) == sender:
+                del self._hosts[position]
+
+    def _failed(self, to: Address, message: Message) -> None:
+        """See to a message that its receiver did not acknowledge; a home that is gone needs none."""
+        if isinstance(message, Passed):
+            self._host_is_elsewhere(Elsewhere(message.positions), to)
+            self.ring.multicast(message.positions, message.message)
 
     # Remembered events.
 
@@ -262,6 +327,8 @@ class HopeBroker(ABC):
         self.replication.put(position, name, Remembered(self.node.now, message.filter, message.event))
 
     def _recall(self, message: Recall, arrival: Arrival) -> None:
+        if message.came_from is not None:
+            self._introduce(arrival, arrival.origin)
         found: list[Remembered] = []
         for start in arrival.keys:
             for position in self._reach(

@@ -17,8 +17,6 @@ Rules:
 - Late and repeated adverts of one sender are known by their numbers. When another node has come to speak for
   a vertex, what it tells is added to what was known, until a later digest has shown what is left over.
 - Every `refresh` seconds the digests are told again, and what nobody renews is forgotten.
-- An event is sent straight to the node that last spoke for a neighbour, which sends it on if it is not its
-  own.
 
 Cost: a subscription to a key of weight w reaches at most 2^(dimension - w) vertices, fewer the more is known
 already. Unsubscribing costs at most the same: the neighbours above are told what they would have been told
@@ -35,11 +33,11 @@ from hashlib import blake2b
 from typing import Any, ClassVar
 
 from distributary.overlay.hypercube import Key, Place, bit_between, bits_of
-from distributary.overlay.node import Address, Message
+from distributary.overlay.node import Address
 from distributary.overlay.replication import Name
 from distributary.overlay.ring import Arrival
 from distributary.systems.hope_broker import HopeBroker, Vertex
-from distributary.systems.hope_messages import Across, Advert, Ask, Passed, Publication, Renew, Resident
+from distributary.systems.hope_messages import Across, Advert, Enquiry, Publication, Renew, Resident
 from distributary.systems.hope_table import FilterTable
 
 
@@ -78,12 +76,9 @@ class Kbsp(HopeBroker):
         """Vertices whose neighbours may have to be told something, in the order of their changes."""
         self._number = 0
         super().__init__(*args, **options)
-        if self.courier is not None:
-            self.courier.on_failure(self._failed)
         self.ring.listen(Advert, self._advertised)
         self.ring.listen(Renew, self._renewed)
-        self.node.handle(Passed, self._passed)
-        self.node.handle(Ask, self._asked)
+        self.node.handle(Enquiry, self._asked)
         self.node.at_alarm("hope tell", self._tell_all)
         self.node.at_start(self._number_anew)
 
@@ -99,6 +94,7 @@ class Kbsp(HopeBroker):
                 continue
             place = self.cube.place(position)
             above = -1 if came_from is None else bit_between(place.vertex, came_from)
+            elsewhere: list[int] = []
             for source in bits_of(vertex.table.matching(publication.filter, above)):
                 if source == self.cube.dimension:
                     homes |= vertex.registered.homes(publication.filter)
@@ -107,24 +103,9 @@ class Kbsp(HopeBroker):
                 if self.ring.owns(below):
                     pending.append((below, place.vertex))
                 else:
-                    self._pass(below, vertex.links.get(source), publication._replace(came_from=place.vertex))
+                    elsewhere.append(below)
+            self._send_on(elsewhere, publication._replace(came_from=place.vertex))
         self._notify(publication.event, homes)
-
-    def _pass(self, position: int, link: Link | None, publication: Publication) -> None:
-        if link is None or link.speaker is None or link.speaker == self.node.address:
-            self.ring.route(position, publication)
-        else:
-            self.send(link.speaker, Passed(position, publication))
-
-    def _passed(self, message: Passed, sender: Address) -> None:
-        if self.ring.member and self.ring.owns(message.position):
-            self._meet(message.position, message.publication)
-        else:
-            self.ring.route(message.position, message.publication)
-
-    def _failed(self, to: Address, message: Message) -> None:
-        if isinstance(message, Passed):
-            self.ring.route(message.position, message.publication)
 
     # What the vertices here want.
 
@@ -175,19 +156,24 @@ class Kbsp(HopeBroker):
             if wanted == (told or frozenset()):
                 continue
             vertex.told[bit] = wanted
-            advert = _advert(place.vertex, told, wanted)
+            advert = self._advert(place.vertex, told, wanted)
             changes.setdefault(advert, []).append(self._above(place, bit))
         for advert, positions in changes.items():
             self._number += 1
             self._send_above(positions, advert._replace(number=self._number))
+
+    def _advert(self, vertex: Key, told: frozenset[int] | None, wanted: frozenset[int]) -> Advert:
+        """What makes a neighbour that was told something, or nothing yet, know what is wanted."""
+        known = told or frozenset()
+        added, dropped = tuple(sorted(wanted - known)), tuple(sorted(known - wanted))
+        return Advert(vertex, self.node.address, added, dropped, digest_of(wanted), told is None, 0)
 
     def _above(self, place: Place, bit: int) -> int:
         return self.cube.position(place._replace(vertex=place.vertex | 1 << bit))
 
     def _send_above(self, positions: list[int], message: Advert | Renew) -> None:
         elsewhere = [position for position in positions if not self.ring.owns(position)]
-        if elsewhere:
-            self.ring.multicast(elsewhere, message)
+        self._send_on(elsewhere, message)
         here = tuple(position for position in positions if self.ring.owns(position))
         handle = self._advertised if isinstance(message, Advert) else self._renewed
         handle(message, Arrival(self.node.address, here))  # type: ignore[arg-type]
@@ -195,10 +181,12 @@ class Kbsp(HopeBroker):
     # What the neighbours below want.
 
     def _advertised(self, advert: Advert, arrival: Arrival) -> None:
+        self._introduce(arrival, advert.speaker)
         for position in arrival.keys:
-            self._take_in(position, advert, arrival.origin)
+            self._take_in(position, advert)
 
-    def _take_in(self, position: int, advert: Advert, speaker: Address) -> None:
+    def _take_in(self, position: int, advert: Advert) -> None:
+        speaker = advert.speaker
         bit = bit_between(self.cube.place(position).vertex, advert.vertex)
         vertex = self._vertices.get(position)
         link = None if vertex is None else vertex.links.get(bit)
@@ -219,28 +207,36 @@ class Kbsp(HopeBroker):
         vertex = self._vertices.get(position)
         if vertex is not None:
             vertex.links[bit] = Link(speaker, advert.number, self.node.now)
+        self._note_host(position, bit, speaker)
+
+    def _note_host(self, position: int, bit: int, speaker: Address) -> None:
+        place = self.cube.place(position)
+        self._hosts[self.cube.position(place._replace(vertex=place.vertex ^ (1 << bit)))] = speaker
 
     def _renewed(self, message: Renew, arrival: Arrival) -> None:
+        speaker = message.speaker
+        self._introduce(arrival, speaker)
         for position in arrival.keys:
             bit = bit_between(self.cube.place(position).vertex, message.vertex)
             vertex = self._vertices.get(position)
             if vertex is None or digest_of(vertex.table.of(bit)) != message.digest:
-                self._ask(position, bit, arrival.origin)
+                self._ask(position, bit, speaker)
             if vertex is not None:
-                link = vertex.links.setdefault(bit, Link(arrival.origin, -1, self.node.now))
-                if link.speaker != arrival.origin:
-                    link.speaker, link.number = arrival.origin, -1
+                link = vertex.links.setdefault(bit, Link(speaker, -1, self.node.now))
+                if link.speaker != speaker:
+                    link.speaker, link.number = speaker, -1
                 link.heard_of = self.node.now
+            self._note_host(position, bit, speaker)
 
     def _ask(self, position: int, bit: int, speaker: Address) -> None:
         place = self.cube.place(position)
-        ask = Ask(self.cube.position(place._replace(vertex=place.vertex ^ (1 << bit))), bit)
+        enquiry = Enquiry(self.cube.position(place._replace(vertex=place.vertex ^ (1 << bit))), bit)
         if speaker == self.node.address:
-            self._asked(ask, speaker)
+            self._asked(enquiry, speaker)
         else:
-            self.send(speaker, ask)
+            self.send(speaker, enquiry)
 
-    def _asked(self, message: Ask, sender: Address) -> None:
+    def _asked(self, message: Enquiry, sender: Address) -> None:
         if not self.ring.member or not self.ring.owns(message.position):
             return
         place = self.cube.place(message.position)
@@ -249,7 +245,7 @@ class Kbsp(HopeBroker):
         if vertex is not None:
             vertex.told[message.bit] = wanted
         self._number += 1
-        advert = _advert(place.vertex, None, wanted)._replace(number=self._number)
+        advert = self._advert(place.vertex, None, wanted)._replace(number=self._number)
         self._send_above([self._above(place, message.bit)], advert)
 
     # Upkeep.
@@ -267,7 +263,7 @@ class Kbsp(HopeBroker):
             renewals: dict[Renew, list[int]] = {}
             for bit, told in vertex.told.items():
                 if told:
-                    renewal = Renew(place.vertex, digest_of(told))
+                    renewal = Renew(place.vertex, self.node.address, digest_of(told))
                     renewals.setdefault(renewal, []).append(self._above(place, bit))
             for renewal, positions in renewals.items():
                 self._send_above(positions, renewal)
@@ -283,13 +279,6 @@ class Kbsp(HopeBroker):
                 if link.heard_of < before:
                     for filter in sorted(wanted):
                         self.replication.drop(position, Across(bit, filter))
-
-
-def _advert(vertex: Key, told: frozenset[int] | None, wanted: frozenset[int]) -> Advert:
-    """What to tell a neighbour that was told something, or nothing yet, so that it knows what is wanted."""
-    known = told or frozenset()
-    added, dropped = tuple(sorted(wanted - known)), tuple(sorted(known - wanted))
-    return Advert(vertex, added, dropped, digest_of(wanted), told is None, 0)
 
 
 def digest_of(filters: Iterable[int]) -> int:

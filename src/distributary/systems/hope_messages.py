@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from distributary.model import Event
 from distributary.overlay.hypercube import Key
-from distributary.overlay.node import Address
+from distributary.overlay.node import Address, Message
 
 
 class Register(NamedTuple):
@@ -33,26 +33,39 @@ class Publication(NamedTuple):
 
 
 class Passed(NamedTuple):
-    """A publication handed to the node that hosted a vertex when it was last heard of."""
+    """A message for some positions, handed straight to the node that is thought to own them."""
 
-    position: int
-    publication: Publication
+    positions: tuple[int, ...]
+    message: Message
 
 
-class Notify(NamedTuple):
+class Here(NamedTuple):
+    """The sender owns these positions: what is for them can be passed straight to it."""
+
+    positions: tuple[int, ...]
+
+
+class Elsewhere(NamedTuple):
+    """The sender does not own these positions, and has sent on what was passed to it for them."""
+
+    positions: tuple[int, ...]
+
+
+class Notice(NamedTuple):
     """To a home: an event that a subscription of its clients may want."""
 
     event: Event
 
 
 class Advert(NamedTuple):
-    """From a vertex to the neighbours above it: what it wants has changed.
+    """From a vertex to the neighbours above it: what it wants has changed. The node that hosts it speaks.
 
     `number` grows with every one that a node sends. `digest` is that of all it wants now; `full` says that
     `added` is all of that.
     """
 
     vertex: Key
+    speaker: Address
     added: tuple[int, ...]
     dropped: tuple[int, ...]
     digest: int
@@ -64,10 +77,11 @@ class Renew(NamedTuple):
     """From a vertex to the neighbours above it: what it wants has still this digest."""
 
     vertex: Key
+    speaker: Address
     digest: int
 
 
-class Ask(NamedTuple):
+class Enquiry(NamedTuple):
     """To the node behind an advert: tell the neighbour across a bit of this vertex all that is wanted."""
 
     position: int
