@@ -54,6 +54,7 @@ class World:
         for broker in self.brokers.values():
             self.simulator.add(broker.node)
         self.subscriptions: dict[str, tuple[Subscription, Address]] = {}
+        self.profiles: dict[str, Profile] = {}
         self.promised: list[tuple[Address, str, str, tuple[str, ...]]] = []
 
     @property
@@ -64,6 +65,7 @@ class World:
         broker = self.brokers[at]
         self.simulator.call(at, lambda: broker.subscribe(subscription), ("subscribe", subscription.id))
         self.subscriptions[subscription.id] = (subscription, at)
+        self.profiles[subscription.id] = Profile.of(subscription)
 
     def unsubscribe(self, subscription_id: str) -> None:
         _, at = self.subscriptions.pop(subscription_id)
@@ -76,7 +78,7 @@ class World:
         self.simulator.call(at, lambda: broker.publish(event), ("publish", event.id))
         wanted: dict[tuple[Address, str], list[str]] = {}
         for name, (subscription, home) in self.subscriptions.items():
-            if Profile.of(subscription).matches(event):
+            if self.profiles[name].matches(event):
                 wanted.setdefault((home, subscription.subscriber), []).append(name)
         for (home, subscriber), names in wanted.items():
             self.promised.append((home, event.id, subscriber, tuple(sorted(names))))

@@ -226,8 +226,8 @@ def divide(axis: Axis, nodes: int, weights: Mapping[int, Weight], most_copies: i
     """The first cell of each arc and on how many keys it lies, about as many keys in all as there are nodes.
 
     Weights are by grain. Lookups and entries count alike, each as a share of their sum. A grain that draws
-    several nodes' shares of the lookups is an arc of its own on several keys: that divides its lookups,
-    though not its entries.
+    several times the lookups of a node, or of a grain where these are fewer, is an arc of its own on several
+    keys: that divides its lookups, though not its entries.
 
     >>> divide(Axis("a", 6), 6, {2: Weight(lookups=6), 4: Weight(lookups=4)}, most_copies=8)
     {0: 1, 2: 3, 3: 1, 4: 2, 5: 1}
@@ -237,7 +237,7 @@ def divide(axis: Axis, nodes: int, weights: Mapping[int, Weight], most_copies: i
     copies = {
         grain: count
         for grain, weight in weights.items()
-        if (count := min(weight.lookups * nodes // lookups, most_copies)) > 1
+        if (count := min(weight.lookups * min(nodes, axis.grains) // lookups, most_copies)) > 1
     }
     heavy = {
         grain: weight.lookups / lookups + weight.entries / entries
