@@ -31,6 +31,7 @@ ALLOWED: dict[str, set[str]] = {
     "cli_lab": {"*"},
     "cli_replay": {"*"},
     "cli_run": {"*"},
+    "cli_sim": {"*"},
     "cli_subscriptions": {"*"},
     "engine": {"errors"},
     "demo": {"errors", "model", "files", "spark", "store", "demo_kernels", "demo_report", "demo_script"},

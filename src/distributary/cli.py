@@ -25,6 +25,7 @@ from distributary import __version__
 from distributary.cli_lab import add_lab
 from distributary.cli_replay import add_replay
 from distributary.cli_run import add_run
+from distributary.cli_sim import add_sim
 from distributary.cli_subscriptions import add_subscriptions
 from distributary.errors import DistributaryError, InputError
 from distributary.files import (
@@ -87,6 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     add_run(commands)
     add_replay(commands)
     add_lab(commands)
+    add_sim(commands)
     return parser
 
 

@@ -65,6 +65,7 @@ class _Client:
     subscription: Subscription
     at: Address
     registered: set[Address] = field(default_factory=set)
+    since: float = 0.0
 
 
 class _Receipts(Observer):
@@ -141,6 +142,10 @@ class Deployment(Population[Broker]):
     def subscriptions(self) -> dict[str, tuple[Subscription, Address]]:
         """What clients are subscribed to now, by id, and where."""
         return {name: (client.subscription, client.at) for name, client in self._clients.items()}
+
+    def subscribed_since(self, subscription_id: str) -> float:
+        """When a subscription was last made: by its client at first, or again after its broker forgot it."""
+        return self._clients[subscription_id].since
 
     # What they get, and what it cost.
 
@@ -229,6 +234,7 @@ class Deployment(Population[Broker]):
                 del self._clients[subscription.id]
                 raise
             client.registered.add(at)
+            client.since = self.simulator.now
 
         self._operate(operation, subscription.id, at, action)
 

@@ -1,0 +1,133 @@
+"""The systems by name, each with what it is, how its nodes are made, and a workload that suits it.
+
+A system of another part adds one line to `SYSTEMS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from distributary.errors import DistributaryError
+from distributary.overlay.broker import Broker
+from distributary.overlay.placement import Arcs, Make, Ordered, Scattered
+from distributary.overlay.replication import Replication
+from distributary.overlay.ring import Ring
+from distributary.systems.assembly import MakeBroker, Parts
+from distributary.systems.attributes import AttributeBroker
+from distributary.systems.central import CentralBroker
+from distributary.systems.flooding import FloodingBroker
+from distributary.systems.lookups import LookupBroker
+from distributary.systems.schema import NumberAttribute, Schema
+from distributary.systems.segments import Segments
+from distributary.systems.state_aware import StateAwareBroker
+from distributary.systems.state_aware_mfd import MFDBroker
+from distributary.systems.state_aware_sf import SFBroker
+from distributary.systems.state_aware_thresholds import ThresholdsBroker
+
+
+@dataclass(frozen=True)
+class System:
+    """A way to bring events to subscriptions."""
+
+    about: str
+    make: MakeBroker
+    workload: str
+    """The workload that it is tried with, unless another is named."""
+    promise: Literal["exact", "within", "once"] = "exact"
+    """What it delivers: exactly what was asked for; some of it, by rules of its own; or, asked for or not,
+    every event once."""
+
+
+def system(name: str) -> System:
+    """The system of that name.
+
+    >>> system("flooding").workload
+    'market'
+    >>> system("guessing")
+    Traceback (most recent call last):
+    ...
+    distributary.errors.DistributaryError: no system 'guessing'; there are attributes, attributes-ordered, \
+attributes-scattered, central, flooding, ring, state-aware-mfd, state-aware-sf, state-aware-thresholds
+    """
+    if name not in SYSTEMS:
+        raise DistributaryError(f"no system {name!r}; there are {', '.join(SYSTEMS)}")
+    return SYSTEMS[name]
+
+
+def _flooding(parts: Parts) -> tuple[Broker, Replication | None]:
+    return FloodingBroker(parts.ring, courier=parts.courier), None
+
+
+def _lookups(parts: Parts) -> tuple[Broker, Replication | None]:
+    return LookupBroker(parts.ring, courier=parts.courier), None
+
+
+def _central(parts: Parts) -> tuple[Broker, Replication | None]:
+    settings = parts.settings
+    broker = CentralBroker(
+        parts.ring, courier=parts.courier, copies=settings.copies, refresh=settings.refresh
+    )
+    return broker, broker.replication
+
+
+RANGES = Schema(tuple(NumberAttribute(f"a{number}", 0.0, 1.0, 0.01) for number in range(10)))
+"""The attributes of the workload `ranges`."""
+
+
+def attributes_on(schema: Schema, placement: Make = Arcs.evenly) -> MakeBroker:
+    """Nodes of the attribute system with this schema."""
+
+    def make(parts: Parts) -> tuple[Broker, Replication | None]:
+        settings = parts.settings
+        broker = AttributeBroker(
+            parts.ring,
+            schema,
+            placement=placement,
+            courier=parts.courier,
+            copies=settings.copies,
+            refresh=settings.refresh,
+        )
+        return broker, broker.replication
+
+    return make
+
+
+def state_aware(kind: Callable[..., StateAwareBroker]) -> MakeBroker:
+    """Nodes of one of the state-aware systems, with segments of the usual span."""
+
+    def make(parts: Parts) -> tuple[Broker, Replication | None]:
+        ring: Ring = parts.ring
+        replication = parts.replication()
+        broker = kind(
+            ring,
+            Segments.spanning(ring.circle, of=parts.settings.nodes),
+            courier=parts.courier,
+            replication=replication,
+            refresh=parts.settings.refresh,
+        )
+        return broker, replication
+
+    return make
+
+
+SYSTEMS: dict[str, System] = {
+    "attributes": System("attributes in arcs that are balanced", attributes_on(RANGES), "ranges"),
+    "attributes-ordered": System(
+        "attributes placed in the order of their values (004)", attributes_on(RANGES, Ordered), "ranges"
+    ),
+    "attributes-scattered": System(
+        "attributes placed by hashing each value (004)", attributes_on(RANGES, Scattered), "ranges"
+    ),
+    "central": System("one rendezvous for everything", _central, "market"),
+    "flooding": System("every event to every node", _flooding, "market"),
+    "ring": System("the ring alone: every event to the owner of its id", _lookups, "topics", "once"),
+    "state-aware-mfd": System(
+        "tolerances by MFD with proxies (002)", state_aware(MFDBroker), "quotes", "within"
+    ),
+    "state-aware-sf": System("tolerances by SF (002)", state_aware(SFBroker), "quotes"),
+    "state-aware-thresholds": System(
+        "tolerances by thresholds and leases", state_aware(ThresholdsBroker), "quotes"
+    ),
+}
