@@ -136,10 +136,12 @@ def check_hashes(rows: Rows) -> Verdict:
     swept = select(rows, sweep="hashes")
     rates = means(swept, "rate", by="hashes")
     best = _least(rates)
+    rises = rates[max(HASHES)] > rates[best]
     return Verdict.of(
-        int(best) <= 2 and rates[max(HASHES)] > rates[best],
+        int(best) <= 2 and rises,
         ours=f"least at k = {best}: " + ", ".join(f"{rates[hashes]:.4f} at {hashes}" for hashes in rates),
-        reason=f"The estimate for all {mean(swept, 'pairs'):.0f} pairs is least at k = "
+        reason=f"Beyond k = {best} it {'rises' if rises else 'does not rise'}. The estimate for all "
+        f"{mean(swept, 'pairs'):.0f} pairs is least at k = "
         f"{_least(means(swept, 'estimate', by='hashes'))}, but a signature holds one document, with "
         f"{mean(swept, 'in_document'):.0f} items, and for these the estimate falls up to k = "
         f"{_least(means(swept, 'estimate_document', by='hashes'))} of those tried. "
