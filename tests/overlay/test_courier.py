@@ -164,3 +164,21 @@ def test_a_segment_multicast_over_lossy_links_reaches_each_owner_once(seed: int)
     ring.world.call(sender, lambda: ring.rings[sender].multicast_segment(start, length, Hello(1)))
     ring.world.run(until=120)
     assert ring.reached() == ring.owners(start, length, 1024)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_segment_multicast_waits_for_a_node_that_is_wrongly_suspected(seed: int) -> None:
+    random = Random(seed)
+    ring = RestingRing(random.sample(range(1024), 12), 10, couriers=True)
+    suspected = random.choice(ring.members)
+    for layer in ring.rings.values():
+        layer.suspect(suspected)
+    sender = random.choice(ring.members)
+    ring.world.call(sender, lambda: ring.rings[sender].multicast_segment(0, 1024, Hello(1)))
+    ring.world.run(until=3.0)
+    others = [member for member in ring.members if member != suspected]
+    assert [member for member in ring.reached() if member != suspected] == others
+    for layer in ring.rings.values():
+        layer.trust(suspected)
+    ring.world.run(until=10.0)
+    assert ring.reached() == ([] if sender == suspected else [suspected])

@@ -166,6 +166,13 @@ class Ring:
             return first
         return next((one for one in self.successors if one not in self.suspected), first)
 
+    def _passed_over(self) -> tuple[Address, ...]:
+        """The suspected successors before the first that is not."""
+        if not self.suspected:
+            return ()
+        successor = self.successor
+        return tuple(self.successors[: self.successors.index(successor)])
+
     def known(self) -> tuple[Address, ...]:
         """Everybody this node knows and does not suspect, sorted, itself excluded."""
         if self._known is None:
@@ -248,9 +255,21 @@ class Ring:
         is_tail = tail and self.owns(piece.last)
         if is_tail or holds(self.circle, piece, self.identifier):
             self._hand_over(payload, stamp, None)
-        view = View(self.circle, self.rule, self.identifier, self.predecessor, self.successor, self.known())
+        view = View(
+            self.circle,
+            self.rule,
+            self.identifier,
+            self.predecessor,
+            self.successor,
+            self.known(),
+            self._passed_over(),
+        )
         for target, part, part_tail in divide(view, piece, tail and not is_tail, segment):
-            self.forward(target, SegmentCast(part, part_tail, segment, payload, stamp, hops + 1, waits))
+            share = SegmentCast(part, part_tail, segment, payload, stamp, hops + 1, waits)
+            if target == self.identifier:
+                self._keep(share, "suspected")
+            else:
+                self.forward(target, share)
 
     def _keep(self, message: Routed | SegmentCast, reason: str) -> None:
         if self.hold is None or message.waits == MOST_WAITS:

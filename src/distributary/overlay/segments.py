@@ -8,6 +8,7 @@ Rules:
   that owner.
 - One way, a node is responsible for what lies between it and the next one known; both ways, for what lies
   nearer to it than to the others known (002 section 4.2).
+- Nobody is left out for being suspected: a piece in which only suspected nodes may be waits.
 
 Cost: one share for each node known in the piece, found by bisection.
 """
@@ -19,7 +20,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from distributary.overlay.circle import Circle
-from distributary.overlay.fingers import OneWay, Rule
+from distributary.overlay.fingers import ONE_WAY, OneWay, Rule
 from distributary.overlay.node import Address
 
 
@@ -48,7 +49,9 @@ class View(NamedTuple):
     predecessor: Address | None
     successor: Address
     known: tuple[Address, ...]
-    """Sorted, without the node itself."""
+    """Sorted, without the node itself and those that it suspects."""
+    passed_over: tuple[Address, ...] = ()
+    """Successors before `successor` that are suspected."""
 
 
 def holds(circle: Circle, piece: Segment, identifier: int) -> bool:
@@ -61,7 +64,8 @@ def holds(circle: Circle, piece: Segment, identifier: int) -> bool:
 
 
 def divide(view: View, piece: Segment, tail: bool, segment: Segment) -> list[Share]:
-    """Who gets which part of a piece of a segment, the dividing node itself left out."""
+    """Who gets which part of a piece of a segment. What the dividing node gets itself must wait there, for
+    it might be meant for somebody suspected."""
     circle, here = view.circle, view.identifier
     if not holds(circle, piece, here):
         return _parts(view, piece, tail, segment)
@@ -101,6 +105,8 @@ def _trimmed(view: View, target: Address, piece: Segment, tail: bool, segment: S
     if holds(circle, piece, target):
         return Share(target, piece, tail)
     if _within(circle, piece, here, view.successor):
+        if any(holds(circle, piece, one) for one in view.passed_over):
+            return Share(here, piece, tail)
         if tail and not holds(circle, segment, view.successor):
             return Share(view.successor, piece, True)
         return None
@@ -110,7 +116,9 @@ def _trimmed(view: View, target: Address, piece: Segment, tail: bool, segment: S
         and _within(circle, piece, view.predecessor, here)
     ):
         return None
-    return Share(target if target != here else view.successor, piece, tail)
+    if target == here:  # those nearer are suspected: let somebody before the piece look at it
+        target = ONE_WAY.nearest(circle, here, piece.first, view.known)
+    return Share(target, piece, tail)
 
 
 def _within(circle: Circle, piece: Segment, start: Address, end: Address) -> bool:
