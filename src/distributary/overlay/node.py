@@ -53,6 +53,9 @@ class Deliver(NamedTuple):
 
 Effect = Send | Wake | Deliver
 
+_new_tuple = tuple.__new__
+"""Makes a Send in half the time of calling its class, which takes keywords too."""
+
 
 class Node:
     """Where layers meet: routes what comes in to their handlers and gathers what they want done.
@@ -84,8 +87,13 @@ class Node:
 
     def receive(self, message: Message, sender: Address, now: float) -> list[Effect]:
         self.now = now
-        self.dispatch(message, sender)
-        return self._take()
+        # `dispatch` and `_take` written out: every message of a simulation comes this way.
+        self._handlers[type(message)](message, sender)
+        effects = self._effects
+        if not effects:
+            return []
+        self._effects = []
+        return effects
 
     def wake(self, token: Token, now: float) -> list[Effect]:
         self.now = now
@@ -125,7 +133,7 @@ class Node:
         self._handlers[type(message)](message, sender)
 
     def send(self, to: Address, message: Message) -> None:
-        self._effects.append(Send(to, message))
+        self._effects.append(_new_tuple(Send, (to, message)))
 
     def wake_after(self, seconds: float, alarm: str, about: Any = None) -> None:
         self._effects.append(Wake(seconds, Token(alarm, about)))

@@ -229,49 +229,53 @@ class Simulator:
 
     def run(self, until: float | None = None, most: int | None = None) -> None:
         """Let time pass until nothing is due, or to `until`, or for `most` steps."""
-        due, step = self._due, self.step
-        end = inf if until is None else until
-        left = -1 if most is None else most
-        while due and due[0][0] <= end:
-            if left == 0:
-                return
-            left -= 1
-            step()
-        if until is not None:
+        left = self._pass(inf if until is None else until, -1 if most is None else most)
+        if until is not None and left:
             self.now = max(self.now, until)
 
     def step(self) -> None:
         """Do what is due next."""
-        entry = heappop(self._due)
-        now, _, kind, address, what, who, cause, depth = entry
-        self.now = now
-        self.steps += 1
-        if kind == ARRIVAL:
-            node = self._ready.get(address)
-            if node is None:
-                self._wait_or_miss(entry)
-                return
-            for received in self._on_received:
-                received(now, who, address, what)
-            effects = node.receive(what, who, now)
-        elif kind == ACTION:
-            what()
-            return
-        else:
-            node = self._ready.get(address)
+        if not self._due:
+            raise DistributaryError("nothing is due")
+        self._pass(inf, 1)
+
+    def _pass(self, end: float, most: int) -> int:
+        """Do what is due to an end, so many steps at most; returns how many of these are left, if any.
+
+        Every message comes through here, so the usual cases are written out, with names at hand.
+        """
+        due, ready, on_received, carry_out = self._due, self._ready, self._on_received, self._carry_out
+        while due and most:
+            entry = heappop(due)
+            now, _, kind, address, what, who, cause, depth = entry
+            if now > end:
+                heappush(due, entry)
+                break
+            most -= 1
+            self.now = now
+            self.steps += 1
+            if kind == ACTION:
+                what()
+                continue
             if kind == ALARM and self._lives[address] != who:
-                return
+                continue
+            node = ready.get(address)
             if node is None:
                 self._wait_or_miss(entry)
-                return
-            if kind == ALARM:
+                continue
+            if kind == ARRIVAL:
+                for received in on_received:
+                    received(now, who, address, what)
+                effects = node.receive(what, who, now)
+            elif kind == ALARM:
                 for woken in self._on_woken:
                     woken(now, address, what)
                 effects = node.wake(what, now)
             else:
                 effects = node.call(what, now)
-        if effects:
-            self._carry_out(address, effects, cause, depth)
+            if effects:
+                carry_out(address, effects, cause, depth)
+        return most
 
     @property
     def idle(self) -> bool:
@@ -287,14 +291,15 @@ class Simulator:
             self._miss(sender, address, what)
 
     def _carry_out(self, address: Address, effects: list[Effect], cause: Cause, depth: int) -> None:
-        now, due, order, delays = self.now, self._due, self._order, self.network.delays
+        now, due, order = self.now, self._due, self._order
+        on_sent, delays, deeper = self._on_sent, self.network.delays, depth + 1
         for effect in effects:
             if isinstance(effect, Send):
                 to, message = effect
-                for sent in self._on_sent:
-                    sent(now, address, to, message, cause, depth + 1)
+                for sent in on_sent:
+                    sent(now, address, to, message, cause, deeper)
                 for delay in delays(now, address, to, message):
-                    heappush(due, (now + delay, next(order), ARRIVAL, to, message, address, cause, depth + 1))
+                    heappush(due, (now + delay, next(order), ARRIVAL, to, message, address, cause, deeper))
             elif isinstance(effect, Deliver):
                 delivered = Delivered(now, address, effect.item, cause, depth)
                 self.delivered.append(delivered)
@@ -302,9 +307,8 @@ class Simulator:
                     listener(delivered)
             else:
                 after, token = effect
-                heappush(
-                    due, (now + after, next(order), ALARM, address, token, self._lives[address], cause, depth)
-                )
+                life = self._lives[address]
+                heappush(due, (now + after, next(order), ALARM, address, token, life, cause, depth))
 
     def _miss(self, sender: Address, to: Address, message: Message) -> None:
         for missed in self._on_missed:
