@@ -39,6 +39,7 @@ from distributary.overlay.courier import Courier
 from distributary.overlay.node import Address
 from distributary.overlay.replication import Replication
 from distributary.overlay.ring import Arrival, Ring
+from distributary.overlay.upkeep import Upkeep
 from distributary.systems.home import Home
 from distributary.systems.segments import Segments
 
@@ -185,8 +186,9 @@ class Standing:
 class StateAwareBroker(ABC):
     """A broker of a state-aware network; subclasses say where subscriptions and values go.
 
-    `courier` carries what is sent directly to a node and what the ring forwards, `replication` keeps copies
-    of directories, `refresh` is the period in seconds at which homes repeat their registrations.
+    `courier` carries what is sent directly to a node, `replication` keeps copies of directories, `upkeep` is
+    told when the node leaves; all three belong to the same ring. `refresh` is the period in seconds at which
+    homes repeat their registrations.
     """
 
     def __init__(
@@ -196,6 +198,7 @@ class StateAwareBroker(ABC):
         *,
         courier: Courier | None = None,
         replication: Replication | None = None,
+        upkeep: Upkeep | None = None,
         refresh: float | None = None,
     ) -> None:
         self.ring = ring
@@ -207,6 +210,7 @@ class StateAwareBroker(ABC):
         self._own: dict[str, Standing] = {}
         self._published = 0
         self._replication = replication
+        self._upkeep = upkeep
         self._keys: dict[str, int] = {}
         """Under which key each subscription of the directory is kept."""
         ring.listen(Register, self._register)
@@ -215,10 +219,10 @@ class StateAwareBroker(ABC):
         self.node.handle(Gone, self._gone)
         self.node.at_alarm("refresh", self._refresh)
         self.node.at_start(self._begin)
-        if courier:
-            courier.carry(ring)
         if replication:
             replication.on_change(self._hosted)
+            if upkeep:
+                upkeep.on_leave(replication.hand_over)
 
     # What clients ask for.
 
@@ -260,6 +264,11 @@ class StateAwareBroker(ABC):
             self._published += 1
             self.send_value(item, event, Stamp(self.node.now, self._published, self.node.address))
 
+    def leave(self) -> None:
+        """Leave the ring in good order; the clients have gone to other brokers."""
+        if self._upkeep:
+            self._upkeep.leave()
+
     # What the systems differ in.
 
     several_attributes: ClassVar[bool] = True
@@ -299,7 +308,10 @@ class StateAwareBroker(ABC):
     def keep(self, key: int, message: Register) -> None:
         """Put a registration into the directory under a key that this node owns."""
         name = message.registered.subscription.id
+        before = self._keys.get(name, key)
         self._keys[name] = key
+        if self._replication and before != key:
+            self._replication.drop(before, name)
         self.admit(message.registered, message.held)
         if self._replication and self._replication.contents(key).get(name) != message.registered:
             self._replication.put(key, name, message.registered)

@@ -103,6 +103,8 @@ class Directory:
         self._fresh: dict[str, dict[str, None]] = {}
         """By topic, those that remember nothing of it."""
         self._serials = count(1)
+        self.taken = 0
+        """How often a subscription took a value."""
 
     def __len__(self) -> int:
         return len(self._standings)
@@ -141,6 +143,7 @@ class Directory:
             if standing.takes(event, stamp):
                 fired.append(standing)
             self._enter(topic, standing)
+        self.taken += len(fired)
         return fired
 
     def quiet(self, topic: str) -> Quiet | None:

@@ -20,9 +20,9 @@ Rules:
   up by a multicast of its own, so nothing is lost.
 - A sub-filter takes each value once, and none that is older than the one it took last.
 - The home takes what it is told. Deliveries are those of `ChangeMFD`.
-- Proxies are soft state. A repeated registration goes all the way down and mends what is missing: with it,
-  every sub-filter tells the one below what it was shown last, and when that is not what was let pass last,
-  begins anew.
+- Proxies are soft state. A repeated registration goes all the way down and mends what is missing. With it,
+  every sub-filter tells the one below what it was fed last: if that is not what was let pass last, a value
+  was lost and it begins anew, or the one below had been out of touch and begins anew itself.
 
 A publication costs the way to the segment, then for each level that is reached its nodes and the reports,
 then the way to the homes.
@@ -111,8 +111,8 @@ class Support(NamedTuple):
     begins: frozenset[Begin]
     everywhere: bool
     """Whether to go down level by level, even where there is a proxy already."""
-    shown: tuple[tuple[str, Stamp], ...] = ()
-    """What the sub-filter above was shown last, by topic."""
+    seen: tuple[tuple[str, Stamp, Stamp], ...] = ()
+    """By topic, what the sub-filter above was shown last, and what it was fed last by the one below."""
 
 
 class Withdraw(NamedTuple):
@@ -126,7 +126,7 @@ class Withdraw(NamedTuple):
 class _Hosted(SubFilter[str, str]):
     """A sub-filter that is kept here."""
 
-    __slots__ = ("begins", "below", "children", "name", "passed", "shown", "standings")
+    __slots__ = ("begins", "below", "children", "fed", "name", "passed", "shown", "standings")
 
     def __init__(self, name: Name, below: tuple[Key, ...]) -> None:
         super().__init__(name.key)
@@ -136,14 +136,19 @@ class _Hosted(SubFilter[str, str]):
         """Those that it feeds, and when they said so last."""
         self.standings: dict[str, Standing] = {}
         self.shown: dict[str, Stamp] = {}
+        self.fed: dict[str, Stamp] = {}
         self.passed: dict[str, Stamp] = {}
-        """By topic, the latest value that it was shown and the latest that it let pass."""
+        """By topic, the latest values that it was shown, that the one below let pass, that it let pass."""
         self.begins: dict[str, set[Begin]] = {}
         """On the lowest level, by topic: what the next value is to begin above."""
 
     @property
     def parent(self) -> Name | None:
         return self.name._replace(key=self.below[0]) if self.below else None
+
+    def seen(self) -> tuple[tuple[str, Stamp, Stamp], ...]:
+        """What it tells the one below."""
+        return tuple((topic, stamp, self.fed.get(topic, BEGINNING)) for topic, stamp in self.shown.items())
 
 
 class _Gathered:
@@ -274,7 +279,7 @@ class MFDBroker(StateAwareBroker):
         standing.refreshed = self.node.now
         name, below = self._name(standing), tuple(reversed(self._chain(standing)[:-1]))
         hosted, is_new = self._host(registered.item, name, below)
-        lost = standing.learn(held, self.settled) if held is not None else []
+        lost = self._learn(standing, held) if held is not None else []
         if not repeated:
             hosted.slots[subscription_id] = None
             hosted.standings[subscription_id] = standing
@@ -286,33 +291,45 @@ class MFDBroker(StateAwareBroker):
         everywhere = is_new or repeated or held is None
         self._go_down(registered.item, hosted, begins, everywhere=everywhere)
 
+    def _learn(self, standing: Standing, held: tuple[Held, ...]) -> list[str]:
+        """Hear what the home remembers; the topics of which it was not delivered what went out from here."""
+        elsewhere = [
+            each.topic
+            for each in held
+            if each.topic not in standing.held or standing.held[each.topic].stamp < each.stamp
+        ]
+        return [*elsewhere, *standing.learn(held, self.settled)]
+
     def _go_down(self, item: str, hosted: _Hosted, begins: frozenset[Begin], *, everywhere: bool) -> None:
         """See to the sub-filters below one, or, when they are there, to the lowest alone."""
         if not hosted.below:
-            for topic in hosted.states:
+            for topic in {**hosted.shown, **dict.fromkeys(hosted.states)}:
                 hosted.begins.setdefault(topic, set()).update(
                     begin for begin in begins if begin.name != hosted.name
                 )
             return
         if everywhere:
             key, *below = hosted.below
-            child, shown = hosted.name, tuple(sorted(hosted.shown.items()))
+            child, seen = hosted.name, hosted.seen()
         else:
             key, below = hosted.below[-1], []
-            child, shown = None, ()
+            child, seen = None, ()
         name = hosted.name._replace(key=key)
-        support = Support(item, name, tuple(below), child, begins, everywhere, shown)
+        support = Support(item, name, tuple(below), child, begins, everywhere, seen)
         self.ring.route(self._place(item, name), support)
 
     def _support(self, message: Support, arrival: Arrival) -> None:
-        item, name, below, child, begins, everywhere, shown = message
+        item, name, below, child, begins, everywhere, seen = message
         hosted, is_new = self._host(item, name, below)
-        if is_new:
-            begins |= {Begin(name)}
         if child is not None:
-            if child in hosted.children and self._has_missed(hosted, dict(shown)):
+            if child in hosted.children and self._has_missed(hosted, {topic: at for topic, at, _ in seen}):
                 begins |= {Begin(child, anew=True)}
             hosted.children[child] = self.node.now
+        stale = [topic for topic, _, fed in seen if hosted.passed.get(topic, BEGINNING) < fed]
+        for topic in stale:
+            hosted.states.pop(topic, None)
+        if is_new or stale:
+            begins |= {Begin(name)}
         refreshing = everywhere and self.refresh is not None
         self._go_down(item, hosted, begins, everywhere=is_new or refreshing)
 
@@ -340,7 +357,7 @@ class MFDBroker(StateAwareBroker):
 
     def _prune(self, item: str, hosted: _Hosted, *, moved: bool = False) -> None:
         """Give up a sub-filter that nobody needs, and tell the one below; not when it has moved elsewhere."""
-        if hosted.slots or hosted.children:
+        if hosted.slots or hosted.children or self._filters.get(item, {}).get(hosted.name) is not hosted:
             return
         del self._filters[item][hosted.name]
         if not self._filters[item]:
@@ -409,6 +426,8 @@ def _take(hosted: _Hosted, event: Event, value: float, stamp: Stamp, *, fed: boo
         fired += hosted.begin(topic, value)
         if fed or state is None:
             hosted.shown[topic] = stamp
+        if fed:
+            hosted.fed[topic] = stamp
     if lets_pass:
         hosted.passed[topic] = stamp
     return lets_pass, fired

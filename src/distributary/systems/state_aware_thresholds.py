@@ -97,8 +97,10 @@ class Report(NamedTuple):
     quiet: tuple[tuple[str, Stamp, Listed], ...]
     confirmed: tuple[str, ...]
     """Subscriptions that have come to their place."""
-    empty: bool
-    """Whether nothing of the item is kept there any longer."""
+    kept: int
+    """How many subscriptions of the item are kept there."""
+    taken: int
+    """How often one of them has taken a value."""
 
 
 class Lease(NamedTuple):
@@ -119,15 +121,17 @@ class Revoke(NamedTuple):
 class _Node:
     """What a guard knows of a node that keeps subscriptions of an item."""
 
-    __slots__ = ("quiet", "sent", "version")
+    __slots__ = ("kept", "quiet", "sent", "taken", "version")
 
     def __init__(self) -> None:
+        self.kept = 0
+        self.taken = 0
         self.quiet: dict[str, Quiet] = {}
         self.sent: dict[str, Stamp] = {}
         self.version = (float("-inf"), 0)
 
 
-class _Guarded:
+class Guarded:
     """What a guard knows of an item."""
 
     __slots__ = ("knows_from", "leases", "newest", "nodes", "numbers", "pending", "shown")
@@ -167,7 +171,7 @@ class ThresholdsBroker(StateAwareBroker):
         self._directories: dict[str, Directory] = {}
         self._latest: dict[str, tuple[Stamp, int]] = {}
         """By topic, the latest value seen, and the guard's number of the latest that somebody took."""
-        self._guarded: dict[str, _Guarded] = {}
+        self._guarded: dict[str, Guarded] = {}
         self._topics: dict[str, _Publisher] = {}
         self._versions = 0
         super().__init__(ring, segments, courier=courier, **options)
@@ -216,7 +220,7 @@ class ThresholdsBroker(StateAwareBroker):
         item, event, stamp, number = message
         topic = event.topic
         assert topic is not None
-        guarded = self._guarded.setdefault(item, _Guarded())
+        guarded = self._guarded.setdefault(item, Guarded())
         if stamp <= guarded.newest.get(topic, BEGINNING):
             return
         guarded.newest[topic] = stamp
@@ -231,11 +235,11 @@ class ThresholdsBroker(StateAwareBroker):
         if not self._show(item, guarded, event, stamp):
             self._grant(item, guarded, topic, stamp.publisher)
 
-    def _show(self, item: str, guarded: _Guarded, event: Event, stamp: Stamp) -> bool:
+    def _show(self, item: str, guarded: Guarded, event: Event, stamp: Stamp) -> bool:
         """Send a value to all that may take it; False when there are none."""
         assert event.topic is not None
         shown = Shown(item, event, stamp, self.node.address, guarded.shown.get(event.topic, 0))
-        if guarded.knows_from is None or self.node.now < guarded.knows_from:
+        if not self.knows(guarded):
             self._survey(item, guarded, shown)
             return True
         concerned = [
@@ -249,13 +253,17 @@ class ThresholdsBroker(StateAwareBroker):
             self.ring.multicast(guarded.pending.values(), shown)
         return bool(concerned or guarded.pending)
 
+    def knows(self, guarded: Guarded) -> bool:
+        """Whether all nodes that keep something of the item are known."""
+        return guarded.knows_from is not None and guarded.knows_from <= self.node.now
+
     def _send_shown(self, node: _Node, address: Address, shown: Shown) -> None:
         assert shown.event.topic is not None
         node.quiet.pop(shown.event.topic, None)
         node.sent[shown.event.topic] = shown.stamp
         self._tell(address, shown)
 
-    def _survey(self, item: str, guarded: _Guarded, shown: Shown) -> None:
+    def _survey(self, item: str, guarded: Guarded, shown: Shown) -> None:
         """Send a value to everybody who may keep something, and have them report."""
         if guarded.knows_from is None:
             guarded.nodes.clear()
@@ -264,7 +272,7 @@ class ThresholdsBroker(StateAwareBroker):
         if guarded.pending:
             self.ring.multicast(guarded.pending.values(), shown)
 
-    def _grant(self, item: str, guarded: _Guarded, topic: str, publisher: Address) -> None:
+    def _grant(self, item: str, guarded: Guarded, topic: str, publisher: Address) -> None:
         """Lease the stretch in which all are quiet."""
         quiet: Quiet = {}
         for node in guarded.nodes.values():
@@ -273,7 +281,7 @@ class ThresholdsBroker(StateAwareBroker):
         guarded.leases[topic] = publisher
         self._tell(publisher, Lease(topic, tuple(sorted(quiet.items())), until))
 
-    def _revoke(self, guarded: _Guarded) -> None:
+    def _revoke(self, guarded: Guarded) -> None:
         """End all leases of an item."""
         holders: dict[Address, list[str]] = {}
         for topic, holder in guarded.leases.items():
@@ -283,15 +291,15 @@ class ThresholdsBroker(StateAwareBroker):
             self._tell(holder, Revoke(tuple(topics), self.node.now))
 
     def _reported(self, message: Report) -> None:
-        item, address, version, quiet, confirmed, empty = message
-        guarded = self._guarded.setdefault(item, _Guarded())
+        item, address, version, quiet, confirmed, kept, taken = message
+        guarded = self._guarded.setdefault(item, Guarded())
         node = guarded.nodes.setdefault(address, _Node())
         if version <= node.version:
             return
-        node.version = version
+        node.version, node.kept, node.taken = version, kept, taken
         for name in confirmed:
             guarded.pending.pop(name, None)
-        if empty:
+        if not kept:
             del guarded.nodes[address]
             return
         node.quiet = {
@@ -302,11 +310,11 @@ class ThresholdsBroker(StateAwareBroker):
 
     def _register(self, message: Register, arrival: Arrival) -> None:
         """Pass a registration on to its place. Nobody is leased anything until it is there."""
-        guarded = self._guarded.setdefault(message.registered.item, _Guarded())
+        guarded = self._guarded.setdefault(message.registered.item, Guarded())
         self._revoke(guarded)
         self.assign(guarded, message)
 
-    def assign(self, guarded: _Guarded, message: Register) -> None:
+    def assign(self, guarded: Guarded, message: Register) -> None:
         """Send a registration to its place."""
         standing = Standing(message.registered, self.node.now)
         place = self.place_of(standing.registered.item, standing.least)
@@ -324,7 +332,7 @@ class ThresholdsBroker(StateAwareBroker):
 
     def _left(self, message: Leave, arrival: Arrival) -> None:
         item, name, _ = message.unregister
-        self._guarded.setdefault(item, _Guarded()).pending.pop(name, None)
+        self._guarded.setdefault(item, Guarded()).pending.pop(name, None)
         self.ring.route(self.place_of(item, message.tolerance), message.unregister)
 
     def _failed(self, to: Address, message: Message) -> None:
@@ -408,7 +416,8 @@ class ThresholdsBroker(StateAwareBroker):
                 quiet.append((topic, stamp, tuple(sorted(stretch.items()))))
         self._versions += 1
         version = (self.node.now, self._versions)
-        report = Report(item, self.node.address, version, tuple(quiet), confirmed, directory is None)
+        kept, taken = (len(directory), directory.taken) if directory is not None else (0, 0)
+        report = Report(item, self.node.address, version, tuple(quiet), confirmed, kept, taken)
         if guard is None:
             self.ring.route(self.segments.start(item), report)
         else:
