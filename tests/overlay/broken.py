@@ -33,12 +33,3 @@ class KeepsDeadPredecessors(Upkeep):
 
     def _predecessor_answered(self, asked: Address, candidate: Address, told: Told | None) -> None:
         pass
-
-
-class JoinsAtContact(Upkeep):
-    """A joining node takes whomever it knows for its successor, wherever that is."""
-
-    def _join(self, about: None) -> None:
-        contact = self._next_remembered()
-        if contact is not None:
-            self._ask(contact, lambda told: self._enter(contact, told))

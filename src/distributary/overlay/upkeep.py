@@ -8,7 +8,7 @@ Rules, each an operation of one node on its own state; what it must know of othe
 - *Stabilise*, each period. Ask the first successor. If it does not answer, drop it from the list, shift the
   others up and go on with the next. If it does, the list becomes that node followed by its list. If its
   predecessor lies between, ask that one too, and only when it answers does it become the first successor,
-  followed by its list. In the end notify the first successor.
+  followed by its list; and so on with its predecessor. In the end notify the first successor.
 - *Rectify*, when notified. Whoever notifies becomes the predecessor if it is closer than the present one, or
   if the present one does not answer.
 - Every change of a list is one step. A list that came out too short (its giver had just dropped somebody)
@@ -19,11 +19,13 @@ Rules, each an operation of one node on its own state; what it must know of othe
   heard of again is trusted again.
 - *Fingers* are looked up one after the other, one lookup a period; those within reach of the successors or
   the predecessor need none. An anticlockwise finger is the predecessor of its point's owner.
-- *Merging.* A node remembers those it knew. Every `probe` seconds it asks the next of them to look up the
-  first node after itself, in whatever ring that one is in. A closer successor than its own is asked and
-  adopted, as when stabilising. One such link is enough: where two rings touch, every path round either ends
-  in the same one, and stabilising closes them like a zip. A node whose successors are all silent takes the
-  first that answers of all it remembers.
+- *Merging.* A node remembers those it knew, and which of them fell silent. Every `probe` seconds it asks one
+  of them, by turns of either sort, to look up the first node after itself in whatever ring that one is in. A
+  closer successor than its own is asked and adopted, as when stabilising. Any other answer than its own
+  successor tells of another ring: the owner, in this one, of that node's identifier is told to meet it, and
+  takes it for its predecessor if it is up and closer. One such link is enough: where two rings touch, every
+  path round either ends in the same one, and stabilising closes them like a zip. A node whose successors are
+  all silent takes the first that answers of all it remembers.
 
 Invariants, as long as silence means failure (messages take less than `timeout`), the ring started with more
 members than a list is long, and no failure leaves a member without a live successor, not even with the
@@ -86,6 +88,12 @@ class Found(NamedTuple):
     predecessor: Address | None
 
 
+class Meet(NamedTuple):
+    """There is a node of another ring close to the one that gets this."""
+
+    stranger: Address
+
+
 class Leaving(NamedTuple):
     """The sender is about to leave, and these are its neighbours."""
 
@@ -133,6 +141,9 @@ class Upkeep:
         """Questions that were given up."""
         self._points: list[Finger] = ring.rule.fingers(ring.circle, ring.identifier)
         self._remembered: dict[Address, None] = {}
+        self._silent: dict[Address, None] = {}
+        """Those that did not answer; both are kept with the one turned to last at the end."""
+        self._probes = 0
         self._questions: dict[int, _Question] = {}
         self._lookups: dict[int, Callable[[Located | None], None]] = {}
         self._numbered = 0
@@ -142,7 +153,7 @@ class Upkeep:
         if via is not None:
             ring.member = False
             for address in [via] if isinstance(via, int) else via:
-                self._remember(address)
+                self._note(self._remembered, address)
         self._register()
 
     def _register(self) -> None:
@@ -154,6 +165,7 @@ class Upkeep:
         node.handle(Found, self._found_came)
         node.handle(Leaving, self._leaving_came)
         self.ring.listen(Seek, self._sought)
+        self.ring.listen(Meet, self._meet)
         node.at_alarm("upkeep period", self._each_period)
         node.at_alarm("upkeep probe", self._each_probe)
         node.at_alarm("upkeep join", self._join)
@@ -212,7 +224,7 @@ class Upkeep:
         """Ask the next node remembered for one's place, and again until there is one."""
         if self.ring.member:
             return
-        contact = self._next_remembered()
+        contact = self._next_of(self._remembered)
         if contact is None:
             self.ring.node.wake_after(self.probe, "upkeep join")
             return
@@ -252,11 +264,15 @@ class Upkeep:
             self._drop_head()
         else:
             self._take(head, told)
-            candidate = told.predecessor
-            if candidate is not None and ring.circle.between(candidate, ring.identifier, head):
-                self._consider(candidate)
-            else:
-                self._notify_successor()
+            self._look_closer(head, told)
+
+    def _look_closer(self, head: Address, told: Told) -> None:
+        """Go on to the first successor's predecessor if that lies between; notify if not."""
+        candidate = told.predecessor
+        if candidate is not None and self.ring.circle.between(candidate, self.ring.identifier, head):
+            self._consider(candidate)
+        else:
+            self._notify_successor()
 
     def _consider(self, candidate: Address) -> None:
         """Make a node that lies between the first successor, if it is up."""
@@ -267,7 +283,9 @@ class Upkeep:
         closer = ring.circle.between(candidate, ring.identifier, ring.successors[0])
         if told is not None and closer:
             self._take(candidate, told)
-        self._notify_successor()
+            self._look_closer(candidate, told)
+        else:
+            self._notify_successor()
 
     def _take(self, head: Address, told: Told) -> None:
         """The list becomes a live node followed by its list, and by older entries where that is too short.
@@ -296,7 +314,7 @@ class Upkeep:
                 self._search(others)
             else:
                 self._take(candidate, told)
-                self._notify_successor()
+                self._look_closer(candidate, told)
 
         self._ask(candidate, answered)
 
@@ -403,7 +421,7 @@ class Upkeep:
         if address is not None and self.ring.fingers[place] != address:
             self.ring.fingers[place] = address
             self.ring.forget_known()
-            self._remember(address)
+            self._note(self._remembered, address)
 
     # Merging.
 
@@ -412,19 +430,34 @@ class Upkeep:
             return
         self.ring.node.wake_after(self.probe, "upkeep probe")
         self._forgive_strangers()
-        contact = self._next_remembered()
+        self._probes += 1
+        contact = self._next_of(self._silent if self._probes % 2 else self._remembered)
         if contact is not None:
-            self._look_up(self._after_here(), self._successor_found, via=contact)
+            self._look_up(self._after_here(), partial(self._successor_found, contact), via=contact)
 
-    def _successor_found(self, located: Located | None) -> None:
-        ring = self.ring
-        if (
-            located is not None
-            and not self._busy
-            and ring.circle.between(located.owner, ring.identifier, ring.successors[0])
-        ):
+    def _successor_found(self, contact: Address, located: Located | None) -> None:
+        """See whether a contact is in this ring, in a better place of it, or in another."""
+        if located is None or not self.ring.member:
+            return
+        ring, successor = self.ring, self.ring.successors[0]
+        self._silent.pop(contact, None)
+        if located.owner == successor:
+            return
+        if not ring.circle.between(located.owner, ring.identifier, successor):
+            ring.route(contact, Meet(contact))
+        elif not self._busy:
             self._busy = True
             self._consider(located.owner)
+
+    def _meet(self, message: Meet, arrival: Arrival) -> None:
+        stranger = message.stranger
+
+        def answered(told: Told | None) -> None:
+            if told is not None:
+                self._rectify(stranger)
+
+        if stranger != self.ring.identifier:
+            self._ask(stranger, answered)
 
     def _forgive_strangers(self) -> None:
         """Suspect only those that a message might be sent to."""
@@ -433,29 +466,36 @@ class Upkeep:
         for address in sorted(ring.suspected - known):
             ring.trust(address)
 
-    def _remember(self, address: Address) -> None:
+    def _note(self, noted: dict[Address, None], address: Address) -> None:
+        """Have an address at the end of those noted, and the first go if there are too many."""
         if address != self.ring.identifier:
-            self._remembered.pop(address, None)
-            self._remembered[address] = None
-            if len(self._remembered) > REMEMBERED:
-                del self._remembered[next(iter(self._remembered))]
+            noted.pop(address, None)
+            noted[address] = None
+            if len(noted) > REMEMBERED:
+                del noted[next(iter(noted))]
+
+    def _next_of(self, noted: dict[Address, None]) -> Address | None:
+        """The one that has not been turned to for longest."""
+        address = next(iter(noted), None)
+        if address is not None:
+            self._note(noted, address)
+        return address
 
     def _remember_neighbours(self) -> None:
         for address in self.ring.known():
             if address not in self._remembered:
-                self._remember(address)
-
-    def _next_remembered(self) -> Address | None:
-        """The one that has not been turned to for longest."""
-        if not self._remembered:
-            return None
-        address = next(iter(self._remembered))
-        self._remember(address)
-        return address
+                self._note(self._remembered, address)
 
     def _clockwise_remembered(self) -> list[Address]:
-        circle, here = self.ring.circle, self.ring.identifier
-        return sorted(self._remembered, key=lambda address: circle.clockwise(here, address))
+        """All that are remembered, those that are suspected at the end."""
+        ring = self.ring
+        return sorted(
+            self._remembered,
+            key=lambda address: (
+                address in ring.suspected,
+                ring.circle.clockwise(ring.identifier, address),
+            ),
+        )
 
     def _after_here(self) -> int:
         return self.ring.circle.add(self.ring.identifier, 1)
@@ -487,6 +527,7 @@ class Upkeep:
         del self._questions[number]
         self.unanswered += 1
         self.ring.suspect(question.address)
+        self._note(self._silent, question.address)
         if not self.left:
             question.then(None)
 
