@@ -16,8 +16,8 @@ demo: $(VENV)/spark jdk ## a pipeline on Spark with live subscriptions of every 
 test: $(VENV)/dev jdk   ## all tests: properties against the oracles, worked examples, fuzzing
 	$(BIN)/pytest -q -n 2 --dist loadgroup
 
-chaos: $(VENV)/dev jdk  ## kill running pipelines over and over: everything is delivered once (SEED=n for others)
-	DISTRIBUTARY_SEED=$(or $(SEED),1) $(BIN)/pytest -q -m chaos tests/chaos
+chaos: $(VENV)/dev jdk  ## kill pipelines and break networks thousands of times: all heals (SEED=n for others)
+	DISTRIBUTARY_SEED=$(or $(SEED),1) $(BIN)/pytest -q -m chaos tests
 
 bounds: $(VENV)/dev     ## the tests of the kernels with every array access checked
 	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=build/bounds $(BIN)/pytest -q -n 2 --dist worksteal tests/matching tests/properties
