@@ -47,7 +47,25 @@ def _mqtt(pattern: list[str], values: list[str]) -> bool:
     return pattern[0] in ("+", values[0]) and _mqtt(pattern[1:], values[1:])
 
 
-VALUES = ["A", "B", "AB", "é", "*", "#", "+", "$S", "a\nb", "mqtt:A", "\n", "A\n", "\0", "*A", "A#"]
+VALUES = [
+    "A",
+    "B",
+    "AB",
+    "é",
+    "*",
+    "#",
+    "+",
+    "$S",
+    "a\nb",
+    "mqtt:A",
+    "\n",
+    "A\n",
+    "\0",
+    "*A",
+    "A#",
+    "A longer value",
+    "A longer velvet",
+]
 """Few enough to meet each other often, and every one that could be mistaken for something else."""
 
 topics = st.lists(st.sampled_from(VALUES), min_size=1, max_size=6).map("/".join)

@@ -311,7 +311,9 @@ def _plain(value: Any) -> Value:
 def _trim_topics(
     data: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64], valid: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
+    """Leave each leading slash out; which rows have an empty level?"""
     bad = np.zeros(len(starts), np.bool_)
+    suspicious = len(starts) > 0 and _has_slashes_in_a_row(data[starts[0] : ends[-1]])
     for row in range(len(starts)):
         if not valid[row]:
             continue
@@ -319,12 +321,17 @@ def _trim_topics(
         if start < end and data[start] == SLASH:
             start += 1
             starts[row] = start
-        previous = SLASH
-        for at in range(start, end):
-            if data[at] == SLASH and previous == SLASH:
-                bad[row] = True
-                break
-            previous = data[at]
-        if previous == SLASH:
+        if start == end or data[start] == SLASH or data[end - 1] == SLASH:
             bad[row] = True
+        elif suspicious:
+            bad[row] = _has_slashes_in_a_row(data[start:end])
     return bad
+
+
+@kernel
+def _has_slashes_in_a_row(data: NDArray[np.uint8]) -> bool:
+    """Counted without a look at the count, so that many bytes are compared at once."""
+    count = 0
+    for at in range(1, len(data)):
+        count += (data[at] == SLASH) & (data[at - 1] == SLASH)
+    return count > 0

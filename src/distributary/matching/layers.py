@@ -41,7 +41,7 @@ class Segment:
     `texts.offsets`, so that an engine which decides on the text itself need not keep it twice.
     """
 
-    __slots__ = ("arrays", "dead", "readable", "slots", "texts")
+    __slots__ = ("arrays", "dead", "memo", "readable", "slots", "texts")
 
     def __init__(self, slots: NDArray[np.int32], texts: Arrays, arrays: Arrays) -> None:
         self.slots = slots
@@ -51,6 +51,8 @@ class Segment:
             name: sealed(array) for name, array in {**frozen.under("texts", texts), **arrays}.items()
         }
         self.dead = 0
+        self.memo: Any = None
+        """What an engine remembers of its searches in this segment, if it does."""
 
     def __len__(self) -> int:
         return len(self.slots)
@@ -157,6 +159,7 @@ class Layers(ABC, Generic[F]):
         for segment in self._segments.values():
             total += segment.slots.nbytes
             total += sum(array.nbytes for array in (*segment.texts.values(), *segment.arrays.values()))
+            total += 0 if segment.memo is None else segment.memo.memory()
         return total
 
     def live(self, number: int, segment: Segment, positions: NDArray[Any]) -> NDArray[np.bool_] | None:
@@ -231,13 +234,17 @@ class CompiledIndex(Layers[F], Index[F]):
     def search(self, arrays: Arrays, batch: EventBatch) -> Pairs:
         """The pairs of a row and a *position* in this segment, each once."""
 
+    def search_segment(self, segment: Segment, batch: EventBatch) -> Pairs:
+        """`search`; an index that remembers what it has found does so with the segment."""
+        return self.search(segment.readable, batch)
+
     def match(self, event: Event) -> list[int]:
         return sorted(self.match_batch(EventBatch.from_events([event])).slots.tolist())
 
     def match_batch(self, batch: EventBatch) -> Pairs:
         parts = []
         for number, segment in self.segments():
-            rows, positions = self.search(segment.readable, batch)
+            rows, positions = self.search_segment(segment, batch)
             alive = self.live(number, segment, positions)
             if alive is not None:
                 rows, positions = rows[alive], positions[alive]

@@ -11,7 +11,6 @@ numbers is O(m log changes), in arrays.
 from __future__ import annotations
 
 import sys
-from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -21,6 +20,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from distributary.matching.index import Arrays
+from distributary.matching.kernel import kernel, sealed
+from distributary.matching.memory import WORD, load_word, prefetch, store_word
 
 FEW = 4096
 """Up to this many changed texts are kept beside the base; beyond it, a new base is made."""
@@ -47,7 +48,7 @@ class Names:
     def __init__(self) -> None:
         self._base: pa.Array
         self._offsets: NDArray[np.int64]
-        self._data: memoryview
+        self._bytes: NDArray[np.uint8]
         self._order: NDArray[np.int32] | None
         self._rank: NDArray[np.int32] | None
         self._replaced: dict[int, str | None]
@@ -66,9 +67,11 @@ class Names:
             return number
         encoded = text.encode()
         at = self._place(encoded)
-        if at == len(self.order) or self._encoded(at) != encoded:
+        if at == len(self.order):
             return None
         number = int(self.order[at])
+        if self._bytes[self._offsets[number] : self._offsets[number + 1]].tobytes() != encoded:
+            return None
         return None if number in self._replaced else number
 
     def text(self, number: int) -> str | None:
@@ -97,17 +100,17 @@ class Names:
             self._numbers[text] = number
 
     def take(self, numbers: NDArray[np.int32]) -> pa.Array:
-        """The texts of these numbers, as an Arrow array of large strings."""
+        """The texts of these numbers, which have some, as an Arrow array of large strings."""
         recent = self._changes()
         if recent is None or not len(numbers):
-            return self._base.take(pa.array(numbers))
+            return self._taken(numbers)
         places, changed = _found(recent.numbers, numbers)
         if not changed.any():
-            return self._base.take(pa.array(numbers))
+            return self._taken(numbers)
         patches = recent.texts.take(pa.array(places[changed]))
         if len(patches) == len(numbers):
             return patches
-        taken = self._base.take(pa.array(np.where(changed, 0, numbers)))
+        taken = self._taken(np.where(changed, np.int32(0), numbers))
         return pc.replace_with_mask(taken, pa.array(changed), patches)
 
     def ranks(self, numbers: NDArray[np.int32]) -> NDArray[np.float64]:
@@ -165,7 +168,7 @@ class Names:
         used = self._base.is_valid().to_numpy(zero_copy_only=False)
         return {
             "offsets": self._offsets,
-            "bytes": np.frombuffer(self._data, np.uint8),
+            "bytes": self._bytes,
             "validity": np.packbits(used[: 0 if used.all() else None], bitorder="little"),
             "order": self.order,
             "rank": self.rank,
@@ -204,20 +207,22 @@ class Names:
         self._offsets = np.zeros(1, np.int64)
         if len(base):
             self._offsets = np.frombuffer(offsets, np.int64)[: len(base) + 1]
-        self._data = memoryview(data or b"")[: int(self._offsets[-1])]
+        self._offsets = sealed(self._offsets)
+        self._bytes = sealed(np.frombuffer(data or b"", np.uint8)[: self._offsets[-1]])
         self._replaced = {}
         self._added = []
         self._numbers = {}
         self._recent = None
 
-    def _encoded(self, at: int) -> bytes:
-        """The text of the base at a place of the order, in bytes, which sort as the texts do."""
-        number = self.order[at]
-        return bytes(self._data[self._offsets[number] : self._offsets[number + 1]])
+    def _taken(self, numbers: NDArray[np.int32]) -> pa.Array:
+        """The texts of these numbers of the base."""
+        offsets, data = _take(sealed(numbers), self._offsets, self._bytes)
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+        return pa.Array.from_buffers(pa.large_string(), len(numbers), buffers)
 
     def _place(self, encoded: bytes) -> int:
-        """How many texts of the base are less than this one."""
-        return bisect_left(range(len(self.order)), encoded, key=self._encoded)
+        """How many texts of the base are less than this one; bytes sort as the texts do."""
+        return _place(np.frombuffer(encoded, np.uint8), sealed(self.order), self._offsets, self._bytes)
 
     def _changes(self) -> _Recent | None:
         """What changed since the base, if anything; when that is much, a new base is made first."""
@@ -248,6 +253,52 @@ class Names:
             self.order, places, np.array([number for _, number in named], np.int32)
         )
         return merged[~gone]
+
+
+@kernel
+def _place(
+    text: NDArray[np.uint8], order: NDArray[np.int32], offsets: NDArray[np.int64], data: NDArray[np.uint8]
+) -> int:
+    """How many of the texts, whose numbers in their order are given, are less than this one."""
+    low, high = 0, len(order)
+    while low < high:
+        middle = (low + high) // 2
+        start, end = offsets[order[middle]], offsets[order[middle] + 1]
+        at = 0
+        while at < min(end - start, len(text)) and data[start + at] == text[at]:
+            at += 1
+        if at < len(text) and (start + at == end or data[start + at] < text[at]):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@kernel
+def _take(
+    numbers: NDArray[np.int32], offsets: NDArray[np.int64], data: NDArray[np.uint8]
+) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    """The offsets and bytes of the texts of these numbers; behind the last are bytes of no meaning."""
+    ends = np.empty(len(numbers) + 1, np.int64)
+    ends[0] = 0
+    for at in range(len(numbers)):
+        start = offsets[numbers[at]]
+        prefetch(data, start)
+        ends[at + 1] = ends[at] + offsets[numbers[at] + 1] - start
+    taken = np.empty(ends[-1] + WORD, np.uint8)
+    for at in range(len(numbers)):
+        start = offsets[numbers[at]]
+        to, end = ends[at], ends[at + 1]
+        if start + end - to + WORD <= len(data):
+            while to < end:  # what is written beyond the end is overwritten by the next
+                store_word(taken, to, load_word(data, start))
+                to += WORD
+                start += WORD
+        while to < end:
+            taken[to] = data[start]
+            to += 1
+            start += 1
+    return ends, taken
 
 
 def _found(

@@ -11,7 +11,6 @@ comparisons; what changed since is kept in small tables beside it.
 from __future__ import annotations
 
 import sys
-from bisect import bisect_left
 from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 from distributary.filters.filter import Filter
 from distributary.matching import frozen
 from distributary.matching.index import Arrays
+from distributary.matching.kernel import kernel, sealed
 
 DIGEST = 16
 """Bytes of a digest: among 10^9 combinations, the chance that any two agree is below 10^-20."""
@@ -58,11 +58,11 @@ class Slots:
         slot = self._recent.get(digest)
         if slot is not None or not len(self._order):
             return slot
-        at = bisect_left(self._order, digest, key=self._digest)
-        if at == len(self._order) or self._digest(self._order[at]) != digest:
+        at = _place(np.frombuffer(digest, np.uint8), sealed(self._order), sealed(self._digests))
+        if at == len(self._order):
             return None
         slot = int(self._order[at])
-        return None if slot in self._replaced else slot
+        return None if slot in self._replaced or self._digests[slot].tobytes() != digest else slot
 
     def add(self, digest: bytes, driver: int) -> int:
         """A new slot with one use."""
@@ -136,11 +136,25 @@ class Slots:
             + len(self._recent) * entry
         )
 
-    def _digest(self, slot: int) -> bytes:
-        return bytes(self._digests[slot])
-
     def _put(self, slot: int, digest: bytes | None) -> None:
         if slot >= len(self._digests):
             self._added[slot - len(self._digests)] = digest
         else:
             self._replaced[slot] = digest
+
+
+@kernel
+def _place(digest: NDArray[np.uint8], order: NDArray[np.int32], digests: NDArray[np.uint8]) -> int:
+    """How many of the digests of the slots in this order are less than this one."""
+    low, high = 0, len(order)
+    while low < high:
+        middle = (low + high) // 2
+        slot = order[middle]
+        at = 0
+        while at < DIGEST - 1 and digests[slot, at] == digest[at]:
+            at += 1
+        if digests[slot, at] < digest[at]:
+            low = middle + 1
+        else:
+            high = middle
+    return low

@@ -14,9 +14,13 @@ given shape matches a topic if and only if their fixed levels agree, so one look
   *mark* per distinct filter that holds its shape and the bits of its key that still fit into 32.
 - A mark only nominates. The shape in it is exact, and the canonical text decides (`topic_text.agrees`), so
   colliding keys cost time and nothing else. Equal filters are adjacent and decided once.
+- Lookups are made a block at a time in steps, each of which has fetched what the next one reads.
+- Where shapes are few they are looked up one by one, without the trie. What was found for a topic is
+  remembered (`topic_memo`), for streams that repeat their topics.
 
 Match: O(bytes of the topic + shapes, or prefixes that exist where shapes are many), independent of the number
-of filters. Compile: O(bytes of the texts + n log n). Memory: about 20 bytes a filter beside its text.
+of filters; O(bytes of the topic) when it was seen before. Compile: O(bytes of the texts + n log n). Memory:
+about 20 bytes a filter beside its text.
 """
 
 from __future__ import annotations
@@ -29,10 +33,12 @@ from numpy.typing import NDArray
 
 from distributary.filters.topic import TopicFilter
 from distributary.matching import frozen
-from distributary.matching.batch import EventBatch
+from distributary.matching.batch import EventBatch, Strings
 from distributary.matching.index import Arrays, Pairs
 from distributary.matching.kernel import kernel, sealed
-from distributary.matching.layers import CompiledIndex
+from distributary.matching.layers import CompiledIndex, Segment
+from distributary.matching.memory import prefetch
+from distributary.matching.topic_memo import TopicMemo
 from distributary.matching.topic_text import (
     SLASH,
     agrees,
@@ -47,8 +53,14 @@ CROWDED = 8
 SPARSE = 8
 """The Bloom filter is folded in half while less than one bit of this many is set."""
 
+BLOCK = 512
+"""Lookups that are made at a time, step by step, so that one does not wait for the memory of another."""
+
 LEAST_HITS = 1024
 """How many hits are made room for at first, at least; room for one a row is made in any case."""
+
+REMEMBERED = 1024
+"""A segment of so many filters remembers what it found for a topic; a smaller one is searched as fast."""
 
 COMPILED = ("levels", "ends", "flags", "mask", "bloom", "buckets", "marks", "members", "positions")
 """The arrays of a segment, in the order in which the search takes them."""
@@ -101,17 +113,36 @@ class TopicShapes(CompiledIndex[TopicFilter]):
         }
 
     def search(self, arrays: Arrays, batch: EventBatch) -> Pairs:
-        if batch.topics is None:
-            return Pairs.none()
-        readable = (*topic_arrays(batch.topics), *text_arrays(arrays))
+        return Pairs.none() if batch.topics is None else self._search(arrays, batch.topics)
+
+    def search_segment(self, segment: Segment, batch: EventBatch) -> Pairs:
+        topics = batch.topics
+        if topics is None or len(segment) < REMEMBERED:
+            return self.search(segment.readable, batch)
+        if segment.memo is None:
+            segment.memo = TopicMemo()
+        memo: TopicMemo = segment.memo
+        recalled = memo.recall(topics)
+        if recalled is None:
+            return self._search(segment.readable, topics)
+        if not recalled.unknown.any():
+            return recalled.pairs
+        unknown = Strings(topics.data, topics.starts, topics.ends, recalled.unknown)
+        found = self._search(segment.readable, unknown)
+        memo.learn(topics, recalled, found)
+        return Pairs.joined([recalled.pairs, found])
+
+    def _search(self, arrays: Arrays, topics: Strings) -> Pairs:
+        rows = len(topics.starts)
+        readable = (*topic_arrays(topics), *text_arrays(arrays))
         compiled = [sealed(arrays[name]) for name in COMPILED]
-        hits = np.empty((2, max(LEAST_HITS, batch.rows)), np.int32)
+        hits = np.empty((3, max(LEAST_HITS, rows)), np.int32)
         parts: list[Pairs] = []
         row = 0
-        while row < batch.rows:
-            following, count = _nominate(row, hits[0], hits[1], *readable, *compiled)
+        while row < rows:
+            following, count = _nominate(row, hits[0], hits[1], hits[2], *readable, *compiled)
             if following == row:
-                hits = np.empty((2, 2 * hits.shape[1]), np.int32)
+                hits = np.empty((3, 2 * hits.shape[1]), np.int32)
             parts.append(Pairs(*_expand(hits[0, :count], hits[1, :count], *compiled[-2:])))
             row = following
         return Pairs.joined(parts)
@@ -376,6 +407,7 @@ def _nominate(
     first_row: int,
     hit_rows: NDArray[np.int32],
     hit_entries: NDArray[np.int32],
+    hit_texts: NDArray[np.int32],
     topics: NDArray[np.uint8],
     starts: NDArray[np.int64],
     topic_ends: NDArray[np.int64],
@@ -397,19 +429,191 @@ def _nominate(
     Returns the first row that is not answered yet, and the number of hits of the rows before it. The arrays
     to write to are given, for a loop that may also replace them is compiled to much slower code.
     """
-    mask = masks[0]
-    bucket_count = len(buckets) - 1
     shape_bits = _shape_bits(2 * len(levels))
+    keys, shapes, rows = _room_for_keys(len(levels))
+    few, depths, wild_starts, wild_levels = _flattened(levels, flags)
+    row = first_row
+    count = 0
+    while row < len(starts):
+        if len(few):
+            following, found = _probe_few(
+                row,
+                keys,
+                shapes,
+                rows,
+                topics,
+                starts,
+                topic_ends,
+                valid,
+                few,
+                depths,
+                wild_starts,
+                wild_levels,
+                masks[0],
+                bloom,
+                buckets,
+            )
+        else:
+            following, found = _probe(
+                row,
+                keys,
+                shapes,
+                rows,
+                topics,
+                starts,
+                topic_ends,
+                valid,
+                levels,
+                ends,
+                flags,
+                masks[0],
+                bloom,
+                buckets,
+            )
+        nominated = _look_up(
+            found, keys, shapes, rows, hit_rows, hit_entries, count, buckets, marks, shape_bits, members
+        )
+        if nominated < 0:
+            return row, count
+        for hit in range(count, nominated):
+            hit_texts[hit] = positions[members[hit_entries[hit]]]
+        for hit in range(count, nominated):
+            prefetch(texts, offsets[hit_texts[hit]])
+        for hit in range(count, nominated):
+            hit_row, text = hit_rows[hit], hit_texts[hit]
+            if agrees(texts, offsets[text], offsets[text + 1], topics, starts[hit_row], topic_ends[hit_row]):
+                hit_rows[count] = hit_row
+                hit_entries[count] = hit_entries[hit]
+                count += 1
+        row = following
+    return row, count
+
+
+@kernel
+def _room_for_keys(nodes: int) -> tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.int32]]:
+    """Room for the keys of a block and of one row more, with the shape and the row of each."""
+    room = BLOCK + 2 * nodes
+    return np.empty(room, np.uint64), np.empty(room, np.uint32), np.empty(room, np.int32)
+
+
+@kernel
+def _flattened(
+    levels: NDArray[np.int32], flags: NDArray[np.uint8]
+) -> tuple[NDArray[np.uint32], NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
+    """The shapes one by one, where they are few: the number of each, its depth and its wildcard levels.
+
+    The wildcard levels of shape i are `wild_levels[wild_starts[i]:wild_starts[i + 1]]`. Where they are many,
+    none are given, and the trie has to be walked.
+    """
+    shapes = 0
+    for node in range(len(levels)):
+        known = flags[node]
+        shapes += (1 if known & OPEN else 0) + (1 if known & CLOSED else 0)
+        if known & CHECKED:
+            shapes = 0
+            break
+    numbers = np.empty(shapes, np.uint32)
+    depths = np.empty(shapes, np.int32)
+    wild_starts = np.zeros(shapes + 1, np.int32)
+    wild_levels = np.empty(shapes * (levels.max() + 1), np.int32)
+    path = np.zeros(levels.max() + 1, np.bool_)
+    count = 0
+    for node in range(1, len(levels) if shapes else 0):
+        path[levels[node]] = flags[node] & WILD
+        for closed in range(2):
+            if not flags[node] & (CLOSED if closed else OPEN):
+                continue
+            numbers[count] = 2 * node + closed
+            depths[count] = levels[node] + 1
+            filled = wild_starts[count]
+            for level in range(levels[node] + 1):
+                if path[level]:
+                    wild_levels[filled] = level
+                    filled += 1
+            count += 1
+            wild_starts[count] = filled
+    return numbers, depths, wild_starts, wild_levels
+
+
+@kernel
+def _probe_few(
+    first_row: int,
+    keys: NDArray[np.uint64],
+    shapes: NDArray[np.uint32],
+    rows: NDArray[np.int32],
+    topics: NDArray[np.uint8],
+    starts: NDArray[np.int64],
+    topic_ends: NDArray[np.int64],
+    valid: NDArray[np.bool_],
+    few: NDArray[np.uint32],
+    depths: NDArray[np.int32],
+    wild_starts: NDArray[np.int32],
+    wild_levels: NDArray[np.int32],
+    mask: np.uint64,
+    bloom: NDArray[np.uint64],
+    buckets: NDArray[np.int32],
+) -> tuple[int, int]:
+    """What `_probe` does, shape by shape: from the sum of all hashes those of the wildcards are taken off."""
+    deepest = depths.max()
+    hashes = np.empty(deepest + 1, np.uint64)
+    totals = np.zeros(deepest + 1, np.uint64)
+    count = 0
+    for row in range(first_row, len(starts)):
+        if count >= BLOCK:
+            return row, count
+        if not valid[row]:
+            continue
+        depth = _hash_levels(topics, starts[row], topic_ends[row], hashes)
+        for level in range(min(depth, deepest)):
+            totals[level + 1] = totals[level] + hashes[level]
+        for at in range(len(few)):
+            shape = few[at]
+            if depths[at] > depth or (shape & 1 and depths[at] != depth):
+                continue
+            total = totals[depths[at]]
+            for wild in range(wild_starts[at], wild_starts[at + 1]):
+                total -= hashes[wild_levels[wild]]
+            key = _key(total, np.uint64(shape), mask)
+            if _may_hold(bloom, key):
+                prefetch(buckets, _bucket(key, len(buckets) - 1))
+                keys[count] = key
+                shapes[count] = shape
+                rows[count] = row
+                count += 1
+    return len(starts), count
+
+
+@kernel
+def _probe(
+    first_row: int,
+    keys: NDArray[np.uint64],
+    shapes: NDArray[np.uint32],
+    rows: NDArray[np.int32],
+    topics: NDArray[np.uint8],
+    starts: NDArray[np.int64],
+    topic_ends: NDArray[np.int64],
+    valid: NDArray[np.bool_],
+    levels: NDArray[np.int32],
+    ends: NDArray[np.int32],
+    flags: NDArray[np.uint8],
+    mask: np.uint64,
+    bloom: NDArray[np.uint64],
+    buckets: NDArray[np.int32],
+) -> tuple[int, int]:
+    """Write the keys of rows that the Bloom filter lets pass: a block of them, if there are so many.
+
+    Returns the first row that was not looked at, and the number of keys.
+    """
     deepest = levels.max() + 1
     hashes = np.empty(deepest + 1, np.uint64)
     totals = np.zeros(deepest + 1, np.uint64)
     count = 0
     for row in range(first_row, len(starts)):
+        if count >= BLOCK:
+            return row, count
         if not valid[row]:
             continue
-        before = count
-        start, end = starts[row], topic_ends[row]
-        depth = _hash_levels(topics, start, end, hashes)
+        depth = _hash_levels(topics, starts[row], topic_ends[row], hashes)
         node = 1
         while node < len(levels):
             level = levels[node]
@@ -429,23 +633,45 @@ def _nominate(
                     continue
                 shape = np.uint64(2 * node + closed)
                 key = _key(total, shape, mask)
-                if not _may_hold(bloom, key):
-                    continue
-                bucket = _bucket(key, bucket_count)
-                wanted = _mark(key, shape, shape_bits)
-                for entry in range(buckets[bucket], buckets[bucket + 1]):
-                    if marks[entry] != wanted:
-                        continue
-                    first = positions[members[entry]]
-                    if not agrees(texts, offsets[first], offsets[first + 1], topics, start, end):
-                        continue
-                    if count == len(hit_rows):
-                        return row, before
-                    hit_rows[count] = row
-                    hit_entries[count] = entry
+                if _may_hold(bloom, key):
+                    prefetch(buckets, _bucket(key, len(buckets) - 1))
+                    keys[count] = key
+                    shapes[count] = shape
+                    rows[count] = row
                     count += 1
             node += 1
     return len(starts), count
+
+
+@kernel
+def _look_up(
+    found: int,
+    keys: NDArray[np.uint64],
+    shapes: NDArray[np.uint32],
+    rows: NDArray[np.int32],
+    hit_rows: NDArray[np.int32],
+    hit_entries: NDArray[np.int32],
+    count: int,
+    buckets: NDArray[np.int32],
+    marks: NDArray[np.uint32],
+    shape_bits: np.uint64,
+    members: NDArray[np.int32],
+) -> int:
+    """Write the entries with the marks of these keys; the number of hits then, or -1 if they are full."""
+    for at in range(found):
+        prefetch(marks, buckets[_bucket(keys[at], len(buckets) - 1)])
+    for at in range(found):
+        bucket = _bucket(keys[at], len(buckets) - 1)
+        wanted = _mark(keys[at], np.uint64(shapes[at]), shape_bits)
+        for entry in range(buckets[bucket], buckets[bucket + 1]):
+            if marks[entry] == wanted:
+                if count == len(hit_rows):
+                    return -1
+                prefetch(members, entry)
+                hit_rows[count] = rows[at]
+                hit_entries[count] = entry
+                count += 1
+    return count
 
 
 @kernel

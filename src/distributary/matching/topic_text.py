@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from distributary.matching.batch import Strings
 from distributary.matching.index import Arrays
 from distributary.matching.kernel import kernel, sealed
+from distributary.matching.memory import WORD, equal_bytes, load_word
 
 SLASH = ord("/")
 HASH = ord("#")
@@ -65,28 +66,56 @@ def agrees(
     topic_start: int,
     topic_end: int,
 ) -> bool:
-    """Whether the filter written at `data[start:end]` matches the topic; decided byte by byte."""
-    at, end, wildcard, is_open = read_ends(data, start, end)
-    there = topic_start
+    """Whether the filter written at `data[start:end]` matches the topic; decided on every byte.
+
+    Equal bytes are passed over whatever they mean. Where the two differ, the filter must be at a wildcard, or
+    behind one, when the level of the topic begins with the byte by which the wildcard is written.
+    """
+    first, end, wildcard, is_open = read_ends(data, start, end)
+    at, there = first, topic_start
     while True:
-        wild = data[at] == wildcard and (at + 1 == end or data[at + 1] == SLASH)
-        if wild:
-            if there == topic_start and topic[there] == DOLLAR:
-                return False
-            at += 1
-            while there < topic_end and topic[there] != SLASH:
-                there += 1
-        else:
-            while at < end and data[at] != SLASH:
-                if there >= topic_end or topic[there] != data[at]:
-                    return False
-                at += 1
-                there += 1
-        if there < topic_end and topic[there] != SLASH:
-            return False
-        if at == end:
+        same = same_bytes(data, at, end, topic, there, topic_end)
+        at += same
+        there += same
+        if at == end and (there == topic_end or topic[there] == SLASH):
             return is_open or there == topic_end
         if there == topic_end:
             return False
-        at += 1
-        there += 1
+        if _is_wildcard(data, at, first, end, wildcard):
+            if there == topic_start and topic[there] == DOLLAR:
+                return False
+            at += 1
+        elif topic[there] == SLASH or not _is_wildcard(data, at - 1, first, end, wildcard):
+            return False
+        while there < topic_end and topic[there] != SLASH:
+            there += 1
+
+
+@kernel
+def same_bytes(
+    one: NDArray[np.uint8],
+    start: int | np.int64,
+    end: int | np.int64,
+    other: NDArray[np.uint8],
+    other_start: int | np.int64,
+    other_end: int | np.int64,
+) -> int:
+    """How many bytes of two texts are equal from their starts on."""
+    length = min(end - start, other_end - other_start)
+    same = 0
+    while same + WORD <= length:
+        difference = load_word(one, start + same) ^ load_word(other, other_start + same)
+        if difference:
+            return int(same + equal_bytes(difference))
+        same += WORD
+    while same < length and one[start + same] == other[other_start + same]:
+        same += 1
+    return same
+
+
+@kernel
+def _is_wildcard(data: NDArray[np.uint8], at: int, first: int, end: int, wildcard: int) -> bool:
+    """Whether the byte at that place is a whole level, and the wildcard."""
+    if at < first or at >= end or data[at] != wildcard:
+        return False
+    return (at == first or data[at - 1] == SLASH) and (at + 1 == end or data[at + 1] == SLASH)

@@ -1,0 +1,81 @@
+"""What kernels can say to the processor's memory and NumPy has no word for.
+
+A lookup in large tables waits for memory most of its time. Kernels therefore work in steps over many rows,
+and ask in each step for what the next will read, so that the processor fetches all of it at once. And short
+texts are compared and copied eight bytes at a time.
+
+None of these functions checks a bound: the caller knows that the bytes are there. `prefetch` may be given any
+place, for what is not there is not fetched.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+WORD = 8
+"""Bytes that are loaded or stored at once."""
+
+_WORD = ir.IntType(8 * WORD)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
+    """prefetch(array, index): have that element, which is needed soon, fetched meanwhile."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        address = builder.bitcast(_address(context, builder, signature, arguments), cgutils.voidptr_t)
+        read, keep, data = (ir.Constant(cgutils.int32_t, value) for value in (0, 3, 1))
+        kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, *(cgutils.int32_t,) * 3])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        builder.call(function, [address, read, keep, data])
+        return context.get_dummy_value()
+
+    return types.none(array, index), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def load_word(typing_context: Any, array: Any, index: Any) -> Any:
+    """load_word(array, index): the eight bytes from there on, the first of them lowest."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        address = builder.bitcast(_address(context, builder, signature, arguments), _WORD.as_pointer())
+        return builder.load(address, align=1)
+
+    return types.uint64(array, index), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def store_word(typing_context: Any, array: Any, index: Any, word: Any) -> Any:
+    """store_word(array, index, word): write eight bytes from there on."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        address = builder.bitcast(_address(context, builder, signature, arguments), _WORD.as_pointer())
+        value = context.cast(builder, arguments[2], signature.args[2], types.uint64)
+        builder.store(value, address, align=1)
+        return context.get_dummy_value()
+
+    return types.none(array, index, word), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def equal_bytes(typing_context: Any, difference: Any) -> Any:
+    """equal_bytes(one ^ other): how many leading bytes of two different words are equal."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        word = context.cast(builder, arguments[0], signature.args[0], types.uint64)
+        bits = builder.cttz(word, ir.Constant(ir.IntType(1), 1))
+        return builder.lshr(bits, ir.Constant(_WORD, 3))
+
+    return types.int64(difference), generate
+
+
+def _address(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    """The address of an element of a contiguous array."""
+    array = context.make_array(signature.args[0])(context, builder, arguments[0])
+    index = context.cast(builder, arguments[1], signature.args[1], types.intp)
+    return builder.gep(array.data, [index])
