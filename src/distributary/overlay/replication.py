@@ -200,7 +200,7 @@ class Replication:
         if name in items and items[name].version >= version:
             return False
         items[name] = item
-        if self._is_own(key):
+        if self.ring.owns(key):
             self._owned.add(key)
             self._show(key, name, entry)
         else:
@@ -230,9 +230,6 @@ class Replication:
             for handler in self._handlers:
                 handler(key, name, entry)
 
-    def _is_own(self, key: int) -> bool:
-        return self.ring.member and self.ring.owns(key)
-
     def _owned_items(self) -> list[Item]:
         return [item for key, items in self._items.items() if key in self._owned for item in items.values()]
 
@@ -251,9 +248,11 @@ class Replication:
 
     def _neighbours_changed(self) -> None:
         lost = [
-            self._disown(key) for key in list(self._items) if key in self._owned and not self._is_own(key)
+            self._disown(key) for key in list(self._items) if key in self._owned and not self.ring.owns(key)
         ]
-        gained = [self._own(key) for key in list(self._items) if key not in self._owned and self._is_own(key)]
+        gained = [
+            self._own(key) for key in list(self._items) if key not in self._owned and self.ring.owns(key)
+        ]
         predecessor = self.ring.predecessor
         if predecessor is not None and self.copies:
             self._give([predecessor], (item for items in lost for item in items))

@@ -142,9 +142,11 @@ class Ring:
         self._spread(SegmentCast(segment, not whole, segment, payload, self._stamp()), self.identifier)
 
     def owns(self, key: int) -> bool:
+        """Whether a key is this node's own, as far as it knows: whoever is no member owns nothing."""
         if self.predecessor is None:
-            return self.successors[0] == self.identifier or key == self.identifier
-        return self.circle.up_to(key, self.predecessor, self.identifier)
+            alone = self.successors[0] == self.identifier
+            return self.member and (alone or key == self.identifier)
+        return self.member and self.circle.up_to(key, self.predecessor, self.identifier)
 
     def next_hop(self, key: int) -> Address | None:
         """Whom to ask next for a key; None when it is this node's own."""
