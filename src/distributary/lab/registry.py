@@ -18,6 +18,8 @@ MODULES = (
     "xml_space",
     "xml_false_positives",
     "ring_paths",
+    "attributes",
+    "attribute_load",
 )
 """The modules of `distributary.lab` that hold experiments, in the order of the report."""
 
