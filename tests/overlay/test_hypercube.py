@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from distributary.errors import DistributaryError
 from distributary.overlay.circle import Circle
 from distributary.overlay.hypercube import (
-    Cube,
+    Cubes,
     Place,
     bit_between,
     bits_of,
@@ -134,16 +134,22 @@ def test_the_bits_of_a_mask_make_it_up(mask: int) -> None:
     assert sum(1 << bit for bit in bits_of(mask)) == mask
 
 
-@given(st.integers(1, 6), st.integers(0, 4), st.booleans(), st.data())
-def test_every_vertex_of_every_facet_has_a_position_of_its_own(
-    dimension: int, more: int, mirrored: bool, data: st.DataObject
+@given(st.sets(st.integers(1, 6), min_size=1), st.integers(0, 4), st.booleans(), st.data())
+def test_every_vertex_of_every_cube_has_a_position_of_its_own(
+    dimensions: set[int], more: int, mirrored: bool, data: st.DataObject
 ) -> None:
+    bits = max(dimensions) + len(dimensions).bit_length() + more
     facets = data.draw(st.integers(1, 1 << more))
-    cube = Cube(dimension, Circle(dimension + more), mirrored, facets)
-    places = [Place(vertex, facet) for vertex in range(1 << dimension) for facet in range(facets)]
-    positions = [cube.position(place) for place in places]
+    cubes = Cubes(tuple(sorted(dimensions)), Circle(bits), mirrored, facets)
+    places = [
+        Place(vertex, facet, rank)
+        for rank, dimension in enumerate(cubes.dimensions)
+        for vertex in range(1 << dimension)
+        for facet in range(facets)
+    ]
+    positions = [cubes.position(place) for place in places]
     assert len(set(positions)) == len(places)
-    assert [cube.place(position) for position in positions] == places
+    assert [cubes.place(position) for position in positions] == places
 
 
 @given(st.integers(1, 6), st.booleans(), st.integers(1, 4), st.data())
@@ -151,17 +157,17 @@ def test_a_step_towards_the_tree_is_a_finger(
     dimension: int, mirrored: bool, facets: int, data: st.DataObject
 ) -> None:
     """Setting a bit is a step of a power of two clockwise; in a mirrored cube, clearing one is."""
-    cube = Cube(dimension, Circle(dimension + 2), mirrored, facets)
+    cubes = Cubes((dimension,), Circle(dimension + 2), mirrored, facets)
     vertex = data.draw(st.integers(0, (1 << dimension) - 1))
     facet = data.draw(st.integers(0, facets - 1))
     stepped = children_below(vertex) if mirrored else children_above(vertex, dimension)
     for child in stepped:
-        start, end = cube.position(Place(vertex, facet)), cube.position(Place(child, facet))
-        assert cube.circle.clockwise(start, end) == 4 << bit_between(vertex, child)
+        start, end = cubes.position(Place(vertex, facet)), cubes.position(Place(child, facet))
+        assert cubes.circle.clockwise(start, end) == 4 << bit_between(vertex, child)
 
 
 def test_a_cube_that_does_not_fit_its_circle_is_refused() -> None:
     with pytest.raises(DistributaryError, match="dimensions"):
-        Cube(9, Circle(8))
+        Cubes((9,), Circle(8))
     with pytest.raises(DistributaryError, match="longer circle"):
-        Cube(8, Circle(8), facets=2)
+        Cubes((8,), Circle(8), facets=2)

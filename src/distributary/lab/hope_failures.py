@@ -21,7 +21,7 @@ from distributary.systems.hope_addressing import fitting_dimension
 LENGTH = 1024
 FAILURES = 400
 """How often nodes fail, to estimate how likely a list is lost."""
-FOLLOWED = 20
+FOLLOWED = 8
 """Of these failures, how many have their deliveries followed."""
 
 

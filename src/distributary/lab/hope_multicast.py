@@ -21,7 +21,7 @@ from distributary.lab.rows import mean, means, shown
 from distributary.model import Event
 from distributary.overlay.circle import Circle
 from distributary.overlay.fingers import ONE_WAY
-from distributary.overlay.hypercube import Cube, Place, children_below, covered_keys
+from distributary.overlay.hypercube import Cubes, Place, children_below, covered_keys
 from distributary.overlay.node import Address, Message, Node
 from distributary.overlay.ring import Arrival, Ring, settle
 from distributary.overlay.wire import size_of
@@ -113,12 +113,12 @@ def gain(below: Underlay, root: Address, links: list[tuple[int, int]], members: 
 def _stretch(below: Underlay, rings: dict[Address, Ring], random: np.random.Generator) -> Row:
     """Delay over the ring by direct delay: to nodes, as any Chord application, and to vertices, as HOPE."""
     dimension = rings[0].circle.bits
-    cube = Cube(dimension, Circle(dimension), mirrored=True)
+    cubes = Cubes((dimension,), Circle(dimension), mirrored=True)
     stretches: dict[str, list[float]] = {"stretch_chord": [], "stretch": []}
     for name, found in stretches.items():
         while len(found) < PAIRS:
             start, end = map(int, random.integers(len(rings), size=2))
-            key = end if name == "stretch_chord" else cube.position(Place(end))
+            key = end if name == "stretch_chord" else cubes.position(Place(end))
             if start != key:
                 found.append(_way(below, rings, start, key) / below.length(start, key))
     return {name: fmean(found) for name, found in stretches.items()}
@@ -187,7 +187,7 @@ def _publish(
 ) -> Row:
     """Send an event as if it had a key: from a random node by the tree, from its vertex one by one."""
     start = brokers[int(random.integers(len(brokers)))]
-    position = start.cube.position(Place(key))
+    position = start.cubes.position(Place(key))
     world.call(
         start.node.address,
         lambda: start.ring.route(position, Publication(event, 0)),
@@ -197,7 +197,7 @@ def _publish(
 
     def one_by_one() -> None:
         for covered in covered_keys(key):
-            meeting.ring.route(meeting.cube.position(Place(covered)), Copy(event))
+            meeting.ring.route(meeting.cubes.position(Place(covered)), Copy(event))
 
     world.call(position, one_by_one, ("one by one", event.id))
     world.run()

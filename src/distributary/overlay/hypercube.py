@@ -132,57 +132,64 @@ def parent_above(root: Key, vertex: Key) -> Key | None:
 
 
 class Place(NamedTuple):
-    """A vertex of one of the cubes that stand on a ring."""
+    """A vertex of one of the cubes that stand on a ring: of which dimension (by rank), and which facet."""
 
     vertex: Key
     facet: int = 0
+    rank: int = 0
 
 
 @dataclass(frozen=True)
-class Cube:
-    """A hypercube on a ring; or several (`facets`) of one shape, each turned by another part of the circle.
+class Cubes:
+    """Hypercubes on a ring: of one or several dimensions, and of each of them one or several *facets*.
 
-    >>> cube = Cube(4, Circle(8))
-    >>> cube.position(Place(0b1011)), cube.place(0b10110000)
-    (176, Place(vertex=11, facet=0))
+    Facets are cubes of one shape, each turned by another part of the circle.
+
+    >>> cubes = Cubes((4,), Circle(8))
+    >>> cubes.position(Place(0b1011)), cubes.place(0b10110000)
+    (176, Place(vertex=11, facet=0, rank=0))
     """
 
-    dimension: int
+    dimensions: tuple[int, ...]
     circle: Circle
     mirrored: bool = False
     facets: int = 1
 
     def __post_init__(self) -> None:
-        if not 1 <= self.dimension <= self.circle.bits:
+        bits = self.circle.bits
+        if not all(1 <= dimension <= bits for dimension in self.dimensions):
             raise DistributaryError(
-                f"a hypercube on a circle of {self.circle.bits} bits has 1 to as many dimensions, "
-                f"not {self.dimension}"
+                f"a hypercube on a circle of {bits} bits has 1 to as many dimensions, not {self.dimensions}"
             )
-        if not 1 <= self.facets <= 1 << self._shift:
+        room, cubes = 1 << bits - max(self.dimensions), len(self.dimensions) * self.facets
+        if not 1 <= cubes <= room:
             raise DistributaryError(
-                f"{self.facets} cubes of {self.dimension} dimensions cannot stand on a circle of "
-                f"{self.circle.bits} bits; take 1 to {1 << self._shift}, or a longer circle"
+                f"{cubes} cubes of up to {max(self.dimensions)} dimensions do not fit on a circle of {bits} "
+                f"bits; take 1 to {room}, or a longer circle"
             )
 
-    @property
-    def _shift(self) -> int:
-        return self.circle.bits - self.dimension
-
-    @property
-    def all_bits(self) -> Key:
-        return (1 << self.dimension) - 1
+    def dimension(self, place: Place) -> int:
+        return self.dimensions[place.rank]
 
     def position(self, place: Place) -> int:
-        """Where a vertex stands. Facets differ in the trailing bits, so no two vertices share a position."""
-        vertex, facet = place
-        if self.mirrored:
-            vertex ^= self.all_bits
-        turned = (vertex + facet * (1 << self.dimension) // self.facets) & self.all_bits
-        return self.circle.add(turned << self._shift, -facet)
+        """Where a vertex stands. Cubes differ in the trailing bits, so no two vertices share a position."""
+        vertex, facet, rank = place
+        dimension = self.dimensions[rank]
+        turned = self._turned(vertex, facet, dimension)
+        return self.circle.add(turned << self.circle.bits - dimension, -(rank * self.facets + facet))
 
     def place(self, position: int) -> Place:
         """Which vertex stands at a position."""
-        facet = -position & ((1 << self._shift) - 1)
-        turned = self.circle.add(position, facet) >> self._shift
-        vertex = (turned - facet * (1 << self.dimension) // self.facets) & self.all_bits
-        return Place(vertex ^ self.all_bits if self.mirrored else vertex, facet)
+        number = -position & ((1 << self.circle.bits - max(self.dimensions)) - 1)
+        rank, facet = divmod(number, self.facets)
+        dimension = self.dimensions[rank]
+        turned = self.circle.add(position, number) >> self.circle.bits - dimension
+        every = (1 << dimension) - 1
+        vertex = (turned - facet * (1 << dimension) // self.facets) & every
+        return Place(vertex ^ every if self.mirrored else vertex, facet, rank)
+
+    def _turned(self, vertex: Key, facet: int, dimension: int) -> int:
+        every = (1 << dimension) - 1
+        if self.mirrored:
+            vertex ^= every
+        return (vertex + facet * (1 << dimension) // self.facets) & every

@@ -19,6 +19,7 @@ Rules:
 - With `facets`, there are several hypercubes, each turned by another part of the circle. A subscription is
   told to all of them and an event goes to one, chosen by its id, so that a key of which there are many events
   is the load of several nodes.
+- With `dimensions`, the length of addresses follows the number of nodes (`hope_dimension`; needs `refresh`).
 """
 
 from __future__ import annotations
@@ -27,18 +28,20 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any, ClassVar
 from zlib import crc32
 
 from distributary.errors import DistributaryError, UnknownSubscriptionError
 from distributary.model import Event, Subscription
 from distributary.overlay.courier import Courier
-from distributary.overlay.hypercube import Cube, Key, Place, children_above, children_below
+from distributary.overlay.hypercube import Cubes, Key, Place, children_above, children_below
 from distributary.overlay.node import Address, Message, Node
 from distributary.overlay.replication import Name, Replication
 from distributary.overlay.ring import Arrival, Ring
 from distributary.systems.home import Home
 from distributary.systems.hope_addressing import Addressed, Addressing
+from distributary.systems.hope_dimension import Agreement, Settled
 from distributary.systems.hope_messages import (
     Elsewhere,
     Here,
@@ -115,12 +118,15 @@ class HopeBroker(ABC):
         refresh: float | None = None,
         facets: int = 1,
         history: int = 0,
+        dimensions: tuple[int, ...] | None = None,
         leave: Callable[[], None] | None = None,
     ) -> None:
         self.node: Node = ring.node
         self.ring = ring
         self.addressing = addressing
-        self.cube = Cube(addressing.dimension, ring.circle, self.mirrored, facets)
+        self.agreement = Agreement(ring, addressing.dimension, dimensions or (addressing.dimension,))
+        self.cubes = Cubes(self.agreement.dimensions, ring.circle, self.mirrored, facets)
+        self._addressings = [replace(addressing, dimension=each) for each in self.agreement.dimensions]
         self.home = Home(self.node)
         self.refresh = refresh
         self.history = history
@@ -128,13 +134,15 @@ class HopeBroker(ABC):
         self.send: Callable[[Address, Message], None] = self.node.send if courier is None else courier.send
         self.replication = Replication(ring, copies, self.send)
         self._leave = leave
-        self._addresses: dict[str, Addressed] = {}
-        """Where the subscriptions that live here are registered."""
+        self._addresses: dict[str, list[Addressed]] = {}
+        """Where the subscriptions that live here belong, in the cubes of each dimension."""
         self._heard_of: dict[tuple[int, Resident], float] = {}
         """When each registration hosted here was last made."""
         self._hosts: dict[int, Address] = {}
         """Who owns positions that this node sends to, as far as it was told."""
         self.replication.on_change(self._changed)
+        self.agreement.replication = self.replication
+        self.agreement.changed = self._readdress
         ring.listen(Register, self._register)
         ring.listen(Withdraw, self._withdraw)
         ring.listen(Publication, self._published)
@@ -154,24 +162,26 @@ class HopeBroker(ABC):
     def subscribe(self, subscription: Subscription) -> None:
         """Register a subscription of a client of this node; any filters will do, a path makes it cheap."""
         self.home.add(subscription)
-        address = self.addressing.of_filters(self.home.filters(subscription.id))
+        filters = self.home.filters(subscription.id)
+        addresses = [addressing.of_filters(filters) for addressing in self._addressings]
         known = self._addresses.get(subscription.id)
-        if known is not None and known.key != address.key:
-            self._send_up(known.key, Withdraw(subscription.id, self.node.address))
-        self._addresses[subscription.id] = address
-        self._send_up(address.key, Register(subscription.id, self.node.address, address.filter))
+        if known is not None and known != addresses:
+            self._withdraw_from(subscription.id, self.agreement.settled.registering)
+        self._addresses[subscription.id] = addresses
+        self._register_in(subscription.id, self.agreement.settled.registering)
 
     def unsubscribe(self, subscription_id: str) -> None:
         """Forget a subscription that was registered here."""
         self.home.remove(subscription_id)
-        key, _ = self._addresses.pop(subscription_id)
-        self._send_up(key, Withdraw(subscription_id, self.node.address))
+        self._withdraw_from(subscription_id, self.agreement.settled.registering)
+        del self._addresses[subscription_id]
 
     def publish(self, event: Event) -> None:
         """Have an event delivered; DocumentError when its document cannot be read and gives no address."""
-        key, filter = self.addressing.of_event(event)
-        facet = crc32(event.id.encode()) % self.cube.facets
-        self.ring.route(self.cube.position(Place(key, facet)), Publication(event, filter))
+        rank = self.agreement.settled.publishing
+        key, filter = self._addressings[rank].of_event(event)
+        facet = crc32(event.id.encode()) % self.cubes.facets
+        self.ring.route(self.cubes.position(Place(key, facet, rank)), Publication(event, filter))
 
     def catch_up(self, subscription_id: str, since: float = 0.0) -> None:
         """Have the remembered events since a time delivered, except those that the subscriber has got."""
@@ -182,8 +192,9 @@ class HopeBroker(ABC):
                 f"subscription {subscription_id!r} has a tolerance, which depends on the order of events; "
                 "that of remembered ones is not known; catch up with a subscription without one"
             )
-        key, filter = self._addresses[subscription_id]
-        self._send_up(key, Recall(subscription_id, self.node.address, filter, since))
+        filter = self._addresses[subscription_id][0].filter
+        recall = Recall(subscription_id, self.node.address, filter, since)
+        self._send_up(subscription_id, self.agreement.settled.registering, recall)
 
     def leave(self) -> None:
         """Hand over what is hosted here, and leave the ring."""
@@ -241,15 +252,16 @@ class HopeBroker(ABC):
         while pending:
             position, came_from = pending.pop()
             yield position
-            vertex, facet = self.cube.place(position)
+            place = self.cubes.place(position)
+            vertex = place.vertex
             children = (
-                children_above(vertex, self.cube.dimension, came_from)
+                children_above(vertex, self.cubes.dimension(place), came_from)
                 if upwards
                 else children_below(vertex, came_from)
             )
             elsewhere = []
             for child in children:
-                there = self.cube.position(Place(child, facet))
+                there = self.cubes.position(place._replace(vertex=child))
                 if self.ring.owns(there):
                     pending.append((there, vertex))
                 else:
@@ -358,10 +370,34 @@ class HopeBroker(ABC):
 
     # Upkeep.
 
-    def _send_up(self, key: Key, message: Message) -> None:
-        """Send a message to the vertex of a key in every facet."""
-        places = (Place(key, facet) for facet in range(self.cube.facets))
-        self.ring.multicast([self.cube.position(place) for place in places], message)
+    def _register_in(self, subscription_id: str, ranks: Iterable[int]) -> None:
+        filter = self._addresses[subscription_id][0].filter
+        self._send_up(subscription_id, ranks, Register(subscription_id, self.node.address, filter))
+
+    def _withdraw_from(self, subscription_id: str, ranks: Iterable[int]) -> None:
+        self._send_up(subscription_id, ranks, Withdraw(subscription_id, self.node.address))
+
+    def _send_up(self, subscription_id: str, ranks: Iterable[int], message: Message) -> None:
+        """Send a message to the vertices of a subscription's keys, in every facet of some cubes."""
+        addresses = self._addresses[subscription_id]
+        self.ring.multicast(
+            [
+                self.cubes.position(Place(addresses[rank].key, facet, rank))
+                for rank in ranks
+                for facet in range(self.cubes.facets)
+            ],
+            message,
+        )
+
+    def _readdress(self, before: Settled, now: Settled) -> None:
+        """Register where that is to be from now on, and withdraw from where it is not."""
+        for name in self._addresses:
+            new = [rank for rank in now.registering if rank not in before.registering]
+            old = [rank for rank in before.registering if rank not in now.registering]
+            if new:
+                self._register_in(name, new)
+            if old:
+                self._withdraw_from(name, old)
 
     def _begin(self) -> None:
         if self.refresh is not None:
@@ -373,13 +409,14 @@ class HopeBroker(ABC):
         self.node.wake_after(self.refresh, "hope refresh")
         if not self.ring.member:
             return
+        self.agreement.each_period(self.refresh)
         self._renew()
         self._expire(self.node.now - LEASES * self.refresh)
 
     def _renew(self) -> None:
         """Tell others again what they should know."""
-        for name, (key, filter) in self._addresses.items():
-            self._send_up(key, Register(name, self.node.address, filter))
+        for name in self._addresses:
+            self._register_in(name, self.agreement.settled.registering)
 
     def _expire(self, before: float) -> None:
         """Forget what was last heard of before a time; what is newly hosted here counts as heard of now."""

@@ -92,14 +92,14 @@ class Kbsp(HopeBroker):
             vertex = self._vertices.get(position)
             if vertex is None:
                 continue
-            place = self.cube.place(position)
+            place = self.cubes.place(position)
             above = -1 if came_from is None else bit_between(place.vertex, came_from)
             elsewhere: list[int] = []
             for source in bits_of(vertex.table.matching(publication.filter, above)):
-                if source == self.cube.dimension:
+                if source == self.cubes.dimension(place):
                     homes |= vertex.registered.homes(publication.filter)
                     continue
-                below = self.cube.position(place._replace(vertex=place.vertex ^ (1 << source)))
+                below = self.cubes.position(place._replace(vertex=place.vertex ^ (1 << source)))
                 if self.ring.owns(below):
                     pending.append((below, place.vertex))
                 else:
@@ -116,19 +116,20 @@ class Kbsp(HopeBroker):
             self._vertices.pop(position, None)
             return
         vertex = self._vertices.get(position)
+        place = self.cubes.place(position)
         if vertex is None:
             if entry is None:
                 return
-            table = FilterTable(self.cube.dimension, self.cube.place(position).vertex, self.budget)
+            table = FilterTable(self.cubes.dimension(place), place.vertex, self.budget)
             vertex = self._vertices[position] = Knowing(table)
         if isinstance(name, Across):
             (vertex.table.remove if entry is None else vertex.table.add)(name.filter, name.bit)
         else:
             gone, new = vertex.registered.settle(name, entry)
             if gone is not None:
-                vertex.table.remove(gone, self.cube.dimension)
+                vertex.table.remove(gone, vertex.table.dimension)
             if new is not None:
-                vertex.table.add(new, self.cube.dimension)
+                vertex.table.add(new, vertex.table.dimension)
         self._tell_soon(position)
 
     def _tell_soon(self, position: int) -> None:
@@ -149,7 +150,7 @@ class Kbsp(HopeBroker):
 
     def _tell(self, position: int, vertex: Knowing) -> None:
         """Send the neighbours above what has changed for them; the same change is the same advert."""
-        place = self.cube.place(position)
+        place = self.cubes.place(position)
         changes: dict[Advert, list[int]] = {}
         for bit in vertex.table.open_bits:
             wanted, told = vertex.table.told(bit), vertex.told.get(bit)
@@ -169,7 +170,7 @@ class Kbsp(HopeBroker):
         return Advert(vertex, self.node.address, added, dropped, digest_of(wanted), told is None, 0)
 
     def _above(self, place: Place, bit: int) -> int:
-        return self.cube.position(place._replace(vertex=place.vertex | 1 << bit))
+        return self.cubes.position(place._replace(vertex=place.vertex | 1 << bit))
 
     def _send_above(self, positions: list[int], message: Advert | Renew) -> None:
         elsewhere = [position for position in positions if not self.ring.owns(position)]
@@ -187,7 +188,7 @@ class Kbsp(HopeBroker):
 
     def _take_in(self, position: int, advert: Advert) -> None:
         speaker = advert.speaker
-        bit = bit_between(self.cube.place(position).vertex, advert.vertex)
+        bit = bit_between(self.cubes.place(position).vertex, advert.vertex)
         vertex = self._vertices.get(position)
         link = None if vertex is None else vertex.links.get(bit)
         if link is not None and link.speaker == speaker and advert.number <= link.number:
@@ -210,14 +211,14 @@ class Kbsp(HopeBroker):
         self._note_host(position, bit, speaker)
 
     def _note_host(self, position: int, bit: int, speaker: Address) -> None:
-        place = self.cube.place(position)
-        self._hosts[self.cube.position(place._replace(vertex=place.vertex ^ (1 << bit)))] = speaker
+        place = self.cubes.place(position)
+        self._hosts[self.cubes.position(place._replace(vertex=place.vertex ^ (1 << bit)))] = speaker
 
     def _renewed(self, message: Renew, arrival: Arrival) -> None:
         speaker = message.speaker
         self._introduce(arrival, speaker)
         for position in arrival.keys:
-            bit = bit_between(self.cube.place(position).vertex, message.vertex)
+            bit = bit_between(self.cubes.place(position).vertex, message.vertex)
             vertex = self._vertices.get(position)
             if vertex is None or digest_of(vertex.table.of(bit)) != message.digest:
                 self._ask(position, bit, speaker)
@@ -229,8 +230,8 @@ class Kbsp(HopeBroker):
             self._note_host(position, bit, speaker)
 
     def _ask(self, position: int, bit: int, speaker: Address) -> None:
-        place = self.cube.place(position)
-        enquiry = Enquiry(self.cube.position(place._replace(vertex=place.vertex ^ (1 << bit))), bit)
+        place = self.cubes.place(position)
+        enquiry = Enquiry(self.cubes.position(place._replace(vertex=place.vertex ^ (1 << bit))), bit)
         if speaker == self.node.address:
             self._asked(enquiry, speaker)
         else:
@@ -239,7 +240,7 @@ class Kbsp(HopeBroker):
     def _asked(self, message: Enquiry, sender: Address) -> None:
         if not self.ring.member or not self.ring.owns(message.position):
             return
-        place = self.cube.place(message.position)
+        place = self.cubes.place(message.position)
         vertex = self._vertices.get(message.position)
         wanted = frozenset() if vertex is None else vertex.table.told(message.bit)
         if vertex is not None:
@@ -259,7 +260,7 @@ class Kbsp(HopeBroker):
     def _renew(self) -> None:
         super()._renew()
         for position, vertex in self._vertices.items():
-            place = self.cube.place(position)
+            place = self.cubes.place(position)
             renewals: dict[Renew, list[int]] = {}
             for bit, told in vertex.told.items():
                 if told:
@@ -271,7 +272,7 @@ class Kbsp(HopeBroker):
     def _expire(self, before: float) -> None:
         super()._expire(before)
         for position, vertex in list(self._vertices.items()):
-            for bit in range(self.cube.dimension):
+            for bit in range(vertex.table.dimension):
                 wanted = vertex.table.of(bit)
                 if not wanted:
                     continue
