@@ -17,9 +17,14 @@ MODULES = (
     "xml_signature_times",
     "xml_space",
     "xml_false_positives",
+    "hope_multicast",
+    "hope_delivery",
+    "hope_upkeep",
+    "hope_failures",
     "ring_paths",
     "attributes",
     "attribute_load",
+    "comparison",
 )
 """The modules of `distributary.lab` that hold experiments, in the order of the report."""
 

@@ -163,7 +163,9 @@ class _Run:
         self.oracle = Oracle()
         self.refused = 0
         self.checked = 0
+        self.standings: dict[str, Standing] = {}
         self._amid_faults: dict[str, Event] = {}
+        self._sources: dict[str | None, Address] = {}
         self.problems: list[str] = []
         self._progress = progress
 
@@ -235,6 +237,7 @@ class _Run:
             span = self.scenario.healed - SUBSCRIBING
             world.at(SUBSCRIBING + span * number / during, self._publish_somewhere)
         self._run_to(begin, end)
+        self.standings = self._standings()
         self._note(self._amid_faults, 0)
         for event in self.events:
             self._compare(event, end)
@@ -260,10 +263,17 @@ class _Run:
     def _publish_somewhere(self) -> None:
         for event in islice(self.events, 1):
             self._amid_faults[event.id] = event
-            self.deployment.publish(event, at=self._publisher())
+            self.deployment.publish(event, at=self._source(event))
 
-    def _publisher(self) -> Address:
-        return self.random.choice([one for one in self.deployment.up() if not self.world.is_paused(one)])
+    def _source(self, event: Event) -> Address:
+        """Where an event is published: for a topic always at the same node, while that can be talked to."""
+        able = [one for one in self.deployment.up() if not self.world.is_paused(one)]
+        source = self._sources.get(event.topic)
+        if source not in able:
+            source = self.random.choice(able)
+            if event.topic is not None:
+                self._sources[event.topic] = source
+        return source
 
     def _run_to(self, until: float, end: float) -> None:
         while self.world.now < until:
@@ -273,17 +283,18 @@ class _Run:
 
     # What is promised.
 
-    def _standings(self) -> list[Standing]:
-        return [
-            Standing(subscription, at, self.deployment.subscribed_since(name))
+    def _standings(self) -> dict[str, Standing]:
+        """What clients are subscribed to when the comparing begins; no client comes or goes after that."""
+        return {
+            name: Standing(subscription, at, self.deployment.subscribed_since(name))
             for name, (subscription, at) in self.deployment.subscriptions.items()
-        ]
+        }
 
     def _compare(self, event: Event, end: float) -> None:
         """Publish an event, let it arrive everywhere, and compare."""
-        wanted = self.oracle.wanted(event, self._standings())
+        wanted = self.oracle.wanted(event, self.standings.values())
         first = len(self.deployment.deliveries)
-        self.deployment.publish(event, at=self._publisher())
+        self.deployment.publish(event, at=self._source(event))
         self._run_to(self.world.now + self.trial.gap, end)
         got = [
             ((received.address, received.delivery.subscriber), received.delivery.subscriptions)
@@ -308,11 +319,11 @@ class _Run:
 
     def _matched(self, event: Event) -> Mapping[tuple[Address, str], tuple[str, ...]]:
         """Who asked for such events at all, tolerances aside."""
-        return Oracle().wanted(event, self._standings())
+        return Oracle().wanted(event, self.standings.values())
 
     def _note(self, events: Mapping[str, Event], first: int) -> None:
         """Have the oracle know of the deliveries of these events since the one of that number."""
-        standings = {standing.subscription.id: standing for standing in self._standings()}
+        standings = self.standings
         for received in self.deployment.deliveries[first:]:
             event = events.get(received.delivery.event)
             if event is not None:

@@ -16,8 +16,13 @@ from distributary.overlay.replication import Replication
 from distributary.overlay.ring import Ring
 from distributary.systems.assembly import MakeBroker, Parts
 from distributary.systems.attributes import AttributeBroker
+from distributary.systems.attributes_matching import Matching
 from distributary.systems.central import CentralBroker
 from distributary.systems.flooding import FloodingBroker
+from distributary.systems.hope_addressing import Addressing
+from distributary.systems.hope_broker import HopeBroker
+from distributary.systems.hope_kbpp import Kbpp
+from distributary.systems.hope_kbsp import Kbsp
 from distributary.systems.lookups import LookupBroker
 from distributary.systems.schema import NumberAttribute, Schema
 from distributary.systems.segments import Segments
@@ -45,11 +50,10 @@ def system(name: str) -> System:
 
     >>> system("flooding").workload
     'market'
-    >>> system("guessing")
+    >>> system("guessing")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    distributary.errors.DistributaryError: no system 'guessing'; there are attributes, attributes-ordered, \
-attributes-scattered, central, flooding, ring, state-aware-mfd, state-aware-sf, state-aware-thresholds
+    distributary.errors.DistributaryError: no system 'guessing'; there are attributes, attributes-ordered, ...
     """
     if name not in SYSTEMS:
         raise DistributaryError(f"no system {name!r}; there are {', '.join(SYSTEMS)}")
@@ -72,11 +76,18 @@ def _central(parts: Parts) -> tuple[Broker, Replication | None]:
     return broker, broker.replication
 
 
-RANGES = Schema(tuple(NumberAttribute(f"a{number}", 0.0, 1.0, 0.01) for number in range(10)))
-"""The attributes of the workload `ranges`."""
+SCHEMA = Schema(
+    (
+        *(NumberAttribute(f"a{number}", 0.0, 1.0, 0.01) for number in range(10)),
+        NumberAttribute("price", 0.0, 200.0, 0.1),
+    )
+)
+"""The attributes of the workload `ranges`, and the one of `watches` that is no topic."""
 
 
-def attributes_on(schema: Schema, placement: Make = Arcs.evenly) -> MakeBroker:
+def attributes_on(
+    schema: Schema, placement: Make = Arcs.evenly, match: Matching = Matching.NARROWEST
+) -> MakeBroker:
     """Nodes of the attribute system with this schema."""
 
     def make(parts: Parts) -> tuple[Broker, Replication | None]:
@@ -85,6 +96,7 @@ def attributes_on(schema: Schema, placement: Make = Arcs.evenly) -> MakeBroker:
             parts.ring,
             schema,
             placement=placement,
+            match=match,
             courier=parts.courier,
             copies=settings.copies,
             refresh=settings.refresh,
@@ -112,16 +124,41 @@ def state_aware(kind: Callable[..., StateAwareBroker]) -> MakeBroker:
     return make
 
 
+def hope(kind: Callable[..., HopeBroker]) -> MakeBroker:
+    """Nodes of HOPE, with about as many vertices as nodes."""
+
+    def make(parts: Parts) -> tuple[Broker, Replication | None]:
+        settings = parts.settings
+        broker = kind(
+            parts.ring,
+            Addressing(dimension=max(1, (settings.nodes - 1).bit_length())),
+            courier=parts.courier,
+            copies=settings.copies,
+            refresh=settings.refresh,
+        )
+        return broker, broker.replication
+
+    return make
+
+
 SYSTEMS: dict[str, System] = {
-    "attributes": System("attributes in arcs that are balanced", attributes_on(RANGES), "ranges"),
+    "attributes": System(
+        "attributes in arcs, found by the narrowest constraint", attributes_on(SCHEMA), "ranges"
+    ),
     "attributes-ordered": System(
-        "attributes placed in the order of their values (004)", attributes_on(RANGES, Ordered), "ranges"
+        "attributes placed in the order of their values, counting lists (004)",
+        attributes_on(SCHEMA, Ordered, Matching.COUNTING),
+        "ranges",
     ),
     "attributes-scattered": System(
-        "attributes placed by hashing each value (004)", attributes_on(RANGES, Scattered), "ranges"
+        "attributes placed by hashing each value, counting lists (004)",
+        attributes_on(SCHEMA, Scattered, Matching.COUNTING),
+        "ranges",
     ),
     "central": System("one rendezvous for everything", _central, "market"),
     "flooding": System("every event to every node", _flooding, "market"),
+    "hope-kbpp": System("events to every key that they cover (001)", hope(Kbpp), "documents"),
+    "hope-kbsp": System("subscriptions to every key that covers them (001)", hope(Kbsp), "documents"),
     "ring": System("the ring alone: every event to the owner of its id", _lookups, "topics", "once"),
     "state-aware-mfd": System(
         "tolerances by MFD with proxies (002)", state_aware(MFDBroker), "quotes", "within"
