@@ -86,22 +86,22 @@ def test_the_clock_runs_an_action_at_least_as_often_as_asked() -> None:
 # Times
 
 
-def test_matching_is_measured_after_all_agreed() -> None:
+def test_matching_is_measured_after_all_agreed(monkeypatch: pytest.MonkeyPatch) -> None:
     (experiment,) = xml_matching.EXPERIMENTS
-    common: dict[str, Value] = {"size": 2_000, "filters": 40, "documents": 5, "repeat": 0}
-    rows = rows_at(
-        experiment,
-        {**common, "sweep": "filters", "paths": xml_matching.LINEAR, "depth": 7},
-        {**common, "sweep": "depth", "paths": xml_matching.TWIGS, "depth": 1},
-        {**common, "sweep": "depth", "paths": xml_matching.TWIGS, "depth": 5},
-    )
+    for name, value in (
+        ("FILTERS", (20, 40)),
+        ("DEPTHS", (1, 3, 5)),
+        ("PATHS_OF_A_DEPTH", 40),
+        ("ROUNDS", 1),
+    ):
+        monkeypatch.setattr(xml_matching, name, value)
+    common: dict[str, Value] = {"paths": xml_matching.TWIGS, "size": 2_000, "documents": 4, "repeat": 0}
+    rows = rows_at(experiment, {**common, "sweep": "filters"}, {**common, "sweep": "depth"})
+    assert [row["filters"] for row in rows] == [20, 40, 40, 40, 40]
+    assert [row["depth"] for row in rows] == [7, 7, 1, 3, 5]
+    assert rows[2]["depth_mean"] == 1.0
     assert all(float(row[name]) >= 0 for row in rows for name in xml_matching.LINES)
-    assert [row["depth_mean"] for row in select_depth(rows, 1)] == [1.0]
     assert set(verdicts(experiment, rows).values()) <= {Outcome.HOLDS, Outcome.DOES_NOT_HOLD}
-
-
-def select_depth(rows: list[Row], depth: int) -> list[Row]:
-    return [row for row in rows if row["depth"] == depth]
 
 
 def test_signatures_that_rule_out_a_match_stop_the_measurement() -> None:
@@ -136,6 +136,7 @@ def test_figure_3_8_holds_when_one_set_up_shows_both_factors(
 ) -> None:
     rows = [
         matching_row("filters", signatures=1.0, automaton=automaton, parsing=parsing),
+        matching_row("filters", signatures=1.0, automaton=2.0, parsing=1.0, paths="twigs"),
         matching_row("filters", signatures=1.0, automaton=2.0, parsing=1.0, size=30_000),
     ]
     assert xml_matching.check_filters(rows).outcome is outcome
