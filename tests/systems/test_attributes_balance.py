@@ -176,3 +176,16 @@ def test_a_small_domain_costs_a_message_a_value_where_a_walk_passes_many_nodes()
     assert costs["jump"] < 35
     assert costs["arcs"] < 8 * 3 + 5
     assert costs["arcs"] < costs["jump"]
+
+
+def test_a_keeper_that_crashed_during_a_census_takes_another() -> None:
+    world, _ = made(Arcs.evenly, nodes=12)
+    [keeper] = [broker for broker in world.brokers.values() if broker.placements.is_keeper("price")]
+    world.simulator.call(keeper.node.address, lambda: keeper.rebalance("price"))
+    world.simulator.crash(keeper.node.address)
+    world.run(20)
+    assert keeper.placements.newest("price").version == (0, 0)
+    world.simulator.restart(keeper.node.address)
+    world.simulator.call(keeper.node.address, lambda: keeper.rebalance("price"))
+    world.run(20)
+    assert {broker.placements.newest("price").version[0] for broker in world.brokers.values()} == {1}

@@ -6,6 +6,8 @@ from random import Random
 
 import pytest
 
+from distributary.overlay.circle import Circle
+from distributary.overlay.placement import Arcs, Axis, Weight
 from systems.attribute_worlds import (
     MATCHINGS,
     PLACEMENTS,
@@ -29,3 +31,19 @@ def test_deliveries_are_those_of_the_filters_one_by_one(seed: int, placement: st
         world.unsubscribe(name)
     world.run()
     assert not world.stored_at()
+
+
+@pytest.mark.parametrize("match", MATCHINGS)
+@pytest.mark.parametrize("seed", range(4))
+def test_values_on_several_nodes_are_found_on_each(seed: int, match: str) -> None:
+    random = Random(f"{seed} {match}")
+    addresses = random_addresses(random, 16)
+
+    def unequal(circle: Circle, axis: Axis) -> Arcs:
+        lookups = Random(f"{seed} {axis}")
+        weights = {cell: Weight(2 ** lookups.randrange(8)) for cell in range(axis.cells)}
+        return Arcs.balanced(circle, axis, addresses, weights, version=(0, 0))
+
+    world = World(addresses, random_schema(random), placement=unequal, match=match)
+    random_run(world, random, 80)
+    world.check()

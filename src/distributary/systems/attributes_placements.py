@@ -137,7 +137,8 @@ class Placements:
             self._changed(name)
 
     def _begin(self) -> None:
-        """After a crash that left the state the alarms are gone."""
+        """After a crash that left the state the alarms are gone, and with them the end of any census."""
+        self._censuses.clear()
         for name, known in self._known.items():
             for each in known[1:]:
                 after = max(each.learned + self.overlap - self.ring.node.now, 0.0)
