@@ -5,11 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from distributary.lab import hope_delivery, hope_failures, hope_multicast, hope_upkeep
+from distributary.lab import hope_balance, hope_delivery, hope_failures, hope_multicast, hope_upkeep
 from distributary.lab.experiment import Experiment, Outcome, Point, Row
 from distributary.lab.hope_failures import lists_lost
 
 POINTS: dict[str, list[Point]] = {
+    "hope-balance": [
+        {"nodes": 16, "events": 10, "more_bits": more, "facets": facets}
+        for more, facets in ((-2, 1), (0, 1), (2, 1), (0, 4))
+    ],
     "hope-delivery": [{"nodes": nodes, "documents": 30} for nodes in (16, 32)],
     "hope-multicast": [
         {"nodes": nodes, "saturation": saturation} for nodes in (16, 32) for saturation in (0.2, 0.5, 0.75)
@@ -35,6 +39,7 @@ ALL = [
     *hope_multicast.EXPERIMENTS,
     *hope_upkeep.EXPERIMENTS,
     *hope_failures.EXPERIMENTS,
+    *hope_balance.EXPERIMENTS,
 ]
 
 
