@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import defaultdict
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +15,26 @@ from pyspark.sql import SparkSession
 from distributary.errors import DistributaryError
 from distributary.model import Subscription
 from distributary.spark.archive import read_archive
-from distributary.spark.pipeline import require_own_outputs, start
-from distributary.spark.pipeline_commits import read_records
+from distributary.spark.pipeline import require_own_outputs, start, subscription_store
+from distributary.spark.pipeline_commits import query_id, read_records
 from distributary.spark.pipeline_config import Pipeline, Source, parse_pipeline
 from distributary.spark.sink_deliveries import read_deliveries
 from distributary.spark.source import read_source
 from distributary.store import open_store
 from properties.oracle import MatcherOracle
 from spark.world import EVENT_DDL, is_malformed, make_world, matched
+from store.kinds import Kind, postgresql, server_programs
 
 
-def pipeline_in(place: Path, source: str, rest: str = "") -> Pipeline:
+def pipeline_in(
+    place: Path, source: str, rest: str = "", subscriptions: str = 'store = "subscriptions"'
+) -> Pipeline:
     text = f"""
         checkpoint = "checkpoint"
         [source]
         {source}
         [subscriptions]
-        store = "subscriptions"
+        {subscriptions}
         [sink]
         path = "deliveries"
         columns = ["topic"]
@@ -104,6 +108,28 @@ def test_deliveries_are_those_of_the_oracle_while_subscriptions_change_and_acros
     assert sum(one.events for one in records) == len(good)
     assert sum(one.rejected for one in records) == len(world.events) - len(good)
     assert sum(one.matches for one in records) == sum(map(len, expected.values()))
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_a_pipeline_follows_a_store_in_a_database(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    with ExitStack() as stack:
+        programs = server_programs()
+        if kind == "postgresql" and programs is None:
+            pytest.skip("PostgreSQL's server programs (pg_ctl, initdb) are not installed")
+        server = stack.enter_context(postgresql(programs)) if kind == "postgresql" and programs else None
+        location, _ = stack.enter_context(Kind(kind, server).location())
+        source = 'format = "json"\npath = "in"\nschema = "id STRING, topic STRING"'
+        pipeline = pipeline_in(
+            tmp_path, source, subscriptions=f'store = "{location}"\nworkspace = "workspace"'
+        )
+        store = stack.enter_context(closing(subscription_store(pipeline)))
+        for batch, (subscriber, gone) in enumerate([("ann", []), ("bob", ["s0"])]):
+            store.commit([Subscription(f"s{batch}", subscriber, topic="A")], gone)
+            feed(tmp_path, batch, [f'{{"id": "e{batch}", "topic": "A/B"}}'])
+            run(spark, pipeline)
+        assert delivered(spark, tmp_path) == [("e0", "ann", ("s0",)), ("e1", "bob", ("s1",))]
+        assert [one.version for one in read_records(pipeline.commits) if one.events] == [1, 2]
+        assert sorted(set(store.bound(query_id(pipeline.checkpoint)).values())) == [1, 2]
 
 
 GOOD = ['{"id": "e1", "topic": "A", "price": 1.5}', '{"id": 2, "topic": "A/B"}']

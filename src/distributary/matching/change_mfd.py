@@ -152,7 +152,7 @@ class State(Generic[S]):
 
 
 class SubFilter(Generic[S, T]):
-    """A sub-filter with the subscribers at its consistency value (none: a proxy) and a state for each topic."""
+    """A sub-filter with the subscribers at its consistency value (none: a proxy) and a state a topic."""
 
     __slots__ = ("key", "slots", "states")
 

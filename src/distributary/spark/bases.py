@@ -51,10 +51,10 @@ INDEX_LIMIT = 1_500_000
 CAPACITY = 250_000
 """Subscriptions in one part, about."""
 SUBSCRIPTION_COLUMNS = ("id", "subscriber", "topic", "where", "path", "change")
-STALE = 0.25
+STALE = 0.1
 """A base is built anew when more changes have come since than this share of its subscriptions ..."""
-FEW_CHANGES = 10_000
-"""... and more than these."""
+FEW_CHANGES = 5_000
+"""... and more than these, which a worker that opens the base applies in about half a second."""
 BASES_KEPT = 3
 PIECES = 16
 
