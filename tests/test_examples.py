@@ -13,6 +13,7 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 EXPECTED = {
     "quickstart.py": ["e1 goes to ['s1', 's2']", "e2 -> s5", "e3 -> s2", "e3 -> s5", "e4 -> s3"],
     "own_filter.py": ["at 3 -> ['s1']", "at 9 -> ['s2']"],
+    "stock_quotes.py": ["thresholds deliver what SF delivers: True"],
 }
 
 

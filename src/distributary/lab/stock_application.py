@@ -13,6 +13,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from random import Random
 from typing import Any
 
@@ -25,6 +26,7 @@ from distributary.sim.latency import Constant
 from distributary.sim.simulator import Cause, Observer, Simulator
 from distributary.systems.segments import NODES, Segments
 from distributary.systems.state_aware import StateAwareBroker
+from distributary.systems.state_aware_lengths import BalancedBroker
 from distributary.systems.state_aware_mfd import MFDBroker
 from distributary.systems.state_aware_sf import SFBroker
 from distributary.systems.state_aware_thresholds import ThresholdsBroker
@@ -34,7 +36,10 @@ SYSTEMS: dict[str, Callable[..., StateAwareBroker]] = {
     "sf": SFBroker,
     "mfd": MFDBroker,
     "thresholds": ThresholdsBroker,
+    "lengths": BalancedBroker,
 }
+COMPARED = ("sf", "mfd", "thresholds")
+"""Those that have segments of one length."""
 HOP = 0.05
 """Seconds from one node to another."""
 CIRCLE = Circle(48)
@@ -73,15 +78,21 @@ class _Builder(Observer):
             self.deployment.add(to)
 
 
+@lru_cache(maxsize=2)
+def addresses_of(nodes: int, seed: int) -> tuple[Address, ...]:
+    """Where so many nodes are on the circle, sorted."""
+    return tuple(sorted(Random(f"addresses {seed}").sample(range(CIRCLE.size), nodes)))
+
+
 def deploy(
     system: str, nodes: int, seed: int, *, span: float = NODES, maximum: float = 64.0, **options: Any
-) -> tuple[Deployment, list[Address]]:
+) -> tuple[Deployment, tuple[Address, ...]]:
     """A ring at rest of so many nodes, none of which has been made yet, and their addresses, sorted."""
     if system not in SYSTEMS:
         raise DistributaryError(f"no system {system!r}; choose one of {', '.join(SYSTEMS)}")
     if nodes < 1:
         raise DistributaryError(f"a ring has at least one node, not {nodes}")
-    addresses = sorted(Random(f"addresses {seed}").sample(range(CIRCLE.size), nodes))
+    addresses = addresses_of(nodes, seed)
     segments = Segments.spanning(CIRCLE, nodes=span, of=nodes, maximum=maximum)
 
     def make(address: Address) -> StateAwareBroker:
@@ -103,7 +114,7 @@ def run_application(
     random = Random(f"clients {seed}")
     sources = [random.choice(addresses) for _ in range(trace.sources)]
     homes = [random.choice(addresses) for _ in range(trace.subscribers)]
-    for address in {*sources, *homes}:
+    for address in sorted({*sources, *homes}):
         deployment.add(address)
     steps: Iterable[Publication | Request] = heapq.merge(
         trace.publications, trace.requests, key=lambda each: each.time

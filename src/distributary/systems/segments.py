@@ -12,7 +12,8 @@ What the paper leaves open, and how it is decided here:
 
 - The length L. A fixed share of the circle would make costs grow with the number of nodes, and the paper
   reports logarithmic growth, so L is meant to span a fixed *number* of nodes: `Segments.spanning` works it
-  out from the expected size of the ring. `NODES` is the default.
+  out from the expected size of the ring. The default is some more than the 9 logical nodes of three levels;
+  MFD then saves as much over SF as the paper says (the lab shows other lengths).
 - With a = L / max(x) the largest x falls just behind the segment [k, k + L) that a value is sent to. Places
   are scaled to stay inside: tolerances by (L - 1) / maximum, logical nodes by L / (their number).
 - A tolerance above the maximum is kept where the maximum is.
@@ -30,7 +31,7 @@ from distributary.matching.change_mfd import BASE, LogicalNode
 from distributary.model import Event
 from distributary.overlay.circle import Circle
 
-NODES = 8
+NODES = 16
 """How many nodes a segment spans on average, unless told otherwise."""
 
 

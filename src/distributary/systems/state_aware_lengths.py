@@ -7,8 +7,8 @@ know the length.
 Rules:
 
 - Every `period` seconds the guard looks at what its item gave to do: subscriptions kept, and values taken a
-  minute. It wants so many nodes that none has more than its share of either, and changes the length when that
-  is twice as many as now, or half.
+  minute. It wants so many nodes that none has much more than its share of either, and changes the length
+  when that is twice as many as now, or half.
 - A change has a version, the time it was made. The guard tells the nodes, each of which gives back the
   subscriptions that are no longer its own, with what they remember; when all have, the guard sends them to
   their new places. Values and registrations that come meanwhile wait at the guard until every subscription
@@ -48,9 +48,9 @@ class Balance:
 
     spacing: int
     """How many identifiers lie between two nodes on average."""
-    kept: float = 12.0
+    kept: float = 16.0
     """Subscriptions."""
-    taken: float = 6.0
+    taken: float = 16.0
     """Values taken by subscriptions, a minute."""
     longest: int = 32
     """The most nodes that an item is spread over."""
@@ -65,7 +65,7 @@ class Balance:
         """How many nodes an item shall have.
 
         >>> balance = Balance(spacing=1000)
-        >>> balance.nodes(3, 1), balance.nodes(60, 1), balance.nodes(60, 42.5), balance.nodes(10**6, 1)
+        >>> balance.nodes(3, 1), balance.nodes(80, 1), balance.nodes(80, 125.5), balance.nodes(10**6, 1)
         (1, 5, 8, 32)
         """
         wanted = max(kept / self.kept, taken_per_minute / self.taken)
