@@ -16,7 +16,7 @@ POINTS: dict[str, list[Point]] = {
     ],
     "hope-delivery": [{"nodes": nodes, "documents": 30} for nodes in (16, 32)],
     "hope-multicast": [
-        {"nodes": nodes, "saturation": saturation} for nodes in (16, 32) for saturation in (0.2, 0.5, 0.75)
+        {"nodes": nodes, "saturation": saturation} for nodes in (8, 16) for saturation in (0.2, 0.5, 0.75)
     ],
     "hope-kbpp": [{"nodes": 32, "saturation": saturation, "publications": 3} for saturation in (0.2, 0.6)],
     "hope-upkeep": [

@@ -141,12 +141,12 @@ class Kbsp(HopeBroker):
     def _tell_all(self, about: None) -> None:
         while self._dirty:
             position = next(iter(self._dirty))
+            del self._dirty[position]
             vertex = self._vertices.get(position)
             if vertex is not None and self.ring.member:
                 self._tell(position, vertex)
                 if not vertex.table:
                     del self._vertices[position]
-            del self._dirty[position]
 
     def _tell(self, position: int, vertex: Knowing) -> None:
         """Send the neighbours above what has changed for them; the same change is the same advert."""
