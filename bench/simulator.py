@@ -36,7 +36,7 @@ CHECKED = 5
 
 def run(quick: bool) -> list[Result]:
     return [
-        *_messages(50_000 if quick else 300_000),
+        *_messages(50_000, 2 if quick else 12),
         *_memory(100 if quick else 2_000),
         *_traffic(64 if quick else 4_096, 128 if quick else 8_192, 20 if quick else 500),
         *_largest(2_000 if quick else 100_000, 200 if quick else 20_000),
@@ -60,7 +60,7 @@ class Player:
             self.node.send(self._others[ball.left & 7], Ball(ball.left - 1))
 
 
-def _messages(count: int) -> list[Result]:
+def _messages(count: int, runs: int) -> list[Result]:
     """1,000 nodes throw 1,000 balls."""
     results = []
     made: dict[str, Callable[[], tuple[Latency, Sequence[Observer]]]] = {
@@ -72,7 +72,7 @@ def _messages(count: int) -> list[Result]:
     }
     for engine, make in made.items():
         few = count // 10 if engine == "with a trace" else count
-        speed = max(_throw(few, *make()) for _ in range(3))
+        speed = max(_throw(few, *make()) for _ in range(runs))
         target = "300,000" if engine == "simulator" else ""
         results.append(
             Result("simple messages", engine, "messages", speed, "a second", "every ball arrived", target)
