@@ -97,7 +97,11 @@ def publish(deployment: Deployment, random: Random, names: list[str]) -> list[Ev
 def test_after_healing_everything_is_delivered_and_nothing_wrong_ever_was(
     kind: type[HopeBroker], name: str
 ) -> None:
-    seed = 1
+    heal(kind, name, seed=1)
+
+
+def heal(kind: type[HopeBroker], name: str, seed: int) -> None:
+    """Publish during a scenario and after it, and compare with what the filters say."""
     random = Random(seed)
     points = random.sample(range(CIRCLE.size), 12)
     nodes, spares = sorted(points[:10]), points[10:]
@@ -108,7 +112,7 @@ def test_after_healing_everything_is_delivered_and_nothing_wrong_ever_was(
     scenario = random_scenario(
         seed, nodes, kinds=SCENARIOS[name], spares=spares, start=10, duration=30, gap=1, at_once=2
     )
-    with replayed_by(f"pytest {__file__} -k '{kind.__name__} and {name}'"):
+    with replayed_by(f"heal({kind.__name__}, {name!r}, seed={seed})"):
         injection = scenario.inject(deployment)
         during: list[Event] = []
         for number in range(20):

@@ -91,7 +91,7 @@ def check_facets(rows: Rows) -> Verdict:
 
 
 def check_dimension(rows: Rows) -> Verdict:
-    """Every bit costs messages, and spreads the load."""
+    """More bits than log2 N cost messages and relieve nobody."""
     plain = [row for row in rows if row["facets"] == 1]
     publishing, busiest, subscribing = (
         list(means(plain, column, by="more_bits").values()) for column in ("publish", "busiest", "subscribe")
@@ -101,15 +101,20 @@ def check_dimension(rows: Rows) -> Verdict:
         f"{float(more):+.0f}: {shown(event)}, {shown(subscription)}, {shown(load)}"
         for more, event, subscription, load in zip(bits, publishing, subscribing, busiest, strict=True)
     ]
+    fitting = bits.index(0)
     return Verdict.of(
-        publishing[0] < publishing[-1] and busiest[0] > busiest[-1],
-        ours=f"from {float(bits[0]):+.0f} to {float(bits[-1]):+.0f} bits: events cost "
-        f"{publishing[-1] / publishing[0]:.1f} times as much, the busiest node does "
-        f"{busiest[-1] / busiest[0]:.2f} times as much",
+        publishing[fitting] < publishing[-1] and busiest[fitting] <= 1.25 * min(busiest),
+        ours=f"with {float(bits[-1]):+.0f} bits events cost {publishing[-1] / publishing[fitting]:.2f} "
+        "times as much "
+        f"as with log2 N, subscriptions {subscribing[-1] / subscribing[fitting]:.1f} times, and the busiest "
+        "node "
+        f"has {busiest[-1] / busiest[fitting]:.1f} times the messages",
         reason=f"{max(number(row, 'nodes') for row in rows):,.0f} nodes, of which "
-        f"{shown(mean(plain, 'deliveries'))} want an event. By bits beyond log2 N: messages an event, "
-        "messages a "
-        f"subscription, messages of the busiest node an event: {'; '.join(texts)}.",
+        f"{shown(mean(plain, 'deliveries'))} want an event. By bits beyond log2 N, messages an event, "
+        "messages "
+        f"a subscription, messages of the busiest node an event: {'; '.join(texts)}. Long filters rule out "
+        "what "
+        "short keys do not, so fewer bits are cheaper still; then nearly every event passes one node.",
     )
 
 
@@ -158,7 +163,8 @@ EXPERIMENTS = (
                 ),
                 claim=Claim(
                     "beyond-hope-dimension",
-                    "longer addresses cost more messages and spread the load over more nodes",
+                    "addresses longer than log2 N bits cost more messages and do not relieve the busiest "
+                    "node",
                     "001, where the length is log2 N without being varied",
                 ),
             ),
