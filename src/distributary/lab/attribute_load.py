@@ -12,12 +12,11 @@ from math import log2
 from statistics import fmean
 
 import numpy as np
-from numpy.typing import NDArray
 
 from distributary.lab.attribute_ring import AttributeRing
 from distributary.lab.claims import Claim
 from distributary.lab.experiment import Answer, Experiment, Plot, Point, Row, Rows, Verdict, grid
-from distributary.lab.rows import mean, number, select
+from distributary.lab.rows import gini, mean, number, select
 from distributary.model import Event, Subscription
 from distributary.overlay.fingers import BOTH_WAYS
 from distributary.systems.schema import NumberAttribute, Schema
@@ -130,16 +129,6 @@ def run_skew(point: Point, random: np.random.Generator) -> list[Row]:
             "rebalancing messages a node": moved / nodes,
         }
     ]
-
-
-def gini(loads: NDArray[np.int64]) -> float:
-    """How unevenly loads are spread: 0 when all are the same, near 1 when one has everything.
-
-    >>> gini(np.array([8, 0, 0, 0]))
-    0.75
-    """
-    count, total = len(loads), loads.sum()
-    return float(2 * (np.arange(1, count + 1) * np.sort(loads)).sum() / (count * total) - (count + 1) / count)
 
 
 MEASURES = ("most lookups by mean", "Gini of lookups", "most entries by mean", "Gini of entries")

@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from statistics import fmean
 from typing import TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from distributary.errors import DistributaryError
 from distributary.lab.experiment import Row, Rows, Value
 
@@ -53,6 +56,18 @@ def number(row: Row, column: str) -> float:
     if isinstance(value, str):
         raise DistributaryError(f"{column!r} is to be a number, not {value!r}")
     return float(value)
+
+
+def gini(loads: NDArray[np.int64]) -> float:
+    """How unevenly loads are spread: 0 when all are the same, near 1 when one has everything.
+
+    >>> gini(np.array([1, 1, 1, 1])), gini(np.array([8, 0, 0, 0]))
+    (0.0, 0.75)
+    """
+    count, total = len(loads), loads.sum()
+    if not total:
+        return 0.0
+    return float(2 * (np.arange(1, count + 1) * np.sort(loads)).sum() / (count * total) - (count + 1) / count)
 
 
 def shown(value: str | float) -> str:
