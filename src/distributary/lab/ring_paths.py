@@ -32,6 +32,8 @@ from distributary.overlay.fingers import BOTH_WAYS, DOUBLE_TABLE, ONE_WAY, Rule
 from distributary.overlay.static_ring import StaticRing
 
 CIRCLE = Circle(32)
+NEAR = 1.25
+"""How far above the optimum a path may be to count as close to it."""
 QUERIES = 100_000
 SOURCES = 4
 """Nodes from which the shortest paths to all others are measured."""
@@ -66,7 +68,7 @@ def run_routings(point: Point, random: np.random.Generator) -> list[Row]:
 
 
 def check_figure_3(rows: Rows) -> Verdict:
-    """Both ways must be below one way, and nearer to the optimum than to it, at all the paper's sizes."""
+    """Both ways must be below one way, and near the optimum, at all the paper's sizes."""
     by_routing = {
         routing: means(select(rows, routing=routing), "hops", by="nodes")
         for routing in (*RULES, OPTIMUM, SHORTEST_SAME, SHORTEST_DOUBLED)
@@ -76,15 +78,15 @@ def check_figure_3(rows: Rows) -> Verdict:
     if not sizes:
         return Verdict(Outcome.NOT_REPRODUCED, "not run", reason="no ring of 100 to 3,200 nodes was run")
     below = all(both[nodes] < one[nodes] for nodes in sizes)
-    near = all(both[nodes] - optimum[nodes] < one[nodes] - both[nodes] for nodes in sizes)
+    near = all(both[nodes] <= NEAR * optimum[nodes] for nodes in sizes)
     last, largest = sizes[-1], list(both)[-1]
     ours = (
         f"{one[last]:.2f} one way, {both[last]:.2f} both ways, {optimum[last]:.2f} optimal at {last:,} nodes"
     )
     reason = (
-        f"The paper does not say how near is near; taken here as nearer to log2(N) / 3 than to one way:"
-        f" {both[last] - optimum[last]:.2f} messages above the one, {one[last] - both[last]:.2f} below the"
-        f" other at {last:,} nodes. Against shortest paths over its own table, going both ways takes"
+        f"{'Below' if below else 'Not below'} one way at every size, but the paper calls it close to optimal,"
+        f" taken here as at most {NEAR - 1:.0%} above log2(N) / 3: it is {both[last] / optimum[last] - 1:.0%}"
+        f" above at {last:,} nodes. Against shortest paths over its own table, going both ways takes"
         f" {both[last] / by_routing[SHORTEST_SAME][last] - 1:.0%} more there, over the doubled"
         f" table {both[last] / by_routing[SHORTEST_DOUBLED][last] - 1:.0%}. It grows by {_growth(both):.2f} a"
         f" doubling and the optimum by {_growth(optimum):.2f}, so being near wears off: at {largest:,} nodes"
