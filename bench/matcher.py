@@ -156,7 +156,13 @@ def _building(count: int) -> list[Result]:
     unchecked = "count of subscriptions"
     return [
         Result(
-            workload, "default", "seconds", seconds, "s", unchecked, "< 60 s" if count == 1_000_000 else ""
+            workload,
+            "default",
+            "processor time",
+            seconds,
+            "s",
+            unchecked,
+            "< 60 s" if count == 1_000_000 else "",
         ),
         Result(workload, "default", "peak of the process", peak / 1e6, "MB", unchecked, "< 2000 MB"),
         Result(workload, "default", "of that, before building", before / 1e6, "MB", unchecked),
@@ -165,7 +171,7 @@ def _building(count: int) -> list[Result]:
 
 
 def build(count: int) -> None:
-    """Print the seconds, the memory before and at the peak, and the matcher's own account.
+    """Print the seconds of the processor, the memory before and at the peak, and the matcher's own account.
 
     Subscriptions are made as they are registered, so that they do not count as the matcher's memory; the
     time of making them is measured apart and taken off.
@@ -173,12 +179,12 @@ def build(count: int) -> None:
     small = Matcher(market.subscriptions(200, seed=SEED))
     small.match_batch(list(islice(market.events(64, seed=SEED), 64)))
     before = _peak()
-    start = time.perf_counter()
+    start = time.process_time()
     made = sum(1 for _ in market.subscriptions(count, seed=SEED))
-    generating = time.perf_counter() - start
-    start = time.perf_counter()
+    generating = time.process_time() - start
+    start = time.process_time()
     matcher = Matcher(market.subscriptions(count, seed=SEED))
-    seconds = time.perf_counter() - start - generating
+    seconds = time.process_time() - start - generating
     if len(matcher) != made:
         raise AssertionError("not every subscription was registered")
     print(seconds, before, _peak(), matcher.size().total)

@@ -92,3 +92,14 @@ def test_an_index_answers_for_repeated_topics_as_it_did_before_and_after_changes
     rows, slots = index.match_batch(batch)
     changed = [pair for pair in wanted if pair[1] != 3] + [(row, 5000) for row in range(20) if row % 7 == 4]
     assert sorted(zip(rows.tolist(), slots.tolist(), strict=True)) == sorted(changed)
+
+
+def test_who_finds_the_memory_in_use_searches_without_it() -> None:
+    index = TopicShapes()
+    index.add_many(range(REMEMBERED), (TopicFilter.parse(f"A/{number}") for number in range(REMEMBERED)))
+    batch = EventBatch.from_events([Event("e", topic="A/5/x")])
+    assert index.match_batch(batch).slots.tolist() == [5]
+    ((_, segment),) = index.segments()
+    with segment.memo.free:
+        assert index.match_batch(batch).slots.tolist() == [5]
+    assert segment.memo.free.acquire(blocking=False)

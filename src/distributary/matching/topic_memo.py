@@ -14,6 +14,7 @@ Cost: two cache lines a topic, fetched ahead. Memory: `LINES` words, and `ROOM` 
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
@@ -60,6 +61,8 @@ class TopicMemo:
         self._records = np.empty(room, np.uint8)
         self._used = np.full(1, WORD, np.int64)  # a place of zero stands for no record
         self._asked = self._known = self._pause = 0
+        self.free = Lock()
+        """Held from asking to learning. Who does not get it at once, in another thread, does without."""
 
     def memory(self) -> int:
         """The bytes in use."""

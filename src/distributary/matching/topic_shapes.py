@@ -122,6 +122,15 @@ class TopicShapes(CompiledIndex[TopicFilter]):
         if segment.memo is None:
             segment.memo = TopicMemo()
         memo: TopicMemo = segment.memo
+        if not memo.free.acquire(blocking=False):
+            return self._search(segment.readable, topics)
+        try:
+            return self._search_with(memo, segment, topics)
+        finally:
+            memo.free.release()
+
+    def _search_with(self, memo: TopicMemo, segment: Segment, topics: Strings) -> Pairs:
+        """Search for those topics that the memo does not know, and tell it."""
         recalled = memo.recall(topics)
         if recalled is None:
             return self._search(segment.readable, topics)
