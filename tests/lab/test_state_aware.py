@@ -24,12 +24,12 @@ POINT = {
 
 
 def test_a_point_runs_all_systems_on_the_same_trace() -> None:
-    rows = state_aware.run(POINT, point_random(1, "test", 0))
+    rows = state_aware.run_sizes(POINT, point_random(1, "test", 0))
     assert [row["system"] for row in rows] == ["sf", "mfd", "thresholds"]
     by_system = {row["system"]: row for row in rows}
     assert by_system["thresholds"]["as_sf"] is True
     assert by_system["thresholds"]["publication"] < by_system["sf"]["publication"]
-    assert state_aware.run(POINT, point_random(1, "test", 0)) == rows
+    assert state_aware.run_sizes(POINT, point_random(1, "test", 0)) == rows
 
 
 def test_nodes_made_when_needed_are_those_of_a_settled_ring() -> None:

@@ -39,6 +39,8 @@ from distributary.systems.state_aware_lengths import Balance, BalancedBroker
 from distributary.workloads import stock_days
 from distributary.workloads.quotes import Distribution
 
+DISTRIBUTIONS = ("Uni-Uni", "Uni-Par", "Par-Uni", "Par-Par")
+"""Of tolerances, then of sources (section 5.1)."""
 SIZES = [100, 200, 400, 800, 1600]
 MILLION = 1_000_000
 PAPER_MOST = 60
@@ -50,10 +52,24 @@ MARKED = 1.25
 """A difference is marked when the largest is so many times the least."""
 
 
-def run(point: Point, random: np.random.Generator) -> list[Row]:
+def run_sizes(point: Point, random: np.random.Generator) -> list[Row]:
     """Run all systems on one trace."""
-    tolerances, sources = (_distribution(part) for part in str(point["distributions"]).split("-"))
+    return _rows(point, str(point["distributions"]), int(random.integers(2**31)))
+
+
+def run_distributions(point: Point, random: np.random.Generator) -> list[Row]:
+    """Run all systems on the four combinations of distributions, with the same sources, ring and clients."""
     seed = int(random.integers(2**31))
+    return [
+        {"distributions": distributions, **row}
+        for distributions in DISTRIBUTIONS
+        for row in _rows(point, distributions, seed)
+    ]
+
+
+def _rows(point: Point, distributions: str, seed: int) -> list[Row]:
+    """A row for each system."""
+    tolerances, sources = (_distribution(part) for part in distributions.split("-"))
     trace = stock_days.trace(
         seed=seed,
         tolerances=tolerances,
@@ -64,10 +80,8 @@ def run(point: Point, random: np.random.Generator) -> list[Row]:
         minutes=int(point["minutes"]),
         every_minutes=float(point["every"]),
     )
-    rows: list[Row] = []
-    delivered = {}
-    for system in COMPARED:
-        done = run_application(
+    runs = {
+        system: run_application(
             trace,
             system,
             nodes=int(point["nodes"]),
@@ -75,22 +89,22 @@ def run(point: Point, random: np.random.Generator) -> list[Row]:
             span=float(point["span"]),
             maximum=float(point["maximum"]),
         )
-        publish, subscribe = done.costs["publish"], done.costs["subscribe"]
-        delivered[system] = done.deliveries()
-        rows.append(
-            {
-                "system": system,
-                "publication": publish.messages,
-                "subscription": subscribe.messages,
-                "delay": publish.delivery_hops,
-                "waits": done.delay_in_hops - publish.delivery_hops,
-                "deliveries": publish.deliveries,
-                "built": done.built,
-            }
-        )
-    for row in rows:
-        row["as_sf"] = delivered[str(row["system"])] == delivered["sf"]
-    return rows
+        for system in COMPARED
+    }
+    wanted = runs["sf"].deliveries()
+    return [
+        {
+            "system": system,
+            "publication": done.costs["publish"].messages,
+            "subscription": done.costs["subscribe"].messages,
+            "delay": done.costs["publish"].delivery_hops,
+            "waits": done.delay_in_hops - done.costs["publish"].delivery_hops,
+            "deliveries": done.costs["publish"].deliveries,
+            "built": done.built,
+            "as_sf": done.deliveries() == wanted,
+        }
+        for system, done in runs.items()
+    ]
 
 
 def _distribution(short: str) -> Distribution:
@@ -404,12 +418,7 @@ def _points(settings: dict[str, float], choices: Iterable[Point]) -> tuple[Point
 
 
 def _figure_9(maximums: Sequence[int]) -> tuple[Point, ...]:
-    return grid(
-        distributions=["Uni-Uni", "Uni-Par", "Par-Uni", "Par-Par"],
-        maximum=maximums,
-        nodes=[400],
-        span=[NODES],
-    )
+    return grid(maximum=maximums, nodes=[400], span=[NODES])
 
 
 def _figure_10(sizes: Sequence[int], spans: Sequence[int]) -> tuple[Point, ...]:
@@ -454,7 +463,7 @@ EXPERIMENTS = (
         title="State-aware dissemination by the distributions of tolerances and sources",
         grid=_points(FULL, _figure_9([16, 32, 48, 64])),
         quick=_points(SMALL, _figure_9([16, 64])),
-        run=run,
+        run=run_distributions,
         deviation=GENERATED,
         answers={
             "002-fig9a": Answer(
@@ -471,7 +480,7 @@ EXPERIMENTS = (
         title="State-aware dissemination by the size of the network",
         grid=_points(FULL, _figure_10(SIZES, [2, 4, 8, 32])),
         quick=_points(SMALL, _figure_10([100, 400, 1600], [4, 32])),
-        run=run,
+        run=run_sizes,
         deviation=GENERATED,
         answers={
             "002-fig10a": Answer(
