@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from distributary.errors import DistributaryError
 from distributary.model import Event, Subscription
 from distributary.overlay.circle import Circle
 from distributary.overlay.node import Node
@@ -14,6 +15,7 @@ from distributary.overlay.ring import Ring, settle
 from distributary.systems.hope_addressing import Addressing
 from distributary.systems.hope_broker import HopeBroker
 from distributary.systems.hope_dimension import guessed_nodes
+from distributary.systems.hope_kbsp import Kbsp
 from distributary.systems.hope_messages import Resident
 from systems.hope_world import KINDS, delivered, expected, random_document, random_path, settled
 
@@ -77,6 +79,13 @@ def test_a_newcomer_learns_what_is_settled() -> None:
     deployment.simulator.call(7, newcomer.ring._changed)
     deployment.simulator.run(until=82)
     assert newcomer.agreement.settled == brokers(deployment)[0].agreement.settled
+
+
+@pytest.mark.parametrize(("dimension", "refresh"), [(9, 5.0), (2, None)])
+def test_dimensions_that_cannot_be_changed_are_refused(dimension: int, refresh: float | None) -> None:
+    ring = Ring(Node(1), Circle(16))
+    with pytest.raises(DistributaryError, match="length of addresses"):
+        Kbsp(ring, Addressing(dimension), dimensions=(1, 2, 3), refresh=refresh)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 30, 200])

@@ -121,6 +121,13 @@ class HopeBroker(ABC):
         dimensions: tuple[int, ...] | None = None,
         leave: Callable[[], None] | None = None,
     ) -> None:
+        if dimensions is not None and (addressing.dimension not in dimensions or refresh is None):
+            raise DistributaryError(
+                f"the length of addresses can change among dimensions {dimensions} only if it starts as one "
+                "of "
+                f"them, not as {addressing.dimension}, and if nodes refresh what they know; give `refresh` "
+                "seconds"
+            )
         self.node: Node = ring.node
         self.ring = ring
         self.addressing = addressing
