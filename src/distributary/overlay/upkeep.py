@@ -17,8 +17,9 @@ Rules, each an operation of one node on its own state; what it must know of othe
   whose messages are lost is a failure.
 - *Failure* is silence: a question asked `tries` times, `timeout` seconds apart, without an answer. Whoever is
   heard of again is trusted again.
-- *Fingers* are looked up one after the other, one lookup a period; those within reach of the successors or
-  the predecessor need none. An anticlockwise finger is the predecessor of its point's owner.
+- *Fingers* are looked up one after the other, one lookup a period, and at once when they are suspected; those
+  within reach of the successors or the predecessor need none. An anticlockwise finger is the predecessor of
+  its point's owner.
 - *Merging.* A node remembers those it knew, and which of them fell silent. Every `probe` seconds it asks one
   of them, by turns of either sort, to look up the first node after itself in whatever ring that one is in. A
   closer successor than its own is asked and adopted, as when stabilising. Any other answer than its own
@@ -149,6 +150,8 @@ class Upkeep:
         self._numbered = 0
         self._busy = False
         self._next_finger = 0
+        self._sought_places: set[int] = set()
+        """The fingers that are being looked up."""
         self._leave_handlers: list[Callable[[], None]] = []
         if via is not None:
             ring.member = False
@@ -196,6 +199,7 @@ class Upkeep:
         """Start, or start again with the state of before: nothing that was asked will be answered."""
         self._questions.clear()
         self._lookups.clear()
+        self._sought_places.clear()
         self._busy = False
         self._remember_neighbours()
         if self.left:
@@ -216,7 +220,7 @@ class Upkeep:
             return
         self.ring.node.wake_after(self.period, "upkeep period")
         self._stabilise()
-        self._fix_a_finger()
+        self._fix_fingers()
 
     # Join.
 
@@ -373,16 +377,26 @@ class Upkeep:
 
     # Fingers.
 
-    def _fix_a_finger(self) -> None:
-        """Set those next fingers that need no lookup, and look up the first that does."""
+    def _fix_fingers(self) -> None:
+        """See to all fingers that are suspected, and to the next one that must be looked up in any case."""
+        for place, address in enumerate(self.ring.fingers):
+            if address in self.ring.suspected:
+                self._fix(place)
         for _ in self._points:
             place = self._next_finger
             self._next_finger = (place + 1) % len(self._points)
-            near = self._nearby(self._points[place])
-            if near is None:
-                self._look_up(self._points[place].point, partial(self._finger_found, place))
+            if not self._fix(place):
                 return
+
+    def _fix(self, place: int) -> bool:
+        """Set a finger from the neighbours, if they are enough to tell (True); otherwise look it up."""
+        near = self._nearby(self._points[place])
+        if near is not None:
             self._set_finger(place, near)
+        elif place not in self._sought_places:
+            self._sought_places.add(place)
+            self._look_up(self._points[place].point, partial(self._finger_found, place))
+        return near is not None
 
     def _nearby(self, finger: Finger) -> Address | None:
         """Who a finger is, if the neighbours are enough to tell."""
@@ -399,6 +413,7 @@ class Upkeep:
         return None
 
     def _finger_found(self, place: int, located: Located | None) -> None:
+        self._sought_places.discard(place)
         if located is None:
             self._test_finger(place)
             return
