@@ -30,7 +30,7 @@ from distributary.lab.experiment import (
     Verdict,
     grid,
 )
-from distributary.lab.rows import mean, number, select
+from distributary.lab.rows import gini, mean, number, select
 from distributary.lab.stock_application import CIRCLE, COMPARED, deploy, run_application
 from distributary.model import Event, Subscription
 from distributary.sim.deployment import Deployment
@@ -372,15 +372,13 @@ def _handled(deployment: Deployment) -> dict[int, int]:
 
 
 def _balance_of(name: str, loads: Sequence[int]) -> Row:
-    ordered = np.sort(np.array(loads, dtype=float))
-    count, total = len(ordered), float(ordered.sum())
-    gini = float((2 * np.arange(1, count + 1) - count - 1) @ ordered) / (count * total) if total else 0.0
-    most, average = float(ordered[-1]), total / count
+    each = np.array(loads)
+    most, average = float(each.max()), float(each.mean())
     return {
         f"{name}_most": most,
         f"{name}_mean": average,
         f"{name}_ratio": most / average if average else 0.0,
-        f"{name}_gini": gini,
+        f"{name}_gini": gini(each),
     }
 
 
@@ -389,12 +387,12 @@ def check_balance(rows: Rows) -> Verdict:
     common, own = select(rows, lengths="common"), select(rows, lengths="own")
     told = []
     for name, what in (("kept", "subscriptions kept"), ("work", "messages sent")):
-        most, ratio, gini = (
+        most, ratio, uneven = (
             [mean(half, f"{name}_{figure}") for half in (common, own)] for figure in ("most", "ratio", "gini")
         )
         told.append(
             f"{what}: most {most[0]:.0f} to {most[1]:.0f}, most by mean {ratio[0]:.1f} to {ratio[1]:.1f}, "
-            f"Gini {gini[0]:.2f} to {gini[1]:.2f}"
+            f"Gini {uneven[0]:.2f} to {uneven[1]:.2f}"
         )
     relieved = mean(own, "kept_ratio") < mean(common, "kept_ratio")
     reason = (
