@@ -137,7 +137,6 @@ class HopeBroker(ABC):
         self.home = Home(self.node)
         self.refresh = refresh
         self.history = history
-        self.courier = courier
         self.send: Callable[[Address, Message], None] = self.node.send if courier is None else courier.send
         self.replication = Replication(ring, copies, self.send)
         self._leave = leave
@@ -159,8 +158,6 @@ class HopeBroker(ABC):
         self.node.handle(Passed, self._passed)
         self.node.handle(Here, self._host_is_here)
         self.node.handle(Elsewhere, self._host_is_elsewhere)
-        if courier is not None:
-            courier.on_failure(self._failed)
         self.node.at_alarm("hope refresh", self._each_period)
         self.node.at_start(self._begin)
 
@@ -285,7 +282,7 @@ class HopeBroker(ABC):
         unknown = hosts.pop(None, None)
         for host, its in hosts.items():
             assert host is not None
-            self.send(host, Passed(tuple(its), message))
+            self.ring.forward(host, Passed(tuple(its), message))
         if unknown:
             self.ring.multicast(unknown, message)
 
@@ -299,13 +296,17 @@ class HopeBroker(ABC):
 
     def _passed(self, message: Passed, sender: Address) -> None:
         positions, inner = message
+        if sender == self.node.address:  # it came back: the node that was thought to own them does not answer
+            for position in positions:
+                self._hosts.pop(position, None)
         own = tuple(position for position in positions if self.ring.member and self.ring.owns(position))
         others = tuple(position for position in positions if position not in own)
         if own:
             self.ring.listeners[type(inner)](inner, Arrival(self.node.address, own))
         if others:
             self.ring.multicast(others, inner)
-            self.node.send(sender, Elsewhere(others))
+            if sender != self.node.address:
+                self.node.send(sender, Elsewhere(others))
 
     def _introduce(self, arrival: Arrival, sender: Address) -> None:
         """Tell a neighbour that had to look for these positions where they are."""
@@ -320,12 +321,6 @@ class HopeBroker(ABC):
         for position in message.positions:
             if self._hosts.get(position) == sender:
                 del self._hosts[position]
-
-    def _failed(self, to: Address, message: Message) -> None:
-        """See to a message that its receiver did not acknowledge; a home that is gone needs none."""
-        if isinstance(message, Passed):
-            self._host_is_elsewhere(Elsewhere(message.positions), to)
-            self.ring.multicast(message.positions, message.message)
 
     # Remembered events.
 
