@@ -7,6 +7,7 @@ those common for Chord (stabilise every 20 s), not those of our defaults, which 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
@@ -143,7 +144,8 @@ def check_ring(rows: Rows, column: str, paper: float = 20.0) -> Verdict:
     values = list(by_nodes.values())
     lengths = means([row for row in rows if row["nodes"] == _largest(rows)], "ring", by="length")
     independent = max(lengths.values()) - min(lengths.values()) < 0.02 * max(lengths.values())
-    mild = values[-1] < 2 * values[0]
+    fewest, most = (math.log2(float(nodes)) for nodes in (min(by_nodes, key=float), max(by_nodes, key=float)))
+    mild = values[-1] / values[0] <= most / fewest  # no faster than the logarithm of the nodes
     return Verdict.of(
         values[-1] < paper and independent and mild,
         ours=f"{values[-1]:.1f} B/s on average at {_largest(rows):,} nodes",
