@@ -38,7 +38,7 @@ def run(quick: bool) -> list[Result]:
     return [
         *_messages(50_000, 2 if quick else 12),
         *_memory(100 if quick else 2_000),
-        *_traffic(64 if quick else 4_096, 128 if quick else 8_192, 20 if quick else 500),
+        *_traffic(64 if quick else 4_096, 128 if quick else 8_192, 20 if quick else 200),
         *_largest(2_000 if quick else 100_000, 200 if quick else 20_000),
     ]
 
