@@ -17,6 +17,7 @@ from distributary.spark import deliver, match
 from distributary.spark.archive import read_archive
 from distributary.spark.pipeline import start
 from distributary.spark.pipeline_config import load_pipeline
+from distributary.spark.replay import replay
 from distributary.spark.sink_deliveries import read_deliveries
 from distributary.store import open_store
 from spark.test_streaming import Feed, run
@@ -84,6 +85,13 @@ def pipeline(spark: SparkSession, world: World, place: Path) -> None:
     print("pipeline")
 
 
+def replayed(spark: SparkSession, world: World, place: Path) -> None:
+    rows = replay(spark, load_pipeline(place / "pipeline.toml"), world.subscriptions).collect()
+    assert {(row.event_id, one) for row in rows for one in row.subscriptions} == world.matches()
+    assert len(rows) == len({(row.event_id, row.subscriber) for row in rows})
+    print("replay")
+
+
 def main(engine: str, place: Path) -> None:
     spark = session(engine)
     world = make_world(31, events=80, subscriptions=30)
@@ -92,7 +100,9 @@ def main(engine: str, place: Path) -> None:
     feed.write(world, 0, 40)
     feed.write(world, 40, 80)
     # What differs between engines: how the index travels, who builds parts, what a task knows of its batch.
-    steps = (batch, stream, pipeline) if engine == "connect" else (batch, rendezvous, pipeline)
+    steps = [batch, rendezvous, pipeline]
+    if engine == "connect":
+        steps += [stream, replayed]
     for step in steps:
         step(spark, world, place)
     spark.stop()

@@ -12,11 +12,17 @@ import pytest
 TESTS = Path(__file__).parent.parent
 
 
+SHOWN = ["batch, index shipped by Spark", "batch, rendezvous", "pipeline"]
+
+
 @pytest.mark.parametrize(
-    ("engine", "middle"),
-    [("local-cluster[2,1,1024]", "batch, rendezvous"), ("connect", "stream, following a store")],
+    ("engine", "shown"),
+    [
+        ("local-cluster[2,1,1024]", SHOWN),
+        ("connect", [*SHOWN, "stream, following a store", "replay"]),
+    ],
 )
-def test_other_engines_give_the_same_answers(engine: str, middle: str, tmp_path: Path) -> None:
+def test_other_engines_give_the_same_answers(engine: str, shown: list[str], tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(TESTS / "spark" / "elsewhere.py"), engine, str(tmp_path)],
         env={
@@ -30,4 +36,4 @@ def test_other_engines_give_the_same_answers(engine: str, middle: str, tmp_path:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr[-4000:]
-    assert done.stdout.splitlines() == ["batch, index shipped by Spark", middle, "pipeline"]
+    assert done.stdout.splitlines() == shown
