@@ -1,0 +1,393 @@
+"""The cost language as text.
+
+    maximise aggregate(MIN, bandwidth, BROKERS)
+    bandwidth = aggregate(MIN, link bandwidth, PATH)
+    subject to fanout <= 6
+
+Statements are separated by new lines or `;`, and a line may go on inside parentheses. There is one goal:
+`minimise ...`, `maximise ...`, or the seed's `system cost = ...`, which minimises unless its function is MIN
+(to make the smallest value smaller is hardly ever meant). Definitions stand in any order. A constraint is
+`subject to METRIC OPERATOR NUMBER` or the seed's `constraint(METRIC, OPERATOR, NUMBER)`. Metrics combine by
+`+ - * /` (also `×`) and parentheses; `(metric, LINK)` or `(metric, NODE)` says where a metric is measured
+and must agree with it (`PARENT` is the link to the parent). Names may hold spaces; upper and lower case are
+the same. `#` starts a comment.
+
+Every error tells the position in the text and what was expected there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import NoReturn, TypeVar
+
+from distributary.errors import DistributaryError, InputError
+from distributary.plan.goal import (
+    COMPARISONS,
+    NODE_FUNCTIONS,
+    Aggregate,
+    Combination,
+    Constant,
+    Constraint,
+    Direction,
+    Expression,
+    Function,
+    Goal,
+    Local,
+    Members,
+    Over,
+    SystemCost,
+)
+from distributary.plan.metrics import BUILT_IN, SPELLINGS, Metric
+from distributary.plan.tree import Number
+
+TOKEN = re.compile(
+    r"(?P<space>[ \t\r]+|\#[^\n]*)|(?P<end>[\n;])|(?P<number>\d+(\.\d*)?([eE][+-]?\d+)?|\.\d+)"
+    r"|(?P<word>[^\W\d]\w*)|(?P<sign><=|>=|!=|≤|≥|≠|[<>=(),|+\-*/×—])"
+)
+SAME = {"≤": "<=", "≥": ">=", "≠": "!=", "×": "*", "—": "|"}
+DIRECTIONS = {
+    "minimise": Direction.MINIMISE,
+    "minimize": Direction.MINIMISE,
+    "maximise": Direction.MAXIMISE,
+    "maximize": Direction.MAXIMISE,
+}
+SYSTEM_COST = "system cost"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Token:
+    kind: str
+    text: str
+    position: int
+
+
+def parse_goal(text: str, metrics: Mapping[str, Metric] | None = None) -> Goal:
+    """Read a goal; `metrics` are an application's own, beside the built-in ones.
+
+    >>> parse_goal("minimise aggregate(AVERAGE, aggregate(SUM, link latency, PATH), BROKERS)").direction.value
+    'minimise'
+    >>> parse_goal("minimise aggregate(SUM, latency)")
+    Traceback (most recent call last):
+    ...
+    distributary.errors.InputError: goal: 'latency' is neither defined nor a metric; \
+did you mean 'link latency'? at position 24 of 'minimise aggregate(SUM, latency)'
+    """
+    return _Reader(text, {**BUILT_IN, **(metrics or {})}).goal()
+
+
+def goal_text(goal: Goal) -> str:
+    """The goal as text that `parse_goal` reads to the same goal."""
+    lines = [f"{goal.direction.value} {cost_text(goal.cost)}"]
+    lines += [constraint_text(constraint) for constraint in goal.constraints]
+    return "\n".join(lines)
+
+
+def constraint_text(constraint: Constraint) -> str:
+    return f"subject to {cost_text(constraint.metric)} {constraint.comparison} {constraint.threshold}"
+
+
+def cost_text(cost: SystemCost | Expression) -> str:
+    if isinstance(cost, SystemCost):
+        return f"aggregate({cost.function.value}, {cost_text(cost.node)}, {cost.members.value})"
+    if isinstance(cost, Aggregate):
+        return f"aggregate({cost.function.value}, {cost_text(cost.value)}, {cost.over.value})"
+    if isinstance(cost, Combination):
+        return f"({cost_text(cost.left)} {cost.operator} {cost_text(cost.right)})"
+    return cost.metric.name if isinstance(cost, Local) else str(cost.value)
+
+
+class _Reader:
+    def __init__(self, text: str, metrics: Mapping[str, Metric]) -> None:
+        self.text = text
+        self.metrics = {name.lower(): metric for name, metric in metrics.items()}
+        self.tokens: list[Token] = []
+        self.at = 0
+        self.definitions: dict[str, list[Token]] = {}
+        self.open: list[str] = []
+
+    def refuse(self, reason: str, position: int) -> NoReturn:
+        raise InputError(reason, field="goal", text=self.text, position=position)
+
+    # Statements
+
+    def goal(self) -> Goal:
+        goals: list[list[Token]] = []
+        constraints: list[list[Token]] = []
+        for statement in self.statements():
+            words = self.leading_words(statement)
+            name = " ".join(words)
+            after = statement[len(words)] if len(words) < len(statement) else None
+            constrains = words[:2] == ["subject", "to"] or words == ["constraint"]
+            if constrains:
+                constraints.append(statement)
+            elif words and words[0] in DIRECTIONS:
+                goals.append(statement)
+            elif words and after is not None and after.text == "=":
+                if name in self.definitions:
+                    self.refuse(f"{name!r} is defined twice", statement[0].position)
+                self.definitions[name] = statement[len(words) + 1 :]
+            else:
+                self.refuse(
+                    "expected `minimise ...`, `maximise ...`, `NAME = ...` or `subject to ...`",
+                    statement[0].position,
+                )
+        cost, direction = self.read_goal(goals)
+        return Goal(cost, direction, tuple(self.read_constraint(statement) for statement in constraints))
+
+    def read_goal(self, goals: list[list[Token]]) -> tuple[SystemCost, Direction]:
+        if len(goals) > 1:
+            self.refuse("a second goal; there is one", goals[1][0].position)
+        if goals:
+            direction = DIRECTIONS[goals[0][0].text.lower()]
+            return self.whole(goals[0][1:], self.system_cost, goals[0][0]), direction
+        if SYSTEM_COST not in self.definitions:
+            self.refuse("no goal; expected `minimise ...`, `maximise ...` or `system cost = ...`", 0)
+        cost = self.named_system_cost(SYSTEM_COST)
+        return cost, Direction.MAXIMISE if cost.function is Function.MIN else Direction.MINIMISE
+
+    def read_constraint(self, statement: list[Token]) -> Constraint:
+        seeds_form = statement[0].text.lower() == "constraint"
+
+        def read() -> Constraint:
+            if seeds_form:
+                self.expect("(")
+            metric = self.cost()
+            if seeds_form:
+                self.expect(",")
+            token = self.take()
+            comparison = SAME.get(token.text, token.text)
+            if comparison not in COMPARISONS:
+                self.refuse(f"expected one of {' '.join(COMPARISONS)}", token.position)
+            if seeds_form:
+                self.expect(",")
+            threshold = self.number()
+            if seeds_form:
+                self.expect(")")
+            return Constraint(metric, comparison, threshold)
+
+        return self.whole(statement[1 if seeds_form else 2 :], read, statement[0])
+
+    def statements(self) -> Iterator[list[Token]]:
+        statement: list[Token] = []
+        depth = 0
+        for token in self.scan():
+            depth += {"(": 1, ")": -1}.get(token.text, 0)
+            if token.kind != "end":
+                statement.append(token)
+            elif depth <= 0 or token.text == ";":
+                if statement:
+                    yield statement
+                statement, depth = [], 0
+        if statement:
+            yield statement
+
+    def scan(self) -> Iterator[Token]:
+        position = 0
+        while position < len(self.text):
+            found = TOKEN.match(self.text, position)
+            if found is None:
+                self.refuse(f"an unexpected character {self.text[position]!r}", position)
+            if found.lastgroup is not None and found.lastgroup != "space":
+                yield Token(found.lastgroup, found.group(), position)
+            position = found.end()
+
+    @staticmethod
+    def leading_words(statement: list[Token]) -> list[str]:
+        words = []
+        for token in statement:
+            if token.kind != "word":
+                break
+            words.append(token.text.lower())
+        return words
+
+    # Reading one row of tokens
+
+    def whole(self, tokens: list[Token], read: Callable[[], T], before: Token) -> T:
+        """Read all of these tokens, then go back to those that were being read."""
+        kept = self.tokens, self.at
+        end = tokens[-1] if tokens else before
+        self.tokens = [*tokens, Token("end", "", end.position + len(end.text))]
+        self.at = 0
+        result = read()
+        if self.peek().kind != "end":
+            self.refuse(f"expected the end of the statement, not {self.peek().text!r}", self.peek().position)
+        self.tokens, self.at = kept
+        return result
+
+    def peek(self) -> Token:
+        return self.tokens[self.at]
+
+    def take(self) -> Token:
+        token = self.tokens[self.at]
+        if token.kind != "end":
+            self.at += 1
+        return token
+
+    def expect(self, sign: str) -> Token:
+        token = self.take()
+        if SAME.get(token.text, token.text) != sign:
+            self.refuse(f"expected `{sign}`, not {token.text or 'the end'!r}", token.position)
+        return token
+
+    def accept(self, *signs: str) -> str | None:
+        sign = SAME.get(self.peek().text, self.peek().text)
+        if sign not in signs:
+            return None
+        self.take()
+        return sign
+
+    def words(self) -> tuple[str, int]:
+        start = self.peek()
+        words = []
+        while self.peek().kind == "word":
+            words.append(self.take().text.lower())
+        if not words:
+            self.refuse(f"expected a name, not {start.text or 'the end'!r}", start.position)
+        return " ".join(words), start.position
+
+    def number(self) -> Number:
+        sign = -1 if self.accept("-") else 1
+        token = self.take()
+        if token.kind != "number":
+            self.refuse(f"expected a number, not {token.text or 'the end'!r}", token.position)
+        return sign * (int(token.text) if token.text.isdigit() else float(token.text))
+
+    # Costs
+
+    def cost(self) -> SystemCost | Expression:
+        """A system's cost or a node's: what follows the first name tells."""
+        if self.peek().text.lower() == "aggregate":
+            function, value, over = self.aggregate()
+            if isinstance(over, Members):
+                return SystemCost(function, value, over)
+            return self.combined(Aggregate(function, value, over))
+        if self.names_system_cost():
+            return self.named_system_cost(self.words()[0])
+        return self.combined()
+
+    def system_cost(self) -> SystemCost:
+        position = self.peek().position
+        cost = self.cost()
+        if not isinstance(cost, SystemCost):
+            self.refuse("expected aggregate(FUNCTION, node cost, BROKERS) as the system's cost", position)
+        return cost
+
+    def names_system_cost(self) -> bool:
+        words = " ".join(self.leading_words(self.tokens[self.at :]))
+        definition = self.definitions.get(words)
+        if not definition or definition[0].text.lower() != "aggregate":
+            return False
+        last = definition[-2].text.upper() if len(definition) > 1 else ""
+        return last in (Members.BROKERS.value, Members.CLIENTS.value, "CLIENT")
+
+    def named_system_cost(self, name: str) -> SystemCost:
+        tokens = self.definitions[name]
+        if name in self.open:
+            self.refuse(f"{name!r} is defined by itself", tokens[0].position if tokens else 0)
+        self.open.append(name)
+        cost = self.whole(tokens, self.system_cost, tokens[0] if tokens else Token("end", "", len(self.text)))
+        self.open.pop()
+        return cost
+
+    def combined(self, first: Expression | None = None) -> Expression:
+        left = self.product(first)
+        while sign := self.accept("+", "-"):
+            left = Combination(sign, left, self.product())
+        return left
+
+    def product(self, first: Expression | None = None) -> Expression:
+        left = self.operand() if first is None else first
+        while sign := self.accept("*", "/"):
+            left = Combination(sign, left, self.operand())
+        return left
+
+    def operand(self) -> Expression:
+        token = self.peek()
+        if token.kind == "number" or token.text == "-":
+            return Constant(self.number())
+        if self.accept("("):
+            inner = self.combined()
+            if self.accept(","):
+                self.check_place(inner)
+            self.expect(")")
+            return inner
+        if token.text.lower() == "aggregate":
+            function, value, over = self.aggregate()
+            if isinstance(over, Members):
+                self.refuse("expected a node's cost, not one of the whole system", token.position)
+            return Aggregate(function, value, over)
+        name, position = self.words()
+        if self.accept("("):
+            self.expect(")")
+        return self.resolve(name, position)
+
+    def check_place(self, value: Expression) -> None:
+        token = self.take()
+        place = {"PARENT": "LINK"}.get(token.text.upper(), token.text.upper())
+        if place not in ("LINK", "NODE"):
+            self.refuse(f"expected LINK, NODE or PARENT, not {token.text or 'the end'!r}", token.position)
+        if isinstance(value, Local) and value.metric.place.value != place:
+            self.refuse(f"{value.metric.name!r} is measured on a {value.metric.place.value}", token.position)
+
+    def resolve(self, name: str, position: int) -> Expression:
+        if name in self.definitions:
+            if name in self.open:
+                self.refuse(f"{name!r} is defined by itself", position)
+            self.open.append(name)
+            expression = self.whole(self.definitions[name], self.combined, Token("word", name, position))
+            self.open.pop()
+            return expression
+        metric = self.metrics.get(SPELLINGS.get(name, name))
+        if metric is None:
+            known = [*self.definitions, *self.metrics]
+            close = [other for other in known if name in other] or get_close_matches(name, known, 1)
+            hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(sorted(known))}"
+            self.refuse(f"{name!r} is neither defined nor a metric; {hint}", position)
+        return Local(metric)
+
+    def aggregate(self) -> tuple[Function, Expression, Over | Members]:
+        self.take()
+        self.expect("(")
+        token = self.take()
+        if token.text.upper() not in Function.__members__:
+            self.refuse(f"expected one of {' '.join(Function.__members__)}", token.position)
+        function = Function[token.text.upper()]
+        self.expect(",")
+        inner = self.peek().position
+        value = self.combined()
+        self.expect(",")
+        over = self.set_of()
+        if isinstance(over, Over):
+            if function not in NODE_FUNCTIONS:
+                self.refuse(
+                    f"{function.value} cannot aggregate over {over.value}: take MIN, MAX, SUM or AVERAGE",
+                    token.position,
+                )
+            try:
+                Aggregate(function, value, over)
+            except DistributaryError as error:
+                self.refuse(str(error), inner)
+        self.expect(")")
+        return function, value, over
+
+    def set_of(self) -> Over | Members:
+        token = self.take()
+        name = {"CLIENT": "CLIENTS", "BROKER": "BROKERS"}.get(token.text.upper(), token.text.upper())
+        if name in Over.__members__:
+            return Over[name]
+        if name not in ("BROKERS", "CLIENTS"):
+            self.refuse(
+                f"expected PATH, CHILDREN, BROKERS or CLIENTS, not {token.text or 'the end'!r}",
+                token.position,
+            )
+        if self.accept("|"):
+            other = self.take()
+            if {name, other.text.upper()} not in ({"BROKERS", "CLIENTS"}, {"BROKERS", "CLIENT"}):
+                self.refuse("expected BROKERS|CLIENTS", other.position)
+            return Members.BOTH
+        return Members[name]
