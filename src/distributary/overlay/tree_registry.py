@@ -1,0 +1,172 @@
+"""The root's register of who may be whose child: the reason why a tree has no loops.
+
+Rules:
+
+- A node changes its parent only with the root's permission, and asks for one permission at a time; by asking
+  again it forgoes what it was allowed before. With each request it says who its parent is now.
+- The register holds for each node its possible parents: the one it stated and the one it was allowed. It is
+  told when the change is done; then only the new one is left.
+- A node X may go to Q only when every way up from Q by possible parents leads to the root, through nodes that
+  the register knows, and none of them through X.
+
+Why there are no loops: the parent that a known node really has is among its possible ones, at every time, so
+it is enough that possible parents never make a loop. A permission for X to go to Q makes none, since X is on
+no way up from Q. What a node states when it is heard of first is its real parent, as it has been all along; a
+loop closed by that would have been a real one before. A register that begins empty, because the root has lost
+its state, knows nobody: ways up that it does not know to the end count for nothing until their nodes asked.
+
+- A node has so many children at most, by possible parents. A child that it misses counts no more, until that
+  asks again.
+
+Cost: a way up for each request; memory of one entry for each node of the tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from random import Random
+from typing import NamedTuple
+
+from distributary.overlay.node import Address
+
+
+class Known(NamedTuple):
+    """A node that has asked: the stamp of its last request, its possible parents, the stamp of its link."""
+
+    node: Address
+    stamp: int
+    parents: tuple[Address, ...]
+    link: int
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a node may do: the parent it may take, or the reason why it may not have the one it wanted."""
+
+    parent: Address | None
+    reason: str = ""
+
+
+class Registry:
+    """Who may be whose child.
+
+    >>> registry = Registry(root=1, fanout=2, random=Random(1))
+    >>> for node, parent in ((2, 1), (3, 2)):
+    ...     _ = registry.request(node, stamp=1, current=None, wanted=parent)
+    ...     registry.taken(node, stamp=1)
+    >>> registry.request(2, stamp=2, current=1, wanted=3)
+    Answer(parent=None, reason='3 is below 2')
+    >>> registry.request(3, stamp=2, current=2, wanted=1)
+    Answer(parent=1, reason='')
+    """
+
+    def __init__(self, root: Address, fanout: int | None, random: Random) -> None:
+        self.root = root
+        self.fanout = fanout
+        self._random = random
+        self._known: dict[Address, Known] = {}
+        self._children: dict[Address, set[Address]] = {}
+        self._missed: dict[Address, set[Address]] = {}
+        """Nodes that have fallen silent, and the parents who said so."""
+
+    @property
+    def known(self) -> tuple[Known, ...]:
+        """Everything that is known, to be handed over."""
+        return tuple(self._known.values())
+
+    def learn(self, known: Iterable[Known]) -> None:
+        """Take over what another root knew."""
+        for each in known:
+            if each.node != self.root:
+                self._put(each)
+
+    def request(
+        self,
+        node: Address,
+        stamp: int,
+        current: Address | None,
+        wanted: Address | None,
+        avoid: Collection[Address] = (),
+        link: int = 0,
+    ) -> Answer | None:
+        """Answer a request for a parent, or for any parent; None for one that was overtaken by a later.
+
+        `link` is the stamp of the request by which the node came to the parent that it has, if it still has.
+        """
+        known = self._known.get(node)
+        if known is not None and known.stamp > stamp:
+            return None
+        self._missed.pop(node, None)
+        stated = () if current is None else (current,)
+        self._put(Known(node, stamp, stated, link))
+        if wanted is None:
+            answer = self._any_for(node, avoid)
+        else:
+            reason = self.why_not(node, wanted)
+            answer = Answer(None, reason) if reason else Answer(wanted)
+        if answer.parent is not None:
+            self._put(Known(node, stamp, tuple(dict.fromkeys((*stated, answer.parent))), link))
+        return answer
+
+    def taken(self, node: Address, stamp: int) -> None:
+        """A node has taken the parent it was allowed with this request."""
+        known = self._known.get(node)
+        if known is not None and known.stamp == stamp and known.parents:
+            self._put(known._replace(parents=known.parents[-1:], link=stamp))
+
+    def missed(self, node: Address, by: Address, link: int) -> None:
+        """A node has fallen silent, says the parent to which it came with this request."""
+        known = self._known.get(node)
+        if known is not None and link in (known.link, known.stamp):
+            self._missed.setdefault(node, set()).add(by)
+
+    def left(self, node: Address) -> None:
+        """A node has gone for good: nobody may go to it any more."""
+        known = self._known.pop(node, None)
+        for parent in known.parents if known is not None else ():
+            self._children[parent].discard(node)
+        self._missed.pop(node, None)
+
+    def why_not(self, node: Address, wanted: Address) -> str:
+        """Why a node may not go to another; nothing when it may."""
+        if wanted == node:
+            return f"{node} cannot be its own parent"
+        if self.fanout is not None and self._counted(wanted, node) >= self.fanout:
+            return f"{wanted} has {self.fanout} children already"
+        seen: set[Address] = set()
+        ahead = [wanted]
+        while ahead:
+            one = ahead.pop()
+            if one == node:
+                return f"{wanted} is below {node}"
+            if one == self.root or one in seen:
+                continue
+            seen.add(one)
+            known = self._known.get(one)
+            if known is None or not known.parents:
+                return f"the way up from {wanted} is not known"
+            ahead += known.parents
+        return ""
+
+    def _counted(self, parent: Address, without: Address) -> int:
+        """How many children a node has or may get, apart from one and from those it misses."""
+        children = self._children.get(parent, ())
+        return sum(one != without and parent not in self._missed.get(one, ()) for one in children)
+
+    def _any_for(self, node: Address, avoid: Collection[Address]) -> Answer:
+        """Any parent that a node may have, by chance; those to avoid only when there is nobody else."""
+        candidates = [self.root, *(one for one in self._known if one != node and one not in self._missed)]
+        self._random.shuffle(candidates)
+        for candidate in sorted(candidates, key=lambda one: one in avoid):
+            if not self.why_not(node, candidate):
+                return Answer(candidate)
+        return Answer(None, "nobody can take another child")
+
+    def _put(self, known: Known) -> None:
+        before = self._known.get(known.node)
+        for parent in before.parents if before is not None else ():
+            self._children[parent].discard(known.node)
+        self._known[known.node] = known
+        for parent in known.parents:
+            self._children.setdefault(parent, set()).add(known.node)
