@@ -19,11 +19,14 @@ Cost: that of `dependence` where it applies, else that of `walk`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
+
+import numpy as np
 
 from distributary.plan.dependence import Dependence, Links, applies, link_values
 from distributary.plan.goal import Constraint, Goal, SystemCost
+from distributary.plan.moves import Floats, Moves, link_array
 from distributary.plan.tree import Number, Sites, Tree
 from distributary.plan.walk import NodeCosts, Walk
 
@@ -35,12 +38,19 @@ class Problem:
         self.goal = goal
         self.sites = sites
         self._links: dict[SystemCost, Links] = {}
+        self._arrays: dict[SystemCost, Floats] = {}
 
     def links(self, cost: SystemCost) -> Links:
         """The local values for every pair of sites, for a cost that `dependence` knows."""
         if cost not in self._links:
             self._links[cost] = link_values(cost, self.sites)
         return self._links[cost]
+
+    def link_array(self, cost: SystemCost) -> Floats:
+        """The same as an array."""
+        if cost not in self._arrays:
+            self._arrays[cost] = link_array(self.links(cost))
+        return self._arrays[cost]
 
     def system(self, cost: SystemCost, tree: Tree) -> Dependence | Walk:
         if applies(cost):
@@ -71,6 +81,20 @@ class Estimate:
     def benefit(self, changes: Mapping[int, int]) -> Number:
         """By how much these changes of parents bring the goal nearer."""
         return self.problem.goal.sign * (self.cost - self.system.cost_after(changes))
+
+    @cached_property
+    def moves(self) -> Moves | None:
+        """All moves of single sites at once, where `dependence` applies."""
+        if not isinstance(self.system, Dependence):
+            return None
+        return Moves(self.system, self.problem.link_array(self.problem.goal.cost))
+
+    def move_benefits(self, site: int, parents: Sequence[int]) -> Floats:
+        """The benefit of moving the site under each of these parents, none of which is below it."""
+        if self.moves is None:
+            return np.array([float(self.benefit({site: parent})) for parent in parents])
+        costs = self.moves.system_costs(site, np.asarray(parents, dtype=np.intp))
+        return self.problem.goal.sign * (float(self.cost) - costs)
 
     def legal(self, changes: Mapping[int, int]) -> bool:
         """Whether the constraints allow these changes."""

@@ -132,6 +132,11 @@ class Dependence:
         row = self._extremes[level]
         return self.extreme(row[start], row[end - (1 << level)])
 
+    def totals(self) -> Moments:
+        """Weight, sum and sum of squares of all sites."""
+        count, total, squares = (sums[-1] for sums in self._sums)
+        return int(count), total, squares
+
     def moments_of(self, site: int) -> Moments:
         """Weight, sum and sum of squares of a subtree."""
         start = self.tree.position[site]
@@ -202,7 +207,7 @@ class Dependence:
             return self._extreme_after(apart, whole, new_cost)
         if self.function is Function.PRODUCT:
             return self._product_after(apart, whole, new_cost)
-        count, total, squares = (sums[-1] for sums in self._sums)
+        count, total, squares = self.totals()
         for site in apart:
             before = self.moments(self.weights[site], self.costs[site])
             now = self.moments(self.weights[site], new_cost(site))
@@ -211,7 +216,7 @@ class Dependence:
             before = self.moments_of(site)
             now = self.subtree_moments(site, new_cost(site))
             total, squares = total + now[1] - before[1], squares + now[2] - before[2]
-        return finished(self.function, int(count), total, squares)
+        return finished(self.function, count, total, squares)
 
     def subtree_moments(self, site: int, cost: Number | None) -> Moments:
         """The moments of a subtree when its top has this cost."""

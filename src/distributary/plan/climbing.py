@@ -1,0 +1,35 @@
+"""What every way of improving a tree hands back: the tree, and the way there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import chain
+
+from distributary.plan.rules import Rewrite
+from distributary.plan.tree import Number, Tree
+
+
+@dataclass(frozen=True)
+class Step:
+    """One optimisation period: the rewrites applied together, and the cost before and after."""
+
+    rewrites: tuple[Rewrite, ...]
+    before: Number
+    after: Number
+
+
+@dataclass(frozen=True)
+class Climb:
+    """A tree reached from another: `considered` counts the rewrites that were weighed on the way,
+    `messages` the statistics that were broadcast for it (where that was asked for)."""
+
+    start: Tree
+    tree: Tree
+    cost: Number
+    steps: tuple[Step, ...]
+    considered: int
+    messages: int = 0
+
+    @property
+    def rewrites(self) -> list[Rewrite]:
+        return list(chain.from_iterable(step.rewrites for step in self.steps))

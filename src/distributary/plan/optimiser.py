@@ -1,0 +1,198 @@
+"""The seed's optimiser: hill climbing in optimisation periods, by local and directed rules.
+
+Rules:
+
+- In every period each site that can matter weighs the rewrites of its unit and names its best; the root
+  applies the best of all, or several that are independent. The climb ends when nothing helps.
+- Only critical sites can matter (section 3.4.3). Where the system's cost is a MIN or MAX of costs along the
+  path, those are the sites that have it (within `slack`), and local rules are weighed only in units on the
+  way from the root to them. Otherwise all sites are critical.
+- A critical site hears, for directed rules, only of sites that do better than itself (Table 4.3).
+- Two rewrites go together when the sites whose parent or children they change are disjoint (Definition 5),
+  what comes out is a tree and legal, and together they bring more than either alone: their benefit is
+  measured together, not estimated.
+
+Cost: a period weighs, near a star, about the square of the sites; moves of single sites are weighed in bulk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+
+from distributary.errors import DistributaryError
+from distributary.plan.approximation import Broadcasts
+from distributary.plan.benefit import Estimate, Problem
+from distributary.plan.climbing import Climb, Step
+from distributary.plan.goal import KINDS, Aggregate, Kind, Over
+from distributary.plan.rules import DIRECTED, LOCAL, Arguments, Rewrite, Rule
+from distributary.plan.tree import Tree
+
+HYBRID: Sequence[Rule] = (*LOCAL, *DIRECTED)
+
+NEGLIGIBLE = 1e-9
+"""A benefit below this share of the cost is rounding, and following it could go round in circles."""
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """A rewrite and what it is worth."""
+
+    benefit: float
+    rewrite: Rewrite
+
+
+def climb(
+    problem: Problem,
+    tree: Tree,
+    rules: Sequence[Rule] = HYBRID,
+    *,
+    concurrent: bool = False,
+    slack: float = 0.0,
+    periods: int | None = None,
+    broadcasts: Broadcasts | None = None,
+) -> Climb:
+    """Improve a tree until no rule helps, or for so many periods.
+
+    >>> from distributary.plan.goal_text import parse_goal
+    >>> from distributary.plan.tree import Sites
+    >>> goal = parse_goal("minimise aggregate(MAX, aggregate(SUM, link latency, PATH), BROKERS)")
+    >>> problem = Problem(goal, Sites(latency=[[0, 5, 9], [5, 0, 3], [9, 3, 0]]))
+    >>> found = climb(problem, Tree((-1, 0, 0)))
+    >>> found.tree.parents, found.cost, [rewrite.rule for rewrite in found.rewrites]
+    ((-1, 0, 1), 8, ['child demotion'])
+    """
+    start, considered, messages = tree, 0, 0
+    steps: list[Step] = []
+    estimate = problem.at(tree)
+    while periods is None or len(steps) < periods:
+        if broadcasts is None:
+            weighed, looked_at = weigh(estimate, rules, slack)
+        else:
+            messages += broadcasts.phase(estimate)
+            weighed, looked_at = weigh_approximately(estimate, rules, slack, broadcasts)
+        considered += looked_at
+        chosen = choose(estimate, weighed, concurrent)
+        if not chosen:
+            break
+        before = estimate.cost
+        changes = {site: parent for rewrite in chosen for site, parent in rewrite.changes.items()}
+        tree = tree.changed(changes)
+        estimate = problem.at(tree)
+        steps.append(Step(tuple(chosen), before, estimate.cost))
+    return Climb(start, tree, estimate.cost, tuple(steps), considered, messages)
+
+
+# Who can matter
+
+
+def critical_sites(estimate: Estimate, slack: float = 0.0) -> list[int]:
+    """The sites whose cost the system's cost hangs on."""
+    cost = estimate.problem.goal.cost
+    everyone = list(range(len(estimate.tree.parents)))
+    along_path = isinstance(cost.node, Aggregate) and cost.node.over is Over.PATH
+    if KINDS[cost.function] is not Kind.BOTTLENECK or not along_path:
+        return everyone
+    reach = slack * abs(float(estimate.cost))
+    return [
+        site
+        for site in everyone
+        if (own := estimate.costs[site]) is not None and abs(float(own) - float(estimate.cost)) <= reach
+    ]
+
+
+def candidates(estimate: Estimate, rules: Sequence[Rule], slack: float) -> Iterator[tuple[Rule, Arguments]]:
+    """Every rule with every argument that a critical site may use it with."""
+    tree, costs, sign = estimate.tree, estimate.costs, estimate.problem.goal.sign
+    critical = critical_sites(estimate, slack)
+    owners = sorted({above for site in critical for above in tree.path(site)})
+    for rule in rules:
+        if not rule.directed:
+            for owner in owners:
+                yield from ((rule, arguments) for arguments in rule.arguments(tree, owner))
+            continue
+        for site in critical:
+            own = costs[site]
+            for arguments in rule.arguments(tree, site):
+                other = costs[arguments[1]]
+                if own is None or other is None or sign * other < sign * own:
+                    yield rule, arguments
+
+
+# What it is worth
+
+
+def weigh(estimate: Estimate, rules: Sequence[Rule], slack: float) -> tuple[list[Weighed], int]:
+    """The rewrites that help, and how many were looked at."""
+    least = NEGLIGIBLE * abs(float(estimate.cost))
+    singles: list[tuple[int, int, str]] = []
+    weighed: list[Weighed] = []
+    looked_at = 0
+    for rule, arguments in candidates(estimate, rules, slack):
+        looked_at += 1
+        if rule.single:
+            singles.append((arguments[0], arguments[1], rule.name))
+        else:
+            rewrite = rule.rewrite(estimate.tree, arguments)
+            benefit = float(estimate.benefit(rewrite.changes))
+            if benefit > least:
+                weighed.append(Weighed(benefit, rewrite))
+    for site, group in groupby(sorted(singles, key=itemgetter(0)), key=itemgetter(0)):
+        moves = list(group)
+        benefits = estimate.move_benefits(site, [parent for _, parent, _ in moves])
+        for (_, parent, name), benefit in zip(moves, benefits.tolist(), strict=True):
+            if benefit > least:
+                weighed.append(Weighed(benefit, Rewrite(name, (site, parent), {site: parent})))
+    return weighed, looked_at
+
+
+def weigh_approximately(
+    estimate: Estimate, rules: Sequence[Rule], slack: float, broadcasts: Broadcasts
+) -> tuple[list[Weighed], int]:
+    """The same by what was last heard of the sites; the root measures its choice before it applies it."""
+    least = NEGLIGIBLE * abs(float(estimate.cost))
+    weighed: list[Weighed] = []
+    looked_at = 0
+    for rule, arguments in candidates(estimate, rules, slack):
+        looked_at += 1
+        rewrite = rule.rewrite(estimate.tree, arguments)
+        benefit = broadcasts.benefit(estimate, rewrite)
+        if benefit > least:
+            weighed.append(Weighed(benefit, rewrite))
+    return weighed, looked_at
+
+
+def choose(estimate: Estimate, weighed: list[Weighed], concurrent: bool) -> list[Rewrite]:
+    """The best legal rewrite; if several may go at once, also those that are independent and add to it."""
+    chosen: list[Rewrite] = []
+    touched: set[int] = set()
+    changes: dict[int, int] = {}
+    best = 0.0
+    least = NEGLIGIBLE * abs(float(estimate.cost))
+    for item in sorted(weighed, key=lambda item: (-item.benefit, item.rewrite.rule, item.rewrite.arguments)):
+        rewrite = item.rewrite
+        if touched & rewrite.touched(estimate.tree):
+            continue
+        together = {**changes, **rewrite.changes}
+        if not _tree_and_legal(estimate, together):
+            continue
+        benefit = float(estimate.benefit(together))
+        if benefit <= best + least:
+            continue
+        chosen.append(rewrite)
+        touched |= rewrite.touched(estimate.tree)
+        changes, best = together, benefit
+        if not concurrent:
+            break
+    return chosen
+
+
+def _tree_and_legal(estimate: Estimate, changes: dict[int, int]) -> bool:
+    """Rewrites that are trees each can make a circle together: each may hang its sites below the other's."""
+    try:
+        estimate.tree.changed(changes)
+    except DistributaryError:
+        return False
+    return estimate.legal(changes)
