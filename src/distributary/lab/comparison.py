@@ -25,7 +25,7 @@ from distributary.overlay.node import Address, Message
 from distributary.sim.deployment import Deployment
 from distributary.sim.networks import latency_of
 from distributary.sim.simulator import Cause, Delivered, Observer, Simulator
-from distributary.systems.assembly import Assembly, Settings, settle_brokers
+from distributary.systems.assembly import Settings
 from distributary.systems.oracle import Oracle, Standing
 from distributary.systems.table import SYSTEMS, system
 from distributary.workloads import watches
@@ -122,12 +122,9 @@ class _Crashing:
         self.world = Simulator(seed, latency_of(LATENCY, seed))
         shared = Settings.robust(nodes)
         founders = sorted(self.random.sample(range(shared.circle.size), nodes))
-        self.deployment = Deployment(
-            self.world,
-            Assembly(system(name).make, shared, founders, lambda one: self.deployment.contact(one)),
-            sizes=False,
-        )
-        self.deployment.add_settled(founders, settle_brokers)  # type: ignore[arg-type]
+        assembly = system(name).assemble(shared, founders, lambda one: self.deployment.contact(one))
+        self.deployment = Deployment(self.world, assembly, sizes=False)
+        self.deployment.add_settled(founders, assembly.settle)
         self.events = watches.events(RATE * (BEFORE + AFTER), seed=seed)
         self.oracle = Oracle()
         for subscription in watches.subscriptions(4 * nodes, seed=seed):

@@ -6,8 +6,8 @@ Rules:
 - Clients subscribe first. While faults are on, a part of the events is published, whatever becomes of them.
   When everything has healed and had `REST` seconds to mend, the rest is published one by one, and
   every delivery is compared with the oracle's.
-- A trial fails when a delivery is missing or not wanted, when the ring is not in order in the end, or when a
-  fault that the scenario promised never happened.
+- A trial fails when a delivery is missing or not wanted, when the overlay is not in order in the end, or when
+  a fault that the scenario promised never happened.
 - Without faults nodes are bare, unless asked otherwise, and the costs are those of the system alone. With
   faults they are robust.
 """
@@ -23,7 +23,6 @@ from random import Random
 
 from distributary.errors import DistributaryError, FilterError
 from distributary.model import Event, Subscription
-from distributary.overlay.invariants import unsettled
 from distributary.overlay.node import Address
 from distributary.sim.deployment import Costs, Deployment
 from distributary.sim.metrics import Traffic
@@ -31,7 +30,7 @@ from distributary.sim.networks import latency_of
 from distributary.sim.scenario import SCENARIOS, Scenario, random_scenario
 from distributary.sim.simulator import Observer, Simulator
 from distributary.sim.underlay import Underlay, UnderlayCost, UnderlayLoad
-from distributary.systems.assembly import Assembly, RingBroker, Settings, settle_brokers
+from distributary.systems.assembly import Settings
 from distributary.systems.oracle import Oracle, Standing
 from distributary.systems.table import System, system
 from distributary.workloads import WORKLOADS, workload
@@ -152,11 +151,9 @@ class _Run:
         robust = trial.robust or trial.faulty
         shared = Settings.robust(trial.nodes) if robust else Settings(trial.nodes)
         *self.spares, self.founders = self._addresses(shared.circle.size)
-        self.deployment = Deployment(
-            self.world,
-            Assembly(self.system.make, shared, self.founders, lambda one: self.deployment.contact(one)),
-        )
-        self.deployment.add_settled(self.founders, settle_brokers)  # type: ignore[arg-type]
+        self.assembly = self.system.assemble(shared, self.founders, lambda one: self.deployment.contact(one))
+        self.deployment = Deployment(self.world, self.assembly)
+        self.deployment.add_settled(self.founders, self.assembly.settle)
         self.upkeep = shared.upkeep
         self.scenario = self._scenario()
         self.events = self._events()
@@ -172,13 +169,8 @@ class _Run:
     def outcome(self) -> Outcome:
         began = time.perf_counter()
         fired = self._live()
-        if self.upkeep:
-            rings = [
-                member.ring
-                for address, member in self.deployment.members.items()
-                if isinstance(member, RingBroker) and self.world.is_up(address)
-            ]
-            self.problems += [f"the ring is not in order: {one}" for one in unsettled(rings, False)]
+        up = [member for one, member in self.deployment.members.items() if self.world.is_up(one)]
+        self.problems += self.assembly.disorder(up)
         metrics = self.deployment.metrics
         return Outcome(
             trial=self.trial,

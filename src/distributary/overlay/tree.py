@@ -25,7 +25,7 @@ Cost: an event costs one message for each child that must have it, a change of p
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from random import Random
@@ -34,7 +34,7 @@ from distributary.errors import DistributaryError
 from distributary.model import Event
 from distributary.overlay.courier import Courier
 from distributary.overlay.node import Address, Message, Node
-from distributary.overlay.tree_interest import Form, Interest
+from distributary.overlay.tree_interest import Form, Interest, Summary
 from distributary.overlay.tree_messages import (
     Adopted,
     Alive,
@@ -162,7 +162,7 @@ class Tree:
         """How often something asked for had been forgotten everywhere, for want of room or of a root."""
         self._children: dict[Address, _Child] = {}
         self._routes: Routes = Scan() if routes is None else routes
-        self._wanted: Counter[Form] = Counter()
+        self._summary = Summary(self.shape.most_profiles)
         self._granted = -1
         """The latest version of the interest that the parent has granted."""
         self._since = 0
@@ -226,16 +226,13 @@ class Tree:
 
     def want(self, form: Form) -> None:
         """A client of this node asks for what matches a profile; equal profiles are counted."""
-        self._wanted[form] += 1
-        if self._wanted[form] == 1 and not (self.is_root or form in self.interest.forms):
-            self._reconsider()
+        self._summary.add(form)
+        self._reconsider()
 
     def unwant(self, form: Form) -> None:
         """A client of this node gives a profile up."""
-        self._wanted[form] -= 1
-        if not self._wanted[form]:
-            del self._wanted[form]
-            self._reconsider()
+        self._summary.remove(form)
+        self._reconsider()
 
     def publish(self, event: Event) -> None:
         """Have an event go to all who asked for it."""
@@ -352,7 +349,7 @@ class Tree:
             self._linked = False
             self._seek(self.above)
         elif self._granted < self.version and now - self._registering > 2 * beat:
-            self._register()
+            self._tell_again()
 
     def _hurry(self, move: _Move, beat: float, silent: bool) -> None:
         """See to it that a change of parent comes about, or something else does."""
@@ -561,23 +558,40 @@ class Tree:
         if child is not None and child.link > message.link:
             return
         if child is None or child.link < message.link:
+            if child is not None:
+                self._count(child, Interest())
             self._children[sender] = _Child(message.link, -1, Interest(), 0, self.node.now)
             if self.leaving:
                 successor = self.parent if self.parent is not None or self.reign is None else self.reign.root
                 self._post(sender, Farewell(message.link, successor))
-        self._registered(Registered(*message), sender)
+        child = self._children[sender]
+        if child.version <= message.version:
+            self._asks_for(sender, child, message.version, message.interest)
 
     def _registered(self, message: Registered, sender: Address) -> None:
         child = self._children.get(sender)
-        if child is None or child.link != message.link or child.version > message.version:
-            return
+        if child is not None and (child.link, child.version + 1) == (message.link, message.version):
+            interest = child.interest.changed(message.added, message.removed)
+            self._asks_for(sender, child, message.version, interest)
+
+    def _asks_for(self, address: Address, child: _Child, version: int, interest: Interest) -> None:
+        """A child asks for this now."""
         child.heard = self.node.now
-        if child.version < message.version:
-            child.version, child.interest = message.version, message.interest
-            self._routes.put(sender, message.interest)
+        if child.version < version:
+            self._count(child, interest)
+            child.version = version
+            self._routes.put(address, interest)
             self._reconsider()
             child.needs = self.version
-        self._grant(sender, child, again=True)
+        self._grant(address, child, again=True)
+
+    def _count(self, child: _Child, interest: Interest) -> None:
+        added, removed = interest.differs_from(child.interest)
+        for form in added:
+            self._summary.add(form)
+        for form in removed:
+            self._summary.remove(form)
+        child.interest = interest
 
     def _alive(self, message: Alive, sender: Address) -> None:
         child = self._children.get(sender)
@@ -592,7 +606,7 @@ class Tree:
             self._drop(sender)
 
     def _drop(self, address: Address) -> None:
-        del self._children[address]
+        self._count(self._children.pop(address), Interest())
         self._routes.drop(address)
         self._reconsider()
         self._part_when_alone()
@@ -607,23 +621,24 @@ class Tree:
 
     def _reconsider(self) -> None:
         """Tell the parent if what is asked for here has changed."""
-        if self.is_root:
-            return
-        asked = [form for child in self._children.values() for form in child.interest.forms]
-        interest = Interest.of((*self._wanted, *asked), self.shape.most_profiles)
-        if interest == self.interest:
+        before, interest = self.interest, self._summary.interest
+        if self.is_root or interest == before:
             return
         self.interest = interest
         self.version += 1
         self.stream.retain(interest)
-        self._register()
-
-    def _register(self) -> None:
         self._registering = self.node.now
+        change = interest.differs_from(before)
         if self.parent is not None and self._linked:
-            self._post(self.parent, Registered(self.link, self.version, self.interest))
+            self._post(self.parent, Registered(self.link, self.version, *change))
         if self._move is not None and self._move.to is not None:
-            self._post(self._move.to, Registered(self._move.stamp, self.version, self.interest))
+            self._post(self._move.to, Registered(self._move.stamp, self.version, *change))
+
+    def _tell_again(self) -> None:
+        """Tell the parent the whole interest: a change of it may have been lost, or overtaken by a later."""
+        self._registering = self.node.now
+        if self.parent is not None:
+            self._post(self.parent, Adopted(self.link, self.version, self.interest))
 
     def _granted_by(self, message: Granted, sender: Address) -> None:
         self._believe(message.reign)

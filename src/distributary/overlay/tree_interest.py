@@ -5,20 +5,23 @@ Rules:
 
 - Profiles travel as forms, the canonical texts of their filters by kind, so that any filter kind works that
   can match, cover and merge: those of the house and an application's own.
-- Of profiles that cover each other only the wider one is kept ("covering profiles").
-- Where there are more than so many, neighbours of the same kinds are merged until there are not. A merged
-  profile lets pass at least what either did: an interest may ask for too much, never for too little.
-- Equal sets of profiles make equal interests, in whatever order they came.
+- A summary counts the forms that clients and children ask for, and tells them by fewer: of those that cover
+  each other only the wider ("covering profiles"), and where there are more than so many, neighbours merged.
+- A merged profile lets pass at least what either did: a summary may ask for too much, never for too little.
+- It knows which forms each of its profiles stands for. When one of these is given up for good, its profile is
+  made anew from the others, and no other profile changes.
 
-Cost: one cover check for each pair of profiles that are put together; answers are remembered.
+Cost: to add a form, a cover check or two for each profile of the summary; answers are remembered. To give one
+up, the same for every form that its profile stood for.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
 
 from distributary.filters.kinds import parse_filter
 from distributary.filters.profile import Profile
@@ -47,29 +50,22 @@ def profile_of(form: Form) -> Profile:
 @lru_cache(1 << 18)
 def covers(wide: Form, narrow: Form) -> bool:
     """True only when it is certain that the one lets pass whatever the other does."""
-    return wide == narrow or profile_of(wide).covers(profile_of(narrow))
+    return wide == narrow or (
+        {kind for kind, _ in wide} <= {kind for kind, _ in narrow}
+        and profile_of(wide).covers(profile_of(narrow))
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Interest:
-    """Some profiles, none of which covers another.
+    """Some profiles, sorted.
 
-    >>> interest = Interest.of([(("where", "a > 10"),), (("where", "a > 15"),), (("topic", "A"),)])
-    >>> interest.forms
-    ((('topic', 'A'),), (('where', 'a > 10'),))
+    >>> interest = Interest(((("topic", "A"),), (("where", "a > 10"),)))
     >>> interest.matches(Event("e1", attributes={"a": 12})), interest.covers((("where", "a > 20"),))
     (True, True)
     """
 
     forms: tuple[Form, ...] = ()
-
-    @classmethod
-    def of(cls, forms: Iterable[Form], most: int | None = None) -> Interest:
-        """The interest in all of these, told by so many profiles at most."""
-        kept = _widest(forms)
-        while most is not None and len(kept) > most:
-            kept = _widest(_merged(sorted(kept, key=_by_kinds), len(kept) - most))
-        return cls(tuple(sorted(kept)))
 
     def matches(self, event: Event) -> bool:
         return any(profile_of(form).matches(event) for form in self.forms)
@@ -78,32 +74,95 @@ class Interest:
         """Whether one of the profiles covers this one."""
         return any(covers(wide, form) for wide in self.forms)
 
+    def differs_from(self, before: Interest) -> tuple[tuple[Form, ...], tuple[Form, ...]]:
+        """What is in this one and not in that, and what is in that one and not in this."""
+        mine, other = set(self.forms), set(before.forms)
+        return tuple(sorted(mine - other)), tuple(sorted(other - mine))
 
-def _widest(forms: Iterable[Form]) -> list[Form]:
-    kept: list[Form] = []
-    for form in dict.fromkeys(forms):
-        if not any(covers(wide, form) for wide in kept):
-            kept = [narrow for narrow in kept if not covers(form, narrow)]
-            kept.append(form)
-    return kept
+    def changed(self, added: Iterable[Form], removed: Iterable[Form]) -> Interest:
+        return Interest(tuple(sorted((set(self.forms) - set(removed)) | set(added))))
+
+
+class Summary:
+    """The forms that are asked for, told by a few profiles.
+
+    >>> summary = Summary(most=2)
+    >>> for bound in (10, 15, 12):
+    ...     summary.add((("where", f"a > {bound}"),))
+    >>> summary.interest.forms
+    ((('where', 'a > 10'),),)
+    >>> summary.remove((("where", "a > 10"),))
+    >>> summary.interest.forms
+    ((('where', 'a > 12'),),)
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = max(1, most)
+        self._counts: Counter[Form] = Counter()
+        self._told_by: dict[Form, Form] = {}
+        """The profile that stands for each form."""
+        self._stands_for: dict[Form, set[Form]] = {}
+        self._order: list[tuple[tuple[str, ...], Form]] = []
+        """The profiles, those of the same kinds of filters side by side."""
+
+    @property
+    def interest(self) -> Interest:
+        return Interest(tuple(sorted(self._stands_for)))
+
+    def add(self, form: Form) -> None:
+        """Somebody asks for this, perhaps not for the first time."""
+        self._counts[form] += 1
+        if self._counts[form] == 1:
+            self._place(form)
+
+    def remove(self, form: Form) -> None:
+        """Somebody who asked for this does so no more."""
+        self._counts[form] -= 1
+        if self._counts[form]:
+            return
+        del self._counts[form]
+        profile = self._told_by.pop(form)
+        self._stands_for[profile].discard(form)
+        if profile == form or profile not in self._counts:
+            for left in sorted(self._dissolve(profile)):
+                self._place(left)
+
+    def _place(self, form: Form) -> None:
+        """Find a profile that covers a form, or make one; then merge if there are too many."""
+        wider = next((profile for profile in self._stands_for if covers(profile, form)), None)
+        if wider is not None:
+            self._assign(wider, {form})
+            return
+        narrower = [profile for profile in self._stands_for if covers(form, profile)]
+        self._assign(form, {form}.union(*[self._dissolve(profile) for profile in narrower]))
+        if len(self._stands_for) > self.most:
+            self._merge(form)
+
+    def _merge(self, form: Form) -> None:
+        """Merge a profile with a neighbour, one with the same kinds of filters if there is."""
+        order, key = self._order, _by_kinds(form)
+        at = bisect_left(order, key)
+        beside = order[max(0, at - 1) : at] + order[at + 1 : at + 2]
+        _, neighbour = min(beside, key=lambda one: one[0] != key[0])
+        merged = form_of(profile_of(form).merge(profile_of(neighbour)))
+        members = self._dissolve(form) | self._dissolve(neighbour)
+        for profile in [one for one in self._stands_for if covers(merged, one)]:
+            members |= self._dissolve(profile)
+        self._assign(merged, members)
+
+    def _assign(self, profile: Form, members: set[Form]) -> None:
+        if profile not in self._stands_for:
+            self._stands_for[profile] = set()
+            insort(self._order, _by_kinds(profile))
+        self._stands_for[profile] |= members
+        for form in members:
+            self._told_by[form] = profile
+
+    def _dissolve(self, profile: Form) -> set[Form]:
+        """Take a profile away; the forms that it stood for are returned."""
+        del self._order[bisect_left(self._order, _by_kinds(profile))]
+        return self._stands_for.pop(profile)
 
 
 def _by_kinds(form: Form) -> tuple[tuple[str, ...], Form]:
     return tuple(kind for kind, _ in form), form
-
-
-def _merged(forms: list[Form], surplus: int) -> list[Form]:
-    """Merge up to so many neighbours: those with the same kinds of filters, or any when there are none."""
-    alike = any(_by_kinds(one)[0] == _by_kinds(other)[0] for one, other in pairwise(forms))
-    result: list[Form] = []
-    rest = iter(range(len(forms)))
-    for index in rest:
-        following = forms[index + 1] if index + 1 < len(forms) else None
-        fits = following is not None and (not alike or _by_kinds(forms[index])[0] == _by_kinds(following)[0])
-        if following is not None and fits and surplus:
-            result.append(form_of(profile_of(forms[index]).merge(profile_of(following))))
-            surplus -= 1
-            next(rest)
-        else:
-            result.append(forms[index])
-    return result

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from distributary.model import Event
 from distributary.overlay.node import Address
-from distributary.overlay.tree_interest import Interest
+from distributary.overlay.tree_interest import Form, Interest
 from distributary.overlay.tree_registry import Known
 from distributary.overlay.tree_stream import Numbered
 
@@ -92,7 +92,7 @@ class Crowned(NamedTuple):
 
 
 class Adopted(NamedTuple):
-    """Take me as a child, with this interest."""
+    """Take me as a child, with this interest; or, when I am: this is what I should have told you."""
 
     link: int
     version: int
@@ -100,11 +100,12 @@ class Adopted(NamedTuple):
 
 
 class Registered(NamedTuple):
-    """My interest is this now."""
+    """My interest has changed, from the version before to this one."""
 
     link: int
     version: int
-    interest: Interest
+    added: tuple[Form, ...]
+    removed: tuple[Form, ...]
 
 
 class Alive(NamedTuple):

@@ -11,14 +11,16 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 from distributary.model import Event, Subscription
 from distributary.overlay.broker import Broker
 from distributary.overlay.circle import Circle
 from distributary.overlay.courier import Courier
 from distributary.overlay.fingers import BOTH_WAYS, Rule
+from distributary.overlay.invariants import unsettled
 from distributary.overlay.node import Address, Node
 from distributary.overlay.replication import Replication
 from distributary.overlay.ring import Ring, settle
@@ -69,6 +71,27 @@ MakeBroker = Callable[[Parts], tuple[Broker, Replication | None]]
 """Makes the top layer of a node, and says what keeps its contents, to be handed over before leaving."""
 
 
+Contact = Callable[[Address], Address | None]
+"""Names somebody that is up, for a node to join through."""
+
+
+class Assembling(Protocol):
+    """Makes the nodes of one system, on whatever overlay."""
+
+    def __call__(self, address: Address) -> Broker:
+        """Make a node: a founder at first, afterwards one that joins."""
+
+    def settle(self, brokers: Sequence[Any]) -> None:
+        """Put founders, before they start, into their places in an overlay at rest."""
+
+    def disorder(self, brokers: Sequence[Any]) -> list[str]:
+        """What is wrong with the overlay of those that are up, when all should be at rest."""
+
+
+Assemble = Callable[[Settings, Sequence[Address], Contact], Assembling]
+"""Begins a system from its settings and founders."""
+
+
 class RingBroker:
     """A broker on a ring, with all the layers below it."""
 
@@ -106,7 +129,7 @@ class Assembly:
         make: MakeBroker,
         settings: Settings,
         founders: Iterable[Address],
-        contact: Callable[[Address], Address | None],
+        contact: Contact,
     ) -> None:
         self.settings = settings
         self._make = make
@@ -124,6 +147,15 @@ class Assembly:
         upkeep = Upkeep(ring, self._via(address)) if settings.upkeep else None
         self._founders.discard(address)
         return RingBroker(Parts(ring, courier, settings), upkeep, self._make)
+
+    def settle(self, brokers: Iterable[RingBroker]) -> None:
+        settle_brokers(brokers)
+
+    def disorder(self, brokers: Iterable[RingBroker]) -> list[str]:
+        if not self.settings.upkeep:
+            return []
+        wrong = unsettled([broker.ring for broker in brokers], False)
+        return [f"the ring is not in order: {one}" for one in wrong]
 
     def _via(self, address: Address) -> list[Address] | None:
         if address in self._founders:

@@ -14,7 +14,7 @@ from distributary.overlay.broker import Broker
 from distributary.overlay.placement import Arcs, Make, Ordered, Scattered
 from distributary.overlay.replication import Replication
 from distributary.overlay.ring import Ring
-from distributary.systems.assembly import MakeBroker, Parts
+from distributary.systems.assembly import Assemble, Assembly, MakeBroker, Parts
 from distributary.systems.attributes import AttributeBroker
 from distributary.systems.attributes_matching import Matching
 from distributary.systems.central import CentralBroker
@@ -30,6 +30,7 @@ from distributary.systems.state_aware import StateAwareBroker
 from distributary.systems.state_aware_mfd import MFDBroker
 from distributary.systems.state_aware_sf import SFBroker
 from distributary.systems.state_aware_thresholds import ThresholdsBroker
+from distributary.systems.tree import TreeAssembly
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,8 @@ class System:
     """A way to bring events to subscriptions."""
 
     about: str
-    make: MakeBroker
+    assemble: Assemble
+    """Begins it: makes what makes its nodes."""
     workload: str
     """The workload that it is tried with, unless another is named."""
     promise: Literal["exact", "within", "once"] = "exact"
@@ -58,6 +60,11 @@ def system(name: str) -> System:
     if name not in SYSTEMS:
         raise DistributaryError(f"no system {name!r}; there are {', '.join(SYSTEMS)}")
     return SYSTEMS[name]
+
+
+def on_ring(make: MakeBroker) -> Assemble:
+    """A system whose nodes are on a ring."""
+    return lambda settings, founders, contact: Assembly(make, settings, founders, contact)
 
 
 def _flooding(parts: Parts) -> tuple[Broker, Replication | None]:
@@ -143,28 +150,31 @@ def hope(kind: Callable[..., HopeBroker]) -> MakeBroker:
 
 SYSTEMS: dict[str, System] = {
     "attributes": System(
-        "attributes in arcs, found by the narrowest constraint", attributes_on(SCHEMA), "ranges"
+        "attributes in arcs, found by the narrowest constraint", on_ring(attributes_on(SCHEMA)), "ranges"
     ),
     "attributes-ordered": System(
         "attributes placed in the order of their values, counting lists (004)",
-        attributes_on(SCHEMA, Ordered, Matching.COUNTING),
+        on_ring(attributes_on(SCHEMA, Ordered, Matching.COUNTING)),
         "ranges",
     ),
     "attributes-scattered": System(
         "attributes placed by hashing each value, counting lists (004)",
-        attributes_on(SCHEMA, Scattered, Matching.COUNTING),
+        on_ring(attributes_on(SCHEMA, Scattered, Matching.COUNTING)),
         "ranges",
     ),
-    "central": System("one rendezvous for everything", _central, "market"),
-    "flooding": System("every event to every node", _flooding, "market"),
-    "hope-kbpp": System("events to every key that they cover (001)", hope(Kbpp), "documents"),
-    "hope-kbsp": System("subscriptions to every key that covers them (001)", hope(Kbsp), "documents"),
-    "ring": System("the ring alone: every event to the owner of its id", _lookups, "topics", "once"),
+    "central": System("one rendezvous for everything", on_ring(_central), "market"),
+    "flooding": System("every event to every node", on_ring(_flooding), "market"),
+    "hope-kbpp": System("events to every key that they cover (001)", on_ring(hope(Kbpp)), "documents"),
+    "hope-kbsp": System(
+        "subscriptions to every key that covers them (001)", on_ring(hope(Kbsp)), "documents"
+    ),
+    "ring": System("the ring alone: every event to the owner of its id", on_ring(_lookups), "topics", "once"),
     "state-aware-mfd": System(
-        "tolerances by MFD with proxies (002)", state_aware(MFDBroker), "quotes", "within"
+        "tolerances by MFD with proxies (002)", on_ring(state_aware(MFDBroker)), "quotes", "within"
     ),
-    "state-aware-sf": System("tolerances by SF (002)", state_aware(SFBroker), "quotes"),
+    "state-aware-sf": System("tolerances by SF (002)", on_ring(state_aware(SFBroker)), "quotes"),
     "state-aware-thresholds": System(
-        "tolerances by thresholds and leases", state_aware(ThresholdsBroker), "quotes"
+        "tolerances by thresholds and leases", on_ring(state_aware(ThresholdsBroker)), "quotes"
     ),
+    "tree": System("a tree that routes by merged profiles (003)", TreeAssembly, "market"),
 }

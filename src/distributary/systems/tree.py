@@ -10,7 +10,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 
 from distributary.filters.profile import Profile
@@ -19,8 +19,8 @@ from distributary.overlay.courier import Courier
 from distributary.overlay.node import Address, Node
 from distributary.overlay.tree import Shape, Tree
 from distributary.overlay.tree_interest import Form, form_of
-from distributary.overlay.tree_shape import Parents, random_parents, settle
-from distributary.systems.assembly import CONTACTS, Settings
+from distributary.overlay.tree_shape import Parents, random_parents, settle, unsettled
+from distributary.systems.assembly import CONTACTS, Contact, Settings
 from distributary.systems.home import Home
 
 BEAT = 1.0
@@ -80,8 +80,8 @@ class TreeAssembly:
     def __init__(
         self,
         settings: Settings,
-        founders: Iterable[Address],
-        contact: Callable[[Address], Address | None],
+        founders: Sequence[Address],
+        contact: Contact,
         *,
         shape: Shape | None = None,
         parents: Callable[[list[Address]], Parents] | None = None,
@@ -112,6 +112,10 @@ class TreeAssembly:
     def settle(self, brokers: Iterable[TreeBroker]) -> None:
         """Give the founders, before they start, their places in the tree."""
         settle([broker.tree for broker in brokers], self._parents(self._founders))
+
+    def disorder(self, brokers: Iterable[TreeBroker]) -> list[str]:
+        wrong = unsettled([broker.tree for broker in brokers])
+        return [f"the tree is not in order: {one}" for one in wrong]
 
     def _random_parents(self, nodes: list[Address]) -> Parents:
         return random_parents(nodes, self.shape.fanout, Random(f"{self._seed}/parents"))
