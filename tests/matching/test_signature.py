@@ -7,7 +7,7 @@ import sys
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from distributary.errors import InputError
@@ -179,6 +179,7 @@ def test_the_best_number_of_hashes_is_next_to_the_quotient_and_least() -> None:
     assert optimal_hashes(256, 93) == 2
 
 
+@example(count=1, rate=0.75)
 @given(st.integers(1, 200), st.floats(0.02, 0.98))
 def test_the_shape_for_a_rate_is_the_shortest_that_meets_it(count: int, rate: float) -> None:
     def least(length: int) -> float:

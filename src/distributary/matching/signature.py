@@ -194,7 +194,7 @@ def shape_for(items: int, rate: float) -> Shape:
     long_enough = 1
     while not meets(long_enough):
         long_enough *= 2
-    length = bisect_left(range(long_enough), True, lo=long_enough // 2, key=meets)
+    length = bisect_left(range(long_enough), True, lo=max(1, long_enough // 2), key=meets)
     return Shape(length, optimal_hashes(length, items))
 
 
