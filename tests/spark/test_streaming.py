@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -27,8 +28,11 @@ class Feed:
 
     def write(self, world: World, start: int, end: int) -> None:
         name = f"{self.count:05d}.parquet"
-        pq.write_table(world.table().slice(start, end - start), self.directory / ("." + name))
-        (self.directory / ("." + name)).rename(self.directory / name)
+        hidden = self.directory / ("." + name)
+        pq.write_table(world.table().slice(start, end - start), hidden)
+        # A stream takes files in the order of their times, which clocks too coarse may make the same.
+        os.utime(hidden, (1_700_000_000 + self.count, 1_700_000_000 + self.count))
+        hidden.rename(self.directory / name)
         self.count += 1
 
     def stream(self) -> DataFrame:
