@@ -55,6 +55,7 @@ from distributary.overlay.tree_messages import (
     Published,
     Registered,
     Reign,
+    Reigned,
     Stranger,
 )
 from distributary.overlay.tree_registry import Registry
@@ -110,6 +111,8 @@ class _Move:
     stamp: int
     wanted: Address | None
     since: float
+    must: bool
+    """Whether the old parent is gone, or about to go."""
     to: Address | None = None
     """The new parent, once the root has allowed it."""
     granted: Granted | None = None
@@ -180,7 +183,8 @@ class Tree:
         """When something was last asked for that has not come."""
         self._registering = 0.0
         self._ids: OrderedDict[str, None] = OrderedDict()
-        self._unsent: list[Published] = []
+        self._unsent: list[Message] = []
+        """What must go to the root and waits until that is known."""
         self._listeners: list[Callable[[Event], None]] = []
         self._random = Random(f"{seed}/{self.address}")
         self._on_crowned = on_crowned
@@ -204,6 +208,7 @@ class Tree:
         handle(ParentAllowed, self._parent_allowed)
         handle(ParentRefused, self._parent_refused)
         handle(Crowned, self._crowned)
+        handle(Reigned, self._reigned)
         handle(Adopted, self._adopted)
         handle(Registered, self._registered)
         handle(Alive, self._alive)
@@ -369,11 +374,11 @@ class Tree:
             self.node.dispatch(message, self.address)
         elif self.reign is not None and self.reign.root != self.address:
             self._post(self.reign.root, message)
-        elif isinstance(message, Published):
+        elif isinstance(message, Published | ParentWanted):
             self._unsent.append(message)
 
     def _send_on(self, message: Published | ParentWanted) -> None:
-        if message.hops < MOST_HOPS and self.reign is not None:
+        if message.hops < MOST_HOPS:
             self._to_root(message._replace(hops=message.hops + 1))
 
     def _given_up(self, to: Address, message: Message) -> None:
@@ -443,9 +448,10 @@ class Tree:
             ),
         )
         self.registry = None
+        self._proclaim()
 
     def _crowned(self, message: Crowned, sender: Address) -> None:
-        if self.reign is not None and message.reign <= self.reign:
+        if self.is_root or (self.reign is not None and message.reign < self.reign):
             return
         self.reign = message.reign
         self._abandon()
@@ -467,19 +473,20 @@ class Tree:
         self.registry.learn(message.known)
         self._ids = OrderedDict.fromkeys(message.ids)
         self._grant_children()
+        self._proclaim()
         if self._on_crowned is not None:
             self._on_crowned(self.address)
 
     # Changing the parent.
 
-    def _seek(self, wanted: Address | None) -> None:
-        """Ask the root for a parent."""
+    def _seek(self, wanted: Address | None, *, must: bool = False) -> None:
+        """Ask the root for a parent; for any, if that is refused and the old one goes or is gone."""
         avoid = () if self._linked or self.parent is None else (self.parent,)
         self._abandon()
         self._stamp = max(self._stamp + 1, int(self.node.now * 1_000_000))
         if wanted == self.address:
             wanted = None
-        self._move = _Move(self._stamp, wanted, self.node.now)
+        self._move = _Move(self._stamp, wanted, self.node.now, must or not self._linked)
         link = self.link if self._linked else 0
         message = ParentWanted(self.address, self._stamp, self.parent, wanted, avoid, link)
         known = () if self.reign is None or self.reign.root == self.address else (self.reign.root,)
@@ -502,8 +509,8 @@ class Tree:
             return
         self.refusals += 1
         self._move = None
-        if not self._linked and move.wanted is not None:
-            self._seek(None)
+        if move.must and move.wanted is not None:
+            self._seek(None, must=True)
 
     def _parent_allowed(self, message: ParentAllowed, sender: Address) -> None:
         self._believe(message.reign)
@@ -542,14 +549,24 @@ class Tree:
 
     def _farewell(self, message: Farewell, sender: Address) -> None:
         if sender == self.parent and message.link == self.link and not self.is_root:
-            self._seek(message.successor)
+            self._seek(message.successor, must=True)
 
     def _believe(self, reign: Reign) -> None:
         if (self.reign is None or reign > self.reign) and not self.is_root:
             self.reign = reign
+            self._proclaim()
             unsent, self._unsent = self._unsent, []
             for message in unsent:
                 self._to_root(message)
+
+    def _proclaim(self) -> None:
+        """Tell the children who is the root now."""
+        if self.reign is not None:
+            for address in self._children:
+                self._post(address, Reigned(self.reign))
+
+    def _reigned(self, message: Reigned, sender: Address) -> None:
+        self._believe(message.reign)
 
     # Being a parent.
 

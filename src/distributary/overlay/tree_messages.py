@@ -88,6 +88,12 @@ class Crowned(NamedTuple):
     ids: tuple[str, ...]
 
 
+class Reigned(NamedTuple):
+    """There is another root; said to everybody, down the tree."""
+
+    reign: Reign
+
+
 # From a child to its parent. `link` is the stamp of the request by which the child came.
 
 
