@@ -17,7 +17,7 @@ Cost: a period weighs, near a star, about the square of the sites; moves of sing
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -176,7 +176,7 @@ def choose(estimate: Estimate, weighed: list[Weighed], concurrent: bool) -> list
         if touched & rewrite.touched(estimate.tree):
             continue
         together = {**changes, **rewrite.changes}
-        if not _tree_and_legal(estimate, together):
+        if not tree_and_legal(estimate, together):
             continue
         benefit = float(estimate.benefit(together))
         if benefit <= best + least:
@@ -189,7 +189,7 @@ def choose(estimate: Estimate, weighed: list[Weighed], concurrent: bool) -> list
     return chosen
 
 
-def _tree_and_legal(estimate: Estimate, changes: dict[int, int]) -> bool:
+def tree_and_legal(estimate: Estimate, changes: Mapping[int, int]) -> bool:
     """Rewrites that are trees each can make a circle together: each may hang its sites below the other's."""
     try:
         estimate.tree.changed(changes)
