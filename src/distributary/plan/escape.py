@@ -33,6 +33,7 @@ from distributary.plan.benefit import Estimate, Problem
 from distributary.plan.climbing import Climb, Step
 from distributary.plan.dependence import Dependence
 from distributary.plan.goal import KINDS, Function, Kind
+from distributary.plan.mending import mended
 from distributary.plan.moves import Floats, Moves
 from distributary.plan.optimiser import tree_and_legal
 from distributary.plan.optimum import best_paths, has_best_paths
@@ -67,7 +68,7 @@ class Effort:
 
 
 def improve(problem: Problem, tree: Tree, seed: int = 0, effort: Effort | None = None) -> Climb:
-    """Improve a tree; what it hands back is never worse than what it got.
+    """Improve a tree; what it hands back is legal, and never worse than what it got if that was legal.
 
     >>> from distributary.plan.goal_text import parse_goal
     >>> from distributary.plan.tree import Sites
@@ -210,7 +211,7 @@ class _Choice:
 
 
 def _wander(problem: Problem, tree: Tree, random: Random, effort: Effort) -> Climb:
-    best, considered = _walk(problem, problem.at(tree), random, effort)
+    best, considered = _walk(problem, problem.at(mended(problem, tree)), random, effort)
     for _ in range(effort.restarts):
         found, more = _walk(problem, _shaken(best, random), random, effort)
         considered += more
