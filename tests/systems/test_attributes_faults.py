@@ -7,20 +7,19 @@ from typing import Any
 
 import pytest
 
-from distributary.filters.profile import Profile
 from distributary.model import Event, Subscription
-from distributary.overlay.node import Address
 from distributary.overlay.placement import Arcs
 from distributary.sim.deployment import Deployment
 from distributary.sim.latency import Uniform
-from distributary.sim.scenario import random_scenario, replayed_by
+from distributary.sim.scenario import replayed_by
 from distributary.sim.simulator import Simulator
-from distributary.systems.assembly import Assembly, Parts, RingBroker, Settings, settle_brokers
+from distributary.systems.assembly import Parts, RingBroker, Settings
 from distributary.systems.attributes import AttributeBroker
 from distributary.systems.schema import NumberAttribute, Schema, TextAttribute
 from overlay.rings import Lossy
 from overlay.seeds import seeds
 from systems.attribute_worlds import MATCHINGS, PLACEMENTS, World, random_addresses
+from systems.healing import Clients, deployed
 
 SCHEMA = Schema(
     (NumberAttribute("a", 0, 9), NumberAttribute("b", 0, 100, 10), TextAttribute("c")), topic=True
@@ -82,9 +81,7 @@ def test_loss_repetition_and_reordering_change_nothing(seed: int, match: str) ->
         assert network.repeated
 
 
-def deployed(seed: int, match: str, world: Simulator, nodes: int) -> Deployment:
-    settings = Settings.robust(nodes, refresh=5.0)
-
+def attributes(seed: int, match: str, nodes: int) -> Deployment:
     def make(parts: Parts) -> tuple[AttributeBroker, Any]:
         broker = AttributeBroker(
             parts.ring,
@@ -100,61 +97,16 @@ def deployed(seed: int, match: str, world: Simulator, nodes: int) -> Deployment:
         )
         return broker, broker.replication
 
-    founders = sorted(Random(f"{seed}/founders").sample(range(settings.circle.size), nodes))
-    assembly = Assembly(make, settings, founders, contact=lambda address: deployment.contact(address))
-    deployment = Deployment(world, assembly)
-    deployment.add_settled(founders, settle_brokers)  # type: ignore[arg-type]
-    return deployment
-
-
-def wanted(deployment: Deployment, event: Event) -> list[tuple[Address, str]]:
-    return sorted(
-        {
-            (at, subscription.subscriber)
-            for subscription, at in deployment.subscriptions.values()
-            if Profile.of(subscription).matches(event)
-        }
-    )
-
-
-def disturb(deployment: Deployment, random: Random, number: int) -> None:
-    """Clients come, go and publish while things are broken."""
-    up = deployment.up()
-    choice = random.random()
-    if choice < 0.3:
-        deployment.subscribe(random_subscription(random, f"during {number}"), at=random.choice(up))
-    elif choice < 0.5 and deployment.subscriptions:
-        deployment.unsubscribe(random.choice(sorted(deployment.subscriptions)))
-    else:
-        deployment.publish(random_event(random, f"during {number}"), at=random.choice(up))
+    world = Simulator(seed, Uniform(0.01, 0.1, seed=seed))
+    return deployed(make, seed, Settings.robust(nodes, refresh=5.0), world)
 
 
 @pytest.mark.parametrize("match", MATCHINGS)
 @seeds(5)
 def test_after_the_last_fault_has_healed_everything_is_delivered_once(seed: int, match: str) -> None:
     with replayed_by(f"pytest tests/systems/test_attributes_faults.py -k 'healed and {match}' # seed {seed}"):
-        random = Random(seed)
-        world = Simulator(seed, Uniform(0.01, 0.1, seed=seed))
-        deployment = deployed(seed, match, world, nodes=10)
-        spares = random.sample(range(1 << 32), 2)
-        scenario = random_scenario(seed, deployment.up(), spares=spares, start=5, duration=40)
-        for number in range(10):
-            deployment.subscribe(random_subscription(random, f"s{number}"), at=random.choice(deployment.up()))
-        injection = scenario.inject(deployment)
-        for number in range(20):
-            world.at(3 + 2 * number, lambda number=number: disturb(deployment, random, number))  # type: ignore[misc]
-        world.run(until=scenario.healed + 60)
-        scenario.require_fired(injection)
-        expected = {}
-        for number in range(12):
-            event = random_event(random, f"later {number}")
-            expected[event.id] = wanted(deployment, event)
-            deployment.publish(event, at=random.choice(deployment.up()))
-            world.run(until=world.now + 1)
-        world.run(until=world.now + 20)
-        for event_id, receivers in expected.items():
-            got = [each for each in deployment.deliveries if each.delivery.event == event_id]
-            assert sorted((each.address, each.delivery.subscriber) for each in got) == receivers, event_id
+        clients = Clients(random_subscription, random_event)
+        clients.live_through_faults(attributes(seed, match, nodes=10), seed)
 
 
 def test_what_nobody_files_again_is_forgotten() -> None:
@@ -168,7 +120,7 @@ def test_what_nobody_files_again_is_forgotten() -> None:
 
 
 def test_a_robust_node_is_made_of_the_same_broker() -> None:
-    deployment = deployed(0, "narrowest", Simulator(0, Uniform(0.01, 0.1, seed=0)), nodes=8)
+    deployment = attributes(0, "narrowest", nodes=8)
     member = next(iter(deployment.members.values()))
     assert isinstance(member, RingBroker)
     assert isinstance(member.broker, AttributeBroker)

@@ -9,16 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from distributary.errors import UnknownSubscriptionError
-from distributary.filters.profile import Profile
 from distributary.model import Event, Subscription
-from distributary.overlay.node import Address
 from distributary.sim.deployment import Deployment
 from distributary.sim.latency import Constant, Uniform
-from distributary.sim.scenario import random_scenario, replayed_by
+from distributary.sim.scenario import replayed_by
 from distributary.sim.simulator import Simulator
-from distributary.systems.assembly import Assembly, MakeBroker, Parts, RingBroker, Settings, settle_brokers
+from distributary.systems.assembly import MakeBroker, Parts, RingBroker, Settings
 from distributary.systems.central import CentralBroker
 from distributary.systems.flooding import FloodingBroker
+from systems.healing import Clients, deployed, got, wanted
 
 
 def flooding(parts: Parts) -> tuple[FloodingBroker, None]:
@@ -35,13 +34,8 @@ def central(parts: Parts) -> tuple[CentralBroker, object]:
 SYSTEMS: dict[str, MakeBroker] = {"flooding": flooding, "central": central}  # type: ignore[dict-item]
 
 
-def deployed(name: str, seed: int, shared: Settings, world: Simulator | None = None) -> Deployment:
-    world = world or Simulator(seed, Constant(0.05))
-    founders = sorted(Random(f"{seed}/founders").sample(range(shared.circle.size), shared.nodes))
-    assembly = Assembly(SYSTEMS[name], shared, founders, contact=lambda address: deployment.contact(address))
-    deployment = Deployment(world, assembly)
-    deployment.add_settled(founders, settle_brokers)  # type: ignore[arg-type]
-    return deployment
+def baseline(name: str, seed: int, shared: Settings, world: Simulator | None = None) -> Deployment:
+    return deployed(SYSTEMS[name], seed, shared, world or Simulator(seed, Constant(0.05)))
 
 
 def random_subscription(random: Random, name: str) -> Subscription:
@@ -54,30 +48,11 @@ def random_event(random: Random, name: str) -> Event:
     return Event(name, random.choice(["A", "A/B", "C/D"]), {"a": random.randint(0, 9)})
 
 
-def wanted(deployment: Deployment, event: Event) -> list[tuple[Address, str]]:
-    """Who must get an event published now: address and subscriber."""
-    return sorted(
-        {
-            (at, subscription.subscriber)
-            for subscription, at in deployment.subscriptions.values()
-            if Profile.of(subscription).matches(event)
-        }
-    )
-
-
-def got(deployment: Deployment, event: Event) -> list[tuple[Address, str]]:
-    return sorted(
-        (received.address, received.delivery.subscriber)
-        for received in deployment.deliveries
-        if received.delivery.event == event.id
-    )
-
-
 @pytest.mark.parametrize("name", SYSTEMS)
 @settings(max_examples=25, deadline=None)
 @given(some.integers(0, 10**6), some.integers(1, 12))
 def test_what_is_delivered_is_what_was_asked_for(name: str, seed: int, nodes: int) -> None:
-    deployment, random = deployed(name, seed, Settings(nodes)), Random(seed)
+    deployment, random = baseline(name, seed, Settings(nodes)), Random(seed)
     for step in range(40):
         choice = random.random()
         if choice < 0.4:
@@ -95,7 +70,7 @@ def test_what_is_delivered_is_what_was_asked_for(name: str, seed: int, nodes: in
 
 
 def test_flooding_costs_a_message_for_every_other_node_and_nothing_to_subscribe() -> None:
-    deployment = deployed("flooding", 1, Settings(50))
+    deployment = baseline("flooding", 1, Settings(50))
     deployment.subscribe(Subscription("s", "ann", topic="A"), at=deployment.up()[7])
     deployment.publish(Event("e", "B"), at=deployment.up()[3])
     deployment.simulator.run()
@@ -105,7 +80,7 @@ def test_flooding_costs_a_message_for_every_other_node_and_nothing_to_subscribe(
 
 
 def test_central_costs_the_way_to_the_rendezvous_and_a_message_for_each_home() -> None:
-    deployment = deployed("central", 1, Settings(50))
+    deployment = baseline("central", 1, Settings(50))
     centre = next(
         address
         for address, member in deployment.members.items()
@@ -131,7 +106,7 @@ def test_central_costs_the_way_to_the_rendezvous_and_a_message_for_each_home() -
 
 def test_tolerances_are_decided_at_home() -> None:
     for name in SYSTEMS:
-        deployment = deployed(name, 1, Settings(6))
+        deployment = baseline(name, 1, Settings(6))
         deployment.subscribe(Subscription("s", "ann", topic="A", change={"a": 2}), at=deployment.up()[2])
         for number, value in enumerate((5, 6, 8, 8.5, 5.9)):
             deployment.simulator.run()
@@ -142,7 +117,7 @@ def test_tolerances_are_decided_at_home() -> None:
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_unknown_subscriptions_cannot_be_given_up(name: str) -> None:
-    deployment = deployed(name, 1, Settings(3))
+    deployment = baseline(name, 1, Settings(3))
     with pytest.raises(UnknownSubscriptionError):
         deployment.members[deployment.up()[0]].unsubscribe("nothing")
 
@@ -151,36 +126,6 @@ def test_unknown_subscriptions_cannot_be_given_up(name: str) -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_after_the_last_fault_has_healed_everything_is_delivered_once(name: str, seed: int) -> None:
     with replayed_by(f"pytest tests/systems/test_baselines.py -k 'healed and {seed}-{name}'"):
-        random = Random(seed)
         world = Simulator(seed, Uniform(0.01, 0.1, seed=seed))
-        deployment = deployed(name, seed, Settings.robust(10, refresh=5.0), world)
-        spares = random.sample(range(1 << 32), 2)
-        scenario = random_scenario(seed, deployment.up(), spares=spares, start=5, duration=40)
-        for number in range(12):
-            deployment.subscribe(random_subscription(random, f"s{number}"), at=random.choice(deployment.up()))
-        injection = scenario.inject(deployment)
-        for number in range(20):
-            world.at(3 + 2 * number, lambda number=number: disturb(deployment, random, number))  # type: ignore[misc]
-        world.run(until=scenario.healed + 60)
-        scenario.require_fired(injection)
-        expected = {}
-        for number in range(10):
-            event = random_event(random, f"later {number}")
-            expected[event.id] = (event, wanted(deployment, event))
-            deployment.publish(event, at=random.choice(deployment.up()))
-            world.run(until=world.now + 1)
-        world.run(until=world.now + 20)
-        for event, receivers in expected.values():
-            assert got(deployment, event) == receivers, event
-
-
-def disturb(deployment: Deployment, random: Random, number: int) -> None:
-    """Clients come, go and publish while things are broken."""
-    up = deployment.up()
-    choice = random.random()
-    if choice < 0.3:
-        deployment.subscribe(random_subscription(random, f"during {number}"), at=random.choice(up))
-    elif choice < 0.5 and deployment.subscriptions:
-        deployment.unsubscribe(random.choice(sorted(deployment.subscriptions)))
-    else:
-        deployment.publish(random_event(random, f"during {number}"), at=random.choice(up))
+        deployment = baseline(name, seed, Settings.robust(10, refresh=5.0), world)
+        Clients(random_subscription, random_event).live_through_faults(deployment, seed)
