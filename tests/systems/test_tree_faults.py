@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from distributary.overlay.tree_shape import unsettled
-from distributary.sim.scenario import SCENARIOS, random_scenario, replayed_by
+from distributary.sim.faults import Crash, Fault, Partition, Pause
+from distributary.sim.scenario import SCENARIOS, Scenario, random_scenario, replayed_by
 from systems.tree_worlds import World
 
 NODES = 12
@@ -63,3 +64,60 @@ def test_after_the_last_fault_has_healed_everything_is_delivered_once(name: str,
             assert event in before or got[event] == receivers
         assert sum(len(receivers) for event, receivers in got.items() if event not in before) > 10
         assert unsettled(world.trees(up=True)) == []
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_root_that_is_gone_for_good_is_replaced_by_one_of_its_children(seed: int) -> None:
+    world = World(NODES, seed, robust=True)
+    for number in range(15):
+        world.subscribe(f"s{number}", at=2 + number % 11)
+    world.run(5)
+    world.deployment.crash(1)
+    world.run(70)
+    assert unsettled(world.trees(up=True)) == []
+    for _ in range(20):
+        world.publish()
+        world.reorganise()
+        world.run(0.5)
+    world.run(20)
+    assert world.got() == world.expected
+    world.deployment.restart(1)
+    world.run(20)
+    assert unsettled(world.trees(up=True)) == []
+    for _ in range(20):
+        world.publish()
+        world.run(0.5)
+    world.run(20)
+    assert world.got() == world.expected
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Pause(start=10, end=70, node=1),
+        Crash(start=10, end=70, node=1),
+        Crash(start=10, end=70, node=1, keep_state=False),
+        Partition(start=10, end=70, side=(1,)),
+        Partition(start=10, end=70, side=(1, 2, 3, 4, 5)),
+        Partition(start=10, end=70, side=(1,), one_way=True),
+    ],
+    ids=lambda fault: type(fault).__name__,
+)
+@pytest.mark.parametrize("seed", range(2))
+def test_of_two_roots_one_remains_and_there_is_never_a_loop(fault: Fault, seed: int) -> None:
+    """The root is away for longer than its children wait, and comes back as if nothing had happened."""
+    world = World(NODES, seed, robust=True)
+    for number in range(15):
+        world.subscribe(f"s{number}")
+    injection = Scenario.of("a root that comes back", [fault]).inject(world.deployment)
+    for _ in range(100):
+        world.reorganise()
+        world.run(1)
+    assert sum(injection.fired.values()) > 0
+    world.run(60)
+    assert unsettled(world.trees(up=True)) == []
+    for _ in range(20):
+        world.publish()
+        world.run(0.5)
+    world.run(20)
+    assert world.got() == world.expected

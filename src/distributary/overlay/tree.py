@@ -14,9 +14,11 @@ Rules:
   interest and the old one's events have reached to where the new one's begin. Then it parts from the old one.
   A node whose parent has fallen silent does the same, first with its grandparent, and fetches the difference.
 - Each link has the stamp of the request by which it came about. What belongs to another link is not heard.
-- A root that leaves makes a child the root (`Crowned`) and sends on what still comes to it. A root that comes
-  back without its state begins a new epoch, in which numbers start again: events that only it had are lost.
-  The tree waits for a root that is gone without a word.
+- A root that leaves makes a child the root (`Crowned`) and sends on what still comes to it. When more than
+  half of the root's children have long not heard of it, the one with the lowest address becomes the root.
+  That begins a new epoch, as does a root that comes back without its state: numbers start again, and events
+  that only the lost root had are lost. A root that hears of a later one is an ordinary node from then on.
+- Only the root that a node believes in may allow it anything, and only to those who say so.
 
 Without `beat` a node sends nothing of its own accord: it finds no failures and relies on messages arriving.
 
@@ -56,6 +58,7 @@ from distributary.overlay.tree_messages import (
     Registered,
     Reign,
     Reigned,
+    RootMissed,
     Stranger,
 )
 from distributary.overlay.tree_registry import Registry
@@ -65,6 +68,10 @@ from distributary.overlay.tree_stream import Stream
 EVERYTHING = Interest(((),))
 MOST_HOPS = 8
 """How often a message to the root is sent on by nodes that were the root, or know of a later one."""
+
+
+MOST_TRIES = 4
+"""How often a node asks a new root to let it stay where it is; then it asks for any place."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +90,8 @@ class Shape:
     """Seconds between signs of life; None for a tree in which nothing fails."""
     silence: float = 3.5
     """After so many beats without a sign a node is taken for gone."""
+    succession: float = 30.0
+    """After so many beats without a sign of the root its children choose another."""
     patience: float = 8.0
     """After so many beats a change of parent that has not come about is tried otherwise."""
 
@@ -175,6 +184,8 @@ class Tree:
         self._heard = 0.0
         self._move: _Move | None = None
         self._stamp = 0
+        self._allowed_by: Reign | None = None
+        """The root that has allowed this node its place: a new one must be told of it."""
         self._tries = 0
         self._early: dict[int, Forwarded] = {}
         self._gap = 0
@@ -182,6 +193,11 @@ class Tree:
         self._fetching: float | None = None
         """When something was last asked for that has not come."""
         self._registering = 0.0
+        self._heirs: tuple[Address, ...] = ()
+        self._missing_root: dict[Address, float] = {}
+        """Other children of the root that have long not heard of it, and when they said so."""
+        self._estranged: set[Address] = set()
+        """At the root: children that fell silent, who may have found another root."""
         self._ids: OrderedDict[str, None] = OrderedDict()
         self._unsent: list[Message] = []
         """What must go to the root and waits until that is known."""
@@ -209,6 +225,7 @@ class Tree:
         handle(ParentRefused, self._parent_refused)
         handle(Crowned, self._crowned)
         handle(Reigned, self._reigned)
+        handle(RootMissed, self._root_missed)
         handle(Adopted, self._adopted)
         handle(Registered, self._registered)
         handle(Alive, self._alive)
@@ -294,7 +311,7 @@ class Tree:
 
     def settle(self, reign: Reign) -> None:
         """Believe in a root from the start, without messages; the parent's grant of nothing included."""
-        self.reign = reign
+        self.reign = self._allowed_by = reign
         self._granted = 0
         self.stream.begin(reign.epoch, 0)
         if self.is_root:
@@ -323,21 +340,28 @@ class Tree:
         unsent, self._unsent = self._unsent, []
         for message in unsent:
             self._to_root(message)
-        if not self.is_root:
+        if self.reign is not None and self.is_root:
+            for address in sorted(self._estranged):
+                self.node.send(address, Reigned(self.reign))
+        else:
+            self._estranged.clear()
             self._watch_parent(beat)
 
     def _beat_children(self, silence: float) -> None:
         if self.reign is None:
             return
+        heirs = tuple(sorted(self._children)) if self.is_root else ()
         for address, child in list(self._children.items()):
             if self.node.now - child.heard > silence:
                 self._drop(address)
+                self._estranged.add(address)
                 self._to_root(ChildMissed(address, self.address, child.link))
             else:
                 last = 0 if child.start is None else child.last
                 position = 0 if child.start is None else max(self.stream.position, last)
                 epoch = self.stream.epoch
-                self.node.send(address, Beat(child.link, epoch, last, position, self.reign, self.parent))
+                beat = Beat(child.link, epoch, last, position, self.reign, self.parent, heirs)
+                self.node.send(address, beat)
 
     def _watch_parent(self, beat: float) -> None:
         now, shape, move = self.node.now, self.shape, self._move
@@ -348,6 +372,8 @@ class Tree:
         if self.leaving:
             return
         silent = not self._linked or now - self._heard > shape.silence * beat
+        if self._heirs and now - self._heard > shape.succession * beat:
+            self._miss_root(beat)
         if move is not None:
             self._hurry(move, beat, silent)
         elif silent:
@@ -355,6 +381,8 @@ class Tree:
             self._seek(self.above)
         elif self._granted < self.version and now - self._registering > 2 * beat:
             self._tell_again()
+        elif self._allowed_by != self.reign:
+            self._seek(self.parent if self._tries < MOST_TRIES else None)
 
     def _hurry(self, move: _Move, beat: float, silent: bool) -> None:
         """See to it that a change of parent comes about, or something else does."""
@@ -405,6 +433,11 @@ class Tree:
         node, stamp = message.node, message.stamp
         if node == self.address:
             return
+        if message.reign != self.reign:
+            if message.reign is not None:
+                self._believe(message.reign)
+            self._post(node, Reigned(self.reign))
+            return
         answer = self.registry.request(
             node, stamp, message.current, message.wanted, message.avoid, message.link
         )
@@ -418,6 +451,7 @@ class Tree:
     def _parent_taken(self, message: ParentTaken, sender: Address) -> None:
         if self.registry is not None:
             self.registry.taken(message.node, message.stamp)
+            self._estranged.discard(message.node)
 
     def _child_missed(self, message: ChildMissed, sender: Address) -> None:
         if self.registry is not None:
@@ -426,6 +460,7 @@ class Tree:
     def _left(self, message: Left, sender: Address) -> None:
         if self.registry is not None:
             self.registry.left(message.node)
+            self._estranged.discard(message.node)
 
     def _abdicate(self) -> None:
         """Make a child the root; without children there is nobody to take over, nor anybody to miss it."""
@@ -477,6 +512,46 @@ class Tree:
         if self._on_crowned is not None:
             self._on_crowned(self.address)
 
+    def _miss_root(self, beat: float) -> None:
+        """Tell the other children of the root that it is gone; become the root if it is one's turn."""
+        if self.reign is None or self.parent != self.reign.root:
+            return
+        for heir in self._heirs:
+            if heir != self.address:
+                self.node.send(heir, RootMissed(self.reign))
+        agreed = [one for one, when in self._missing_root.items() if self.node.now - when < 3 * beat]
+        if 2 * (len(agreed) + 1) > len(self._heirs) and self.address < min(agreed, default=self.address + 1):
+            self._ascend()
+
+    def _root_missed(self, message: RootMissed, sender: Address) -> None:
+        if message.reign == self.reign and sender in self._heirs:
+            self._missing_root[sender] = self.node.now
+
+    def _ascend(self) -> None:
+        """Become the root, in an epoch of one's own."""
+        self._abandon()
+        self.reign = Reign(self.node.now, 0, self.address)
+        self.parent, self.link, self._linked = None, 0, False
+        for heir in self._heirs:
+            if heir != self.address:
+                self._post(heir, Reigned(self.reign))
+        self._heirs, self._early, self._gap = (), {}, 0
+        self.stream.begin(self.reign.epoch, 0)
+        self.stream.ask(EVERYTHING, 0)
+        self.registry = self._new_registry()
+        self._restart_children()
+        self._grant_children()
+        self._proclaim()
+        if self._on_crowned is not None:
+            self._on_crowned(self.address)
+
+    def _step_down(self) -> None:
+        """There is a later root: be an ordinary node, which needs a parent."""
+        self.registry = None
+        self._granted = -1
+        self._reconsider()
+        self._seek(None)
+
     # Changing the parent.
 
     def _seek(self, wanted: Address | None, *, must: bool = False) -> None:
@@ -488,9 +563,10 @@ class Tree:
             wanted = None
         self._move = _Move(self._stamp, wanted, self.node.now, must or not self._linked)
         link = self.link if self._linked else 0
-        message = ParentWanted(self.address, self._stamp, self.parent, wanted, avoid, link)
+        message = ParentWanted(self.address, self._stamp, self.reign, self.parent, wanted, avoid, link)
         known = () if self.reign is None or self.reign.root == self.address else (self.reign.root,)
-        helpers = tuple(dict.fromkeys((*known, *self.contacts)))
+        others = (*known, *self._heirs, *self.contacts)
+        helpers = [one for one in dict.fromkeys(others) if one != self.address]
         if helpers:
             to = helpers[0 if self._linked else self._tries % len(helpers)]
             self._tries += 1
@@ -513,10 +589,11 @@ class Tree:
             self._seek(None, must=True)
 
     def _parent_allowed(self, message: ParentAllowed, sender: Address) -> None:
-        self._believe(message.reign)
+        self._hear_of(message.reign, sender)
         move = self._move
-        if move is None or move.stamp != message.stamp:
+        if move is None or move.stamp != message.stamp or message.reign != self.reign:
             return
+        self._allowed_by, self._tries = message.reign, 0
         if message.parent == self.parent and self._linked:
             self._move = None
             return
@@ -531,7 +608,8 @@ class Tree:
         old, old_link = self.parent, self.link
         self._move = None
         self.parent, self.link, self.above = move.to, move.stamp, granted.above
-        self._linked, self._heard, self._tries = True, self.node.now, 0
+        self._linked, self._heard = True, self.node.now
+        self._heirs = ()
         self._early = {number: each for number, each in move.early.items() if each.epoch == granted.epoch}
         self._granted, self._fetching = -1, None
         self.moves += 1
@@ -552,9 +630,13 @@ class Tree:
             self._seek(message.successor, must=True)
 
     def _believe(self, reign: Reign) -> None:
-        if (self.reign is None or reign > self.reign) and not self.is_root:
+        if self.reign is None or reign > self.reign:
             self.reign = reign
+            if self.is_root:
+                self._step_down()
             self._proclaim()
+            if self._move is not None:
+                self._seek(self._move.wanted, must=self._move.must)
             unsent, self._unsent = self._unsent, []
             for message in unsent:
                 self._to_root(message)
@@ -566,7 +648,13 @@ class Tree:
                 self._post(address, Reigned(self.reign))
 
     def _reigned(self, message: Reigned, sender: Address) -> None:
-        self._believe(message.reign)
+        self._hear_of(message.reign, sender)
+
+    def _hear_of(self, reign: Reign, sender: Address) -> None:
+        """Believe in a later root, or tell who believes in an earlier one."""
+        self._believe(reign)
+        if self.reign is not None and reign < self.reign:
+            self._post(sender, Reigned(self.reign))
 
     # Being a parent.
 
@@ -696,14 +784,12 @@ class Tree:
         self._grant_children()
 
     def _enter(self, granted: Granted) -> None:
-        """A new epoch has come: begin where the parent does, and make oneself known to its root."""
-        first = self.stream.epoch < 0
+        """A new epoch has come: begin where the parent does."""
+        self.missing += self._gap > self.stream.position
         self.stream.begin(granted.epoch, granted.start)
         self._granted, self._since, self._gap = -1, 0, 0
         self._early = {number: each for number, each in self._early.items() if each.epoch == granted.epoch}
         self._restart_children()
-        if not first and self._move is None:
-            self._seek(self.parent)
 
     def _restart_children(self) -> None:
         for child in self._children.values():
@@ -773,13 +859,13 @@ class Tree:
         self._switch_when_reached()
 
     def _beat(self, message: Beat, sender: Address) -> None:
-        self._believe(message.reign)
+        self._hear_of(message.reign, sender)
         if self.is_root or sender != self.parent or message.link != self.link:
             if self._move is None or (sender, message.link) != (self._move.to, self._move.stamp):
                 self._disown(sender, message.link)
             return
         self._heard, self._linked = self.node.now, True
-        self.above = message.above
+        self.above, self._heirs = message.above, message.heirs
         if message.epoch != self.stream.epoch:
             return
         if message.after <= self.stream.position:

@@ -34,6 +34,8 @@ class ParentWanted(NamedTuple):
 
     node: Address
     stamp: int
+    reign: Reign | None
+    """The root that the node believes in: no other may answer."""
     current: Address | None
     wanted: Address | None
     avoid: tuple[Address, ...] = ()
@@ -89,7 +91,13 @@ class Crowned(NamedTuple):
 
 
 class Reigned(NamedTuple):
-    """There is another root; said to everybody, down the tree."""
+    """There is another root; said to everybody, down the tree, and to whoever believes in an earlier one."""
+
+    reign: Reign
+
+
+class RootMissed(NamedTuple):
+    """From one child of the root to another: I have long not heard of it."""
 
     reign: Reign
 
@@ -174,6 +182,8 @@ class Beat(NamedTuple):
     position: int
     reign: Reign
     above: Address | None
+    heirs: tuple[Address, ...] = ()
+    """From the root: all its children."""
 
 
 class Stranger(NamedTuple):
