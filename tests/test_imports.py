@@ -29,6 +29,7 @@ ALLOWED: dict[str, set[str]] = {
     "terminal": {"errors", "files"},
     "cli": {"*"},
     "cli_lab": {"*"},
+    "cli_plan": {"*"},
     "cli_replay": {"*"},
     "cli_run": {"*"},
     "cli_sim": {"*"},

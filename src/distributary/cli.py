@@ -23,6 +23,7 @@ from rich.progress import Progress
 
 from distributary import __version__
 from distributary.cli_lab import add_lab
+from distributary.cli_plan import add_plan
 from distributary.cli_replay import add_replay
 from distributary.cli_run import add_run
 from distributary.cli_sim import add_sim
@@ -89,6 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     add_replay(commands)
     add_lab(commands)
     add_sim(commands)
+    add_plan(commands)
     return parser
 
 

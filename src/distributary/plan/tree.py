@@ -174,6 +174,8 @@ def star(count: int, root: int = 0) -> Tree:
 
 def random_tree(count: int, random: Random, root: int = 0, fanout: int | None = None) -> Tree:
     """Sites join in random order, each under a random one of those that are in and have room."""
+    if fanout is not None and fanout < 1 < count:
+        raise DistributaryError(f"no tree of {count} sites has at most {fanout} children a site")
     parents = [NO_PARENT] * count
     joining = [site for site in range(count) if site != root]
     random.shuffle(joining)
@@ -186,6 +188,5 @@ def random_tree(count: int, random: Random, root: int = 0, fanout: int | None = 
             room[parent] = left - 1
             if left == 1:
                 del room[parent]
-        if fanout != 0:
-            room[site] = fanout
+        room[site] = fanout
     return Tree(tuple(parents))

@@ -1,0 +1,124 @@
+"""The command `distributary plan`: the tree for a set of sites and a goal, what it costs, and why."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from distributary.errors import DistributaryError
+from distributary.terminal import WELL, add_command, say
+
+if TYPE_CHECKING:
+    from distributary.plan.benefit import Problem
+    from distributary.plan.climbing import Climb
+    from distributary.plan.sites_file import Plan
+    from distributary.plan.tree import Tree
+
+Commands = argparse._SubParsersAction  # what `add_subparsers` returns
+
+
+def add_plan(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the command to those of `distributary`."""
+    command = add_command(
+        commands,
+        "plan",
+        "who should forward to whom: the best tree over your sites",
+        """Reads sites, latencies, bandwidths, interests and a goal from a TOML file, and prints the tree,
+what it costs before and after, which sites get another parent, and how it compares with the trees one would
+have drawn. It starts from the parents in the file, if they are there, else from a best-effort tree.""",
+        """  distributary plan sites.toml
+  distributary plan sites.toml --goal 'maximise aggregate(MIN, aggregate(MIN, link bandwidth, PATH), BROKERS)'
+  distributary plan sites.toml --json tree.json --svg tree.svg""",
+    )
+    command.add_argument("file", type=Path, metavar="FILE", help="what is known of the sites (TOML)")
+    command.add_argument("--goal", metavar="TEXT", help="instead of the one in the file")
+    command.add_argument("--json", type=Path, metavar="FILE", help="write the plan there as JSON")
+    command.add_argument("--svg", type=Path, metavar="FILE", help="draw the tree there")
+    command.add_argument("--seed", type=int, default=1, metavar="S", help="where all randomness starts (1)")
+    command.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from random import Random
+
+    from distributary.plan.benefit import Problem
+    from distributary.plan.drawing import shown, tree_svg, tree_text
+    from distributary.plan.escape import improve
+    from distributary.plan.mending import mended
+    from distributary.plan.sites_file import read_plan
+    from distributary.plan.starts import best_effort, usual_trees
+
+    plan = read_plan(arguments.file, arguments.goal)
+    problem = Problem(plan.goal, plan.sites)
+    start = plan.today or mended(problem, best_effort(problem, Random(arguments.seed), plan.root))
+    found = improve(problem, start, arguments.seed)
+    usual = usual_trees(problem, plan.root, arguments.seed)
+    record = _record(plan, problem, found, usual)
+    costs = problem.at(found.tree).costs
+    print(tree_text(found.tree, plan.sites, costs))
+    print(f"\n{'today' if plan.today else 'best-effort start'}: {shown(record['before'])}")
+    print(f"planned: {shown(record['after'])}, with {len(record['moves'])} sites under another parent\n")
+    for move in record["moves"]:
+        print(f"  {move['site']}: from {move['from']} to {move['to']}  ({_change(move['cost'])})")
+    print("\ncompared with")
+    for name, other in record["comparison"].items():
+        broken = f"  breaks {other['broken'][0]}" if other["broken"] else ""
+        print(f"  {name:<22} {shown(other['cost']):>10}{broken}")
+    _write(arguments.json, json.dumps(record, indent=2) + "\n")
+    _write(arguments.svg, tree_svg(found.tree, plan.sites, costs, f"cost {shown(found.cost)}"))
+    return WELL
+
+
+def _change(costs: list[float | None]) -> str:
+    from distributary.plan.drawing import shown
+
+    return f"its cost: {shown(costs[0]) or 'none'} to {shown(costs[1]) or 'none'}"
+
+
+def _record(plan: Plan, problem: Problem, found: Climb, usual: dict[str, Tree]) -> dict[str, Any]:
+    from distributary.plan.cost import violations
+    from distributary.plan.goal_text import goal_text
+
+    name = plan.sites.name
+    before, after = problem.at(found.start), problem.at(found.tree)
+    moved = [site for site in found.tree.order if found.start.parents[site] != found.tree.parents[site]]
+
+    def cost(value: Any) -> float | None:
+        return None if value is None else float(value)
+
+    return {
+        "goal": goal_text(plan.goal),
+        "root": name(plan.root),
+        "parents": {name(s): name(found.tree.parents[s]) for s in found.tree.order if s != plan.root},
+        "costs": {name(site): cost(after.costs[site]) for site in found.tree.order},
+        "before": float(before.cost),
+        "after": float(after.cost),
+        "moves": [
+            {
+                "site": name(site),
+                "from": name(found.start.parents[site]),
+                "to": name(found.tree.parents[site]),
+                "cost": [cost(before.costs[site]), cost(after.costs[site])],
+            }
+            for site in moved
+        ],
+        "comparison": {
+            label: {
+                "cost": float(problem.at(tree).cost),
+                "broken": violations(plan.goal, plan.sites, tree),
+            }
+            for label, tree in usual.items()
+        },
+    }
+
+
+def _write(path: Path | None, text: str) -> None:
+    if path is None:
+        return
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise DistributaryError(f"cannot write {path}: {error.strerror}") from error
+    say(f"wrote {path}")
