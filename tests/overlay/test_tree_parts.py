@@ -16,7 +16,14 @@ from distributary.overlay.node import Node
 from distributary.overlay.tree import Tree
 from distributary.overlay.tree_interest import Form, Interest, Summary, form_of, profile_of
 from distributary.overlay.tree_registry import Registry
-from distributary.overlay.tree_shape import best_effort_parents, loops, random_parents, settle, unsettled
+from distributary.overlay.tree_shape import (
+    balanced_parents,
+    best_effort_parents,
+    loops,
+    random_parents,
+    settle,
+    unsettled,
+)
 from distributary.overlay.tree_stream import Stream
 
 ALL = Interest(((),))
@@ -165,6 +172,7 @@ def test_a_stream_answers_only_for_what_it_certainly_has() -> None:
 def test_shapes_respect_the_fanout_and_lead_to_the_root(nodes: int, fanout: int, seed: int) -> None:
     addresses = list(range(100, 100 + nodes))
     for parents in (
+        balanced_parents(addresses, fanout),
         random_parents(addresses, fanout, Random(seed)),
         best_effort_parents(addresses, fanout, lambda one, other: (one * other * (seed + 1)) % 97 + 1.0),
     ):

@@ -10,7 +10,7 @@ from distributary.filters.profile import Profile
 from distributary.model import Event, Subscription
 from distributary.overlay.node import Address, Message, Token
 from distributary.overlay.tree import Shape, Tree
-from distributary.overlay.tree_shape import loops
+from distributary.overlay.tree_shape import loops, random_parents
 from distributary.sim.deployment import Deployment
 from distributary.sim.latency import Uniform
 from distributary.sim.simulator import Observer, Simulator
@@ -34,6 +34,9 @@ class World:
             range(1, nodes + 1),
             lambda one: self.deployment.contact(one),
             shape=Shape(**{"fanout": FANOUT, "beat": 1.0 if robust else None, **shape}),
+            parents=lambda nodes: random_parents(
+                nodes, self.assembly.shape.fanout, Random(f"{seed}/parents")
+            ),
             seed=seed,
         )
         self.deployment = Deployment(self.simulator, self.assembly, sizes=False)  # type: ignore[arg-type]

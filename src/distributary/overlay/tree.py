@@ -111,6 +111,8 @@ class _Child:
     last: int = 0
     """The number of the event it was sent last, or where the chain began."""
     granted: int = -1
+    overtook: dict[int, Registered] = field(default_factory=dict)
+    """Changes of its interest that came before an earlier one did."""
 
 
 @dataclass
@@ -675,13 +677,17 @@ class Tree:
 
     def _registered(self, message: Registered, sender: Address) -> None:
         child = self._children.get(sender)
-        if child is not None and (child.link, child.version + 1) == (message.link, message.version):
-            interest = child.interest.changed(message.added, message.removed)
-            self._asks_for(sender, child, message.version, interest)
+        if child is None or child.link != message.link:
+            return
+        child.overtook[message.version] = message
+        while (change := child.overtook.pop(child.version + 1, None)) is not None:
+            interest = child.interest.changed(change.added, change.removed)
+            self._asks_for(sender, child, change.version, interest)
 
     def _asks_for(self, address: Address, child: _Child, version: int, interest: Interest) -> None:
         """A child asks for this now."""
         child.heard = self.node.now
+        child.overtook = {later: each for later, each in child.overtook.items() if later > version}
         if child.version < version:
             self._count(child, interest)
             child.version = version

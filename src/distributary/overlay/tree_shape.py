@@ -1,4 +1,4 @@
-"""The first shape of a tree, drawn at random or as well as one by one can do; what must be true of any shape.
+"""The first shape of a tree: flat, random, or as good as one by one can do; what must be true of any shape.
 
 A plan may start from either (003, section 3.1). Nodes that come later ask the root for a parent.
 """
@@ -16,6 +16,15 @@ from distributary.overlay.tree_registry import Known
 
 Parents = Mapping[Address, Address]
 """The parent of every node but the root; a node comes after its parent."""
+
+
+def balanced_parents(nodes: Sequence[Address], fanout: int | None) -> dict[Address, Address]:
+    """A tree as flat as the fanout allows, filled from the root down; the first is the root.
+
+    >>> balanced_parents([1, 2, 3, 4, 5], fanout=2)
+    {2: 1, 3: 1, 4: 2, 5: 2}
+    """
+    return _one_by_one(nodes, fanout, lambda node, able: able[0])
 
 
 def random_parents(nodes: Sequence[Address], fanout: int | None, random: Random) -> dict[Address, Address]:

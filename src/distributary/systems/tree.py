@@ -11,7 +11,6 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from random import Random
 
 from distributary.filters.profile import Profile
 from distributary.model import Event, Subscription
@@ -19,7 +18,7 @@ from distributary.overlay.courier import Courier
 from distributary.overlay.node import Address, Node
 from distributary.overlay.tree import Shape, Tree
 from distributary.overlay.tree_interest import Form, form_of
-from distributary.overlay.tree_shape import Parents, random_parents, settle, unsettled
+from distributary.overlay.tree_shape import Parents, balanced_parents, settle, unsettled
 from distributary.systems.assembly import CONTACTS, Contact, Settings
 from distributary.systems.home import Home
 
@@ -74,7 +73,7 @@ class TreeBroker:
 class TreeAssembly:
     """Makes the brokers of one tree: the founders in a shape of their own, later ones to join by themselves.
 
-    `shape` makes the founders' parents from their addresses, the root's first; at random when not given.
+    `parents` makes the founders' parents from their addresses, the root's first; a flat tree when not given.
     """
 
     def __init__(
@@ -92,7 +91,7 @@ class TreeAssembly:
         self.root, *_ = self._founders = list(founders)
         """Who the root is now."""
         self._contact = contact
-        self._parents = parents or self._random_parents
+        self._parents = parents or (lambda nodes: balanced_parents(nodes, self.shape.fanout))
         self._seed = seed
 
     def __call__(self, address: Address) -> TreeBroker:
@@ -116,9 +115,6 @@ class TreeAssembly:
     def disorder(self, brokers: Iterable[TreeBroker]) -> list[str]:
         wrong = unsettled([broker.tree for broker in brokers])
         return [f"the tree is not in order: {one}" for one in wrong]
-
-    def _random_parents(self, nodes: list[Address]) -> Parents:
-        return random_parents(nodes, self.shape.fanout, Random(f"{self._seed}/parents"))
 
     def _crowned(self, address: Address) -> None:
         self.root = address
