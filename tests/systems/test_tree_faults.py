@@ -15,7 +15,7 @@ LOSSLESS = [
     "loss", "duplication", "reordering", "delay spike", "partition", "one-way partition",
     "restart with state", "pause", "join",
 ]  # fmt: skip
-"""Faults in which no broker forgets its clients."""
+"""Faults in which no broker forgets its clients, nor the root its events."""
 
 
 def through(world: World, seed: int, kinds: tuple[str, ...], changes: int = 60) -> None:
@@ -36,7 +36,7 @@ def through(world: World, seed: int, kinds: tuple[str, ...], changes: int = 60) 
 @pytest.mark.parametrize("seed", range(24))
 def test_no_event_is_lost_or_repeated_while_brokers_keep_their_state(seed: int) -> None:
     with replayed_by(f"pytest tests/systems/test_tree_faults.py -k 'keep_their_state and {seed}'"):
-        world = World(NODES, seed, robust=True)
+        world = World(NODES, seed, robust=True, succession=60.0)
         kinds = tuple(world.random.sample(LOSSLESS, 3))
         for number in range(15):
             world.subscribe(f"s{number}")

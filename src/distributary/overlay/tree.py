@@ -90,7 +90,7 @@ class Shape:
     """Seconds between signs of life; None for a tree in which nothing fails."""
     silence: float = 3.5
     """After so many beats without a sign a node is taken for gone."""
-    succession: float = 30.0
+    succession: float = 20.0
     """After so many beats without a sign of the root its children choose another."""
     patience: float = 8.0
     """After so many beats a change of parent that has not come about is tried otherwise."""
