@@ -14,10 +14,7 @@ from bench.report import Result, best_of
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=pytest.mark.xdist_group("session" if name == "spark" else name))
-        for name in runner.MODULES
-    ],
+    [pytest.param(name, marks=pytest.mark.chaos if name == "spark" else ()) for name in runner.MODULES],
 )
 def test_every_benchmark_runs_in_its_small_version(name: str) -> None:
     results = import_module(f"bench.{name}").run(True)

@@ -45,7 +45,7 @@ def judge(spark: SparkSession, scenario: Scenario, test: str, options: str = "")
 
 
 def test_a_killed_pipeline_loses_and_doubles_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    scenario = Scenario(tmp_path / "run", SEED, kills=2)
+    scenario = Scenario(tmp_path / "run", SEED, kills=1)
     scenario.run()
     judge(spark, scenario, "test_a_killed_pipeline")
 

@@ -18,7 +18,7 @@ SHOWN = ["batch, index shipped by Spark", "batch, rendezvous", "pipeline"]
 @pytest.mark.parametrize(
     ("engine", "shown"),
     [
-        ("local-cluster[2,1,1024]", SHOWN),
+        pytest.param("local-cluster[2,1,1024]", SHOWN, marks=pytest.mark.chaos),
         ("connect", [*SHOWN, "stream, following a store", "replay"]),
     ],
 )
