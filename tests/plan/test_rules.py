@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from distributary.errors import DistributaryError
 from distributary.plan.rules import (
@@ -63,6 +64,23 @@ def test_every_rewrite_is_a_tree_with_the_same_root_and_changes_something(tree: 
                 changed = tree.changed(rewrite.changes)
                 assert changed.root == tree.root
                 assert changed != tree
+
+
+@given(trees(largest=10), st.data())
+def test_a_changed_tree_is_what_its_parents_say_or_is_refused(tree: Tree, data: st.DataObject) -> None:
+    count = len(tree.parents)
+    some = st.dictionaries(st.integers(0, count - 1), st.integers(-1, count - 1), max_size=4)
+    changes = data.draw(some)
+    parents = tuple(changes.get(site, parent) for site, parent in enumerate(tree.parents))
+    try:
+        whole = Tree(parents)
+    except DistributaryError:
+        with pytest.raises(DistributaryError):
+            tree.changed(changes)
+        return
+    changed = tree.changed(changes)
+    assert changed == whole
+    assert (changed.root, changed.children, changed.order) == (whole.root, whole.children, whole.order)
 
 
 @given(trees(largest=12))

@@ -96,11 +96,11 @@ class Estimate:
         costs = self.moves.system_costs(site, np.asarray(parents, dtype=np.intp))
         return self.problem.goal.sign * (float(self.cost) - costs)
 
-    def legal(self, changes: Mapping[int, int]) -> bool:
-        """Whether the constraints allow these changes."""
+    def legal(self, changes: Mapping[int, int], after: Tree | None = None) -> bool:
+        """Whether the constraints allow these changes; `after` is the tree with them, if it is known."""
         if not self._constrained:
             return True
-        after = self.tree.changed(changes)
+        after = after or self.tree.changed(changes)
         return all(
             _allowed(constraint, now, changes, after)
             for constraint, now in zip(self.problem.goal.constraints, self._constrained, strict=True)

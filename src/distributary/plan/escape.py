@@ -294,7 +294,8 @@ def _ranked(scored: Scored, most: int) -> Iterator[tuple[float, int, int]]:
     scores = np.concatenate([values for _, _, values in scored])
     sites = np.concatenate([np.full(len(parents), site) for site, parents, _ in scored])
     parents = np.concatenate([parents for _, parents, _ in scored])
-    first = np.argsort(-scores, kind="stable")[:most]
+    first = np.argpartition(-scores, most)[:most] if most < len(scores) else np.arange(len(scores))
+    first = first[np.lexsort((first, -scores[first]))]
     for at in first.tolist():
         yield float(scores[at]), int(sites[at]), int(parents[at])
 

@@ -192,7 +192,7 @@ def choose(estimate: Estimate, weighed: list[Weighed], concurrent: bool) -> list
 def tree_and_legal(estimate: Estimate, changes: Mapping[int, int]) -> bool:
     """Rewrites that are trees each can make a circle together: each may hang its sites below the other's."""
     try:
-        estimate.tree.changed(changes)
+        after = estimate.tree.changed(changes)
     except DistributaryError:
         return False
-    return estimate.legal(changes)
+    return estimate.legal(changes, after)

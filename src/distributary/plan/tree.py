@@ -160,11 +160,31 @@ class Tree:
         return row
 
     def changed(self, changes: Mapping[int, int]) -> Tree:
-        """The tree in which these sites have these parents."""
+        """The tree in which these sites have these parents.
+
+        Only what changed is checked and derived anew: this is done for every rewrite that is weighed.
+        """
+        count = len(self.parents)
         parents = list(self.parents)
         for site, parent in changes.items():
             parents[site] = parent
-        return Tree(tuple(parents))
+        if self.root in changes or not all(0 <= parent < count for parent in changes.values()):
+            return Tree(tuple(parents))
+        for site in changes:
+            above, steps = parents[site], 0
+            while above != self.root:
+                above, steps = parents[above], steps + 1
+                if steps > count:
+                    raise DistributaryError(f"site {site} under {changes[site]} would be below itself")
+        children = list(self.children)
+        for site, parent in changes.items():
+            before = self.parents[site]
+            children[before] = tuple(child for child in children[before] if child != site)
+            if site not in children[parent]:
+                children[parent] = tuple(sorted((*children[parent], site)))
+        tree = object.__new__(Tree)
+        tree.__dict__.update(parents=tuple(parents), root=self.root, children=tuple(children))
+        return tree
 
 
 def star(count: int, root: int = 0) -> Tree:
