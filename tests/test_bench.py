@@ -11,10 +11,12 @@ import pytest
 from bench import __main__ as runner
 from bench.report import Result, best_of
 
+LONG = ("matcher", "simulator", "spark")
+
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=pytest.mark.chaos if name == "spark" else ()) for name in runner.MODULES],
+    [pytest.param(name, marks=pytest.mark.chaos if name in LONG else ()) for name in runner.MODULES],
 )
 def test_every_benchmark_runs_in_its_small_version(name: str) -> None:
     results = import_module(f"bench.{name}").run(True)

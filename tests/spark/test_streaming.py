@@ -78,7 +78,7 @@ def test_any_chunking_of_a_stream_matches_as_brute_force_does(
     assert set(found) == world.matches()
 
 
-@pytest.mark.parametrize("strategy", ["index", "rendezvous"])
+@pytest.mark.parametrize("strategy", ["index", pytest.param("rendezvous", marks=pytest.mark.chaos)])
 def test_changes_of_a_store_take_effect_with_the_next_micro_batch(
     spark: SparkSession, strategy: str, tmp_path: Path
 ) -> None:
