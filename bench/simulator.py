@@ -23,7 +23,7 @@ from distributary.sim.latency import Constant, Latency, WideArea
 from distributary.sim.metrics import Metrics
 from distributary.sim.simulator import Observer, Simulator
 from distributary.sim.trace import Trace
-from distributary.systems.assembly import CIRCLE, Assembly, Settings, settle_brokers
+from distributary.systems.assembly import CIRCLE, Settings
 from distributary.systems.lookups import LookupBroker
 from distributary.systems.table import system
 from distributary.workloads import workload
@@ -167,8 +167,9 @@ class Founded(Deployment):
 def _deployed(name: str, shared: Settings) -> Founded:
     world = Simulator(SEED, Constant(0.05))
     founders = sorted(Random(SEED).sample(range(shared.circle.size), shared.nodes))
-    deployment = Founded(world, Assembly(system(name).make, shared, founders, lambda one: founders[0]))
-    deployment.add_settled(founders, settle_brokers)  # type: ignore[arg-type]
+    assembly = system(name).assemble(shared, founders, lambda one: founders[0])
+    deployment = Founded(world, assembly)
+    deployment.add_settled(founders, assembly.settle)
     deployment.founders = founders
     return deployment
 
