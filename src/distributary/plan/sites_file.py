@@ -42,6 +42,8 @@ ALIKE = 0.01
 """How far the two directions of a symmetric link may differ, as a share of the larger."""
 
 KEYS = ("root", "goal", "latency", "bandwidth", "symmetric", "site", "streams")
+PAIRS = ["from", "to", "value"]
+"""The first line of a file of links."""
 SITE_KEYS = ("name", "clients", "processing", "wants", "parent")
 
 
@@ -64,6 +66,25 @@ def read_plan(path: Path, goal: str | None = None) -> Plan:
     return _Reader(path, given).plan(goal)
 
 
+def read_matrices(paths: Sequence[Path]) -> list[list[list[float]]]:
+    """Matrices between the same sites, from CSV files alone; the first file says which sites there are.
+
+    Links may differ by direction; one that is given one way only is the same both ways.
+    """
+    first = _Reader(paths[0], {"symmetric": False})
+    first.name_sites(first.names_in(paths[0]))
+    matrices = []
+    for path in paths:
+        reader = _Reader(path, first.given)
+        reader.name_sites(first.names)
+        links: dict[tuple[int, int], float] = {}
+        reader.read_csv(path, links)
+        for (one, other), value in list(links.items()):
+            links.setdefault((other, one), value)
+        matrices.append(reader.completed("the value", links))
+    return matrices
+
+
 class _Reader:
     def __init__(self, path: Path, given: Mapping[str, Any]) -> None:
         self.path = path
@@ -83,16 +104,19 @@ class _Reader:
             self.check_keys(row, SITE_KEYS, f"site {number}")
             if not isinstance(row.get("name"), str) or not row["name"]:
                 raise self.refuse(f"site {number} has no name")
-        self.names = [row["name"] for row in rows]
-        self.places = {name: at for at, name in enumerate(self.names)}
-        twice = [name for at, name in enumerate(self.names) if self.places[name] != at]
-        if twice:
-            raise self.refuse(f"site {twice[0]!r} is there twice")
+        self.name_sites([row["name"] for row in rows])
         root = self.index(self.given.get("root", self.names[0]), "root")
         text = goal or self.given.get("goal")
         if not isinstance(text, str):
             raise self.refuse('no goal; expected `goal = "minimise ..."` in the file or --goal')
         return Plan(self.sites(rows), root, parse_goal(text), self.today(rows, root))
+
+    def name_sites(self, names: list[str]) -> None:
+        self.names = names
+        self.places = {name: at for at, name in enumerate(names)}
+        twice = [name for at, name in enumerate(names) if self.places[name] != at]
+        if twice:
+            raise self.refuse(f"site {twice[0]!r} is there twice")
 
     def check_keys(self, table: Mapping[str, Any], known: Sequence[str], where: str) -> None:
         unknown = sorted(set(table) - set(known))
@@ -180,7 +204,7 @@ class _Reader:
                     where = f"{what} from {self.names[one]!r} to {self.names[other]!r}"
                     links[one, other] = self.number(value, where)
 
-    def read_csv(self, path: Path, links: dict[tuple[int, int], float]) -> None:
+    def csv_rows(self, path: Path) -> list[tuple[int, list[str]]]:
         try:
             with path.open(newline="", encoding="utf-8") as file:
                 rows = [(number, row) for number, row in enumerate(csv.reader(file), 1) if row]
@@ -188,17 +212,27 @@ class _Reader:
             raise self.refuse(f"{path.name}: {error}") from error
         if not rows:
             raise self.refuse(f"{path.name} is empty")
-        header = [cell.strip() for cell in rows[0][1]]
-        pairs = header == ["from", "to", "value"]
+        return [(number, [cell.strip() for cell in row]) for number, row in rows]
+
+    def names_in(self, path: Path) -> list[str]:
+        """The sites that a CSV file speaks of, in its order."""
+        (_, header), *rows = self.csv_rows(path)
+        if header != PAIRS:
+            return header[1:]
+        return list(dict.fromkeys(name for _, row in rows for name in row[:2]))
+
+    def read_csv(self, path: Path, links: dict[tuple[int, int], float]) -> None:
+        rows = self.csv_rows(path)
+        header = rows[0][1]
+        pairs = header == PAIRS
         columns = [] if pairs else [self.index(name, f"{path.name} line 1") for name in header[1:]]
         for number, row in rows[1:]:
             where = f"{path.name} line {number}"
-            cells = [cell.strip() for cell in row]
-            if len(cells) != len(header):
-                raise self.refuse(f"{where}: {len(cells)} cells where the first line has {len(header)}")
-            one = self.index(cells[0], where)
-            targets = [self.index(cells[1], where)] if pairs else columns
-            for other, value in zip(targets, cells[2:] if pairs else cells[1:], strict=True):
+            if len(row) != len(header):
+                raise self.refuse(f"{where}: {len(row)} cells where the first line has {len(header)}")
+            one = self.index(row[0], where)
+            targets = [self.index(row[1], where)] if pairs else columns
+            for other, value in zip(targets, row[2:] if pairs else row[1:], strict=True):
                 if one != other and value:
                     links[one, other] = self.number(value, where)
 

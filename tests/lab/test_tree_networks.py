@@ -1,0 +1,56 @@
+"""The networks of the tree experiments: what they promise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from distributary.errors import DistributaryError
+from distributary.lab.tree_networks import MOST_SITES, built_in, network, network_from_files
+
+
+def test_the_built_in_network_is_symmetric_and_breaks_the_triangle_inequality() -> None:
+    latency, bandwidth = built_in()
+    apart = ~np.eye(MOST_SITES, dtype=bool)
+    for matrix in (latency, bandwidth):
+        assert (matrix == matrix.T).all()
+        assert (matrix[apart] > 0).all()
+    shorter = [
+        (latency[:, [third]] + latency[[third], :] < latency)[apart].mean() for third in range(MOST_SITES)
+    ]
+    assert 0.05 < np.mean(shorter) < 0.2
+    assert 100 < np.median(latency[apart]) < 200
+    assert np.quantile(bandwidth[apart], 0.9) > 7 * np.quantile(bandwidth[apart], 0.1)
+
+
+def test_a_selection_keeps_the_values_of_its_pairs_and_depends_on_the_seed_alone() -> None:
+    one, again = (network(30, np.random.default_rng(5)) for _ in range(2))
+    other = network(30, np.random.default_rng(6))
+    assert one == again != other
+    latency, bandwidth = built_in()
+    at = int(np.flatnonzero(latency == one.latency[3][7])[0])
+    assert bandwidth.flat[at] == one.bandwidth[3][7]
+
+
+def test_more_sites_than_there_are_cannot_be_selected() -> None:
+    with pytest.raises(DistributaryError, match="201 sites of the built-in network, which has 200"):
+        network(201, np.random.default_rng(1))
+
+
+def test_files_of_either_form_make_a_network(tmp_path: Path) -> None:
+    table, links = tmp_path / "latency.csv", tmp_path / "bandwidth.csv"
+    table.write_text(",a,b,c\na,0,1,2\nb,10,0,3\nc,20,30,0\n")
+    links.write_text("from,to,value\na,b,7\na,c,8\nc,b,9\n")
+    sites = network_from_files(table, links, 3, np.random.default_rng(1))
+    pairs = {(sites.latency[a][b], sites.bandwidth[a][b]) for a in range(3) for b in range(3) if a != b}
+    assert pairs == {(1, 7), (10, 7), (2, 8), (20, 8), (3, 9), (30, 9)}
+    assert network_from_files(links, None, 2, np.random.default_rng(1)).count == 2
+
+
+def test_a_missing_pair_is_named_with_its_file(tmp_path: Path) -> None:
+    links = tmp_path / "latency.csv"
+    links.write_text("from,to,value\na,b,7\na,c,8\n")
+    with pytest.raises(DistributaryError, match=r"latency.csv: the value from 'b' to 'c' is missing"):
+        network_from_files(links, None, 2, np.random.default_rng(1))
