@@ -85,3 +85,8 @@ def test_a_name_that_is_unknown_is_told_with_those_that_are(capsys: pytest.Captu
 
 def test_the_tiny_experiment_is_no_part_of_the_lab() -> None:
     assert TINY.name not in {each.name for each in registry.experiments()}
+
+
+def test_only_what_an_experiment_leaves_open_can_be_set(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lab", "run", TREE, "--quick", "--set", "latency_file=x.csv"]) == FAILED
+    assert "--set latency_file: what can be set here is nothing" in capsys.readouterr().err

@@ -81,6 +81,14 @@ reported with the command that runs it again, and the exit code is 1.""",
         default="auto",
         help="where points run (auto: Spark if it is installed, else processes)",
     )
+    command.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        type=_setting,
+        metavar="NAME=VALUE",
+        help="what an experiment leaves open, such as the files of a network (latency_file, bandwidth_file)",
+    )
     command.add_argument("--jobs", type=_positive, metavar="N", help="points at a time (one a core)")
     command.add_argument(
         "--point", type=int, metavar="N", help="run only this point, here, and print its rows; keep nothing"
@@ -115,6 +123,13 @@ def _positive(text: str) -> int:
     if count < 1:
         raise argparse.ArgumentTypeError("at least one")
     return count
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not (name and sign and value):
+        raise argparse.ArgumentTypeError(f"{text!r} is to read NAME=VALUE")
+    return name, value
 
 
 def _list(parsed: argparse.Namespace) -> int:
@@ -157,6 +172,7 @@ def _run(parsed: argparse.Namespace) -> int:
     from distributary.lab.running import run_experiments
 
     chosen = list({each.name: each for name in parsed.name for each in find(name)}.values())
+    chosen = _set(chosen, dict(parsed.set))
     if parsed.point is not None:
         return _run_point(chosen, parsed)
     total = sum(len(each.points(parsed.quick)) for each in chosen)
@@ -174,6 +190,15 @@ def _run(parsed: argparse.Namespace) -> int:
         )
     _print_verdicts(chosen, results)
     return _say_failures(results)
+
+
+def _set(chosen: Sequence[Experiment], settings: dict[str, str]) -> list[Experiment]:
+    known = {name: about for each in chosen for name, about in each.options.items()}
+    for name in settings:
+        if name not in known:
+            open_to = "; ".join(f"{each} ({about})" for each, about in known.items()) or "nothing"
+            raise DistributaryError(f"--set {name}: what can be set here is {open_to}")
+    return [each.with_settings(settings) for each in chosen]
 
 
 def _run_point(chosen: Sequence[Experiment], parsed: argparse.Namespace) -> int:
@@ -221,12 +246,10 @@ def _cells(line: Line) -> list[Text]:
 
 
 def _say_failures(results: Sequence[Result]) -> int:
-    from distributary.lab.results import command
-
     code = WELL
     for result in results:
         for failure in result.failures:
-            again = command(result.experiment, seed=result.seed, quick=result.quick, point=failure.index)
+            again = result.command_for(failure.index)
             say(f"failed: {result.experiment} at {dict(failure.point)}: {failure.reason}\n  again: {again}")
             code = FAILED
     return code

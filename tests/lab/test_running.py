@@ -210,3 +210,15 @@ def test_points_of_a_spark_job_that_fails_run_in_processes(
     outcomes = run_on_spark(tasks, 1, tmp_path / "logs" / "spark.log", ignored, said.append)
     assert without_times(outcomes) == without_times(run_here(tasks, ignored))
     assert "no engine there" in said[0]
+
+
+def test_what_is_set_reaches_every_point_and_the_command_that_runs_it_again(tmp_path: Path) -> None:
+    open_to = replace(TINY, options={"name": "a name"}).with_settings({"name": "a b", "other": "1"})
+    assert [point["name"] for point in open_to.points(quick=True)] == ["a b", "a b"]
+    outcomes = run_here(tasks_of(open_to, quick=True, seed=5), ignored)
+    save(result_of(open_to, outcomes, seed=5, quick=True, engine="here"), tmp_path)
+    result = load("tiny", tmp_path)
+    assert result is not None
+    assert {row["name"] for row in result.rows} == {"a b"}
+    assert result.command == "distributary lab run tiny --quick --seed 5 --set 'name=a b'"
+    assert TINY.with_settings({"name": "x"}) is TINY

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from distributary.errors import DistributaryError
-from distributary.lab.tree_networks import MOST_SITES, built_in, network, network_from_files
+from distributary.lab.tree_networks import MOST_SITES, built_in, network, network_at, network_from_files
 
 
 def test_the_built_in_network_is_symmetric_and_breaks_the_triangle_inequality() -> None:
@@ -54,3 +54,13 @@ def test_a_missing_pair_is_named_with_its_file(tmp_path: Path) -> None:
     links.write_text("from,to,value\na,b,7\na,c,8\n")
     with pytest.raises(DistributaryError, match=r"latency.csv: the value from 'b' to 'c' is missing"):
         network_from_files(links, None, 2, np.random.default_rng(1))
+
+
+def test_files_that_are_set_take_the_place_of_the_built_in_network(tmp_path: Path) -> None:
+    links = tmp_path / "latency.csv"
+    links.write_text("from,to,value\na,b,7\n")
+    random = np.random.default_rng(1)
+    assert network_at({"nodes": 2, "latency_file": str(links)}, random).latency == [[0, 7], [7, 0]]
+    assert network_at({"nodes": 2}, random).latency[0][1] in built_in()[0]
+    with pytest.raises(DistributaryError, match="bandwidth_file needs latency_file"):
+        network_at({"nodes": 2, "bandwidth_file": str(links)}, random)

@@ -17,7 +17,7 @@ an id that starts with `beyond-`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from hashlib import sha256
 from typing import Literal
@@ -125,6 +125,10 @@ class Experiment:
     deviation: str = ""
     """How our set-up differs from the paper's; empty when it does not."""
     alone: bool = False
+    options: Mapping[str, str] = field(default_factory=dict)
+    """What may be set for all points alike (`distributary lab run --set`), and what it means."""
+    settings: Mapping[str, Value] = field(default_factory=dict)
+    """What was set."""
 
     def __post_init__(self) -> None:
         for claim_id, answer in self.answers.items():
@@ -137,7 +141,13 @@ class Experiment:
 
     def points(self, quick: bool) -> Sequence[Point]:
         """The grid to run."""
-        return self.quick if quick else self.grid
+        points = self.quick if quick else self.grid
+        return [{**point, **self.settings} for point in points] if self.settings else points
+
+    def with_settings(self, settings: Mapping[str, str]) -> Experiment:
+        """The experiment with those of the settings that it knows."""
+        own = {name: value for name, value in settings.items() if name in self.options}
+        return replace(self, settings=own) if own else self
 
     def deviation_of(self, claim_id: str) -> str:
         """How the set-up differs from the paper's for one claim."""

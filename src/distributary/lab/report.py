@@ -139,7 +139,7 @@ def _experiment(each: Experiment, result: Result, by_claim: Mapping[str, Line]) 
         f"finished {escape(result.finished)}</p>"
     )
     for failure in result.failures:
-        again = command(each.name, seed=result.seed, quick=result.quick, point=failure.index)
+        again = result.command_for(failure.index)
         yield (
             f'<p class="failed">Point {failure.index} failed: {escape(failure.reason)}<br>'
             f"<code>{escape(again)}</code></p>"

@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ import pyarrow.parquet as pq
 
 from distributary import __version__
 from distributary.errors import DistributaryError
-from distributary.lab.experiment import Experiment, Point, Row
+from distributary.lab.experiment import Experiment, Point, Row, Value
 from distributary.lab.tasks import Done, Failure
 
 ROWS, ABOUT = "rows.parquet", "run.json"
@@ -46,21 +47,37 @@ class Result:
     python: str
     machine: str
     finished: str
+    settings: Mapping[str, Value] = field(default_factory=dict)
+    """What was set for all points."""
 
     @property
     def command(self) -> str:
         """What runs the experiment again."""
-        return command(self.experiment, seed=self.seed, quick=self.quick)
+        return self.command_for()
+
+    def command_for(self, point: int | None = None, name: str | None = None) -> str:
+        """What runs it, or one of its points, again; under another name, such as that of a claim."""
+        return command(
+            name or self.experiment, seed=self.seed, quick=self.quick, point=point, settings=self.settings
+        )
 
 
-def command(name: str, *, seed: int, quick: bool, point: int | None = None) -> str:
+def command(
+    name: str,
+    *,
+    seed: int,
+    quick: bool,
+    point: int | None = None,
+    settings: Mapping[str, Value] | None = None,
+) -> str:
     """The command that runs something again.
 
     >>> command("topic-tree-size", seed=1, quick=True, point=3)
     'distributary lab run topic-tree-size --quick --seed 1 --point 3'
     """
     chosen = "" if point is None else f" --point {point}"
-    return f"distributary lab run {name}{' --quick' if quick else ''} --seed {seed}{chosen}"
+    given = "".join(f" --set {shlex.quote(f'{each}={value}')}" for each, value in (settings or {}).items())
+    return f"distributary lab run {name}{' --quick' if quick else ''} --seed {seed}{given}{chosen}"
 
 
 def result_of(
@@ -80,6 +97,7 @@ def result_of(
         python=platform.python_version(),
         machine=f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
         finished=datetime.now(UTC).isoformat(timespec="seconds"),
+        settings=dict(experiment.settings),
     )
 
 

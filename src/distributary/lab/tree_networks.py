@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distributary.errors import DistributaryError
+from distributary.lab.experiment import Point
 from distributary.plan.sites_file import read_matrices
 from distributary.plan.tree import Sites
 from distributary.sim.latency import WideArea
@@ -58,6 +59,24 @@ def network_from_files(
     matrices = read_matrices([latency] if bandwidth is None else [latency, bandwidth])
     links = [np.array(matrix, dtype=np.float64) for matrix in matrices]
     return _selection(links[0], links[1] if bandwidth else None, nodes, random, str(latency))
+
+
+OPTIONS = {
+    "latency_file": "a CSV file of latencies in place of the built-in network",
+    "bandwidth_file": "a CSV file of bandwidths between the same sites",
+}
+"""What the experiments on trees let be set (`Experiment.options`)."""
+
+
+def network_at(point: Point, random: np.random.Generator) -> Sites:
+    """As many sites as the point has nodes: of the built-in network, or of the files that were set."""
+    nodes = int(point["nodes"])
+    latency, bandwidth = (str(point.get(name, "")) for name in OPTIONS)
+    if latency:
+        return network_from_files(Path(latency), Path(bandwidth) if bandwidth else None, nodes, random)
+    if bandwidth:
+        raise DistributaryError("--set bandwidth_file needs latency_file too: it says which sites there are")
+    return network(nodes, random)
 
 
 @cache

@@ -96,7 +96,7 @@ def _line(claim: Claim, experiment: Experiment | None, results: Mapping[str, Res
         reason=verdict.reason,
         seed=result.seed,
         quick=result.quick,
-        command=command(claim.id, seed=result.seed, quick=result.quick),
+        command=result.command_for(name=claim.id),
         deviation=deviation,
         experiment=experiment.name,
     )
