@@ -26,6 +26,7 @@ WORKLOADS = {
     "rules": "3 to 5 equality and range conditions, about 10 matches an event",
     "documents": "XML of nine document types and XPath filters (001, Table 3.1)",
     "xml_collection": "3,680 XML documents of all sizes and twig paths without values (001, section 3.3)",
+    "feeds": "items of 700 web feeds and clients with profiles over them (003, section 4.6)",
     "watches": "quotes with documents, watched by topic, band, path and tolerance at once, for all systems",
     "quotes": "minute quotes of 30 stocks and tolerances on their price (002, section 5)",
 }
