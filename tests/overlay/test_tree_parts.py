@@ -199,6 +199,6 @@ def test_a_shape_needs_a_root_and_a_fanout() -> None:
 def test_a_loop_is_seen() -> None:
     trees = [Tree(Node(address)) for address in (1, 2, 3)]
     for tree, parent in zip(trees, (2, 3, 2), strict=True):
-        tree.parent = parent
+        tree.upward.parent = parent
     assert loops(trees) == ["a loop: [2, 3]"]
     assert "0 roots: []" in unsettled(trees)
