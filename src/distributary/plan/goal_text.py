@@ -17,13 +17,10 @@ Every error tells the position in the text and what was expected there.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import NoReturn, TypeVar
 
-from distributary.errors import DistributaryError, InputError
+from distributary.errors import DistributaryError
 from distributary.plan.goal import (
     COMPARISONS,
     NODE_FUNCTIONS,
@@ -41,29 +38,9 @@ from distributary.plan.goal import (
     SystemCost,
 )
 from distributary.plan.metrics import BUILT_IN, SPELLINGS, Metric
-from distributary.plan.tree import Number
+from distributary.plan.statements import DIRECTIONS, SAME, StatementReader, Token
 
-TOKEN = re.compile(
-    r"(?P<space>[ \t\r]+|\#[^\n]*)|(?P<end>[\n;])|(?P<number>\d+(\.\d*)?([eE][+-]?\d+)?|\.\d+)"
-    r"|(?P<word>[^\W\d]\w*)|(?P<sign><=|>=|!=|≤|≥|≠|[<>=(),|+\-*/×—])"
-)
-SAME = {"≤": "<=", "≥": ">=", "≠": "!=", "×": "*", "—": "|"}
-DIRECTIONS = {
-    "minimise": Direction.MINIMISE,
-    "minimize": Direction.MINIMISE,
-    "maximise": Direction.MAXIMISE,
-    "maximize": Direction.MAXIMISE,
-}
 SYSTEM_COST = "system cost"
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Token:
-    kind: str
-    text: str
-    position: int
 
 
 def parse_goal(text: str, metrics: Mapping[str, Metric] | None = None) -> Goal:
@@ -101,41 +78,13 @@ def cost_text(cost: SystemCost | Expression) -> str:
     return cost.metric.name if isinstance(cost, Local) else str(cost.value)
 
 
-class _Reader:
+class _Reader(StatementReader):
     def __init__(self, text: str, metrics: Mapping[str, Metric]) -> None:
-        self.text = text
+        super().__init__(text)
         self.metrics = {name.lower(): metric for name, metric in metrics.items()}
-        self.tokens: list[Token] = []
-        self.at = 0
-        self.definitions: dict[str, list[Token]] = {}
-        self.open: list[str] = []
-
-    def refuse(self, reason: str, position: int) -> NoReturn:
-        raise InputError(reason, field="goal", text=self.text, position=position)
-
-    # Statements
 
     def goal(self) -> Goal:
-        goals: list[list[Token]] = []
-        constraints: list[list[Token]] = []
-        for statement in self.statements():
-            words = self.leading_words(statement)
-            name = " ".join(words)
-            after = statement[len(words)] if len(words) < len(statement) else None
-            constrains = words[:2] == ["subject", "to"] or words == ["constraint"]
-            if constrains:
-                constraints.append(statement)
-            elif words and words[0] in DIRECTIONS:
-                goals.append(statement)
-            elif words and after is not None and after.text == "=":
-                if name in self.definitions:
-                    self.refuse(f"{name!r} is defined twice", statement[0].position)
-                self.definitions[name] = statement[len(words) + 1 :]
-            else:
-                self.refuse(
-                    "expected `minimise ...`, `maximise ...`, `NAME = ...` or `subject to ...`",
-                    statement[0].position,
-                )
+        goals, constraints = self.sorted_statements()
         cost, direction = self.read_goal(goals)
         return Goal(cost, direction, tuple(self.read_constraint(statement) for statement in constraints))
 
@@ -171,91 +120,6 @@ class _Reader:
             return Constraint(metric, comparison, threshold)
 
         return self.whole(statement[1 if seeds_form else 2 :], read, statement[0])
-
-    def statements(self) -> Iterator[list[Token]]:
-        statement: list[Token] = []
-        depth = 0
-        for token in self.scan():
-            depth += {"(": 1, ")": -1}.get(token.text, 0)
-            if token.kind != "end":
-                statement.append(token)
-            elif depth <= 0 or token.text == ";":
-                if statement:
-                    yield statement
-                statement, depth = [], 0
-        if statement:
-            yield statement
-
-    def scan(self) -> Iterator[Token]:
-        position = 0
-        while position < len(self.text):
-            found = TOKEN.match(self.text, position)
-            if found is None:
-                self.refuse(f"an unexpected character {self.text[position]!r}", position)
-            if found.lastgroup is not None and found.lastgroup != "space":
-                yield Token(found.lastgroup, found.group(), position)
-            position = found.end()
-
-    @staticmethod
-    def leading_words(statement: list[Token]) -> list[str]:
-        words = []
-        for token in statement:
-            if token.kind != "word":
-                break
-            words.append(token.text.lower())
-        return words
-
-    # Reading one row of tokens
-
-    def whole(self, tokens: list[Token], read: Callable[[], T], before: Token) -> T:
-        """Read all of these tokens, then go back to those that were being read."""
-        kept = self.tokens, self.at
-        end = tokens[-1] if tokens else before
-        self.tokens = [*tokens, Token("end", "", end.position + len(end.text))]
-        self.at = 0
-        result = read()
-        if self.peek().kind != "end":
-            self.refuse(f"expected the end of the statement, not {self.peek().text!r}", self.peek().position)
-        self.tokens, self.at = kept
-        return result
-
-    def peek(self) -> Token:
-        return self.tokens[self.at]
-
-    def take(self) -> Token:
-        token = self.tokens[self.at]
-        if token.kind != "end":
-            self.at += 1
-        return token
-
-    def expect(self, sign: str) -> Token:
-        token = self.take()
-        if SAME.get(token.text, token.text) != sign:
-            self.refuse(f"expected `{sign}`, not {token.text or 'the end'!r}", token.position)
-        return token
-
-    def accept(self, *signs: str) -> str | None:
-        sign = SAME.get(self.peek().text, self.peek().text)
-        if sign not in signs:
-            return None
-        self.take()
-        return sign
-
-    def words(self) -> tuple[str, int]:
-        start = self.peek()
-        words = []
-        while self.peek().kind == "word":
-            words.append(self.take().text.lower())
-        if not words:
-            self.refuse(f"expected a name, not {start.text or 'the end'!r}", start.position)
-        return " ".join(words), start.position
-
-    def number(self) -> Number:
-        sign = -1 if self.accept("-") else 1
-        token = self.take()
-        if token.kind != "number":
-            self.refuse(f"expected a number, not {token.text or 'the end'!r}", token.position)
-        return sign * (int(token.text) if token.text.isdigit() else float(token.text))
 
     # Costs
 

@@ -1,0 +1,111 @@
+"""Where operators run: the sites with their trees, and a host for every operator.
+
+How data travels (section 5.1):
+
+- Sources are grouped onto trees. A tree spans all sites, and its root publishes its sources' streams. Each
+  link of a tree carries a stream once, however many below it ask for it, and not at all if nobody does.
+- An operator's output is published on a tree of its own: its host sends it directly, once to every other site
+  where somebody reads it. Where producer and reader share a site, nothing travels.
+- A replica of a partition asks for half of a stream. A link carries as much as those beyond it ask for
+  together, and never more than all of it.
+
+Cost: a placement is checked in the operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from distributary.errors import DistributaryError
+from distributary.plan.query.graph import Workload
+from distributary.plan.tree import Number, Sites, Tree
+
+
+@dataclass(frozen=True)
+class Network:
+    """Sites, the trees over them, and how fast they compute."""
+
+    sites: Sites
+    trees: tuple[Tree, ...]
+    speed: Sequence[Number] = ()
+    """Processor cycles a millisecond of each site; 1 where not given."""
+    matching: Number = 0
+    """Processor cycles that a site spends on an item for each link of a tree that it forwards on."""
+
+    def __post_init__(self) -> None:
+        if not self.trees:
+            raise DistributaryError("a network needs at least one tree")
+        for number, tree in enumerate(self.trees):
+            if len(tree.parents) != self.sites.count:
+                raise DistributaryError(
+                    f"tree {number} has {len(tree.parents)} sites, and there are {self.sites.count}"
+                )
+        if self.speed and len(self.speed) != self.sites.count:
+            raise DistributaryError(f"speed has {len(self.speed)} entries for {self.sites.count} sites")
+        if any(speed <= 0 for speed in self.speed):
+            raise DistributaryError("every site's speed is above 0")
+
+    def speed_of(self, site: int) -> Number:
+        return self.speed[site] if self.speed else 1
+
+    def with_tree(self, number: int, tree: Tree) -> Network:
+        """The network in which one tree is another."""
+        return replace(self, trees=(*self.trees[:number], tree, *self.trees[number + 1 :]))
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A host for every operator of a workload.
+
+    >>> from distributary.plan.query.graph import Operator, Query, Source, client
+    >>> from distributary.plan.tree import star
+    >>> network = Network(Sites(latency=[[0, 5], [5, 0]]), (star(2),))
+    >>> operators = (Operator("large", "filter", (0,)), client("ann", 1, site=1))
+    >>> workload = Workload((Source("feed", 0, 100, 1),), operators, (Query("q", (0, 1)),))
+    >>> Placement(workload, network, (1, 1)).moved({0: 0}).hosts
+    (0, 1)
+    """
+
+    workload: Workload
+    network: Network
+    hosts: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.hosts) != len(self.workload.operators):
+            raise DistributaryError(f"{len(self.hosts)} hosts for {len(self.workload.operators)} operators")
+        for operator, host in zip(self.workload.operators, self.hosts, strict=True):
+            if not 0 <= host < self.network.sites.count:
+                raise DistributaryError(f"operator {operator.name!r} is at site {host}, which is not there")
+            if operator.pinned not in (None, host):
+                raise DistributaryError(f"operator {operator.name!r} must stay at site {operator.pinned}")
+        for source in self.workload.sources:
+            if not 0 <= source.tree < len(self.network.trees):
+                raise DistributaryError(
+                    f"source {source.name!r} is on tree {source.tree}, which is not there"
+                )
+
+    def moved(self, changes: Mapping[int, int]) -> Placement:
+        """The placement in which these operators are at these sites."""
+        return replace(self, hosts=tuple(changes.get(at, host) for at, host in enumerate(self.hosts)))
+
+    def split(self, workload: Workload, replicas: Sequence[int]) -> Placement:
+        """The placement of a workload that has an operator split, its replicas at these sites."""
+        return Placement(workload, self.network, (*self.hosts, *replicas))
+
+    def publisher(self, stream: int) -> int:
+        """The site that publishes a stream."""
+        producer = self.workload.producer(stream)
+        if producer is not None:
+            return self.hosts[producer]
+        return self.network.trees[self.workload.sources[stream].tree].root
+
+    def links(self, stream: int, reader: int) -> list[tuple[int, int]]:
+        """The links that a stream takes from its publisher to an operator."""
+        site = self.hosts[reader]
+        if self.workload.producer(stream) is not None:
+            host = self.publisher(stream)
+            return [] if host == site else [(host, site)]
+        path = self.network.trees[self.workload.sources[stream].tree].path(site)
+        return [(above, below) for below, above in pairwise(path)][::-1]

@@ -1,0 +1,169 @@
+"""The cost language for queries: the seed's examples of section 5.3.1, both ways round, and its errors."""
+
+from __future__ import annotations
+
+import pytest
+
+from distributary.errors import DistributaryError, InputError
+from distributary.plan.goal import Function
+from distributary.plan.query.cost import Measured, placement_cost, query_violations
+from distributary.plan.query.goal import Aggregate, Members, Over, Statistic, SystemCost
+from distributary.plan.query.goal_text import parse_query_goal, query_goal_text
+from distributary.plan.query.graph import Operator, Query, Source, Workload, client
+from distributary.plan.query.placement import Network, Placement
+from distributary.plan.tree import NO_PARENT, Sites, Tree
+
+MAXIMUM_LATENCY = """
+operator latency= aggregate(SUM, latency, UPSTREAM OPERATOR) + processing latency
+query latency= aggregate(SUM, operator latency, QUERY OPERATORS)
+system cost= aggregate(MAX, query latency, QUERIES)
+"""
+MAXIMUM_LOAD = """
+node load = aggregate(SUM, operator processing load, LOCAL OPERATORS)
+system cost = aggregate(MAX, node load, BROKERS)
+"""
+TOTAL_BANDWIDTH = """
+node out rate = aggregate(SUM, operator output rate, LOCAL OPERATORS)
+    + forwarding rate
+system cost = aggregate(SUM, node out rate, BROKERS)
+"""
+CAPACITY = """
+operator capacity = aggregate(MIN, bandwidth, UPSTREAM OPERATORS)
+operator capacity ≥ operator input rate
+"""
+
+# Site 0 is the root of a chain 0 -> 1 -> 2 -> 3 that publishes feed A (100 bytes, 10 items a second); site 3
+# that of a star, which publishes B. The first query filters A and takes it with B, for a client at 2; the
+# second counts what the first one's filter lets pass, for a client at 3.
+NETWORK = Network(
+    Sites(
+        latency=[[0, 10, 40, 90], [10, 0, 20, 50], [40, 20, 0, 5], [90, 50, 5, 0]],
+        bandwidth=[[0, 800, 300, 200], [800, 0, 60, 400], [300, 60, 0, 900], [200, 400, 900, 0]],
+    ),
+    (Tree((NO_PARENT, 0, 1, 2)), Tree((3, 3, 3, NO_PARENT))),
+    speed=(1, 2, 1, 1),
+    matching=1,
+)
+WORKLOAD = Workload(
+    (Source("A", 0, 100, 10), Source("B", 1, 60, 6)),
+    (
+        Operator("large", "filter", (0,), selectivity=0.5, cost=2),
+        Operator("both", "union", (1, 2), cost=1),
+        client("ann", 3, site=2),
+        Operator("many", "count", (2,), selectivity=0.2, cost=3),
+        client("bob", 5, site=3),
+    ),
+    (Query("first", (0, 1, 2)), Query("second", (0, 3, 4))),
+)
+AT_CLIENTS = Placement(WORKLOAD, NETWORK, (2, 2, 2, 3, 3))
+SPREAD = Placement(WORKLOAD, NETWORK, (1, 2, 2, 1, 3))
+
+
+def test_maximum_query_latency_of_section_5_3_1() -> None:
+    cost = parse_query_goal(MAXIMUM_LATENCY).cost
+    # At the clients: A comes to 2 over 10 + 20, B over 5; the first query also reads its filter locally.
+    # Site 2 runs operators of 2 + 1 cycles and forwards nothing; site 3 one of 3, and forwards B to site 2.
+    delay = {2: 3, 3: 3 + 1}
+    first = (30 + delay[2]) + ((0 + 5) / 2 + delay[2]) + (0 + delay[2])
+    second = (30 + delay[2]) + (5 + delay[3]) + (0 + delay[3])
+    measured = Measured(AT_CLIENTS)
+    assert measured.values(cost.value) == [first, second]
+    assert measured.system(cost) == max(first, second)
+
+
+def test_maximum_load_of_section_5_3_1() -> None:
+    cost = parse_query_goal(MAXIMUM_LOAD).cost
+    # The filter: 10 items of 2 cycles. The union: 5 + 6 items of 1. The count: 5 items of 3.
+    assert Measured(AT_CLIENTS).values(cost.value) == [0, 0, 20 + 11, 15]
+    assert placement_cost(cost, AT_CLIENTS) == 31
+    assert Measured(SPREAD).values(cost.value) == [0, 20 + 15, 11, 0]
+
+
+def test_total_bandwidth_of_section_5_3_1() -> None:
+    cost = parse_query_goal(TOTAL_BANDWIDTH).cost
+    # A over 0-1 and 1-2, B from 3 to 2, the filter's half of A from 2 to 3.
+    assert Measured(AT_CLIENTS).values(cost.value) == [100, 100, 50, 60]
+    # A over 0-1, B from 3 to 2, the filter's half from 1 to 2, the count's tenth from 1 to 3.
+    assert Measured(SPREAD).values(cost.value) == [100, 50 + 10, 0, 60]
+    assert placement_cost(cost, SPREAD) == 220
+
+
+def test_the_capacity_constraint_of_section_5_3_1() -> None:
+    goal = parse_query_goal(TOTAL_BANDWIDTH + CAPACITY)
+    # The link 1-2 carries at most 60, and the filter wants 100.
+    assert query_violations(goal, AT_CLIENTS) == [
+        "(aggregate(MIN, bandwidth, UPSTREAM OPERATORS) - input rate) >= 0: of operator large it is -40"
+    ]
+    # The union has 60 towards the filter and 900 towards B, on average 480; others are side by side.
+    assert Measured(SPREAD).values(goal.constraints[0].metric) == [700, 370, None, None, 390]
+    assert query_violations(goal, SPREAD) == []
+
+
+def test_what_is_shared_travels_once() -> None:
+    cost = parse_query_goal(TOTAL_BANDWIDTH).cost
+    operators = (*WORKLOAD.operators, Operator("again", "rename", (0,)), client("cem", 7, site=2))
+    both = Workload(WORKLOAD.sources, operators, (*WORKLOAD.queries, Query("third", (5, 6))))
+    placement = Placement(both, NETWORK, (*AT_CLIENTS.hosts, 2, 2))
+    assert placement_cost(cost, placement) == placement_cost(cost, AT_CLIENTS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        MAXIMUM_LATENCY,
+        MAXIMUM_LOAD,
+        TOTAL_BANDWIDTH + CAPACITY,
+        "maximise aggregate(MIN, aggregate(MIN, aggregate(MIN, bandwidth, DOWNSTREAM OPERATORS), "
+        "QUERY OPERATORS), QUERIES)\nsubject to node load * 2 <= 7\nconstraint(fanout, <=, 3)",
+        "minimise aggregate(AVERAGE, aggregate(SUM, load), QUERIES)",
+    ],
+)
+def test_a_goal_is_written_as_it_is_read(text: str) -> None:
+    goal = parse_query_goal(text)
+    assert parse_query_goal(query_goal_text(goal)) == goal
+
+
+def test_an_aggregate_without_a_set_takes_that_of_the_system() -> None:
+    load = Statistic("load")
+    of_query = Aggregate(Function.SUM, load, Over.QUERY)
+    text = "minimise aggregate(MAX, aggregate(SUM, load), {})"
+    assert parse_query_goal(text.format("QUERIES")).cost == SystemCost(
+        Function.MAX, of_query, Members.QUERIES
+    )
+    of_node = Aggregate(Function.SUM, load, Over.LOCAL)
+    assert parse_query_goal(text.format("BROKERS")).cost.value == of_node
+    assert parse_query_goal(
+        "minimise aggregate(MAX, aggregate(SUM, fanout), BROKERS)"
+    ).cost.value == Statistic("fanout")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason", "position"),
+    [
+        ("minimise aggregate(SUM, speed, BROKERS)", "'speed' is neither defined nor a statistic", 24),
+        (
+            "minimise aggregate(SUM, latency, QUERY OPERATORS)",
+            "takes values of an operator, not of a link",
+            24,
+        ),
+        ("minimise aggregate(SUM, load, BROKERS)", "takes values of a node, not of an operator", 9),
+        ("minimise aggregate(MEDIAN, fanout, BROKERS)", "expected one of MIN MAX SUM AVERAGE", 19),
+        ("minimise aggregate(SUM, latency + load, BROKERS)", "cannot be combined", 38),
+        ("minimise aggregate(SUM, fanout, NEIGHBOURS)", "not NEIGHBOURS", 32),
+        ("a = b; b = a; minimise aggregate(SUM, a, BROKERS)", "'a' is defined by itself", 11),
+        ("minimise aggregate(SUM, aggregate(SUM, latency), QUERIES)", "expected a set: UPSTREAM", 39),
+        ("minimise aggregate(SUM, fanout, BROKERS); latency < 3", "a constraint is on the system", 42),
+    ],
+)
+def test_an_error_says_where_and_what_would_be_right(text: str, reason: str, position: int) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_query_goal(text)
+    assert reason in str(caught.value)
+    assert caught.value.position == position
+
+
+def test_a_goal_that_needs_bandwidths_says_so_when_there_are_none() -> None:
+    network = Network(Sites(latency=NETWORK.sites.latency), NETWORK.trees)
+    goal = parse_query_goal(TOTAL_BANDWIDTH + CAPACITY)
+    with pytest.raises(DistributaryError, match="no bandwidth matrix"):
+        query_violations(goal, Placement(WORKLOAD, network, AT_CLIENTS.hosts))
