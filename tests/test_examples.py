@@ -21,6 +21,11 @@ EXPECTED = {
         "e3 -> eve after 1 hops",
         "4 is now below 3",
     ],
+    "rss_feeds.py": [
+        "failing: {'politics/feed0': '503: service unavailable'}",
+        "failing: {}",
+        "every item went once to whoever asked for it: True",
+    ],
     "stock_quotes.py": ["thresholds deliver what SF delivers: True"],
 }
 
@@ -34,3 +39,18 @@ def test_example_prints_what_it_promises(name: str) -> None:
     run = subprocess.run([sys.executable, EXAMPLES / name], capture_output=True, text=True, check=True)
     for line in EXPECTED[name]:
         assert line in run.stdout.splitlines()
+
+
+def test_feeds_in_a_folder_are_spread_and_what_is_no_feed_is_set_aside(tmp_path: Path) -> None:
+    items = "<item><title>Oil rises</title></item><item><title>Gold falls</title></item>"
+    (tmp_path / "market.rss").write_text(f"<rss><channel><title>M</title>{items}</channel></rss>")
+    (tmp_path / "broken.xml").write_text("<rss>")
+    command = [sys.executable, EXAMPLES / "rss_feeds.py", tmp_path, "Oil", "Gold", "al"]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    set_aside, *told = run.stdout.splitlines()
+    assert set_aside.startswith(f"set aside: {tmp_path / 'broken.xml'}: is no well-formed document")
+    assert sorted(told) == [
+        "reader of Gold: Gold falls",
+        "reader of Oil: Oil rises",
+        "reader of al: Gold falls",
+    ]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distributary.errors import DocumentError
-from distributary.feeds import FeedItem, read_feed, write_feed
+from distributary.errors import DistributaryError, DocumentError
+from distributary.feeds import FeedItem, read_feed, read_folder, write_feed
 from distributary.filters.path import PathFilter
 
 ATOM = """<?xml version="1.0" encoding="utf-8"?>
@@ -105,3 +106,20 @@ def test_a_bad_item_does_not_cost_the_others() -> None:
     )
     assert found.rejected == ("item 1 has neither title nor text",)
     assert [(item.title, item.published) for item in found.items] == [("Rain", None)]
+
+
+def test_of_a_folder_the_good_feeds_are_read_and_the_others_set_aside(tmp_path: Path) -> None:
+    (tmp_path / "harbour.atom").write_text(ATOM)
+    (tmp_path / "broken.xml").write_text("<rss>")
+    (tmp_path / "gone.rss").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "half.rss").write_text(write_feed("half", [ITEM]).replace("<item>", "<item/><item>"))
+    (tmp_path / "notes.txt").write_text("nothing")
+    found, rejected = read_folder(tmp_path)
+    assert {name: list(feed.items) for name, feed in found.items()} == {"harbour": [ITEM], "half": [ITEM]}
+    reasons = {Path(one.place).name: one.reason for one in rejected}
+    assert set(reasons) == {"broken.xml", "gone.rss", "half.rss"}
+    assert "no well-formed document" in reasons["broken.xml"]
+    assert reasons["gone.rss"] == "cannot be read: No such file or directory"
+    assert reasons["half.rss"] == "item 1 has neither title nor text"
+    with pytest.raises(DistributaryError, match="is no folder"):
+        read_folder(tmp_path / "notes.txt")

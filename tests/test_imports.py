@@ -15,7 +15,7 @@ ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "model": {"errors"},
     "files": {"errors", "model"},
-    "feeds": {"errors", "model"},
+    "feeds": {"errors", "model", "files"},
     "filters": {"errors", "model"},
     "store": {"errors", "model", "files", "filters"},
     "workloads": {"errors", "model", "feeds", "files", "filters"},

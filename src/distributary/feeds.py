@@ -15,23 +15,28 @@ Cost: linear in the document.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import format_datetime, parsedate_to_datetime
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
 from lxml import etree
 
-from distributary.errors import DocumentError
+from distributary.errors import DistributaryError, DocumentError, InputError
+from distributary.files import Rejection, rejection
 from distributary.model import Event, Value
 
 TOPIC = "feeds"
 """The first level of the topics of all items; the name of the feed follows."""
 MAX_BYTES = 16 * 1024 * 1024
 """A longer document is refused unread."""
+
+ENDINGS = (".xml", ".rss", ".atom")
+"""Of files that are taken for feeds."""
 
 FEEDS = ("rss", "RDF", "feed")
 ITEMS = ("item", "entry")
@@ -115,7 +120,34 @@ text='', link='', published=None),), rejected=('item 2 has neither title nor tex
             rejected.append(f"item {number} has neither title nor text")
         else:
             items.append(item)
-    return ReadFeed(_text(channel, "title"), tuple(items), tuple(rejected))
+    title = next((_all_text(child) for child in channel if _name(child) == "title"), "")
+    return ReadFeed(title, tuple(items), tuple(rejected))
+
+
+def read_folder(folder: Path) -> tuple[dict[str, ReadFeed], list[Rejection]]:
+    """The feeds in the files of a folder (.xml, .rss, .atom), by the files' names, and what is set aside.
+
+    A file that cannot be read or is no feed is set aside, as is every item that cannot be read.
+    """
+    if not folder.is_dir():
+        raise DistributaryError(f"{folder} is no folder; name one that holds feeds")
+    found: dict[str, ReadFeed] = {}
+    rejected: list[Rejection] = []
+    for path in sorted(path for path in folder.iterdir() if path.suffix in ENDINGS):
+        try:
+            found[path.stem] = feed = read_feed(_content(path))
+        except InputError as error:
+            rejected.append(rejection(str(path), error, ""))
+        else:
+            rejected.extend(Rejection(str(path), None, reason, "") for reason in feed.rejected)
+    return found, rejected
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror or error}") from None
 
 
 def write_feed(title: str, items: Sequence[FeedItem]) -> str:
@@ -177,29 +209,32 @@ def _items(root: Any) -> Iterator[Any]:
 
 
 def _item(element: Any) -> FeedItem | None:
-    title, text = _text(element, "title"), _text(element, *TEXTS)
+    parts: dict[str, list[Any]] = {}
+    for child in element:
+        parts.setdefault(_name(child), []).append(child)
+    title, text = _text(parts, "title"), _text(parts, *TEXTS)
     if not title and not text:
         return None
-    link = _text(element, "link") or next(_attributes(element, "link", "href"), "")
-    terms = _attributes(element, "category", "term")
-    named = [*_texts(element, "category"), *_texts(element, "subject"), *terms]
+    link = _text(parts, "link") or next((one.get("href", "") for one in parts.get("link", ())), "")
+    categories = parts.get("category", [])
+    named = [_all_text(one) for one in [*categories, *parts.get("subject", ())]]
     item = FeedItem(
-        _text(element, "guid", "id") or link,
+        _text(parts, "guid", "id") or link,
         title,
-        _author(element),
-        tuple(dict.fromkeys(one for one in named if one)),
+        _author(parts),
+        tuple(dict.fromkeys(one for one in [*named, *(one.get("term", "") for one in categories)] if one)),
         text,
         link,
-        _seconds(_text(element, *DATES)),
+        _seconds(_text(parts, *DATES)),
     )
     return item if item.id else replace(item, id=item.content)
 
 
-def _author(element: Any) -> str:
+def _author(parts: Mapping[str, Sequence[Any]]) -> str:
     """Plain text in RSS, a name inside the element in Atom."""
-    for child in element:
-        if _name(child) in ("author", "creator"):
-            return _text(child, "name") or _all_text(child)
+    for one in [*parts.get("author", ()), *parts.get("creator", ())]:
+        named = (child for child in one if _name(child) == "name")
+        return _all_text(next(named, one))
     return ""
 
 
@@ -214,20 +249,14 @@ def _seconds(text: str) -> int | None:
 
 
 def _name(element: Any) -> str:
-    return str(etree.QName(element).localname)
+    """Without its namespace: feeds do not agree on those."""
+    return str(element.tag).rpartition("}")[2]
 
 
-def _text(element: Any, *names: str) -> str:
-    """The text of the first child of the first of these names that there is."""
-    return next((text for name in names for text in _texts(element, name) if text), "")
-
-
-def _texts(element: Any, name: str) -> Iterator[str]:
-    return (_all_text(child) for child in element if _name(child) == name)
-
-
-def _attributes(element: Any, name: str, attribute: str) -> Iterator[str]:
-    return (child.get(attribute, "") for child in element if _name(child) == name)
+def _text(parts: Mapping[str, Sequence[Any]], *names: str) -> str:
+    """The text of the first of these that there is and says anything."""
+    texts = (_all_text(one) for name in names for one in parts.get(name, ()))
+    return next((text for text in texts if text), "")
 
 
 def _all_text(element: Any) -> str:
