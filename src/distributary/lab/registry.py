@@ -26,6 +26,9 @@ MODULES = (
     "state_aware",
     "attributes",
     "attribute_load",
+    "tree_bottleneck",
+    "tree_bottleneck_limits",
+    "tree_bottleneck_annealing",
     "comparison",
 )
 """The modules of `distributary.lab` that hold experiments, in the order of the report."""
