@@ -21,14 +21,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from distributary.plan.dependence import Dependence, Links, applies, link_values
-from distributary.plan.goal import Constraint, Goal, SystemCost
+from distributary.plan.goal import Constraint, Function, Goal, SystemCost
 from distributary.plan.moves import Floats, Moves, link_array
 from distributary.plan.tree import Number, Sites, Tree
 from distributary.plan.walk import NodeCosts, Walk
+
+if TYPE_CHECKING:
+    from distributary.plan.bulk import Layout  # Numba is loaded by those who weigh with it
 
 
 class Problem:
@@ -88,6 +92,21 @@ class Estimate:
         if not isinstance(self.system, Dependence):
             return None
         return Moves(self.system, self.problem.link_array(self.problem.goal.cost))
+
+    @cached_property
+    def layout(self) -> Layout | None:
+        """The tree as `bulk` has it, where that applies; its arrays are this estimate's own."""
+        system = self.system
+        if not isinstance(system, Dependence) or system.function is Function.PRODUCT:
+            return None
+        from distributary.plan.bulk import FUNCTIONS, layout_of
+
+        weights = np.array(system.weights, dtype=np.float64)
+        if system.costs[self.tree.root] is None:
+            weights[self.tree.root] = 0.0
+        functions = FUNCTIONS.index(system.node_function), FUNCTIONS.index(system.function)
+        links = self.problem.link_array(self.problem.goal.cost)
+        return layout_of(links, weights, functions, self.tree.parents)
 
     def move_benefits(self, site: int, parents: Sequence[int]) -> Floats:
         """The benefit of moving the site under each of these parents, none of which is below it."""

@@ -12,15 +12,19 @@ Rules:
   what comes out is a tree and legal, and together they bring more than either alone: their benefit is
   measured together, not estimated.
 
-Cost: a period weighs, near a star, about the square of the sites; moves of single sites are weighed in bulk.
+Cost: a period weighs, near a star, about the square of the sites for each rule, and does so in `bulk` where
+that applies: 200 sites climb from a random tree to the shortest paths in about a second.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from operator import itemgetter
+from heapq import merge
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from distributary.errors import DistributaryError
 from distributary.plan.approximation import Broadcasts
@@ -29,6 +33,9 @@ from distributary.plan.climbing import Climb, Step
 from distributary.plan.goal import KINDS, Aggregate, Kind, Over
 from distributary.plan.rules import DIRECTED, LOCAL, Arguments, Rewrite, Rule
 from distributary.plan.tree import Tree
+
+if TYPE_CHECKING:
+    from distributary.plan.bulk import Floats, Integers, Layout
 
 HYBRID: Sequence[Rule] = (*LOCAL, *DIRECTED)
 
@@ -124,28 +131,81 @@ def candidates(estimate: Estimate, rules: Sequence[Rule], slack: float) -> Itera
 # What it is worth
 
 
-def weigh(estimate: Estimate, rules: Sequence[Rule], slack: float) -> tuple[list[Weighed], int]:
-    """The rewrites that help, and how many were looked at."""
+def weigh(estimate: Estimate, rules: Sequence[Rule], slack: float) -> tuple[Iterable[Weighed], int]:
+    """The rewrites that help, best first, and how many were looked at."""
+    layout = estimate.layout
+    if layout is None:
+        return _weigh_one_by_one(estimate, rules, slack)
+    known = [rule for rule in rules if rule.shape is not None and rule.reach is not None]
+    others = [rule for rule in rules if rule not in known]
+    found, looked_at = _weigh_in_bulk(estimate, layout, known, slack)
+    if not others:
+        return found, looked_at
+    more, looked_at_more = _weigh_one_by_one(estimate, others, slack)
+    return merge(found, more, key=_rank), looked_at + looked_at_more
+
+
+def _rank(item: Weighed) -> tuple[float, str, Arguments]:
+    return -item.benefit, item.rewrite.rule, item.rewrite.arguments
+
+
+def _weigh_one_by_one(estimate: Estimate, rules: Sequence[Rule], slack: float) -> tuple[list[Weighed], int]:
     least = NEGLIGIBLE * abs(float(estimate.cost))
-    singles: list[tuple[int, int, str]] = []
     weighed: list[Weighed] = []
     looked_at = 0
     for rule, arguments in candidates(estimate, rules, slack):
         looked_at += 1
-        if rule.single:
-            singles.append((arguments[0], arguments[1], rule.name))
-        else:
-            rewrite = rule.rewrite(estimate.tree, arguments)
-            benefit = float(estimate.benefit(rewrite.changes))
-            if benefit > least:
-                weighed.append(Weighed(benefit, rewrite))
-    for site, group in groupby(sorted(singles, key=itemgetter(0)), key=itemgetter(0)):
-        moves = list(group)
-        benefits = estimate.move_benefits(site, [parent for _, parent, _ in moves])
-        for (_, parent, name), benefit in zip(moves, benefits.tolist(), strict=True):
-            if benefit > least:
-                weighed.append(Weighed(benefit, Rewrite(name, (site, parent), {site: parent})))
-    return weighed, looked_at
+        rewrite = rule.rewrite(estimate.tree, arguments)
+        benefit = float(estimate.benefit(rewrite.changes))
+        if benefit > least:
+            weighed.append(Weighed(benefit, rewrite))
+    return sorted(weighed, key=_rank), looked_at
+
+
+def _weigh_in_bulk(
+    estimate: Estimate, layout: Layout, rules: Sequence[Rule], slack: float
+) -> tuple[Iterator[Weighed], int]:
+    from distributary.plan.bulk import weigh_pairs
+
+    tree, sign = estimate.tree, estimate.problem.goal.sign
+    critical = critical_sites(estimate, slack)
+    owners = np.zeros(len(tree.parents), dtype=np.bool_)
+    owners[[above for site in critical for above in tree.path(site)]] = True
+    everyone = np.arange(len(tree.parents))
+    # A site without a cost, such as the root, is as well off as can be: everybody hears of it.
+    known = np.array([-math.inf if cost is None else sign * float(cost) for cost in estimate.costs])
+    limit = sign * float(estimate.cost) - NEGLIGIBLE * abs(float(estimate.cost))
+    found, looked_at = [], 0
+    for rule in sorted(rules, key=lambda rule: rule.name):
+        assert rule.shape is not None
+        assert rule.reach is not None
+        sites = np.array(critical, dtype=np.int64) if rule.directed else everyone
+        ones, others, costs, looked = weigh_pairs(
+            layout, int(rule.shape), rule.reach.numbers, sites, owners, known, sign, limit
+        )
+        found.append((rule, ones, others, costs))
+        looked_at += looked
+    return _best_first(estimate, found), looked_at
+
+
+FIRST = 32
+"""So many of the best are put in order at first: mostly the very first is taken."""
+
+
+def _best_first(
+    estimate: Estimate, found: Sequence[tuple[Rule, Integers, Integers, Floats]]
+) -> Iterator[Weighed]:
+    """Rewrites by their benefit, then by rule and arguments; made only when they are asked for."""
+    benefits = np.concatenate([costs for *_, costs in found])
+    benefits = estimate.problem.goal.sign * (float(estimate.cost) - benefits)
+    ones, others = (np.concatenate([row[part] for row in found]) for part in (1, 2))
+    rules = np.repeat(np.arange(len(found)), [len(row[1]) for row in found])
+    bar = float(np.partition(benefits, -FIRST)[-FIRST]) if len(benefits) > FIRST else -math.inf
+    for part in (benefits >= bar, benefits < bar):
+        at = np.flatnonzero(part)
+        for place in at[np.lexsort((others[at], ones[at], rules[at], -benefits[at]))].tolist():
+            pair = int(ones[place]), int(others[place])
+            yield Weighed(float(benefits[place]), found[rules[place]][0].rewrite(estimate.tree, pair))
 
 
 def weigh_approximately(
@@ -161,18 +221,20 @@ def weigh_approximately(
         benefit = broadcasts.benefit(estimate, rewrite)
         if benefit > least:
             weighed.append(Weighed(benefit, rewrite))
-    return weighed, looked_at
+    return sorted(weighed, key=_rank), looked_at
 
 
-def choose(estimate: Estimate, weighed: list[Weighed], concurrent: bool) -> list[Rewrite]:
-    """The best legal rewrite; if several may go at once, also those that are independent and add to it."""
+def choose(estimate: Estimate, weighed: Iterable[Weighed], concurrent: bool) -> list[Rewrite]:
+    """The best legal rewrite; if several may go at once, also those that are independent and add to it.
+
+    The rewrites come best first.
+    """
     chosen: list[Rewrite] = []
     touched: set[int] = set()
     changes: dict[int, int] = {}
     best = 0.0
     least = NEGLIGIBLE * abs(float(estimate.cost))
-    for item in sorted(weighed, key=lambda item: (-item.benefit, item.rewrite.rule, item.rewrite.arguments)):
-        rewrite = item.rewrite
+    for rewrite in (item.rewrite for item in weighed):
         if touched & rewrite.touched(estimate.tree):
             continue
         together = {**changes, **rewrite.changes}

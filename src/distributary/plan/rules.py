@@ -8,6 +8,8 @@ Rules of this file:
   script are those of the unit before it began (as in Table 4.2).
 - What a rule comes to is a `Rewrite`: the sites that get another parent. Arguments that would change nothing
   are not offered.
+- Our own rules take two sites and say, beside their script, what they come to (`Shape`) and which pairs they
+  take (`Reach`): `bulk` weighs them by that alone.
 
 An application adds a rule by writing a script and listing it:
 
@@ -26,7 +28,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from itertools import permutations
+from typing import NamedTuple
 
 from distributary.errors import DistributaryError
 from distributary.plan.tree import NO_PARENT, Tree
@@ -109,19 +113,68 @@ class Rewrite:
         return {*self.changes, *self.changes.values(), *(tree.parents[site] for site in self.changes)}
 
 
+class Shape(IntEnum):
+    """What a rule comes to, whatever its script does on the way, for its arguments `one` and `other`."""
+
+    MOVE = 0
+    """One gets under other, with all below it."""
+    HAND = 1
+    """One hands its children to other."""
+    SWAP = 2
+    """The two change places."""
+    EXCHANGE = 3
+    """The two exchange their children."""
+
+
+class Relation(IntEnum):
+    """Which pairs a rule takes."""
+
+    RISE = 0
+    """Other is so many levels above one."""
+    SWAP_UP = 1
+    """One is so many levels above other, and not the root."""
+    BESIDE = 2
+    """Other is so many levels below a sibling of one."""
+    SIBLINGS = 3
+    """Two siblings, at least one with children, the first with the smaller number."""
+    ELSEWHERE = 4
+    """Other is outside one's subtree and not its parent."""
+    PARTNERS = 5
+    """Neither is the root, they are out of each other's units, and not leaves side by side."""
+
+
+class Reach(NamedTuple):
+    """Which pairs of sites a rule takes; `with_children` if one must have some."""
+
+    relation: Relation
+    levels: int = 0
+    with_children: bool = False
+
+    @property
+    def numbers(self) -> tuple[int, int, int]:
+        """The same as plain numbers."""
+        return int(self.relation), self.levels, int(self.with_children)
+
+
 @dataclass(frozen=True)
 class Rule:
     """What may be done around a site.
 
-    `levels` is the size of the unit it needs, 0 for a directed rule. A `single` rule comes to moving its
-    first argument under its second, whatever its script does on the way.
+    `levels` is the size of the unit it needs, 0 for a directed rule. A rule with a shape and a reach takes
+    two arguments and is weighed by those.
     """
 
     name: str
     levels: int
     arguments: Callable[[Tree, int], Iterable[Arguments]]
     script: Callable[..., None]
-    single: bool = False
+    shape: Shape | None = None
+    reach: Reach | None = None
+
+    @property
+    def single(self) -> bool:
+        """Whether it comes to moving its first argument under its second."""
+        return self.shape is Shape.MOVE
 
     @property
     def directed(self) -> bool:
@@ -159,18 +212,16 @@ def unit(tree: Tree, owner: int, levels: int = 3) -> set[int]:
     return members | {tree.parents[owner]} - {NO_PARENT}
 
 
-def _siblings(tree: Tree, owner: int) -> Iterator[Arguments]:
-    return permutations(tree.children[owner], 2)
-
-
 def _risers(levels: int) -> Callable[[Tree, int], Iterator[Arguments]]:
     """Sites so many levels below, and the owner they rise to."""
     return lambda tree, owner: ((site, owner) for site in descendants(tree, owner, levels))
 
 
 def _parents_at(levels: int) -> Callable[[Tree, int], Iterator[Arguments]]:
-    """Sites so many levels below that have children."""
-    return lambda tree, owner: ((site,) for site in descendants(tree, owner, levels) if tree.children[site])
+    """Sites so many levels below that have children, and the owner that these rise to."""
+    return lambda tree, owner: (
+        (site, owner) for site in descendants(tree, owner, levels) if tree.children[site]
+    )
 
 
 def _swaps(levels: int) -> Callable[[Tree, int], Iterator[Arguments]]:
@@ -242,10 +293,10 @@ def sink_site(bench: Bench, site: int, under: int) -> None:
         bench.demote(site, step)
 
 
-def promote_subtree(bench: Bench, site: int, levels: int = 1) -> None:
+def raise_subtree(bench: Bench, site: int, to: int) -> None:
+    """Promote a site's children until they are under the one named."""
     for child in bench.children(site):
-        for _ in range(levels):
-            bench.promote(child)
+        raise_site(bench, child, to)
 
 
 def swap_parent_and_child(bench: Bench, site: int, child: int) -> None:
@@ -294,12 +345,34 @@ def move_subtree(bench: Bench, site: int, to: int) -> None:
 
 # The rules
 
-CHILD_DEMOTION = Rule("child demotion", 3, _siblings, sink_site, single=True)
-CHILD_PROMOTION = Rule("child promotion", 3, _risers(2), raise_site, single=True)
-SUBTREE_PROMOTION = Rule("subtree promotion", 3, _parents_at(1), promote_subtree)
-PARENT_CHILD_SWAP = Rule("parent-child swap", 3, _swaps(1), swap_parent_and_child)
-SUBTREE_MIGRATION = Rule("subtree migration", 3, _beside(0, with_children=True), migrate_subtree)
-SIBLING_SWAP = Rule("sibling swap", 3, _sibling_swaps, swap_siblings)
+
+def _move(name: str, levels: int, reach: Reach) -> Rule:
+    """A site moves, with all below it."""
+    if reach.relation is Relation.RISE:
+        return Rule(name, levels, _risers(reach.levels), raise_site, Shape.MOVE, reach)
+    return Rule(name, levels, _beside(reach.levels, with_children=False), sink_site, Shape.MOVE, reach)
+
+
+def _hand(name: str, levels: int, reach: Reach) -> Rule:
+    """A site hands its children on."""
+    if reach.relation is Relation.RISE:
+        return Rule(name, levels, _parents_at(reach.levels), raise_subtree, Shape.HAND, reach)
+    return Rule(name, levels, _beside(reach.levels, with_children=True), migrate_subtree, Shape.HAND, reach)
+
+
+def _swap(name: str, levels: int, apart: int) -> Rule:
+    """A site and one above it change places."""
+    return Rule(name, levels, _swaps(apart), swap_along_path, Shape.SWAP, Reach(Relation.SWAP_UP, apart))
+
+
+CHILD_DEMOTION = _move("child demotion", 3, Reach(Relation.BESIDE, 0))
+CHILD_PROMOTION = _move("child promotion", 3, Reach(Relation.RISE, 2))
+SUBTREE_PROMOTION = _hand("subtree promotion", 3, Reach(Relation.RISE, 1, True))
+PARENT_CHILD_SWAP = _swap("parent-child swap", 3, 1)
+SUBTREE_MIGRATION = _hand("subtree migration", 3, Reach(Relation.BESIDE, 0, True))
+SIBLING_SWAP = Rule(
+    "sibling swap", 3, _sibling_swaps, swap_siblings, Shape.EXCHANGE, Reach(Relation.SIBLINGS)
+)
 
 LOCAL: Sequence[Rule] = (
     CHILD_DEMOTION,
@@ -312,29 +385,34 @@ LOCAL: Sequence[Rule] = (
 """The rules of a unit of three levels (Table 4.2)."""
 
 FOUR_LEVELS: Sequence[Rule] = (
-    Rule(
-        "promote subtree 3 levels up", 4, _parents_at(2), lambda bench, site: promote_subtree(bench, site, 2)
-    ),
-    Rule("demote child 3 levels down", 4, _beside(1, with_children=False), sink_site, single=True),
-    Rule("swap grandparent-child", 4, _swaps(2), swap_along_path),
-    Rule("demote subtree 3 levels down", 4, _beside(2, with_children=True), migrate_subtree),
+    _hand("promote subtree 3 levels up", 4, Reach(Relation.RISE, 2, True)),
+    _move("demote child 3 levels down", 4, Reach(Relation.BESIDE, 1)),
+    _swap("swap grandparent-child", 4, 2),
+    _hand("demote subtree 3 levels down", 4, Reach(Relation.BESIDE, 2, True)),
 )
 """What a unit of four levels adds (section 4.6.3)."""
 
 FIVE_LEVELS: Sequence[Rule] = (
-    Rule(
-        "promote subtree 4 levels up", 5, _parents_at(3), lambda bench, site: promote_subtree(bench, site, 3)
-    ),
-    Rule("promote node 4 levels up", 5, _risers(3), raise_site, single=True),
-    Rule("demote child 4 levels down", 5, _beside(2, with_children=False), sink_site, single=True),
-    Rule("swap parent-grand-grandchild", 5, _swaps(3), swap_along_path),
-    Rule("demote subtree 4 levels down", 5, _beside(3, with_children=True), migrate_subtree),
+    _hand("promote subtree 4 levels up", 5, Reach(Relation.RISE, 3, True)),
+    _move("promote node 4 levels up", 5, Reach(Relation.RISE, 3)),
+    _move("demote child 4 levels down", 5, Reach(Relation.BESIDE, 2)),
+    _swap("swap parent-grand-grandchild", 5, 3),
+    _hand("demote subtree 4 levels down", 5, Reach(Relation.BESIDE, 3, True)),
 )
 """What a unit of five levels adds (section 4.6.3)."""
 
-CHILD_MOVE = Rule("child move", 0, _elsewhere(with_children=False), Bench.move, single=True)
-SUBTREE_MOVE = Rule("subtree move", 0, _elsewhere(with_children=True), move_subtree)
-NODE_SWAP = Rule("node swap", 0, _partners, Bench.swap)
+CHILD_MOVE = Rule(
+    "child move", 0, _elsewhere(with_children=False), Bench.move, Shape.MOVE, Reach(Relation.ELSEWHERE)
+)
+SUBTREE_MOVE = Rule(
+    "subtree move",
+    0,
+    _elsewhere(with_children=True),
+    move_subtree,
+    Shape.HAND,
+    Reach(Relation.ELSEWHERE, 0, True),
+)
+NODE_SWAP = Rule("node swap", 0, _partners, Bench.swap, Shape.SWAP, Reach(Relation.PARTNERS))
 
 DIRECTED: Sequence[Rule] = (CHILD_MOVE, SUBTREE_MOVE, NODE_SWAP)
 """The rules that reach beyond a unit (section 4.3.2)."""
