@@ -1,0 +1,232 @@
+"""The reference interpreter: each operation as a function of whole streams, written as plainly as can be.
+
+It defines what queries mean; every engine is checked against it. Streams are lists of items in stream order.
+Nothing is incremental and nothing is fast: an aggregate looks at every item for every window.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cmp_to_key, partial
+from typing import Any
+
+from distributary.filters.expression import evaluate as condition_holds
+from distributary.flow.aggregates import Accumulator
+from distributary.flow.catalogue import Catalogue
+from distributary.flow.expression import evaluate
+from distributary.flow.identifiers import group_of, join_id, ordinal_id, sort_id, union_id, window_id
+from distributary.flow.operators import Copy, Filter, Map, Operation, Rename, Split, Union
+from distributary.flow.schema import Item, Schema
+from distributary.flow.source import SetAside, read_events
+from distributary.flow.window import TimeWindow
+from distributary.flow.windowed import Aggregate, Count, Join, Sort, Truncate, Unique
+from distributary.model import Event
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What queries give for a set of events."""
+
+    streams: dict[str, list[Item]]
+    """Every stream of the catalogue, in stream order."""
+    set_aside: list[SetAside]
+
+
+def answer(catalogue: Catalogue, events: Iterable[Event]) -> Answer:
+    """Every stream of the catalogue for these events, in whatever order they come."""
+    items, aside = read_events(catalogue.sources.values(), events)
+    streams = interpret(catalogue, items)
+    return Answer(streams, aside)
+
+
+def interpret(catalogue: Catalogue, sources: Mapping[str, Iterable[Item]]) -> dict[str, list[Item]]:
+    """Every stream of the catalogue for these items of its sources; a source that is not there is empty."""
+    streams = {name: in_order(sources.get(name, ())) for name in catalogue.sources}
+    for bound in catalogue.operators:
+        inputs = [streams[name] for name in bound.inputs]
+        output = apply(bound.operation, bound.input_schemas, inputs)
+        streams.update(dict.fromkeys(bound.streams, output))
+    return streams
+
+
+def apply(operation: Operation, schemas: Sequence[Schema], inputs: Sequence[Iterable[Item]]) -> list[Item]:
+    """The output of one operation over whole streams."""
+    streams = [in_order(stream) for stream in inputs]
+    return in_order(MEANINGS[type(operation)](operation, schemas, streams))
+
+
+def in_order(items: Iterable[Item]) -> list[Item]:
+    """The items in the order of their stream."""
+    return sorted(items, key=lambda item: item.order)
+
+
+# One item at a time
+
+
+def _filter(filter: Filter, schemas: Sequence[Schema], streams: Sequence[list[Item]]) -> list[Item]:
+    condition = filter.condition
+    keeps = filter.where is not None
+    return [item for item in streams[0] if (condition_holds(condition, item.attributes) is True) == keeps]
+
+
+def _map(map: Map, schemas: Sequence[Schema], streams: Sequence[list[Item]]) -> list[Item]:
+    kept = map.kept(schemas[0])
+    values = map.values(schemas[0])
+    return [
+        replace(
+            item,
+            attributes={
+                **{name: item.attributes[name] for name in kept},
+                **{name: evaluate(typed.expression, item.attributes) for name, typed in values.items()},
+            },
+        )
+        for item in streams[0]
+    ]
+
+
+def _rename(rename: Rename, schemas: Sequence[Schema], streams: Sequence[list[Item]]) -> list[Item]:
+    return [
+        replace(item, attributes={rename.names.get(name, name): v for name, v in item.attributes.items()})
+        for item in streams[0]
+    ]
+
+
+def _copy(copy: Copy, schemas: Sequence[Schema], streams: Sequence[list[Item]]) -> list[Item]:
+    return [
+        replace(
+            item,
+            attributes={
+                **item.attributes,
+                **{new: item.attributes[name] for name, new in copy.names.items()},
+            },
+        )
+        for item in streams[0]
+    ]
+
+
+def _union(union: Union, schemas: Sequence[Schema], streams: Sequence[list[Item]]) -> list[Item]:
+    return [
+        replace(item, id=union_id(index, item.id)) for index, stream in enumerate(streams) for item in stream
+    ]
+
+
+def _split(split: Split, schemas: Sequence[Schema], streams: Sequence[list[Item]]) -> list[Item]:
+    return streams[0]
+
+
+# Windows
+
+
+def _aggregate(
+    aggregate: Aggregate | Count, schemas: Sequence[Schema], streams: Sequence[list[Item]]
+) -> list[Item]:
+    operation = aggregate.canonical
+    assert isinstance(operation, Aggregate)
+    window = operation.span
+    accumulators = operation.accumulators(schemas[0])
+    time_name = operation.schema(*schemas).time
+    results = []
+
+    def conclude(id: str, time: int, group: tuple[Any, ...], members: list[Item]) -> None:
+        values = {name: _accumulated(each, members) for name, each in accumulators.items()}
+        groups = dict(zip(operation.group_by, group, strict=True))
+        results.append(Item(id, time, {**groups, **values, time_name: time}))
+
+    for group, members in _grouped(streams[0], operation.group_by).items():
+        if isinstance(window, TimeWindow):
+            for start, inside in _windows(members, window).items():
+                conclude(window_id(start, group), start + window.size - 1, group, inside)
+        else:
+            for ordinal in range((len(members) - window.size) // window.slide + 1):
+                inside = members[ordinal * window.slide :][: window.size]
+                conclude(ordinal_id(ordinal, group), inside[-1].time, group, inside)
+    return results
+
+
+def _accumulated(accumulator: Accumulator, members: list[Item]) -> Any:
+    so_far = accumulator.start
+    for item in members:
+        so_far = accumulator.add(so_far, item.attributes)
+    return accumulator.finish(so_far)
+
+
+def _join(join: Join, schemas: Sequence[Schema], streams: Sequence[list[Item]]) -> list[Item]:
+    time_name = join.schema(*schemas).time
+    from_right = join.from_right(schemas[1])
+    pairs = []
+    for left in streams[0]:
+        for right in streams[1]:
+            near = abs(left.time - right.time) <= join.within
+            keys = [(left.attributes[mine], right.attributes[theirs]) for mine, theirs in join.on.items()]
+            if near and all(mine is not None and mine == theirs for mine, theirs in keys):
+                time = max(left.time, right.time)
+                taken = {name: right.attributes[original] for name, original in from_right.items()}
+                attributes = {**left.attributes, **taken, time_name: time}
+                pairs.append(Item(join_id(left.id, right.id), time, attributes))
+    return pairs
+
+
+def _sort(sort: Sort, schemas: Sequence[Schema], streams: Sequence[list[Item]]) -> list[Item]:
+    time_name = sort.schema(*schemas).time
+    results = []
+    for start, members in _windows(streams[0], sort.span).items():
+        time = start + sort.span.size - 1
+        before: Callable[[Item, Item], int] = partial(_compared, sort.keys)
+        ordered = sorted(members, key=cmp_to_key(before))
+        for rank, item in enumerate(ordered, 1):
+            attributes = {**item.attributes, time_name: time}
+            results.append(Item(sort_id(item.id, start), time, attributes, rank))
+    return results
+
+
+def _compared(keys: Sequence[tuple[str, bool]], one: Item, other: Item) -> int:
+    """Below 0 when one comes before the other."""
+    for name, downwards in keys:
+        left, right = one.attributes[name], other.attributes[name]
+        if left is None or right is None:
+            if left is not right:
+                return 1 if left is None else -1
+        elif left != right:
+            return 1 if (left > right) != downwards else -1
+    return -1 if one.order < other.order else 1
+
+
+def _truncate(truncate: Truncate, schemas: Sequence[Schema], streams: Sequence[list[Item]]) -> list[Item]:
+    windows = _windows(streams[0], truncate.span).values()
+    return [item for members in windows for item in members[: truncate.items]]
+
+
+def _unique(unique: Unique, schemas: Sequence[Schema], streams: Sequence[list[Item]]) -> list[Item]:
+    windows = _windows(streams[0], unique.span).values()
+    return [alike[0] for members in windows for alike in _grouped(members, unique.by).values()]
+
+
+def _windows(items: Sequence[Item], window: TimeWindow) -> dict[int, list[Item]]:
+    """The items of each window that has any, by the window's start."""
+    starts = {start for item in items for start in window.starts(item.time)}
+    return {start: [item for item in items if start <= item.time < start + window.size] for start in starts}
+
+
+def _grouped(items: Iterable[Item], names: Sequence[str]) -> dict[tuple[Any, ...], list[Item]]:
+    groups: dict[tuple[Any, ...], list[Item]] = defaultdict(list)
+    for item in items:
+        groups[group_of(item.attributes, names)].append(item)
+    return groups
+
+
+MEANINGS: dict[type[Operation], Callable[[Any, Sequence[Schema], Sequence[list[Item]]], list[Item]]] = {
+    Filter: _filter,
+    Map: _map,
+    Rename: _rename,
+    Copy: _copy,
+    Union: _union,
+    Split: _split,
+    Aggregate: _aggregate,
+    Count: _aggregate,
+    Join: _join,
+    Sort: _sort,
+    Truncate: _truncate,
+    Unique: _unique,
+}
