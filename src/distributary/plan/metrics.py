@@ -61,8 +61,12 @@ def wanted(sites: Sites, tree: Tree, site: int) -> int:
     if not sites.interest:
         raise DistributaryError("the goal asks for data rates, and no interest in streams was given")
     streams = 0
-    for member in tree.subtree(site):
+    # By children: the tree's order is not derived for this, since every rewrite that is weighed comes here.
+    waiting = [site]
+    while waiting:
+        member = waiting.pop()
         streams |= sites.interest[member]
+        waiting.extend(tree.children[member])
     return streams
 
 
