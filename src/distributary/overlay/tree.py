@@ -4,7 +4,7 @@ while they do, without losing or repeating one (003, sections 3.1 and 4.5).
 A node is made of parts, each with its rules in a module of its own:
 
 - `tree_upward`: the link to the parent, and how it changes; `tree_asking`: what is asked of the parent, and
-  granted by it.
+  granted by it; `tree_probing`: how far others are, for a node that chooses its parent.
 - `tree_downward`: the children, what they ask for and are sent; `tree_events`: the events that come, each
   once and in order, and how missing ones are fetched.
 - `tree_belief`: who is the root; `tree_root`: what the root does; `tree_succession`: how it is replaced;
@@ -34,6 +34,7 @@ from distributary.overlay.tree_downward import Downward
 from distributary.overlay.tree_events import Events
 from distributary.overlay.tree_interest import Form, Interest
 from distributary.overlay.tree_messages import Left, Published, Reign
+from distributary.overlay.tree_probing import Answers, Probing
 from distributary.overlay.tree_registry import Registry
 from distributary.overlay.tree_root import EVERYTHING, Rootship
 from distributary.overlay.tree_routes import Routes, Scan
@@ -62,6 +63,10 @@ class Shape:
     """After so many beats without a sign of the root its children choose another."""
     patience: float = 8.0
     """After so many beats a change of parent that has not come about is tried otherwise."""
+    offers: int = 64
+    """How many parents a node that chooses its own is offered."""
+    probe_wait: float = 2.0
+    """Seconds until those who have not answered a probe are left out."""
 
 
 class Tree:
@@ -94,6 +99,8 @@ class Tree:
         self.random = Random(f"{seed}/{self.address}")
         self.post: Callable[[Address, Message], None] = courier.send if courier is not None else node.send
         """Sends what must not get lost."""
+        self.choose_parent: Callable[[Answers], Address] | None = None
+        """The best of some parents on offer, for a node that comes or has lost its own; None for any."""
         self.belief = Belief(self)
         self.rootship = Rootship(self, on_crowned)
         self.succession = Succession(self)
@@ -101,6 +108,7 @@ class Tree:
         self.asking = Asking(self)
         self.downward = Downward(self, Scan() if routes is None else routes)
         self.events = Events(self)
+        self.probing = Probing(self)
         if courier is not None:
             courier.on_failure(self.belief.given_up)
         if is_root:

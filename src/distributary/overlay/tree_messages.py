@@ -41,6 +41,8 @@ class ParentWanted(NamedTuple):
     avoid: tuple[Address, ...] = ()
     link: int = 0
     hops: int = 0
+    offers: int = 0
+    """How many parents to offer, to choose among, in place of allowing any."""
 
 
 class ParentTaken(NamedTuple):
@@ -69,6 +71,14 @@ class ParentAllowed(NamedTuple):
 
     stamp: int
     parent: Address
+    reign: Reign
+
+
+class ParentsOffered(NamedTuple):
+    """The root's answer: these have room for you; ask for one of them."""
+
+    stamp: int
+    parents: tuple[Address, ...]
     reign: Reign
 
 
@@ -208,3 +218,19 @@ class Fetched(NamedTuple):
     through: int
     events: tuple[Numbered, ...]
     missing: bool
+
+
+# Between any two nodes.
+
+
+class Probe(NamedTuple):
+    """How far are you?"""
+
+    number: int
+
+
+class Probed(NamedTuple):
+    """So far; and this is to be known of me."""
+
+    number: int
+    told: tuple[float, ...]

@@ -16,7 +16,8 @@ loop closed by that would have been a real one before. A register that begins em
 its state, knows nobody: ways up that it does not know to the end count for nothing until their nodes asked.
 
 - A node has so many children at most, by possible parents. A child that it misses counts no more, until that
-  asks again.
+  asks again. A change that is part of a larger one may have been permitted whatever the number (`permitted`):
+  two nodes that are full can swap their children.
 
 Cost: a way up for each request; memory of one entry for each node of the tree.
 """
@@ -25,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from itertools import islice
 from random import Random
 from typing import NamedTuple
 
@@ -69,6 +71,8 @@ class Registry:
         self._children: dict[Address, set[Address]] = {}
         self._missed: dict[Address, set[Address]] = {}
         """Nodes that have fallen silent, and the parents who said so."""
+        self.permitted: dict[Address, Address] = {}
+        """Changes, by node and new parent, to which the fanout does not apply."""
 
     @property
     def known(self) -> tuple[Known, ...]:
@@ -109,6 +113,24 @@ class Registry:
             self._put(Known(node, stamp, tuple(dict.fromkeys((*stated, answer.parent))), link))
         return answer
 
+    def offers(
+        self,
+        node: Address,
+        stamp: int,
+        current: Address | None,
+        avoid: Collection[Address] = (),
+        link: int = 0,
+        most: int = 1,
+    ) -> tuple[Address, ...] | None:
+        """Parents that a node may have, for it to choose from; it is allowed none of them yet."""
+        known = self._known.get(node)
+        if known is not None and known.stamp > stamp:
+            return None
+        self._missed.pop(node, None)
+        self._put(Known(node, stamp, () if current is None else (current,), link))
+        able = (one for one in self._candidates(node, avoid) if not self.why_not(node, one))
+        return tuple(sorted(islice(able, most)))
+
     def taken(self, node: Address, stamp: int) -> None:
         """A node has taken the parent it was allowed with this request."""
         known = self._known.get(node)
@@ -132,7 +154,8 @@ class Registry:
         """Why a node may not go to another; nothing when it may."""
         if wanted == node:
             return f"{node} cannot be its own parent"
-        if self.fanout is not None and self._counted(wanted, node) >= self.fanout:
+        full = self.fanout is not None and self._counted(wanted, node) >= self.fanout
+        if full and self.permitted.get(node) != wanted:
             return f"{wanted} has {self.fanout} children already"
         seen: set[Address] = set()
         ahead = [wanted]
@@ -149,6 +172,21 @@ class Registry:
             ahead += known.parents
         return ""
 
+    def parent(self, node: Address) -> Address | None:
+        """The one parent that a node can have now; None while it changes, or is not known."""
+        known = self._known.get(node)
+        return known.parents[0] if known is not None and len(known.parents) == 1 else None
+
+    def crowded(self) -> dict[Address, list[Address]]:
+        """Nodes that have too many children, and these."""
+        if self.fanout is None:
+            return {}
+        return {
+            parent: sorted(children)
+            for parent, children in self._children.items()
+            if len(children) > self.fanout and self._counted(parent, -1) > self.fanout
+        }
+
     def _counted(self, parent: Address, without: Address) -> int:
         """How many children a node has or may get, apart from one and from those it misses."""
         children = self._children.get(parent, ())
@@ -156,12 +194,16 @@ class Registry:
 
     def _any_for(self, node: Address, avoid: Collection[Address]) -> Answer:
         """Any parent that a node may have, by chance; those to avoid only when there is nobody else."""
-        candidates = [self.root, *(one for one in self._known if one != node and one not in self._missed)]
-        self._random.shuffle(candidates)
-        for candidate in sorted(candidates, key=lambda one: one in avoid):
+        for candidate in self._candidates(node, avoid):
             if not self.why_not(node, candidate):
                 return Answer(candidate)
         return Answer(None, "nobody can take another child")
+
+    def _candidates(self, node: Address, avoid: Collection[Address]) -> list[Address]:
+        """Everybody else by chance; those to avoid at the end."""
+        candidates = [self.root, *(one for one in self._known if one != node and one not in self._missed)]
+        self._random.shuffle(candidates)
+        return sorted(candidates, key=lambda one: one in avoid)
 
     def _put(self, known: Known) -> None:
         before = self._known.get(known.node)

@@ -22,6 +22,7 @@ from distributary.overlay.tree_messages import (
     Left,
     ParentAllowed,
     ParentRefused,
+    ParentsOffered,
     ParentTaken,
     ParentWanted,
     Published,
@@ -44,6 +45,8 @@ class Rootship:
         self.tree = tree
         self.registry: Registry | None = None
         """At the root only."""
+        self.on_taken: Callable[[Address], None] | None = None
+        """Called with a node that has changed its parent."""
         self._estranged: set[Address] = set()
         """At the root: children that fell silent, who may have found another root."""
         self._ids: OrderedDict[str, None] = OrderedDict()
@@ -102,6 +105,9 @@ class Rootship:
                 reign = self.tree.reign or reign
             self.tree.post(node, Reigned(reign))
             return
+        if message.offers:
+            self._offer(message, reign)
+            return
         answer = self.registry.request(
             node, stamp, message.current, message.wanted, message.avoid, message.link
         )
@@ -112,10 +118,20 @@ class Rootship:
         else:
             self.tree.post(node, ParentAllowed(stamp, answer.parent, reign))
 
+    def _offer(self, message: ParentWanted, reign: Reign) -> None:
+        if self.registry is None:
+            return
+        node, stamp, _, current, _, avoid, link, _, most = message
+        parents = self.registry.offers(node, stamp, current, avoid, link, most)
+        if parents is not None:
+            self.tree.post(node, ParentsOffered(stamp, parents, reign))
+
     def _parent_taken(self, message: ParentTaken, sender: Address) -> None:
         if self.registry is not None:
             self.registry.taken(message.node, message.stamp)
             self._estranged.discard(message.node)
+            if self.on_taken is not None:
+                self.on_taken(message.node)
 
     def _child_missed(self, message: ChildMissed, sender: Address) -> None:
         if self.registry is not None:

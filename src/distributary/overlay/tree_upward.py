@@ -6,6 +6,8 @@ Rules:
   parent, and stays with the old one until the new one has granted its interest and the old one's events have
   reached to where the new one's begin. Then it parts from the old one.
 - A node whose parent has fallen silent does the same, first with its grandparent, and fetches the difference.
+- A node that needs a parent, whichever, takes the one that the root gives it by chance, or one it chooses
+  itself (`Tree.choose_parent`): the root offers some that have room, the node probes them, and asks for one.
 - Each link has the stamp of the request by which it came about. What belongs to another link is not heard.
 - Only the root that a node believes in may allow it anything. A new root is told of the place one has.
 """
@@ -23,12 +25,14 @@ from distributary.overlay.tree_messages import (
     Granted,
     ParentAllowed,
     ParentRefused,
+    ParentsOffered,
     ParentTaken,
     ParentWanted,
     Parted,
     Reign,
     Stranger,
 )
+from distributary.overlay.tree_probing import Answers
 
 if TYPE_CHECKING:
     from distributary.overlay.tree import Tree
@@ -48,6 +52,8 @@ class Move:
     """Whether the old parent is gone, or about to go."""
     to: Address | None = None
     """The new parent, once the root has allowed it."""
+    chosen: bool = False
+    """Whether the node chose it among those on offer."""
     granted: Granted | None = None
     early: dict[int, Forwarded] = field(default_factory=dict)
 
@@ -73,9 +79,12 @@ class Upward:
         self._allowed_by: Reign | None = None
         """The root that has allowed this node its place: a new one must be told of it."""
         self._tries = 0
+        self._choosing = True
+        """Whether to ask for offers: not when the one chosen from the last ones was refused."""
         handle = tree.node.handle
         handle(ParentAllowed, self._parent_allowed)
         handle(ParentRefused, self._parent_refused)
+        handle(ParentsOffered, self._parents_offered)
         handle(Stranger, self._stranger)
         handle(Farewell, self._farewell)
 
@@ -125,7 +134,7 @@ class Upward:
             self._hurry(self.move, beat, silent)
         elif silent:
             self.linked = False
-            self.seek(self.above)
+            self.seek(self.above if tree.choose_parent is None else None)
         elif tree.asking.is_late(2 * beat):
             tree.asking.tell_again()
         elif self._allowed_by != tree.reign:
@@ -153,7 +162,11 @@ class Upward:
             wanted = None
         self.move = Move(self._stamp, wanted, tree.node.now, must or not self.linked)
         link = self.link if self.linked else 0
-        message = ParentWanted(tree.address, self._stamp, tree.reign, self.parent, wanted, avoid, link)
+        choosing = wanted is None and self._choosing and tree.choose_parent is not None
+        offers = tree.shape.offers if choosing else 0
+        message = ParentWanted(
+            tree.address, self._stamp, tree.reign, self.parent, wanted, avoid, link, offers=offers
+        )
         root = tree.belief.root
         others = (*(() if root is None else (root,)), *tree.succession.heirs, *tree.contacts)
         helpers = [one for one in dict.fromkeys(others) if one != tree.address]
@@ -181,7 +194,30 @@ class Upward:
         self.refusals += 1
         self.move = None
         if move.must and move.wanted is not None:
+            self._choosing = not move.chosen
             self.seek(None, must=True)
+            self._choosing = True
+
+    def _parents_offered(self, message: ParentsOffered, sender: Address) -> None:
+        """Probe those on offer, and ask for the best; for any, when none of them answers."""
+        self.tree.belief.hear_of(message.reign, sender)
+        move = self.move
+        if move is None or move.stamp != message.stamp or message.reign != self.tree.reign:
+            return
+        self.tree.probing.probe(
+            message.parents, lambda answers: self._choose(message.stamp, answers), self.tree.shape.probe_wait
+        )
+
+    def _choose(self, stamp: int, answers: Answers) -> None:
+        choose, move = self.tree.choose_parent, self.move
+        if choose is None or move is None or move.stamp != stamp:
+            return
+        best = choose(answers) if answers else None
+        self._choosing = best is not None
+        self.seek(best, must=True)
+        self._choosing = True
+        if self.move is not None:
+            self.move.chosen = True
 
     def _parent_allowed(self, message: ParentAllowed, sender: Address) -> None:
         self.tree.belief.hear_of(message.reign, sender)
@@ -238,4 +274,4 @@ class Upward:
 
     def _farewell(self, message: Farewell, sender: Address) -> None:
         if self.hears(sender, message.link) and not self.tree.is_root:
-            self.seek(message.successor, must=True)
+            self.seek(message.successor if self.tree.choose_parent is None else None, must=True)

@@ -96,6 +96,8 @@ def node_costs(expression: Expression, sites: Sites, tree: Tree) -> Costs:
 
 def weights(members: Members, sites: Sites) -> list[int]:
     """How many values each site's cost counts for in the system's."""
+    if sites.counts:
+        return list(sites.counts)
     brokers = 0 if members is Members.CLIENTS else 1
     if members is Members.BROKERS:
         return [brokers] * sites.count

@@ -42,6 +42,8 @@ class Sites:
     interest: Sequence[int] = ()
     rates: Sequence[Number] = ()
     names: Sequence[str] = ()
+    counts: Sequence[int] = ()
+    """How often each site's cost counts, whoever the goal aggregates over: where one site stands for many."""
 
     def __post_init__(self) -> None:
         for what, matrix in (("latency", self.latency), ("bandwidth", self.bandwidth)):
@@ -49,7 +51,7 @@ class Sites:
                 raise DistributaryError(
                     f"the {what} matrix must have {self.count} rows of {self.count} values"
                 )
-        for what in ("clients", "processing", "interest", "names"):
+        for what in ("clients", "processing", "interest", "names", "counts"):
             given = getattr(self, what)
             if given and len(given) != self.count:
                 raise DistributaryError(f"{what} has {len(given)} entries for {self.count} sites")

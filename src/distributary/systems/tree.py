@@ -17,10 +17,12 @@ from distributary.model import Event, Subscription
 from distributary.overlay.courier import Courier
 from distributary.overlay.node import Address, Node
 from distributary.overlay.tree import Shape, Tree
-from distributary.overlay.tree_interest import Form, form_of
+from distributary.overlay.tree_interest import Form, form_of, profile_of
 from distributary.overlay.tree_shape import Parents, balanced_parents, settle, unsettled
 from distributary.systems.assembly import CONTACTS, Contact, Settings
 from distributary.systems.home import Home
+from distributary.systems.tree_measures import Measures
+from distributary.systems.tree_optimising import Optimiser, Optimising
 
 BEAT = 1.0
 """Seconds between signs of life, where nodes may fail."""
@@ -38,12 +40,20 @@ class TreeBroker:
     [Deliver(item=Delivery(event='e1', subscriber='ann', subscriptions=('s1',)))]
     """
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(
+        self, tree: Tree, optimising: Optimising | None = None, measures: Measures | None = None
+    ) -> None:
         self.tree = tree
         self.node = tree.node
         self.home = Home(tree.node)
         self._forms: dict[str, Form] = {}
         tree.on_event(self.home.offer)
+        self.optimiser: Optimiser | None = None
+        if optimising is not None:
+            measures = measures or Measures.with_fanout(optimising.goal, tree.shape.fanout)
+            self.optimiser = Optimiser(
+                tree, optimising, measures, wants=self.wants, clients=lambda: len(self.home)
+            )
 
     def subscribe(self, subscription: Subscription) -> None:
         self.home.add(subscription)
@@ -62,6 +72,10 @@ class TreeBroker:
     def publish(self, event: Event) -> None:
         self.tree.publish(event)
 
+    def wants(self, event: Event) -> bool:
+        """Whether a client here asked for the event."""
+        return any(profile_of(form).matches(event) for form in set(self._forms.values()))
+
     def change_parent(self, new: Address) -> None:
         """Go to another parent, while events flow; see `Tree.change_parent`."""
         self.tree.change_parent(new)
@@ -74,6 +88,7 @@ class TreeAssembly:
     """Makes the brokers of one tree: the founders in a shape of their own, later ones to join by themselves.
 
     `parents` makes the founders' parents from their addresses, the root's first; a flat tree when not given.
+    With `optimising` the tree improves itself.
     """
 
     def __init__(
@@ -84,6 +99,7 @@ class TreeAssembly:
         *,
         shape: Shape | None = None,
         parents: Callable[[list[Address]], Parents] | None = None,
+        optimising: Optimising | None = None,
         seed: int = 0,
     ) -> None:
         self.settings = settings
@@ -92,6 +108,10 @@ class TreeAssembly:
         """Who the root is now."""
         self._contact = contact
         self._parents = parents or (lambda nodes: balanced_parents(nodes, self.shape.fanout))
+        self._optimising = optimising
+        self._measures = (
+            None if optimising is None else Measures.with_fanout(optimising.goal, self.shape.fanout)
+        )
         self._seed = seed
 
     def __call__(self, address: Address) -> TreeBroker:
@@ -106,7 +126,7 @@ class TreeAssembly:
             seed=self._seed,
             on_crowned=self._crowned,
         )
-        return TreeBroker(tree)
+        return TreeBroker(tree, self._optimising, self._measures)
 
     def settle(self, brokers: Iterable[TreeBroker]) -> None:
         """Give the founders, before they start, their places in the tree."""
