@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from random import Random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distributary.plan.benefit import Estimate, Problem
 from distributary.plan.bulk import Layout, cost_after, owner_of, read
+from distributary.plan.bulk_walk import apply, draw
 from distributary.plan.goal_text import parse_goal
 from distributary.plan.optimiser import HYBRID, NEGLIGIBLE, candidates, weigh
 from distributary.plan.rules import DIRECTED, FIVE_LEVELS, FOUR_LEVELS, LOCAL, Rule
@@ -37,6 +39,7 @@ def reach_of(rule: Rule) -> tuple[int, int, int]:
     return rule.reach.numbers
 
 
+@settings(max_examples=30)
 @given(tree=trees(smallest=3, largest=12))
 def test_a_reach_takes_the_pairs_that_the_rule_offers_around_their_owners(tree: Tree) -> None:
     count = len(tree.parents)
@@ -113,3 +116,28 @@ def test_a_rule_of_ones_own_is_weighed_among_the_others() -> None:
     assert [item.benefit for item in items] == sorted((item.benefit for item in items), reverse=True)
     names = [item.rewrite.rule for item in items]
     assert names.count("own promotion") == names.count("child promotion") > 0
+
+
+@settings(max_examples=30)
+@given(tree=trees(smallest=3, largest=12))
+def test_a_shape_is_applied_as_the_rule_changes_the_tree(tree: Tree) -> None:
+    count = len(tree.parents)
+    estimate = estimate_of("SUM", "SUM", "BROKERS", exact_sites(count, 1), tree)
+    layout = layout_in(estimate)
+    for rule in EVERY_RULE:
+        assert rule.shape is not None
+        for owner in range(count):
+            for rewrite in rule.rewrites(tree, owner):
+                apply(layout.sites, layout.places, int(rule.shape), *rewrite.arguments)
+                assert tuple(layout.sites["parent"]) == tree.changed(rewrite.changes).parents, rewrite
+                layout.sites["parent"] = tree.parents
+
+
+def test_every_pair_that_a_rule_takes_is_drawn_at_times() -> None:
+    tree = Tree((-1, 0, 1, 1, 2, 3, 4, 5, 6, 0))
+    layout = layout_in(estimate_of("SUM", "SUM", "BROKERS", exact_sites(10, 1), tree))
+    random = np.random.default_rng(1)
+    for rule in EVERY_RULE:
+        offered = {pair for owner in range(10) for pair in rule.arguments(tree, owner)}
+        drawn = {draw(layout.sites, layout.places, reach_of(rule), random) for _ in range(1000)}
+        assert offered <= drawn, rule.name

@@ -148,14 +148,22 @@ def test_a_period_shorter_than_a_phase_is_refused() -> None:
 
 
 @pytest.mark.parametrize("text", [LARGEST, WIDEST])
-def test_annealing_finds_the_best_of_a_few_sites_and_repeats_itself(text: str) -> None:
-    problem = Problem(parse_goal(text + "\nsubject to fanout <= 2"), exact_sites(5, 6))
+@pytest.mark.parametrize("constraint", ["", "\nsubject to fanout <= 2"])
+def test_annealing_finds_the_best_of_a_few_sites_and_repeats_itself(text: str, constraint: str) -> None:
+    problem = Problem(parse_goal(text + constraint), exact_sites(5, 6))
     tree = random_tree(5, Random(1), fanout=2)
     brief = Schedule(tries=8, frozen=0.5, patience=3)
     found = anneal(problem, tree, Random(9), schedule=brief)
     assert found.cost == problem.at(exhaustive(problem)).cost
     assert not violations(problem.goal, problem.sites, found.tree)
+    assert found.considered > found.applied > 100
     assert found == anneal(problem, tree, Random(9), schedule=brief)
+
+
+def test_annealing_without_a_temperature_is_a_climb_at_random() -> None:
+    problem = Problem(parse_goal(AVERAGE), plane_sites(20, Random(2)))
+    found = anneal(problem, random_tree(20, Random(2)), Random(3), schedule=Schedule(start=1e-9))
+    assert found.cost <= 1.01 * problem.at(optimum(problem)).cost
 
 
 def test_annealing_has_the_seeds_parameters() -> None:

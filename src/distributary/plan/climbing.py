@@ -20,8 +20,12 @@ class Step:
 
 @dataclass(frozen=True)
 class Climb:
-    """A tree reached from another: `considered` counts the rewrites that were weighed on the way,
-    `messages` the statistics that were broadcast for it (where that was asked for)."""
+    """A tree reached from another.
+
+    `considered` counts the rewrites that were weighed on the way, `messages` the statistics that were
+    broadcast for it (where that was asked for), and `unlisted` the rewrites that were applied and are in no
+    step.
+    """
 
     start: Tree
     tree: Tree
@@ -29,6 +33,12 @@ class Climb:
     steps: tuple[Step, ...]
     considered: int
     messages: int = 0
+    unlisted: int = 0
+
+    @property
+    def applied(self) -> int:
+        """How many rewrites were applied."""
+        return len(self.rewrites) + self.unlisted
 
     @property
     def rewrites(self) -> list[Rewrite]:
