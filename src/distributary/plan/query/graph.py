@@ -288,18 +288,22 @@ class Workload:
         )
         if retired is not None:
             operators[retired] = replace(operators[retired], kind=RETIRED, inputs=(), final="", cost=0)
-        queries = tuple(
-            replace(query, operators=_with_parts(query.operators, operator, added, retired))
-            for query in self.queries
+        queries = list(self.queries)
+        for number in self.queries_of[operator]:
+            query = queries[number]
+            queries[number] = replace(query, operators=_with_parts(query.operators, added, retired))
+        return self._rewired(tuple(operators), tuple(queries))
+
+    def _rewired(self, operators: tuple[Operator, ...], queries: tuple[Query, ...]) -> Workload:
+        """A workload that needs no check, as this one was checked: splits are tried by the thousand."""
+        made = object.__new__(Workload)
+        made.__dict__.update(
+            sources=self.sources, operators=operators, queries=queries, final_cost=self.final_cost
         )
-        return replace(self, operators=tuple(operators), queries=queries)
+        return made
 
 
-def _with_parts(
-    operators: tuple[int, ...], operator: int, added: tuple[int, ...], retired: int | None
-) -> tuple[int, ...]:
-    if operator not in operators:
-        return operators
+def _with_parts(operators: tuple[int, ...], added: tuple[int, ...], retired: int | None) -> tuple[int, ...]:
     kept = tuple(index for index in operators if index != retired)
     return (*kept[:-1], *added, *kept[-1:])
 
