@@ -104,7 +104,7 @@ def test_faults_are_told_together_and_stop_only_their_query() -> None:
         "query 'worse', operator 'b', windw: unknown; a unique has window, by",
         'query \'worse\', operator \'c\', from: missing; name the input, as "trades" or ["left", "right"]',
         "query 'worse', operator 'd', operator: must have a name and one kind of filter, map, rename, copy, "
-        "union, split, aggregate, count, join, sort, truncate, unique; it has filtr",
+        "union, split, aggregate, count, join, sort, truncate, unique, function; it has filtr",
         "query 'bad', operator 'a', where: no attribute 'sise'; there are symbol, price, size, at",
         "query 'bad', operator 'a', where: 'symbol' is text, not integer",
         "query 'bad', operator 'b', set.x: + takes integer or number, not text at position 8 of "

@@ -11,6 +11,7 @@ replicated.
 from __future__ import annotations
 
 from distributary.flow.catalogue import BoundOperator, Catalogue, SharedOperator, Sharing, Stream
+from distributary.flow.function import Function
 from distributary.flow.interpreter import Answer, answer, apply, interpret
 from distributary.flow.operators import Copy, Filter, Map, Operation, Rename, Split, Union
 from distributary.flow.problems import CombinedError, QueryError
@@ -18,6 +19,7 @@ from distributary.flow.query import Operator, Query, QueryBuilder
 from distributary.flow.query_file import make_operation, read_catalogue, read_query_file
 from distributary.flow.schema import Item, Schema, Type
 from distributary.flow.source import SetAside, Source, read_events
+from distributary.flow.splitting import Branch, Gather, Splitting, splitting_of
 from distributary.flow.window import CountWindow, TimeWindow, parse_duration, parse_window
 from distributary.flow.windowed import Aggregate, Count, Join, Sort, Truncate, Unique
 
@@ -25,12 +27,15 @@ __all__ = [
     "Aggregate",
     "Answer",
     "BoundOperator",
+    "Branch",
     "Catalogue",
     "CombinedError",
     "Copy",
     "Count",
     "CountWindow",
     "Filter",
+    "Function",
+    "Gather",
     "Item",
     "Join",
     "Map",
@@ -47,6 +52,7 @@ __all__ = [
     "Sort",
     "Source",
     "Split",
+    "Splitting",
     "Stream",
     "TimeWindow",
     "Truncate",
@@ -62,4 +68,5 @@ __all__ = [
     "read_catalogue",
     "read_events",
     "read_query_file",
+    "splitting_of",
 ]

@@ -168,6 +168,15 @@ def resolve(
     return Typed(resolved, type)
 
 
+def type_of(expression: Expression, schema: Schema) -> Type | None:
+    """The type of an expression, or of a part of one, whether resolved yet or not; None for a null.
+
+    >>> type_of(Column("at"), Schema({"at": "integer"}, "at"))
+    <Type.INTEGER: 'integer'>
+    """
+    return _Resolver(schema, "expression", None).resolve(expression)[1]
+
+
 Outcome = tuple[Expression, Type | None]
 """A resolved expression and its type, None for a null."""
 

@@ -16,13 +16,36 @@ from distributary.filters.expression import evaluate as condition_holds
 from distributary.flow.aggregates import Accumulator
 from distributary.flow.catalogue import Catalogue
 from distributary.flow.expression import evaluate
+from distributary.flow.function import (
+    CallError,
+    Function,
+    call_finish,
+    call_item,
+    call_merge,
+    call_partial,
+    call_window,
+)
 from distributary.flow.identifiers import group_of, join_id, ordinal_id, sort_id, union_id, window_id
 from distributary.flow.operators import Copy, Filter, Map, Operation, Rename, Split, Union
 from distributary.flow.schema import Item, Schema
 from distributary.flow.source import SetAside, read_events
+from distributary.flow.splitting import (
+    PARTIAL,
+    Branch,
+    Gather,
+    MergeAggregate,
+    MergeFunction,
+    MergeSort,
+    PartialAggregate,
+    PartialFunction,
+    PartialSort,
+)
 from distributary.flow.window import TimeWindow
 from distributary.flow.windowed import Aggregate, Count, Join, Sort, Truncate, Unique
 from distributary.model import Event
+
+Aside = Callable[[str, str], None]
+"""Takes the id of what could not be used, and why."""
 
 
 @dataclass(frozen=True)
@@ -37,23 +60,35 @@ class Answer:
 def answer(catalogue: Catalogue, events: Iterable[Event]) -> Answer:
     """Every stream of the catalogue for these events, in whatever order they come."""
     items, aside = read_events(catalogue.sources.values(), events)
-    streams = interpret(catalogue, items)
+    answered = interpret(catalogue, items)
+    return Answer(answered.streams, aside + answered.set_aside)
+
+
+def interpret(catalogue: Catalogue, sources: Mapping[str, Iterable[Item]]) -> Answer:
+    """Every stream of the catalogue for these items of its sources; a source that is not there is empty."""
+    streams = {name: in_order(sources.get(name, ())) for name in catalogue.sources}
+    aside: list[SetAside] = []
+    for bound in catalogue.operators:
+        inputs = [streams[name] for name in bound.inputs]
+
+        def keep(id: str, reason: str, name: str = bound.name) -> None:
+            aside.append(SetAside(name, id, reason))
+
+        output = apply(bound.operation, bound.input_schemas, inputs, keep)
+        streams.update(dict.fromkeys(bound.streams, output))
     return Answer(streams, aside)
 
 
-def interpret(catalogue: Catalogue, sources: Mapping[str, Iterable[Item]]) -> dict[str, list[Item]]:
-    """Every stream of the catalogue for these items of its sources; a source that is not there is empty."""
-    streams = {name: in_order(sources.get(name, ())) for name in catalogue.sources}
-    for bound in catalogue.operators:
-        inputs = [streams[name] for name in bound.inputs]
-        output = apply(bound.operation, bound.input_schemas, inputs)
-        streams.update(dict.fromkeys(bound.streams, output))
-    return streams
-
-
-def apply(operation: Operation, schemas: Sequence[Schema], inputs: Sequence[Iterable[Item]]) -> list[Item]:
-    """The output of one operation over whole streams."""
+def apply(
+    operation: Operation,
+    schemas: Sequence[Schema],
+    inputs: Sequence[Iterable[Item]],
+    aside: Aside = lambda id, reason: None,
+) -> list[Item]:
+    """The output of one operation over whole streams; `aside` is told what a user's function could not do."""
     streams = [in_order(stream) for stream in inputs]
+    if isinstance(operation, Function | PartialFunction | MergeFunction):
+        return in_order(FUNCTIONS[type(operation)](operation, schemas, streams, aside))
     return in_order(MEANINGS[type(operation)](operation, schemas, streams))
 
 
@@ -190,7 +225,8 @@ def _compared(keys: Sequence[tuple[str, bool]], one: Item, other: Item) -> int:
                 return 1 if left is None else -1
         elif left != right:
             return 1 if (left > right) != downwards else -1
-    return -1 if one.order < other.order else 1
+    places = [item.attributes.get(PARTIAL, item.order) for item in (one, other)]
+    return -1 if places[0] < places[1] else 1
 
 
 def _truncate(truncate: Truncate, schemas: Sequence[Schema], streams: Sequence[list[Item]]) -> list[Item]:
@@ -216,6 +252,151 @@ def _grouped(items: Iterable[Item], names: Sequence[str]) -> dict[tuple[Any, ...
     return groups
 
 
+# Functions of the user's
+
+
+def _function(
+    function: Function, schemas: Sequence[Schema], streams: Sequence[list[Item]], aside: Aside
+) -> list[Item]:
+    schema = function.schema(*schemas)
+    results: list[Item] = []
+    if function.span is None:
+        for item in streams[0]:
+            try:
+                results += call_item(function, schema, item)
+            except CallError as error:
+                aside(item.id, str(error))
+        return results
+    for group, members in _grouped(streams[0], function.by).items():
+        for start, inside in _windows(members, function.span).items():
+            try:
+                results += call_window(function, schema, start, group, inside)
+            except CallError as error:
+                aside(window_id(start, group), str(error))
+    return results
+
+
+# What replicas and final operators mean
+
+
+def _gather(gather: Gather, schemas: Sequence[Schema], streams: Sequence[list[Item]]) -> list[Item]:
+    merged = [item for stream in streams for item in stream]
+    return merged if gather.then is None else apply(gather.then, schemas[:1], [merged])
+
+
+def _branch(branch: Branch, schemas: Sequence[Schema], streams: Sequence[list[Item]]) -> list[Item]:
+    named = [replace(item, id=union_id(branch.index, item.id)) for item in streams[0]]
+    return named if branch.then is None else apply(branch.then, schemas, [named])
+
+
+def _partial_aggregate(
+    replica: PartialAggregate, schemas: Sequence[Schema], streams: Sequence[list[Item]]
+) -> list[Item]:
+    aggregate = replica.aggregate
+    window = aggregate.span
+    assert isinstance(window, TimeWindow)
+    accumulators = aggregate.accumulators(schemas[0])
+    time_name = replica.schema(*schemas).time
+    results = []
+    for group, members in _grouped(streams[0], aggregate.group_by).items():
+        for start, inside in _windows(members, window).items():
+            partials = []
+            for accumulator in accumulators.values():
+                so_far = accumulator.start
+                for item in inside:
+                    so_far = accumulator.add(so_far, item.attributes)
+                partials.append(so_far)
+            time = start + window.size - 1
+            groups = dict(zip(aggregate.group_by, group, strict=True))
+            attributes = {**groups, time_name: time, PARTIAL: tuple(partials)}
+            results.append(Item(window_id(start, group), time, attributes))
+    return results
+
+
+def _merge_aggregate(
+    final: MergeAggregate, schemas: Sequence[Schema], streams: Sequence[list[Item]]
+) -> list[Item]:
+    accumulators = final.aggregate.accumulators(final.input_schema)
+    by_id: dict[str, list[Item]] = defaultdict(list)
+    for item in streams[0]:
+        by_id[item.id].append(item)
+    results = []
+    for id, alike in by_id.items():
+        attributes = {name: value for name, value in alike[0].attributes.items() if name != PARTIAL}
+        for place, (name, accumulator) in enumerate(accumulators.items()):
+            so_far = accumulator.start
+            for item in alike:
+                so_far = accumulator.merge(so_far, item.attributes[PARTIAL][place])
+            attributes[name] = accumulator.finish(so_far)
+        results.append(Item(id, alike[0].time, attributes))
+    return results
+
+
+def _partial_sort(
+    replica: PartialSort, schemas: Sequence[Schema], streams: Sequence[list[Item]]
+) -> list[Item]:
+    places = {item.id: item.order for item in streams[0]}
+    return [
+        replace(item, attributes={**item.attributes, PARTIAL: places[item.id.rpartition("@")[0]]})
+        for item in _sort(replica.sort, schemas, streams)
+    ]
+
+
+def _merge_sort(final: MergeSort, schemas: Sequence[Schema], streams: Sequence[list[Item]]) -> list[Item]:
+    by_window: dict[int, list[Item]] = defaultdict(list)
+    for item in streams[0]:
+        by_window[item.time].append(item)
+    results = []
+    for members in by_window.values():
+        before: Callable[[Item, Item], int] = partial(_compared, final.sort.keys)
+        for rank, item in enumerate(sorted(members, key=cmp_to_key(before)), 1):
+            attributes = {name: value for name, value in item.attributes.items() if name != PARTIAL}
+            results.append(Item(item.id, item.time, attributes, rank))
+    return results
+
+
+def _partial_function(
+    replica: PartialFunction, schemas: Sequence[Schema], streams: Sequence[list[Item]], aside: Aside
+) -> list[Item]:
+    window = replica.function.span
+    assert window is not None
+    time_name = replica.schema(*schemas).time
+    results = []
+    for start, inside in _windows(streams[0], window).items():
+        time = start + window.size - 1
+        try:
+            state = call_partial(replica.function, inside)
+        except CallError as error:
+            aside(window_id(start, ()), str(error))
+            continue
+        results.append(Item(window_id(start, ()), time, {time_name: time, PARTIAL: state}))
+    return results
+
+
+def _merge_function(
+    final: MergeFunction, schemas: Sequence[Schema], streams: Sequence[list[Item]], aside: Aside
+) -> list[Item]:
+    function = final.function
+    assert function.span is not None
+    schema = function.schema(final.input_schema)
+    states: dict[int, list[Any]] = defaultdict(list)
+    for item in streams[0]:
+        states[item.time - function.span.size + 1].append(item.attributes[PARTIAL])
+    results: list[Item] = []
+    for start, (first, *others) in states.items():
+        try:
+            merged = first
+            for state in others:
+                merged = call_merge(function, merged, state)
+            results += call_finish(function, schema, start, merged)
+        except CallError as error:
+            aside(window_id(start, ()), str(error))
+    return results
+
+
+FUNCTIONS: dict[type[Operation], Callable[[Any, Sequence[Schema], Sequence[list[Item]], Aside], list[Item]]]
+FUNCTIONS = {Function: _function, PartialFunction: _partial_function, MergeFunction: _merge_function}
+
 MEANINGS: dict[type[Operation], Callable[[Any, Sequence[Schema], Sequence[list[Item]]], list[Item]]] = {
     Filter: _filter,
     Map: _map,
@@ -229,4 +410,10 @@ MEANINGS: dict[type[Operation], Callable[[Any, Sequence[Schema], Sequence[list[I
     Sort: _sort,
     Truncate: _truncate,
     Unique: _unique,
+    Gather: _gather,
+    Branch: _branch,
+    PartialAggregate: _partial_aggregate,
+    MergeAggregate: _merge_aggregate,
+    PartialSort: _partial_sort,
+    MergeSort: _merge_sort,
 }

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from distributary.errors import InputError
+from distributary.flow.function import Function
 from distributary.flow.operators import Copy, Filter, Map, Operation, Rename, Split, Union
 from distributary.flow.problems import Checks, CombinedError, located
 from distributary.flow.schema import FrozenMapping, require_name
@@ -182,6 +183,22 @@ class QueryBuilder:
 
     def unique(self, name: str, of: str | Source, window: str, by: Sequence[str]) -> str:
         return self.add(name, Unique(window, by), of)
+
+    def function(
+        self,
+        name: str,
+        of: str | Source,
+        use: str,
+        gives: Mapping[str, str],
+        window: str | None = None,
+        replicas: str = "",
+        by: Sequence[str] = (),
+        partial: str | None = None,
+        merge: str | None = None,
+        options: Mapping[str, str | int | float | bool] | None = None,
+    ) -> str:
+        operation = Function(use, gives, window, replicas, by, partial, merge, options or {})
+        return self.add(name, operation, of)
 
     def unit(self, name: str, *members: str) -> None:
         """Make operators one unit: of its streams, only the last one is published."""

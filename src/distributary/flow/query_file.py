@@ -32,6 +32,7 @@ from typing import Any
 
 from distributary.errors import DistributaryError, InputError
 from distributary.flow.catalogue import Catalogue
+from distributary.flow.function import Function
 from distributary.flow.operators import Copy, Filter, Map, Operation, Rename, Split, Union
 from distributary.flow.problems import QueryError, faults_of, located
 from distributary.flow.query import Operator, Query
@@ -41,7 +42,10 @@ from distributary.flow.windowed import Aggregate, Count, Join, Sort, Truncate, U
 
 KINDS: dict[str, type[Operation]] = {
     each.kind: each
-    for each in (Filter, Map, Rename, Copy, Union, Split, Aggregate, Count, Join, Sort, Truncate, Unique)
+    for each in (
+        *(Filter, Map, Rename, Copy, Union, Split),
+        *(Aggregate, Count, Join, Sort, Truncate, Unique, Function),
+    )
 }
 SOURCE_KEYS = ("topic", "where", "time", "lateness", "schema")
 QUERY_KEYS = ("operators", "outputs", "super")

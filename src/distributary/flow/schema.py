@@ -25,6 +25,9 @@ MIN_INTEGER = -(2**63)
 MAX_TIME = 2**52
 """Times and durations in milliseconds stay within this: window arithmetic then fits 64 bits and a double."""
 
+RESERVED = "#"
+"""Attributes whose names begin so are made by operators for one another; a user's never do."""
+
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 V = TypeVar("V")
@@ -112,6 +115,8 @@ class Schema:
             require_text(name, "schema")
             try:
                 types[name] = Type(given)
+                if name.startswith(RESERVED) != (types[name] is Type.PARTIAL):
+                    raise InputError(f"{name!r} begins with {RESERVED}, which is reserved", field="schema")
             except ValueError:
                 known = ", ".join(PUBLIC_TYPES)
                 reason = f"the type of {name!r} is {given!r}; types are {known}"
