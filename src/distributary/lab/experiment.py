@@ -84,8 +84,8 @@ class Plot:
     y: str | tuple[str, ...]
     series: str | tuple[str, ...] = ()
     """The columns whose values tell the lines apart."""
-    where: Mapping[str, Value] = field(default_factory=dict)
-    """Only rows with these values are drawn."""
+    where: Mapping[str, Value | tuple[Value, ...]] = field(default_factory=dict)
+    """Only rows with these values are drawn; of a tuple, with any of them."""
     kind: Literal["lines", "bars", "points"] = "lines"
     x_label: str = ""
     y_label: str = ""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from distributary.errors import DistributaryError
 from distributary.lab.experiment import Plot, Rows, Value
-from distributary.lab.rows import in_order, number, select
+from distributary.lab.rows import in_order, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -83,7 +83,7 @@ def series(plot: Plot, rows: Rows) -> dict[str, dict[Value, Spread]]:
     {'hops': {1: (2.0, 3.0, 4.0)}}
     """
     groups: defaultdict[str, defaultdict[Value, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for row in sorted(select(rows, **plot.where), key=lambda row: _rank(plot, row)):
+    for row in sorted(_drawn(plot, rows), key=lambda row: _rank(plot, row)):
         for column in _columns(plot.y):
             if column in row and plot.x in row:
                 groups[_name(plot, row, column)][row[plot.x]].append(number(row, column))
@@ -91,6 +91,13 @@ def series(plot: Plot, rows: Rows) -> dict[str, dict[Value, Spread]]:
         name: {x: (min(values), fmean(values), max(values)) for x, values in in_order(line)}
         for name, line in groups.items()
     }
+
+
+def _drawn(plot: Plot, rows: Rows) -> Rows:
+    for name, wanted in plot.where.items():
+        values = wanted if isinstance(wanted, tuple) else (wanted,)
+        rows = [row for row in rows if row.get(name) in values]
+    return rows
 
 
 def _rank(plot: Plot, row: Mapping[str, Value]) -> list[tuple[int, float]]:

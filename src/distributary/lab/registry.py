@@ -26,9 +26,12 @@ MODULES = (
     "state_aware",
     "attributes",
     "attribute_load",
+    "tree_latency",
+    "tree_scope",
     "tree_bottleneck",
     "tree_bottleneck_limits",
     "tree_bottleneck_annealing",
+    "tree_redundancy",
     "comparison",
 )
 """The modules of `distributary.lab` that hold experiments, in the order of the report."""
