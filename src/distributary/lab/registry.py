@@ -28,6 +28,7 @@ MODULES = (
     "attribute_load",
     "tree_latency",
     "tree_scope",
+    "tree_load",
     "tree_bottleneck",
     "tree_bottleneck_limits",
     "tree_bottleneck_annealing",
