@@ -10,12 +10,13 @@ from distributary.filters.profile import Profile
 from distributary.model import Event, Subscription
 from distributary.overlay.node import Address, Message, Token
 from distributary.overlay.tree import Shape, Tree
-from distributary.overlay.tree_shape import loops, random_parents
+from distributary.overlay.tree_shape import Parents, loops, random_parents
 from distributary.sim.deployment import Deployment
-from distributary.sim.latency import Uniform
+from distributary.sim.latency import Latency, Uniform
 from distributary.sim.simulator import Observer, Simulator
 from distributary.systems.assembly import Settings
 from distributary.systems.tree import TreeAssembly, TreeBroker
+from distributary.systems.tree_optimising import Optimiser, Optimising
 
 FANOUT = 3
 
@@ -24,19 +25,29 @@ class World:
     """A tree with its clients; node 1 is the root."""
 
     def __init__(
-        self, nodes: int, seed: int, *, robust: bool = False, watch: bool = True, **shape: Any
+        self,
+        nodes: int,
+        seed: int,
+        *,
+        robust: bool = False,
+        watch: bool = True,
+        network: Latency | None = None,
+        parents: Parents | None = None,
+        optimising: Optimising | None = None,
+        **shape: Any,
     ) -> None:
         self.random = Random(f"{seed}/world")
-        self.simulator = Simulator(seed, Uniform(0.01, 0.1, seed=seed))
+        self.simulator = Simulator(seed, network or Uniform(0.01, 0.1, seed=seed))
         settings = Settings.robust(nodes) if robust else Settings(nodes)
         self.assembly = TreeAssembly(
             settings,
             range(1, nodes + 1),
             lambda one: self.deployment.contact(one),
             shape=Shape(**{"fanout": FANOUT, "beat": 1.0 if robust else None, **shape}),
-            parents=lambda nodes: random_parents(
-                nodes, self.assembly.shape.fanout, Random(f"{seed}/parents")
+            parents=lambda nodes: (
+                parents or random_parents(nodes, self.assembly.shape.fanout, Random(f"{seed}/parents"))
             ),
+            optimising=optimising,
             seed=seed,
         )
         self.deployment = Deployment(self.simulator, self.assembly, sizes=False)  # type: ignore[arg-type]
@@ -49,6 +60,10 @@ class World:
         broker = self.deployment.members[address]
         assert isinstance(broker, TreeBroker)
         return broker
+
+    def optimisers(self) -> list[Optimiser]:
+        found = [self.broker(address).optimiser for address in sorted(self.deployment.members)]
+        return [one for one in found if one is not None]
 
     def trees(self, *, up: bool = False) -> list[Tree]:
         chosen = self.deployment.up() if up else sorted(self.deployment.members)

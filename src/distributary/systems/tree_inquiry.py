@@ -22,6 +22,15 @@ from distributary.systems.tree_optimising_messages import Link, Neighbourhood
 from distributary.systems.tree_view import LocalProblem, View
 
 
+def plain(benefit: float) -> float:
+    """A benefit without what is rounding: those that are alike count as alike, whoever weighed them.
+
+    >>> plain(0.1 + 0.2) == plain(0.3)
+    True
+    """
+    return float(f"{benefit:.9g}")
+
+
 class Found(NamedTuple):
     """The best rewrite around a node, by addresses."""
 
@@ -99,6 +108,9 @@ class Inquiry:
             self._measure_links()
 
     def _measure_links(self) -> None:
+        if not self.view.is_sound(whole=self.partners is not None):
+            self._end(None)
+            return
         problem = self.view.problem()
         needed: dict[Address, set[Address]] = {}
         for rewrite in self._rewrites(problem):
@@ -131,7 +143,12 @@ class Inquiry:
     def _weigh(self, problem: LocalProblem) -> None:
         least = NEGLIGIBLE * abs(float(problem.estimate.cost))
         weighed = [
-            (-benefit, rewrite.rule, tuple(problem.addresses[site] for site in rewrite.arguments), rewrite)
+            (
+                -plain(benefit),
+                rewrite.rule,
+                tuple(problem.addresses[site] for site in rewrite.arguments),
+                rewrite,
+            )
             for rewrite in self._rewrites(problem)
             if not problem.links_needed(rewrite) and (benefit := problem.weigh(rewrite)) > least
         ]

@@ -128,6 +128,8 @@ class Optimiser:
             is_critical=self._is_critical,
         )
         self.carrying = Carrying(tree, patience=settings.period)
+        self.active = True
+        """Whether this node begins periods when it is the root."""
         self.number = 0
         """Of the latest period."""
         self.quiet = 0
@@ -175,7 +177,7 @@ class Optimiser:
 
     def _begin_period(self, about: object) -> None:
         self.tree.node.wake_after(self.settings.period, "tree period")
-        if not self.tree.is_root or self.carrying.busy:
+        if not self.tree.is_root or not self.active or self.carrying.busy:
             return
         number = max(self.number + 1, int(self.tree.node.now * 1000))
         self._named = []

@@ -116,9 +116,10 @@ class Spreading:
         for known in (self._sent, self._wanted_by, self._told_wanted):
             for gone in known.keys() - set(neighbours):
                 del known[gone]
+        own = self.statistics.ranked if not self._everything and self._is_critical() else None
         for neighbour in neighbours:
             new = self._new_to(neighbour)
-            wanted = self._wanted_without(neighbour)
+            wanted = self._wanted_without(neighbour, own)
             if new or self._told_wanted.get(neighbour) != wanted:
                 self._told_wanted[neighbour] = wanted
                 self.tree.node.send(neighbour, StatisticsTold(new, wanted))
@@ -171,12 +172,9 @@ class Spreading:
     def _is_wanted(self, values: Values, wanted: float | None) -> bool:
         return wanted is not None and self._rank(values) < wanted
 
-    def _wanted_without(self, neighbour: Address) -> float | None:
+    def _wanted_without(self, neighbour: Address, own: float | None) -> float | None:
         """The widest wish of this node and its other neighbours."""
-        if self._everything:
-            return None
         wishes = [wish for other, wish in self._wanted_by.items() if other != neighbour]
-        own = self.statistics.ranked if self._is_critical() else None
         return max((wish for wish in (own, *wishes) if wish is not None), default=None)
 
     def _statistics_told(self, message: StatisticsTold, sender: Address) -> None:

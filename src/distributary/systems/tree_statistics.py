@@ -14,10 +14,12 @@ Cost: two messages a node and period, of constant size for sums and extremes (Ta
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any, Generic, TypeVar
 
 from distributary.model import Event
 from distributary.overlay.node import Address
@@ -150,6 +152,26 @@ def _alone(link: Link | None, facts: Facts, fanout: int, streams: Streams) -> tu
     return sites, Plan((NO_PARENT, *([0] if me else []), *([me] * fanout))), me
 
 
+R = TypeVar("R")
+
+
+class _Momentary(Generic[R]):
+    """A property that is made anew when time has passed or a message has come, and remembered until then."""
+
+    def __init__(self, measure: Callable[[Any], R]) -> None:
+        self._measure = measure
+        self._name = measure.__name__
+        self.__doc__ = measure.__doc__
+
+    def __get__(self, owner: Statistics, kind: type[Statistics]) -> R:
+        if owner.remembered_at != owner.tree.node.now:
+            owner.forget()
+        if self._name not in owner.remembered:
+            owner.remembered[self._name] = self._measure(owner)
+        found: R = owner.remembered[self._name]
+        return found
+
+
 class Statistics:
     """What one broker knows for a goal."""
 
@@ -171,6 +193,8 @@ class Statistics:
         """The cost of the whole tree, as the root last said; where it adds up local metrics, 0."""
         self.below_of: Callable[[Address, Values], Entries] | None = None
         """Where everybody tells everybody their costs: those below a child, relative to its values."""
+        self.remembered: dict[str, Any] = {}
+        self.remembered_at = -1.0
         self._clients = clients
         self._rates = Rates(gauges, wants)
         self._link: tuple[int, Link] | None = None
@@ -190,9 +214,14 @@ class Statistics:
         tree.node.handle(CostTold, self._cost_told)
         tree.probing.tells = lambda: self.values or ()
 
+    def forget(self) -> None:
+        """Measure anew what was measured before."""
+        self.remembered.clear()
+        self.remembered_at = self.tree.node.now
+
     # What is known here.
 
-    @property
+    @_Momentary
     def facts(self) -> Facts:
         gauge = self.gauges.processing
         streams = self._rates.own(self.tree.node.now) if self.measures.needs_streams else ()
@@ -203,7 +232,7 @@ class Statistics:
         """The link to the parent, once it has been measured."""
         return self._link[1] if self._link is not None and self._link[0] == self.tree.link else None
 
-    @property
+    @_Momentary
     def children(self) -> dict[Address, DependentsTold]:
         """What the children have told that there are now, where their links are known."""
         told = ((child, self._told.get(child)) for child in self.tree.children)
@@ -217,7 +246,7 @@ class Statistics:
         """Whether all children have told, and this node knows its own values."""
         return len(self.children) == len(self.tree.children) and self.values is not None
 
-    @property
+    @_Momentary
     def values(self) -> Values | None:
         """This node's values; None while they are not known."""
         return self._values(self.facts, self.streams)
@@ -237,7 +266,7 @@ class Statistics:
         link = None if self.tree.is_root else self.link or Link(0.0)
         return local_values(self.measures, link, self.facts, len(self.tree.children), self.streams)
 
-    @property
+    @_Momentary
     def streams(self) -> Streams:
         """What those below this node want."""
         if not self.measures.needs_streams:
@@ -258,7 +287,7 @@ class Statistics:
         link = child.link or Link(0.0)
         return local_values(self.measures, link, child.facts, child.fanout, child.streams)
 
-    @property
+    @_Momentary
     def below(self) -> Entries:
         """What is below this node, relative to it."""
         return self.measures.fewer(each for told in self.children.values() for each in self._entries(told))
@@ -273,22 +302,30 @@ class Statistics:
 
     @property
     def told_values(self) -> Values | None:
-        """What others are told of this node: its values, or its cost where that is measured by itself."""
+        """What others are told of this node: its values, or its cost where that is measured by itself.
+
+        A node without a cost, such as the root where links count, is better than any.
+        """
         values = self.values
         if values is None or self.measures.along_path:
             return values
-        cost = local_cost(
-            self.measures, self.link or Link(0.0), self.facts, len(self.tree.children), self.streams
-        )
-        return None if cost is None or self.tree.is_root else (cost,)
+        cost = self._local_cost()
+        return (-self.measures.goal.sign * math.inf if cost is None else cost,)
 
     @property
     def ranked(self) -> float | None:
-        """This node's cost as it counts: less is better."""
-        told = self.told_values
-        if told is None:
+        """This node's cost as it counts: less is better; a node without one wants to hear of all."""
+        values, sign = self.values, self.measures.goal.sign
+        if values is None:
             return None
-        return self.measures.goal.sign * (self.measures.cost(told) if self.measures.along_path else told[0])
+        cost = self.measures.cost(values) if self.measures.along_path else self._local_cost()
+        return math.inf if cost is None else sign * cost
+
+    def _local_cost(self) -> float | None:
+        if self.tree.is_root and not self.measures.root_counts:
+            return None
+        link = None if self.tree.is_root else self.link or Link(0.0)
+        return local_cost(self.measures, link, self.facts, len(self.tree.children), self.streams)
 
     @property
     def parent_values(self) -> Values | None:
@@ -329,6 +366,7 @@ class Statistics:
     def tell(self) -> None:
         """Tell the parent, and the children where it matters to them."""
         tree = self.tree
+        self.forget()
         self._told = {child: each for child, each in self._told.items() if child in tree.children}
         if not tree.is_root and tree.parent is not None:
             told = self._dependents()
@@ -366,11 +404,13 @@ class Statistics:
         return () if worst is None else (worst._replace(times=1),)
 
     def _dependents_told(self, message: DependentsTold, sender: Address) -> None:
+        self.forget()
         before = self._told.get(sender)
         if before is None or before[1].sent < message.sent:
             self._told[sender] = (self.tree.node.now, message)
 
     def _cost_told(self, message: CostTold, sender: Address) -> None:
+        self.forget()
         if sender != self.tree.parent:
             return
         seconds = self.tree.node.now - message.echo - message.held

@@ -88,6 +88,15 @@ class View:
         known = self.neighbourhoods.get(address)
         return () if known is None else known.children
 
+    def is_sound(self, whole: bool) -> bool:
+        """Whether what was heard fits together: one top, which is the root if the whole way up is known.
+
+        While the tree changes, neighbourhoods heard at different times may not.
+        """
+        below = [child.address for each in self.neighbourhoods.values() for child in each.children]
+        tops = [each for address, each in self.neighbourhoods.items() if address not in below]
+        return len(below) == len(set(below)) and len(tops) == 1 and (tops[0].parent is None or not whole)
+
     def problem(self) -> LocalProblem:
         """What is known, as the planner takes it."""
         draft = _Draft()
@@ -193,18 +202,20 @@ class LocalProblem(Problem):
         site = self._draft.index.get(owner)
         if site is None:
             return
-        real = self.addresses
+        real = self.addresses.keys()
         for rule in rules:
             for arguments in rule.arguments(self.tree, site):
-                if all(argument in real for argument in arguments):
-                    yield rule.rewrite(self.tree, arguments)
+                if real >= set(arguments):
+                    rewrite = rule.rewrite(self.tree, arguments)
+                    if real >= {*rewrite.changes, *rewrite.changes.values()}:
+                        yield rewrite
 
     def links_needed(self, rewrite: Rewrite) -> list[LinkKey]:
         """Links that must be measured before the rewrite can be weighed, by address."""
         return [
             (self.addresses[parent], self.addresses[site])
             for site, parent in rewrite.changes.items()
-            if site in self.addresses and (parent, site) not in self._pairs
+            if (parent, site) not in self._pairs
         ]
 
     def weigh(self, rewrite: Rewrite) -> float:
