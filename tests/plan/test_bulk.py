@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from distributary.plan.approximation import Broadcasts
 from distributary.plan.benefit import Estimate, Problem
-from distributary.plan.bulk import Layout, cost_after, owner_of, read
+from distributary.plan.bulk import Layout, cost_after, heard_saving, owner_of, read
 from distributary.plan.bulk_walk import apply, draw
 from distributary.plan.goal_text import parse_goal
 from distributary.plan.optimiser import HYBRID, NEGLIGIBLE, candidates, weigh
@@ -104,6 +105,30 @@ def test_what_helps_comes_best_first_and_nothing_is_left_out(goal: str) -> None:
     }
     assert {(rule, arguments) for _, rule, arguments in ranked} == helping
     assert len(helping) == len(ranked) > 1
+
+
+@pytest.mark.parametrize("system", SYSTEM)
+@pytest.mark.parametrize("node", NODE)
+@settings(max_examples=4)
+@given(tree=trees(smallest=4), seed=st.integers(0, 10**6))
+def test_by_what_was_heard_a_rewrite_seems_worth_what_it_does_alone(
+    system: str, node: str, tree: Tree, seed: int
+) -> None:
+    sites = exact_sites(len(tree.parents), seed)
+    broadcasts = Broadcasts()
+    broadcasts.phase(estimate_of(system, node, "BROKERS", exact_sites(len(tree.parents), seed + 1), tree))
+    estimate = estimate_of(system, node, "BROKERS", sites, tree)
+    broadcasts.phase(estimate)  # only some sites tell, so that most of what is known is not so
+    layout, heard = layout_in(estimate), broadcasts.heard()
+    before, then = heard.copy(), heard.copy()
+    for rule in EVERY_RULE:
+        assert rule.shape is not None
+        for owner in range(len(tree.parents)):
+            for pair in rule.arguments(tree, owner):
+                cost_after(layout, int(rule.shape), *pair)
+                found = heard_saving(layout, int(rule.shape), *pair, heard, before, then)
+                alone = broadcasts.benefit(estimate, rule.rewrite(tree, pair))
+                assert found == pytest.approx(alone, rel=1e-9, abs=1e-6), (rule.name, pair)
 
 
 def test_a_rule_of_ones_own_is_weighed_among_the_others() -> None:

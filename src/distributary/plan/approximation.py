@@ -13,10 +13,13 @@ Cost: a benefit takes time linear in the sites: this saves messages, not time.
 
 from __future__ import annotations
 
+import numpy as np
+
 from distributary.errors import DistributaryError
 from distributary.plan.benefit import Estimate
 from distributary.plan.cost import aggregated
 from distributary.plan.goal import KINDS, Aggregate, Function, Kind, Over
+from distributary.plan.moves import Floats
 from distributary.plan.rules import Rewrite
 from distributary.plan.tree import Number
 from distributary.plan.walk import NodeCosts
@@ -50,6 +53,10 @@ class Broadcasts:
         self.phases += 1
         self.messages += told
         return told
+
+    def heard(self) -> Floats:
+        """The costs last heard; of a site without one, nothing."""
+        return np.array([0.0 if cost is None else float(cost) for cost in self._known])
 
     def benefit(self, estimate: Estimate, rewrite: Rewrite) -> float:
         """What the rewrite seems to be worth, by what was broadcast up to this phase."""

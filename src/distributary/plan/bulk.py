@@ -239,23 +239,28 @@ def system_cost(
 
 
 @compiled
-def cost_after(layout: Layout, shape: int, one: int, other: int) -> float:
-    """The system's cost after a rewrite."""
-    _, sites, places, scale, _ = layout
-    start = sites[one].position
-    end = start + sites[one].size
-    more = last = 0
+def intervals(sites: Records, shape: int, one: int, other: int) -> tuple[int, int, int, int]:
+    """Where in the order a rewrite changes costs: from and to, and again from and to (0 and 0 if once)."""
+    start = int(sites[one].position)
+    end = start + int(sites[one].size)
+    if shape == MOVE:
+        return start, end, 0, 0
     if shape == HAND:
-        start += 1
-    elif shape in (EXCHANGE, SWAP):
-        more = sites[other].position
-        last = more + sites[other].size
-        if shape == EXCHANGE:
-            start, more = start + 1, more + 1
-        if more < start:
-            start, end, more, last = more, last, start, end
-        if last <= end:  # one is above the other: a single interval
-            more = last = 0
+        return start + 1, end, 0, 0
+    more = int(sites[other].position)
+    last = more + int(sites[other].size)
+    if shape == EXCHANGE:
+        start, more = start + 1, more + 1
+    if more < start:
+        start, end, more, last = more, last, start, end
+    return (start, end, 0, 0) if last <= end else (start, end, more, last)
+
+
+@compiled
+def cost_after(layout: Layout, shape: int, one: int, other: int) -> float:
+    """The system's cost after a rewrite; the new costs are left in `walked`."""
+    _, sites, places, scale, _ = layout
+    start, end, more, last = intervals(sites, shape, one, other)
     total, squares, least, most = 0.0, 0.0, np.inf, -np.inf
     for turn in range(2):
         begin, until = (start, end) if turn == 0 else (more, last)
@@ -348,15 +353,18 @@ def weigh_pairs(
     owners: NDArray[np.bool_],
     signed: Floats,
     sign: int,
-    limit: float,
+    least: float,
+    heard: Floats,
 ) -> tuple[Integers, Integers, Floats, int]:
     """Weigh a rule with all pairs whose first is among `asked`.
 
     A local rule stays in the units of `owners`; a directed one looks at others that are better off, by their
-    `signed` costs. What costs `limit` or more, with its sign, is left out. Returned are the pairs, the
-    system's cost after each, and how many were looked at.
+    `signed` costs. Benefits up to `least` are left out. Where costs were `heard`, benefits go by those.
+    Returned are the pairs, the benefit of each, and how many were looked at.
     """
-    ones, others, costs = np.empty(64, np.int64), np.empty(64, np.int64), np.empty(64)
+    ones, others, benefits = np.empty(64, np.int64), np.empty(64, np.int64), np.empty(64)
+    now = system_cost(layout, 0, 0, 0, 0, 0.0, 0.0, np.inf, -np.inf)
+    before, then = np.empty(len(heard)), np.empty(len(heard))
     kept = looked_at = 0
     directed = reach[0] >= ELSEWHERE
     for one in asked:
@@ -367,11 +375,80 @@ def weigh_pairs(
             if owner < 0 or not (directed or owners[owner]):
                 continue
             looked_at += 1
-            cost = cost_after(layout, shape, one, other)
-            if sign * cost < limit:
+            benefit = sign * (now - cost_after(layout, shape, one, other))
+            if len(heard):
+                benefit = sign * heard_saving(layout, shape, one, other, heard, before, then)
+            if benefit > least:
                 if kept == len(ones):
                     ones, others = np.append(ones, ones), np.append(others, others)
-                    costs = np.append(costs, costs)
-                ones[kept], others[kept], costs[kept] = one, other, cost
+                    benefits = np.append(benefits, benefits)
+                ones[kept], others[kept], benefits[kept] = one, other, benefit
                 kept += 1
-    return ones[:kept].copy(), others[:kept].copy(), costs[:kept].copy(), looked_at
+    return ones[:kept].copy(), others[:kept].copy(), benefits[:kept].copy(), looked_at
+
+
+# Approximate statistics
+
+
+@compiled
+def heard_saving(
+    layout: Layout, shape: int, one: int, other: int, heard: Floats, before: Floats, then: Floats
+) -> float:
+    """By how much the system's cost seems to fall, going by `heard` costs where the rewrite touches nobody.
+
+    `cost_after` must have been asked for this rewrite just before. `before` and `then` are room for costs.
+    """
+    _, sites, places, _, functions = layout
+    before[:] = heard
+    if shape != MOVE:
+        _hear_children(sites, places, one, before)
+    before[one], before[other] = sites[one].cost, sites[other].cost
+    if shape in (SWAP, EXCHANGE):
+        _hear_children(sites, places, other, before)
+    parent, beside = sites[one].parent, sites[other].parent
+    if shape == MOVE or (shape == SWAP and parent != beside):
+        before[parent] = sites[parent].cost
+    if shape == SWAP and parent != beside:
+        before[beside] = sites[beside].cost
+    then[:] = before
+    start, end, more, last = intervals(sites, shape, one, other)
+    for turn in range(2):
+        begin, until = (start, end) if turn == 0 else (more, last)
+        for place in range(begin, until):
+            label = places[place].site
+            if shape == SWAP:
+                label = other if label == one else (one if label == other else label)
+            then[label] = before[label] + places[place].walked - sites[label].cost
+    return aggregated(functions[1], sites, before) - aggregated(functions[1], sites, then)
+
+
+@compiled
+def _hear_children(sites: Records, places: Records, site: int, costs: Floats) -> None:
+    for number in range(sites[site].fanout):
+        child = places[sites[site].first + number].child
+        costs[child] = sites[child].cost
+
+
+@compiled
+def aggregated(system: int, sites: Records, costs: Floats) -> float:
+    """The system's cost from the sites' costs alone."""
+    total = weight = 0.0
+    found = np.inf if system == MIN else -np.inf
+    for site in range(len(sites)):
+        if sites[site].weight:
+            total += sites[site].weight * costs[site]
+            weight += sites[site].weight
+            found = worse(system, found, costs[site])
+    if system in (MIN, MAX):
+        return found
+    if system == SUM:
+        return total
+    mean = total / weight
+    if system == AVERAGE:
+        return mean
+    squares = 0.0
+    for site in range(len(sites)):
+        if sites[site].weight:
+            squares += sites[site].weight * (costs[site] - mean) ** 2
+    variance = squares / max(weight - 1, 1.0)
+    return variance if system == VARIANCE else variance**0.5

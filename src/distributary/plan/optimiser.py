@@ -75,11 +75,9 @@ def climb(
     steps: list[Step] = []
     estimate = problem.at(tree)
     while periods is None or len(steps) < periods:
-        if broadcasts is None:
-            weighed, looked_at = weigh(estimate, rules, slack)
-        else:
+        if broadcasts is not None:
             messages += broadcasts.phase(estimate)
-            weighed, looked_at = weigh_approximately(estimate, rules, slack, broadcasts)
+        weighed, looked_at = weigh(estimate, rules, slack, broadcasts)
         considered += looked_at
         chosen = choose(estimate, weighed, concurrent)
         if not chosen:
@@ -131,17 +129,23 @@ def candidates(estimate: Estimate, rules: Sequence[Rule], slack: float) -> Itera
 # What it is worth
 
 
-def weigh(estimate: Estimate, rules: Sequence[Rule], slack: float) -> tuple[Iterable[Weighed], int]:
-    """The rewrites that help, best first, and how many were looked at."""
+def weigh(
+    estimate: Estimate, rules: Sequence[Rule], slack: float, broadcasts: Broadcasts | None = None
+) -> tuple[Iterable[Weighed], int]:
+    """The rewrites that help, best first, and how many were looked at.
+
+    With `broadcasts` they are worth what they seem to be by what was last heard of the sites; the root
+    measures its choice before it applies it.
+    """
     layout = estimate.layout
     if layout is None:
-        return _weigh_one_by_one(estimate, rules, slack)
+        return _weigh_one_by_one(estimate, rules, slack, broadcasts)
     known = [rule for rule in rules if rule.shape is not None and rule.reach is not None]
     others = [rule for rule in rules if rule not in known]
-    found, looked_at = _weigh_in_bulk(estimate, layout, known, slack)
+    found, looked_at = _weigh_in_bulk(estimate, layout, known, slack, broadcasts)
     if not others:
         return found, looked_at
-    more, looked_at_more = _weigh_one_by_one(estimate, others, slack)
+    more, looked_at_more = _weigh_one_by_one(estimate, others, slack, broadcasts)
     return merge(found, more, key=_rank), looked_at + looked_at_more
 
 
@@ -149,21 +153,26 @@ def _rank(item: Weighed) -> tuple[float, str, Arguments]:
     return -item.benefit, item.rewrite.rule, item.rewrite.arguments
 
 
-def _weigh_one_by_one(estimate: Estimate, rules: Sequence[Rule], slack: float) -> tuple[list[Weighed], int]:
+def _weigh_one_by_one(
+    estimate: Estimate, rules: Sequence[Rule], slack: float, broadcasts: Broadcasts | None
+) -> tuple[list[Weighed], int]:
     least = NEGLIGIBLE * abs(float(estimate.cost))
     weighed: list[Weighed] = []
     looked_at = 0
     for rule, arguments in candidates(estimate, rules, slack):
         looked_at += 1
         rewrite = rule.rewrite(estimate.tree, arguments)
-        benefit = float(estimate.benefit(rewrite.changes))
+        if broadcasts is None:
+            benefit = float(estimate.benefit(rewrite.changes))
+        else:
+            benefit = broadcasts.benefit(estimate, rewrite)
         if benefit > least:
             weighed.append(Weighed(benefit, rewrite))
     return sorted(weighed, key=_rank), looked_at
 
 
 def _weigh_in_bulk(
-    estimate: Estimate, layout: Layout, rules: Sequence[Rule], slack: float
+    estimate: Estimate, layout: Layout, rules: Sequence[Rule], slack: float, broadcasts: Broadcasts | None
 ) -> tuple[Iterator[Weighed], int]:
     from distributary.plan.bulk import weigh_pairs
 
@@ -173,55 +182,37 @@ def _weigh_in_bulk(
     owners[[above for site in critical for above in tree.path(site)]] = True
     everyone = np.arange(len(tree.parents))
     # A site without a cost, such as the root, is as well off as can be: everybody hears of it.
-    known = np.array([-math.inf if cost is None else sign * float(cost) for cost in estimate.costs])
-    limit = sign * float(estimate.cost) - NEGLIGIBLE * abs(float(estimate.cost))
+    signed = np.array([-math.inf if cost is None else sign * float(cost) for cost in estimate.costs])
+    least = NEGLIGIBLE * abs(float(estimate.cost))
+    heard = np.empty(0) if broadcasts is None else broadcasts.heard()
     found, looked_at = [], 0
     for rule in sorted(rules, key=lambda rule: rule.name):
         assert rule.shape is not None
         assert rule.reach is not None
         sites = np.array(critical, dtype=np.int64) if rule.directed else everyone
-        ones, others, costs, looked = weigh_pairs(
-            layout, int(rule.shape), rule.reach.numbers, sites, owners, known, sign, limit
+        ones, others, benefits, looked = weigh_pairs(
+            layout, int(rule.shape), rule.reach.numbers, sites, owners, signed, sign, least, heard
         )
-        found.append((rule, ones, others, costs))
+        found.append((rule, ones, others, benefits))
         looked_at += looked
-    return _best_first(estimate, found), looked_at
+    return _best_first(estimate.tree, found), looked_at
 
 
 FIRST = 32
 """So many of the best are put in order at first: mostly the very first is taken."""
 
 
-def _best_first(
-    estimate: Estimate, found: Sequence[tuple[Rule, Integers, Integers, Floats]]
-) -> Iterator[Weighed]:
+def _best_first(tree: Tree, found: Sequence[tuple[Rule, Integers, Integers, Floats]]) -> Iterator[Weighed]:
     """Rewrites by their benefit, then by rule and arguments; made only when they are asked for."""
-    benefits = np.concatenate([costs for *_, costs in found])
-    benefits = estimate.problem.goal.sign * (float(estimate.cost) - benefits)
     ones, others = (np.concatenate([row[part] for row in found]) for part in (1, 2))
+    benefits = np.concatenate([row[3] for row in found])
     rules = np.repeat(np.arange(len(found)), [len(row[1]) for row in found])
     bar = float(np.partition(benefits, -FIRST)[-FIRST]) if len(benefits) > FIRST else -math.inf
     for part in (benefits >= bar, benefits < bar):
         at = np.flatnonzero(part)
         for place in at[np.lexsort((others[at], ones[at], rules[at], -benefits[at]))].tolist():
             pair = int(ones[place]), int(others[place])
-            yield Weighed(float(benefits[place]), found[rules[place]][0].rewrite(estimate.tree, pair))
-
-
-def weigh_approximately(
-    estimate: Estimate, rules: Sequence[Rule], slack: float, broadcasts: Broadcasts
-) -> tuple[list[Weighed], int]:
-    """The same by what was last heard of the sites; the root measures its choice before it applies it."""
-    least = NEGLIGIBLE * abs(float(estimate.cost))
-    weighed: list[Weighed] = []
-    looked_at = 0
-    for rule, arguments in candidates(estimate, rules, slack):
-        looked_at += 1
-        rewrite = rule.rewrite(estimate.tree, arguments)
-        benefit = broadcasts.benefit(estimate, rewrite)
-        if benefit > least:
-            weighed.append(Weighed(benefit, rewrite))
-    return sorted(weighed, key=_rank), looked_at
+            yield Weighed(float(benefits[place]), found[rules[place]][0].rewrite(tree, pair))
 
 
 def choose(estimate: Estimate, weighed: Iterable[Weighed], concurrent: bool) -> list[Rewrite]:
