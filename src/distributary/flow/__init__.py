@@ -12,11 +12,14 @@ from __future__ import annotations
 
 from distributary.flow.catalogue import BoundOperator, Catalogue, SharedOperator, Sharing, Stream
 from distributary.flow.function import Function
+from distributary.flow.intake import Intake
 from distributary.flow.interpreter import Answer, answer, apply, interpret
 from distributary.flow.operators import Copy, Filter, Map, Operation, Rename, Split, Union
 from distributary.flow.problems import CombinedError, QueryError
 from distributary.flow.query import Operator, Query, QueryBuilder
 from distributary.flow.query_file import make_operation, read_catalogue, read_query_file
+from distributary.flow.running import BEGINNING, END, Running, start
+from distributary.flow.running_graph import RunningGraph
 from distributary.flow.schema import Item, Schema, Type
 from distributary.flow.source import SetAside, Source, read_events
 from distributary.flow.splitting import Branch, Gather, Splitting, splitting_of
@@ -24,6 +27,8 @@ from distributary.flow.window import CountWindow, TimeWindow, parse_duration, pa
 from distributary.flow.windowed import Aggregate, Count, Join, Sort, Truncate, Unique
 
 __all__ = [
+    "BEGINNING",
+    "END",
     "Aggregate",
     "Answer",
     "BoundOperator",
@@ -36,6 +41,7 @@ __all__ = [
     "Filter",
     "Function",
     "Gather",
+    "Intake",
     "Item",
     "Join",
     "Map",
@@ -45,6 +51,8 @@ __all__ = [
     "QueryBuilder",
     "QueryError",
     "Rename",
+    "Running",
+    "RunningGraph",
     "Schema",
     "SetAside",
     "SharedOperator",
@@ -69,4 +77,5 @@ __all__ = [
     "read_events",
     "read_query_file",
     "splitting_of",
+    "start",
 ]

@@ -29,6 +29,7 @@ from distributary.flow.expression import (
     Unary,
     children,
     resolve,
+    settled,
     write,
 )
 from distributary.flow.schema import MAX_INTEGER, MIN_INTEGER, Schema
@@ -208,7 +209,12 @@ class _Reader:
         inner = node.this.unnest()
         if isinstance(inner, exp.Literal) and not inner.is_string:
             return self._literal(inner, place, sign=-1)
-        return Unary("-", self.read(node.this), place)
+        operand = self.read(node.this)
+        if isinstance(operand, Literal) and type(operand.value) in (int, float):
+            negated = settled(-operand.value)  # type: ignore[operator]
+            if negated is not None:
+                return Literal(negated, place)
+        return Unary("-", operand, place)
 
     def _case(self, node: Any, place: int | None) -> Expression:
         subject = self.read(node.this) if node.this is not None else None

@@ -1,5 +1,4 @@
-"""Functions of the user's as operators, with what they declare about how they may be replicated (section
-7.3).
+"""Functions of the user's as operators, and what they declare about their replication (section 7.3).
 
 A function is named as `module:name`; what it gives is declared, and checked row by row.
 
@@ -127,6 +126,10 @@ def load(use: str, field: str = "use") -> Callable[..., Any]:
     return found
 
 
+State = dict[str, Any]
+"""What a replica of a function hands on: its `state`, or the reason why it `failed`."""
+
+
 class CallError(DistributaryError):
     """A call of a user's function failed, or gave what does not fit."""
 
@@ -151,19 +154,30 @@ def call_window(
     return [_item(row, schema, function_id(of, n), time) for n, row in enumerate(rows)]
 
 
-def call_partial(function: Function, items: Sequence[Item]) -> Any:
-    """The state for some items of a window."""
-    return _guarded(function.partial, list(items), **function.options)
+def call_partial(function: Function, items: Sequence[Item]) -> State:
+    """The state for some items of a window; a failure is part of it, so that it spoils the whole window."""
+    try:
+        return {"state": _guarded(function.partial, list(items), **function.options)}
+    except CallError as error:
+        return {"failed": str(error)}
 
 
-def call_merge(function: Function, one: Any, other: Any) -> Any:
-    return _guarded(function.merge, one, other, **function.options)
+def call_merge(function: Function, one: State, other: State) -> State:
+    """The state for what either state is for."""
+    if "failed" in one or "failed" in other:
+        return one if "failed" in one else other
+    try:
+        return {"state": _guarded(function.merge, one["state"], other["state"], **function.options)}
+    except CallError as error:
+        return {"failed": str(error)}
 
 
-def call_finish(function: Function, schema: Schema, start: int, state: Any) -> list[Item]:
+def call_finish(function: Function, schema: Schema, start: int, state: State) -> list[Item]:
     """The items that the state of a whole window stands for."""
+    if "failed" in state:
+        raise CallError(state["failed"])
     time = _end(function, start)
-    rows = _called(function.use, function, state)
+    rows = _called(function.use, function, state["state"])
     return [_item(row, schema, function_id(window_id(start, ()), n), time) for n, row in enumerate(rows)]
 
 

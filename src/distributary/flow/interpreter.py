@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cmp_to_key, partial
+from functools import cmp_to_key
 from typing import Any
 
 from distributary.filters.expression import evaluate as condition_holds
@@ -204,29 +204,39 @@ def _join(join: Join, schemas: Sequence[Schema], streams: Sequence[list[Item]]) 
 
 
 def _sort(sort: Sort, schemas: Sequence[Schema], streams: Sequence[list[Item]]) -> list[Item]:
+    return [item for _, item in _sorted(sort, schemas, streams[0])]
+
+
+def _sorted(sort: Sort, schemas: Sequence[Schema], stream: list[Item]) -> list[tuple[Place, Item]]:
+    """The output of a sort, with what decided the place of each item."""
     time_name = sort.schema(*schemas).time
+    names = [name for name, _ in sort.keys]
     results = []
-    for start, members in _windows(streams[0], sort.span).items():
+    for start, members in _windows(stream, sort.span).items():
         time = start + sort.span.size - 1
-        before: Callable[[Item, Item], int] = partial(_compared, sort.keys)
-        ordered = sorted(members, key=cmp_to_key(before))
-        for rank, item in enumerate(ordered, 1):
+        places = [((group_of(item.attributes, names), item.order), item) for item in members]
+        for rank, (place, item) in enumerate(_placed(sort, places), 1):
             attributes = {**item.attributes, time_name: time}
-            results.append(Item(sort_id(item.id, start), time, attributes, rank))
+            results.append((place, Item(sort_id(item.id, start), time, attributes, rank)))
     return results
 
 
-def _compared(keys: Sequence[tuple[str, bool]], one: Item, other: Item) -> int:
-    """Below 0 when one comes before the other."""
-    for name, downwards in keys:
-        left, right = one.attributes[name], other.attributes[name]
-        if left is None or right is None:
-            if left is not right:
-                return 1 if left is None else -1
-        elif left != right:
-            return 1 if (left > right) != downwards else -1
-    places = [item.attributes.get(PARTIAL, item.order) for item in (one, other)]
-    return -1 if places[0] < places[1] else 1
+Place = tuple[Sequence[Any], tuple[int, int, str]]
+"""The values to sort by, and the place in the input stream."""
+
+
+def _placed(sort: Sort, items: Sequence[tuple[Place, Item]]) -> list[tuple[Place, Item]]:
+    def compared(one: tuple[Place, Item], other: tuple[Place, Item]) -> int:
+        """Below 0 when one comes before the other."""
+        for (_, downwards), left, right in zip(sort.keys, one[0][0], other[0][0], strict=True):
+            if left is None or right is None:
+                if left is not right:
+                    return 1 if left is None else -1
+            elif left != right:
+                return 1 if (left > right) != downwards else -1
+        return -1 if one[0][1] < other[0][1] else 1
+
+    return sorted(items, key=cmp_to_key(compared))
 
 
 def _truncate(truncate: Truncate, schemas: Sequence[Schema], streams: Sequence[list[Item]]) -> list[Item]:
@@ -335,21 +345,19 @@ def _merge_aggregate(
 def _partial_sort(
     replica: PartialSort, schemas: Sequence[Schema], streams: Sequence[list[Item]]
 ) -> list[Item]:
-    places = {item.id: item.order for item in streams[0]}
     return [
-        replace(item, attributes={**item.attributes, PARTIAL: places[item.id.rpartition("@")[0]]})
-        for item in _sort(replica.sort, schemas, streams)
+        replace(item, attributes={**item.attributes, PARTIAL: place})
+        for place, item in _sorted(replica.sort, schemas, streams[0])
     ]
 
 
 def _merge_sort(final: MergeSort, schemas: Sequence[Schema], streams: Sequence[list[Item]]) -> list[Item]:
-    by_window: dict[int, list[Item]] = defaultdict(list)
+    by_window: dict[int, list[tuple[Place, Item]]] = defaultdict(list)
     for item in streams[0]:
-        by_window[item.time].append(item)
+        by_window[item.time].append((item.attributes[PARTIAL], item))
     results = []
     for members in by_window.values():
-        before: Callable[[Item, Item], int] = partial(_compared, final.sort.keys)
-        for rank, item in enumerate(sorted(members, key=cmp_to_key(before)), 1):
+        for rank, (_, item) in enumerate(_placed(final.sort, members), 1):
             attributes = {name: value for name, value in item.attributes.items() if name != PARTIAL}
             results.append(Item(item.id, item.time, attributes, rank))
     return results
@@ -364,12 +372,8 @@ def _partial_function(
     results = []
     for start, inside in _windows(streams[0], window).items():
         time = start + window.size - 1
-        try:
-            state = call_partial(replica.function, inside)
-        except CallError as error:
-            aside(window_id(start, ()), str(error))
-            continue
-        results.append(Item(window_id(start, ()), time, {time_name: time, PARTIAL: state}))
+        attributes = {time_name: time, PARTIAL: call_partial(replica.function, inside)}
+        results.append(Item(window_id(start, ()), time, attributes))
     return results
 
 

@@ -1,5 +1,4 @@
-"""Replication and partition: an operator as several replicas and a final one, with the same output (Table
-5.1).
+"""Replication and partition: an operator as replicas and a final one, with the same output (Table 5.1).
 
     operator            replica             final               how its input may be divided
     filter, map, rename,

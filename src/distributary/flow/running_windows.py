@@ -1,0 +1,583 @@
+"""The operators with memory, piece by piece (see `running` for the rules).
+
+What each remembers: an aggregate, per open window and group, the partial results; with count windows, also
+the items whose place in the stream is not certain yet. A join, the items that a later one may still pair
+with. Sort and windowed functions, the items of open windows. Truncate, so many of the first items as may
+pass; unique, the values that were seen and the first item of each that is not certain yet.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from heapq import heappop, heappush
+from typing import Any
+
+from distributary.flow.aggregates import Accumulator, Partial
+from distributary.flow.function import (
+    CallError,
+    Function,
+    call_finish,
+    call_merge,
+    call_partial,
+    call_window,
+)
+from distributary.flow.identifiers import group_of, join_id, ordinal_id, sort_id, window_id
+from distributary.flow.operators import Operation
+from distributary.flow.running import Running, State
+from distributary.flow.schema import Item, Schema
+from distributary.flow.splitting import (
+    PARTIAL,
+    MergeAggregate,
+    MergeFunction,
+    MergeSort,
+    PartialAggregate,
+    PartialFunction,
+    PartialSort,
+)
+from distributary.flow.window import TimeWindow
+from distributary.flow.windowed import Aggregate, Count, Join, Sort, Truncate, Unique
+
+Group = tuple[Any, ...]
+
+
+def frozen(item: Item) -> list[Any]:
+    """An item as plain data."""
+    return [item.id, item.time, dict(item.attributes), item.rank]
+
+
+def thawed(given: Sequence[Any]) -> Item:
+    id, time, attributes, rank = given
+    return Item(id, time, attributes, rank)
+
+
+# Aggregates
+
+
+class RunningAggregate(Running):
+    """Time windows: from items or from partial results of replicas, to results or to partial results."""
+
+    def __init__(
+        self,
+        aggregate: Aggregate,
+        accumulators: Iterable[Accumulator],
+        merging: bool,
+        conclude: Callable[[Group, int, list[Partial]], dict[str, Any]],
+    ) -> None:
+        super().__init__(1)
+        window = aggregate.span
+        assert isinstance(window, TimeWindow)
+        self._window = window
+        self._group_by = aggregate.group_by
+        self._accumulators = list(accumulators)
+        self._merging = merging
+        self._conclude = conclude
+        self._open: dict[int, dict[Group, list[Partial]]] = {}
+
+    def _receive(self, input: int, item: Item) -> list[Item]:
+        group = group_of(item.attributes, self._group_by)
+        if self._merging:
+            partials = self._partials(item.time - self._window.size + 1, group)
+            for place, accumulator in enumerate(self._accumulators):
+                partials[place] = accumulator.merge(partials[place], tuple(item.attributes[PARTIAL][place]))
+            return []
+        for start in self._window.starts(item.time):
+            partials = self._partials(start, group)
+            for place, accumulator in enumerate(self._accumulators):
+                partials[place] = accumulator.add(partials[place], item.attributes)
+        return []
+
+    def _partials(self, start: int, group: Group) -> list[Partial]:
+        groups = self._open.setdefault(start, {})
+        if group not in groups:
+            groups[group] = [accumulator.start for accumulator in self._accumulators]
+        return groups[group]
+
+    def _advance(self) -> list[Item]:
+        size = self._window.size
+        closed = [start for start in self._open if start + size <= self.watermark]
+        return [
+            Item(window_id(start, group), start + size - 1, self._conclude(group, start + size - 1, partials))
+            for start in closed
+            for group, partials in self._open.pop(start).items()
+        ]
+
+    def _state(self) -> State:
+        return {
+            "open": [
+                [
+                    start,
+                    [[list(group), [list(each) for each in partials]] for group, partials in groups.items()],
+                ]
+                for start, groups in self._open.items()
+            ]
+        }
+
+    def _restore(self, state: State) -> None:
+        self._open = {
+            start: {tuple(group): [tuple(each) for each in partials] for group, partials in groups}
+            for start, groups in state["open"]
+        }
+
+
+def running_aggregate(operation: Aggregate | Count, schemas: Sequence[Schema]) -> Running:
+    aggregate = operation.canonical
+    assert isinstance(aggregate, Aggregate)
+    if not isinstance(aggregate.span, TimeWindow):
+        return RunningCountWindows(aggregate, schemas[0])
+    accumulators = aggregate.accumulators(schemas[0])
+    conclude = concluding(aggregate, accumulators, aggregate.schema(*schemas).time)
+    return RunningAggregate(aggregate, accumulators.values(), False, conclude)
+
+
+def running_partial_aggregate(replica: PartialAggregate, schemas: Sequence[Schema]) -> Running:
+    aggregate = replica.aggregate
+    time_name = replica.schema(*schemas).time
+
+    def conclude(group: Group, time: int, partials: list[Partial]) -> dict[str, Any]:
+        groups = dict(zip(aggregate.group_by, group, strict=True))
+        return {**groups, time_name: time, PARTIAL: tuple(partials)}
+
+    accumulators = aggregate.accumulators(schemas[0]).values()
+    return RunningAggregate(aggregate, accumulators, False, conclude)
+
+
+def running_merge_aggregate(final: MergeAggregate, schemas: Sequence[Schema]) -> Running:
+    accumulators = final.aggregate.accumulators(final.input_schema)
+    conclude = concluding(final.aggregate, accumulators, final.schema(*schemas).time)
+    return RunningAggregate(final.aggregate, accumulators.values(), True, conclude)
+
+
+def concluding(
+    aggregate: Aggregate, accumulators: dict[str, Accumulator], time_name: str
+) -> Callable[[Group, int, list[Partial]], dict[str, Any]]:
+    """How a window's partial results become the attributes of its result."""
+    finishes = [(name, accumulator.finish) for name, accumulator in accumulators.items()]
+
+    def conclude(group: Group, time: int, partials: list[Partial]) -> dict[str, Any]:
+        attributes = dict(zip(aggregate.group_by, group, strict=True))
+        for (name, finish), partial in zip(finishes, partials, strict=True):
+            attributes[name] = finish(partial)
+        attributes[time_name] = time
+        return attributes
+
+    return conclude
+
+
+class Ordered:
+    """Items that wait until the watermark has passed them, and come out in stream order."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[tuple[int, int, str], Item]] = []
+
+    def add(self, item: Item) -> None:
+        heappush(self._heap, (item.order, item))
+
+    def passed(self, watermark: int) -> Iterable[Item]:
+        """Take out the items before the watermark, in order."""
+        while self._heap and self._heap[0][0][0] < watermark:
+            yield heappop(self._heap)[1]
+
+    def state(self) -> list[Any]:
+        return [frozen(item) for _, item in self._heap]
+
+    def restore(self, items: Iterable[Any]) -> None:
+        self._heap = []
+        for item in items:
+            self.add(thawed(item))
+
+
+class RunningCountWindows(Running):
+    """Count windows: each group's items are numbered once their order is certain."""
+
+    def __init__(self, aggregate: Aggregate, schema: Schema) -> None:
+        super().__init__(1)
+        self._window = aggregate.span
+        self._group_by = aggregate.group_by
+        accumulators = aggregate.accumulators(schema)
+        self._accumulators = list(accumulators.values())
+        self._conclude = concluding(aggregate, accumulators, aggregate.schema(schema).time)
+        self._waiting = Ordered()
+        self._seen: dict[Group, int] = defaultdict(int)
+        self._open: dict[Group, dict[int, list[Partial]]] = defaultdict(dict)
+        """Of each group, the partial results of windows that are not full, by their ordinals."""
+
+    def _receive(self, input: int, item: Item) -> list[Item]:
+        self._waiting.add(item)
+        return []
+
+    def _advance(self) -> list[Item]:
+        return [result for item in self._waiting.passed(self.watermark) for result in self._number(item)]
+
+    def _number(self, item: Item) -> list[Item]:
+        """Give an item its number in its group; returns the result of the window that it fills."""
+        size, slide = self._window.size, self._window.slide
+        group = group_of(item.attributes, self._group_by)
+        number = self._seen[group]
+        self._seen[group] += 1
+        windows = self._open[group]
+        if number % slide == 0:
+            windows[number // slide] = [accumulator.start for accumulator in self._accumulators]
+        for partials in windows.values():
+            for place, accumulator in enumerate(self._accumulators):
+                partials[place] = accumulator.add(partials[place], item.attributes)
+        full = [ordinal for ordinal in windows if ordinal * slide + size == number + 1]
+        return [
+            Item(
+                ordinal_id(ordinal, group), item.time, self._conclude(group, item.time, windows.pop(ordinal))
+            )
+            for ordinal in full
+        ]
+
+    def _state(self) -> State:
+        return {
+            "waiting": self._waiting.state(),
+            "groups": [
+                [
+                    list(group),
+                    seen,
+                    [[n, [list(p) for p in partials]] for n, partials in self._open[group].items()],
+                ]
+                for group, seen in self._seen.items()
+            ],
+        }
+
+    def _restore(self, state: State) -> None:
+        self._waiting.restore(state["waiting"])
+        self._seen.clear()
+        self._open.clear()
+        for group, seen, windows in state["groups"]:
+            self._seen[tuple(group)] = seen
+            self._open[tuple(group)] = {n: [tuple(p) for p in partials] for n, partials in windows}
+
+
+# Joins
+
+
+class RunningJoin(Running):
+    """Each new item meets the items of the other side with its key that are near in time."""
+
+    def __init__(self, join: Join, schemas: Sequence[Schema]) -> None:
+        super().__init__(2)
+        self._within = join.within
+        self._keys = tuple(join.on), tuple(join.on.values())
+        self._from_right = list(join.from_right(schemas[1]).items())
+        self._time_name = join.schema(*schemas).time
+        self._kept: tuple[dict[Group, list[Item]], dict[Group, list[Item]]] = ({}, {})
+
+    def _receive(self, input: int, item: Item) -> list[Item]:
+        key = group_of(item.attributes, self._keys[input])
+        if None in key:
+            return []
+        if item.time + self._within >= self.watermarks[1 - input]:  # else nobody can come to meet it
+            self._kept[input].setdefault(key, []).append(item)
+        near = [
+            other
+            for other in self._kept[1 - input].get(key, ())
+            if abs(other.time - item.time) <= self._within
+        ]
+        pairs = [self._pair(item, other) if input == 0 else self._pair(other, item) for other in near]
+        return sorted(pairs, key=lambda pair: pair.order)
+
+    def _pair(self, left: Item, right: Item) -> Item:
+        attributes = dict(left.attributes)
+        for name, original in self._from_right:
+            attributes[name] = right.attributes[original]
+        attributes[self._time_name] = time = max(left.time, right.time)
+        return Item(join_id(left.id, right.id), time, attributes)
+
+    def _advance(self) -> list[Item]:
+        for side in (0, 1):
+            oldest = self.watermarks[1 - side] - self._within
+            for key, items in list(self._kept[side].items()):
+                items[:] = [item for item in items if item.time >= oldest]
+                if not items:
+                    del self._kept[side][key]
+        return []
+
+    def _state(self) -> State:
+        sides = [[frozen(item) for items in side.values() for item in items] for side in self._kept]
+        return {"kept": sides}
+
+    def _restore(self, state: State) -> None:
+        self._kept = ({}, {})
+        for side, items in enumerate(state["kept"]):
+            for item in map(thawed, items):
+                key = group_of(item.attributes, self._keys[side])
+                self._kept[side].setdefault(key, []).append(item)
+
+
+# Windows of whole items
+
+
+class Buffered(Running):
+    """Keeps the items of each open window, and does something with them when it closes."""
+
+    def __init__(self, window: TimeWindow, conclude: Callable[[int, list[Item]], list[Item]]) -> None:
+        super().__init__(1)
+        self._window = window
+        self._conclude = conclude
+        self._open: dict[int, list[Item]] = {}
+
+    def _receive(self, input: int, item: Item) -> list[Item]:
+        for start in self._window.starts(item.time):
+            self._open.setdefault(start, []).append(item)
+        return []
+
+    def _advance(self) -> list[Item]:
+        closed = [start for start in self._open if start + self._window.size <= self.watermark]
+        return [result for start in sorted(closed) for result in self._conclude(start, self._open.pop(start))]
+
+    def _state(self) -> State:
+        return {"open": [[start, [frozen(item) for item in items]] for start, items in self._open.items()]}
+
+    def _restore(self, state: State) -> None:
+        self._open = {start: [thawed(item) for item in items] for start, items in state["open"]}
+
+
+Place = tuple[Sequence[Any], tuple[int, int, str]]
+"""Where an item goes in a sorted window: the values to sort by, and its place in the input stream."""
+
+
+def in_sorted_order(sort: Sort, placed: Iterable[tuple[Place, Item]]) -> list[tuple[Place, Item]]:
+    """The items as a sort orders them: from the last key to the first, as sorting keeps what is equal."""
+    ordered = sorted(placed, key=lambda each: each[0][1])
+    for number, (_, downwards) in reversed(list(enumerate(sort.keys))):
+
+        def key(
+            each: tuple[Place, Item], number: int = number, last: bool = not downwards
+        ) -> tuple[Any, ...]:
+            value = each[0][0][number]
+            return (last,) if value is None else (not last, value)
+
+        ordered.sort(key=key, reverse=downwards)
+    return ordered
+
+
+def _ranked(sort: Sort, start: int, items: list[Item], time_name: str) -> list[tuple[Place, Item]]:
+    """The items of a window with their places, as the sort gives them out."""
+    time = start + sort.span.size - 1
+    placed = [((group_of(item.attributes, [n for n, _ in sort.keys]), item.order), item) for item in items]
+    return [
+        (place, Item(sort_id(item.id, start), time, {**item.attributes, time_name: time}, rank))
+        for rank, (place, item) in enumerate(in_sorted_order(sort, placed), 1)
+    ]
+
+
+def running_sort(sort: Sort, schemas: Sequence[Schema]) -> Running:
+    time_name = sort.schema(*schemas).time
+
+    def conclude(start: int, items: list[Item]) -> list[Item]:
+        return [item for _, item in _ranked(sort, start, items, time_name)]
+
+    return Buffered(sort.span, conclude)
+
+
+def running_partial_sort(replica: PartialSort, schemas: Sequence[Schema]) -> Running:
+    sort = replica.sort
+    time_name = replica.schema(*schemas).time
+
+    def conclude(start: int, items: list[Item]) -> list[Item]:
+        return [
+            replace(item, attributes={**item.attributes, PARTIAL: place})
+            for place, item in _ranked(sort, start, items, time_name)
+        ]
+
+    return Buffered(sort.span, conclude)
+
+
+def running_merge_sort(final: MergeSort, schemas: Sequence[Schema]) -> Running:
+    def conclude(start: int, items: list[Item]) -> list[Item]:
+        placed = [((item.attributes[PARTIAL][0], tuple(item.attributes[PARTIAL][1])), item) for item in items]
+        results = []
+        for rank, (_, item) in enumerate(in_sorted_order(final.sort, placed), 1):
+            attributes = {name: value for name, value in item.attributes.items() if name != PARTIAL}
+            results.append(Item(item.id, item.time, attributes, rank))
+        return results
+
+    return Buffered(final.sort.span, conclude)
+
+
+class RunningTruncate(Running):
+    """Keeps of each open window the first items, as many as may pass, and how many have passed."""
+
+    def __init__(self, truncate: Truncate, schemas: Sequence[Schema]) -> None:
+        super().__init__(1)
+        self._window = truncate.span
+        self._limit = truncate.items
+        self._passed: dict[int, int] = defaultdict(int)
+        self._waiting: dict[int, list[Item]] = {}
+
+    def _receive(self, input: int, item: Item) -> list[Item]:
+        (start,) = self._window.starts(item.time)
+        room = self._limit - self._passed[start]
+        waiting = self._waiting.setdefault(start, [])
+        if len(waiting) < room or (room and item.order < waiting[-1].order):
+            insort(waiting, item, key=lambda each: each.order)
+            del waiting[room:]
+        return []
+
+    def _advance(self) -> list[Item]:
+        results = []
+        for start in sorted(self._waiting):
+            waiting = self._waiting[start]
+            certain = bisect_left(waiting, self.watermark, key=lambda each: each.time)
+            results += waiting[:certain]
+            self._passed[start] += certain
+            del waiting[:certain]
+            if start + self._window.size <= self.watermark:
+                del self._waiting[start], self._passed[start]
+        return results
+
+    def _state(self) -> State:
+        return {
+            "windows": [
+                [start, self._passed[start], [frozen(item) for item in waiting]]
+                for start, waiting in self._waiting.items()
+            ]
+        }
+
+    def _restore(self, state: State) -> None:
+        self._waiting = {start: [thawed(item) for item in items] for start, _, items in state["windows"]}
+        self._passed = defaultdict(int, {start: passed for start, passed, _ in state["windows"]})
+
+
+class RunningUnique(Running):
+    """Keeps of each open window the values that have passed, and the first item of each other one."""
+
+    def __init__(self, unique: Unique, schemas: Sequence[Schema]) -> None:
+        super().__init__(1)
+        self._window = unique.span
+        self._by = unique.by
+        self._passed: dict[int, set[Group]] = {}
+        self._first: dict[int, dict[Group, Item]] = {}
+
+    def _receive(self, input: int, item: Item) -> list[Item]:
+        (start,) = self._window.starts(item.time)
+        key = group_of(item.attributes, self._by)
+        if key not in self._passed.setdefault(start, set()):
+            first = self._first.setdefault(start, {})
+            if key not in first or item.order < first[key].order:
+                first[key] = item
+        return []
+
+    def _advance(self) -> list[Item]:
+        results = []
+        for start in list(self._passed):
+            first = self._first.get(start, {})
+            certain = [key for key, item in first.items() if item.time < self.watermark]
+            results += [first.pop(key) for key in certain]
+            self._passed[start].update(certain)
+            if start + self._window.size <= self.watermark:
+                del self._passed[start]
+                self._first.pop(start, None)
+        return results
+
+    def _state(self) -> State:
+        return {
+            "windows": [
+                [
+                    start,
+                    [list(key) for key in passed],
+                    [frozen(item) for item in self._first.get(start, {}).values()],
+                ]
+                for start, passed in self._passed.items()
+            ]
+        }
+
+    def _restore(self, state: State) -> None:
+        self._passed, self._first = {}, {}
+        for start, passed, items in state["windows"]:
+            self._passed[start] = {tuple(key) for key in passed}
+            first = [(group_of(item.attributes, self._by), item) for item in map(thawed, items)]
+            self._first[start] = dict(first)
+
+
+# Functions of the user's
+
+
+class RunningWindowFunction(Buffered):
+    """A user's function over the items of each window, in its groups or, as a replica, as a partial state."""
+
+    def __init__(self, operation: Function | PartialFunction, schemas: Sequence[Schema]) -> None:
+        self._partial = isinstance(operation, PartialFunction)
+        self._user = operation.function if isinstance(operation, PartialFunction) else operation
+        self._schema = operation.schema(*schemas)
+        window = self._user.span
+        assert window is not None
+        super().__init__(window, self._called)
+
+    def _called(self, start: int, items: list[Item]) -> list[Item]:
+        groups: dict[Group, list[Item]] = defaultdict(list)
+        for item in sorted(items, key=lambda each: each.order):
+            groups[group_of(item.attributes, self._user.by)].append(item)
+        if self._partial:
+            return [self._part(start, groups[()])]
+        results: list[Item] = []
+        for group, members in groups.items():
+            try:
+                results += call_window(self._user, self._schema, start, group, members)
+            except CallError as error:
+                self.set_aside.append((window_id(start, group), str(error)))
+        return results
+
+    def _part(self, start: int, items: list[Item]) -> Item:
+        time = start + self._window.size - 1
+        attributes = {self._schema.time: time, PARTIAL: call_partial(self._user, items)}
+        return Item(window_id(start, ()), time, attributes)
+
+
+class RunningMergeFunction(Running):
+    """The final operator of a user's function: the states of each window, merged as they come."""
+
+    def __init__(self, final: MergeFunction, schemas: Sequence[Schema]) -> None:
+        super().__init__(1)
+        self._user = final.function
+        self._schema = final.schema(*schemas)
+        self._open: dict[int, Any] = {}
+
+    @property
+    def _size(self) -> int:
+        window = self._user.span
+        assert window is not None
+        return window.size
+
+    def _receive(self, input: int, item: Item) -> list[Item]:
+        start = item.time - self._size + 1
+        state = item.attributes[PARTIAL]
+        self._open[start] = call_merge(self._user, self._open[start], state) if start in self._open else state
+        return []
+
+    def _advance(self) -> list[Item]:
+        results: list[Item] = []
+        for start in [start for start in self._open if start + self._size <= self.watermark]:
+            try:
+                results += call_finish(self._user, self._schema, start, self._open.pop(start))
+            except CallError as error:
+                self.set_aside.append((window_id(start, ()), str(error)))
+        return results
+
+    def _state(self) -> State:
+        return {"open": [[start, state] for start, state in self._open.items()]}
+
+    def _restore(self, state: State) -> None:
+        self._open = dict(state["open"])
+
+
+WINDOWED: dict[type[Operation], Callable[[Any, Sequence[Schema]], Running]] = {
+    Aggregate: running_aggregate,
+    Count: running_aggregate,
+    PartialAggregate: running_partial_aggregate,
+    MergeAggregate: running_merge_aggregate,
+    Join: RunningJoin,
+    Sort: running_sort,
+    PartialSort: running_partial_sort,
+    MergeSort: running_merge_sort,
+    Truncate: RunningTruncate,
+    Unique: RunningUnique,
+    Function: RunningWindowFunction,
+    PartialFunction: RunningWindowFunction,
+    MergeFunction: RunningMergeFunction,
+}
