@@ -50,7 +50,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from distributary.plan.sites_file import read_plan
     from distributary.plan.starts import best_effort, usual_trees
 
-    plan = read_plan(arguments.file, arguments.goal)
+    plan = read_plan(arguments.file, goal=arguments.goal)
     problem = Problem(plan.goal, plan.sites)
     start = plan.today or mended(problem, best_effort(problem, Random(arguments.seed), plan.root))
     found = improve(problem, start, arguments.seed)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from distributary.errors import DistributaryError
 from distributary.lab.experiment import Point
-from distributary.plan.sites_file import read_matrices
+from distributary.plan.matrices import read_matrices
 from distributary.plan.tree import Sites
 from distributary.sim.latency import WideArea
 
@@ -55,7 +55,7 @@ def network(nodes: int, random: np.random.Generator) -> Sites:
 def network_from_files(
     latency: Path, bandwidth: Path | None, nodes: int, random: np.random.Generator
 ) -> Sites:
-    """So many sites of those in the files: CSV, as `distributary plan` reads them (`plan.sites_file`)."""
+    """So many sites of those in the files: CSV, as `distributary plan` reads them (`plan.matrices`)."""
     matrices = read_matrices([latency] if bandwidth is None else [latency, bandwidth])
     links = [np.array(matrix, dtype=np.float64) for matrix in matrices]
     return _selection(links[0], links[1] if bandwidth else None, nodes, random, str(latency))

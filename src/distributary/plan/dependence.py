@@ -33,8 +33,8 @@ from collections.abc import Callable, Mapping
 from itertools import accumulate
 
 from distributary.plan.cost import aggregated, local_value, weights
-from distributary.plan.goal import KINDS, Aggregate, Function, Kind, Over, SystemCost, metrics_of
-from distributary.plan.metrics import Reads
+from distributary.plan.goal import KINDS, Aggregate, Function, Kind, Local, Over, SystemCost, metrics_of
+from distributary.plan.metrics import BUILT_IN, Reads
 from distributary.plan.tree import Number, Sites, Tree, star
 from distributary.plan.walk import finished
 
@@ -42,6 +42,9 @@ Links = list[list[Number | None]]
 """The local value of a site under a parent, `[parent][site]`; on the diagonal, of the site as root."""
 
 Moments = tuple[int, Number, Number]
+
+MATRICES = {"link latency": "latency", "link bandwidth": "bandwidth"}
+"""Metrics whose values need no measuring: they were given for every pair."""
 
 
 def applies(cost: SystemCost) -> bool:
@@ -60,6 +63,13 @@ def link_values(cost: SystemCost, sites: Sites) -> Links:
     assert isinstance(cost.node, Aggregate)
     expression = cost.node.value
     everyone = range(sites.count)
+    if isinstance(expression, Local) and expression.metric.name in MATRICES:
+        matrix = getattr(sites, MATRICES[expression.metric.name])
+        if expression.metric is BUILT_IN[expression.metric.name] and matrix:
+            return [
+                [None if site == parent else value for site, value in enumerate(row)]
+                for parent, row in enumerate(matrix)
+            ]
     stars = (star(sites.count, root) for root in everyone)
     return [[local_value(expression, sites, tree, site) for site in everyone] for tree in stars]
 

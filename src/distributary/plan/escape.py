@@ -18,6 +18,7 @@ All this happens on paper. What is applied to the living tree are the moves from
 one found, less those without which it is as good: never more than there are sites.
 
 Cost: a round of the walk weighs the square of the sites in bulk; goals that only `walk` knows are sampled.
+`Effort.work` bounds the whole, which ends the search for a thousand sites in time.
 """
 
 from __future__ import annotations
@@ -39,11 +40,15 @@ from distributary.plan.optimiser import tree_and_legal
 from distributary.plan.optimum import best_paths, has_best_paths
 from distributary.plan.rules import NODE_SWAP, Rewrite
 from distributary.plan.tree import NO_PARENT, Tree
+from distributary.plan.walk import Walk
 
 MOVE = "move"
 """The one rule of this optimiser: a site goes under another parent, with its subtree."""
 
 ROUNDING = 1e-9
+
+MEASURING = 200
+"""Moves weighed in bulk in the time that it takes to measure one site's cost."""
 
 Sites = npt.NDArray[np.intp]
 
@@ -59,8 +64,13 @@ class Effort:
     """Rounds for which a site that moved stays put; fewer where there are few sites."""
     restarts: int = 3
     """Times that the walk, when it ends, begins again near the best tree, a few random moves away."""
-    weighed: int = 2000
-    """Moves weighed in a round when each has to be walked."""
+    parents: int = 20
+    """Of a site, the parents weighed in a round when each has to be walked."""
+    measured: int = 20_000
+    """Costs measured in such a round, after which no more sites are looked at."""
+    work: int = 150_000_000
+    """Moves weighed in all, a cost that had to be measured counting for `MEASURING` of them: for a thousand
+    sites this is what ends the search."""
     refused: int = 60
     """Forbidden moves in a round after which no better one is hoped for."""
     step: float = 0.02
@@ -211,13 +221,27 @@ class _Choice:
 
 
 def _wander(problem: Problem, tree: Tree, random: Random, effort: Effort) -> Climb:
-    best, considered = _walk(problem, problem.at(mended(problem, tree)), random, effort)
+    budget = _Budget(effort.work)
+    best = _walk(problem, problem.at(mended(problem, tree)), random, effort, budget)
     for _ in range(effort.restarts):
-        found, more = _walk(problem, _shaken(best, random), random, effort)
-        considered += more
+        if not budget.left:
+            break
+        found = _walk(problem, _shaken(best, random), random, effort, budget)
         if _better(found, best):
             best = found
-    return _migration(problem, tree, best, considered)
+    return _migration(problem, tree, best, budget.considered)
+
+
+class _Budget:
+    """What may still be spent on looking, and how many moves were looked at."""
+
+    def __init__(self, work: int) -> None:
+        self.left = work
+        self.considered = 0
+
+    def spend(self, moves: int, measured: int) -> None:
+        self.considered += moves
+        self.left = max(0, self.left - (MEASURING * measured or moves))
 
 
 def _better(one: Estimate, other: Estimate) -> bool:
@@ -237,20 +261,21 @@ def _shaken(estimate: Estimate, random: Random) -> Estimate:
     return estimate
 
 
-def _walk(problem: Problem, estimate: Estimate, random: Random, effort: Effort) -> tuple[Estimate, int]:
-    """The best tree on a walk that always takes the best move left, and how many moves were weighed."""
+def _walk(problem: Problem, estimate: Estimate, random: Random, effort: Effort, budget: _Budget) -> Estimate:
+    """The best tree on a walk that always takes the best move left."""
     best = estimate
     memory = min(effort.memory, len(estimate.tree.parents) // 4)
     resting: dict[int, int] = {}
-    idle = considered = 0
+    idle = 0
     for turn in range(effort.rounds):
-        if idle >= effort.patience:
+        if idle >= effort.patience or not budget.left:
             break
         idle += 1
         scored = _scores(estimate, best, random, effort)
-        considered += sum(len(parents) for _, parents, _ in scored)
         awake = [item for item in scored if resting.get(item[0], -1) < turn]
         choice = _choose(estimate, awake, effort)
+        measured = 0 if isinstance(estimate.system, Dependence) else estimate.system.measured
+        budget.spend(sum(len(parents) for _, parents, _ in scored), measured)
         if choice is None:
             continue
         for site in choice.changes:
@@ -258,7 +283,7 @@ def _walk(problem: Problem, estimate: Estimate, random: Random, effort: Effort) 
         estimate = problem.at(estimate.tree.changed(choice.changes))
         if _better(estimate, best):
             best, idle = estimate, 0
-    return best, considered
+    return best
 
 
 Scored = list[tuple[int, Sites, Floats]]
@@ -274,16 +299,32 @@ def _scores(estimate: Estimate, best: Estimate, random: Random, effort: Effort) 
         excess = Excess(estimate.moves, sign, best_cost - sign * effort.step * abs(best_cost))
         rows = ((site, outsiders(tree, excess.order, site)) for site in excess.sites)
         return [(site, parents, excess.gains(site, parents)) for site, parents in rows if len(parents)]
-    sites = [site for site in range(len(tree.parents)) if site != tree.root]
     if not isinstance(estimate.system, Dependence):
-        random.shuffle(sites)
-        sites = sites[: max(1, effort.weighed // len(tree.parents))]
+        return _sampled(estimate, estimate.system, random, effort)
     order = np.array(tree.order, dtype=np.intp)
-    scored = []
+    rows = ((site, outsiders(tree, order, site)) for site in range(len(tree.parents)) if site != tree.root)
+    return [
+        (site, parents, estimate.move_benefits(site, parents.tolist()))
+        for site, parents in rows
+        if len(parents)
+    ]
+
+
+def _sampled(estimate: Estimate, system: Walk, random: Random, effort: Effort) -> Scored:
+    """Some parents for each of some sites, as far as a round's measuring goes."""
+    tree = estimate.tree
+    order = np.array(tree.order, dtype=np.intp)
+    sites = [site for site in range(len(tree.parents)) if site != tree.root]
+    random.shuffle(sites)
+    scored: Scored = []
     for site in sites:
         parents = outsiders(tree, order, site)
+        if len(parents) > effort.parents:
+            parents = np.sort(np.array(random.sample(parents.tolist(), effort.parents), dtype=np.intp))
         if len(parents):
             scored.append((site, parents, estimate.move_benefits(site, parents.tolist())))
+        if system.measured > effort.measured:
+            break
     return scored
 
 

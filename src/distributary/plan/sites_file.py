@@ -1,32 +1,31 @@
-"""Reading what is to be planned: a TOML file, with matrices in it or in CSV files beside it.
+"""Reading what is to be planned: a TOML file, with tables in it or in CSV files beside it, or CSV alone.
 
     root = "fra"
     goal = "minimise aggregate(MAX, aggregate(SUM, link latency, PATH), BROKERS)"
+    constraints = ["fanout <= 6"]    # optional; they may stand in the goal as well
     latency = "latency.csv"          # or a table of rows, as many as there are sites
     bandwidth = "bandwidth.csv"      # only where the goal asks for it
     symmetric = true                 # false: links may differ by direction
 
-    [[site]]
+    [[site]]                         # or site = "sites.csv", with these as columns
     name = "fra"
     clients = 3                      # optional, as are the next two
     processing = 0.2
-    wants = ["quotes"]
+    wants = ["quotes"]               # in CSV with spaces between them
     parent = "ams"                   # optional, for all sites or for none: the tree of today
 
-    [streams]
+    [streams]                        # or streams = "streams.csv", with columns `stream` and `rate`
     quotes = 12.5                    # the rate of each stream
 
-A CSV file holds a matrix (a first row and a first column of names), or links (columns `from`, `to`, `value`),
-which then need to be given one way only if they are symmetric.
+    [rates]                          # or rates as a pipeline measured them: see `rates`
+    metrics = "metrics"
 
-Rules: every pair must be there, no value is negative, and a matrix that should be symmetric is so to one in a
-hundred. Every error names the file, the sites and what would be right; all missing pairs are counted.
+Without sites, those of the latency file are taken, the first as the root. `matrices` says what latency and
+bandwidth files look like. Every error names the file, the site and what would be right.
 """
 
 from __future__ import annotations
 
-import csv
-import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,15 +35,15 @@ from typing import Any
 from distributary.errors import DistributaryError
 from distributary.plan.goal import Goal
 from distributary.plan.goal_text import parse_goal
+from distributary.plan.matrices import LATENCY, Names, completed, csv_rows, from_csv, from_rows, names_in
+from distributary.plan.rates import with_rates
 from distributary.plan.tree import NO_PARENT, Sites, Tree
 
-ALIKE = 0.01
-"""How far the two directions of a symmetric link may differ, as a share of the larger."""
+KEYS = ("root", "goal", "constraints", "latency", "bandwidth", "symmetric", "site", "streams", "rates")
+SITE_KEYS = ("name", "clients", "processing", "wants", "subscribers", "parent")
+STREAM_KEYS = ("stream", "rate")
 
-KEYS = ("root", "goal", "latency", "bandwidth", "symmetric", "site", "streams")
-PAIRS = ["from", "to", "value"]
-"""The first line of a file of links."""
-SITE_KEYS = ("name", "clients", "processing", "wants", "parent")
+Table = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -57,201 +56,140 @@ class Plan:
     today: Tree | None
 
 
-def read_plan(path: Path, goal: str | None = None) -> Plan:
-    """Read the file; `goal` stands in for the one in it."""
-    try:
-        given = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise DistributaryError(f"{path}: {error}") from error
-    return _Reader(path, given).plan(goal)
+def read_plan(path: Path, **instead: str | None) -> Plan:
+    """Read the file; keys in `instead` that have a value stand in for those in it.
 
-
-def read_matrices(paths: Sequence[Path]) -> list[list[list[float]]]:
-    """Matrices between the same sites, from CSV files alone; the first file says which sites there are.
-
-    Links may differ by direction; one that is given one way only is the same both ways.
+    A CSV file is taken to be that of the latencies.
     """
-    first = _Reader(paths[0], {"symmetric": False})
-    first.name_sites(first.names_in(paths[0]))
-    matrices = []
-    for path in paths:
-        reader = _Reader(path, first.given)
-        reader.name_sites(first.names)
-        links: dict[tuple[int, int], float] = {}
-        reader.read_csv(path, links)
-        for (one, other), value in list(links.items()):
-            links.setdefault((other, one), value)
-        matrices.append(reader.completed("the value", links))
-    return matrices
+    given: dict[str, Any] = {}
+    if path.suffix.lower() == ".csv":
+        given[LATENCY] = str(path.resolve())
+    else:
+        try:
+            given = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise DistributaryError(f"{path}: {error}") from error
+    given.update({key: value for key, value in instead.items() if value is not None})
+    return _Reader(path, given).plan()
 
 
 class _Reader:
-    def __init__(self, path: Path, given: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, given: Table) -> None:
         self.path = path
         self.given = given
-        self.names: list[str] = []
-        self.places: dict[str, int] = {}
+        self.check_keys(given, KEYS, "the file")
+        if LATENCY not in given:
+            raise self.refuse("no latency; expected a file name or rows of numbers")
+        self.rows = self.site_rows()
+        if "rates" in given:
+            self.given, self.rows = with_rates(path, given, self.rows)
+        elif any("subscribers" in row for row in self.rows):
+            raise self.refuse("sites have subscribers, and there is no [rates] to say what these want")
+        self.names = Names(path, [row["name"] for row in self.rows])
 
     def refuse(self, reason: str) -> DistributaryError:
         return DistributaryError(f"{self.path}: {reason}")
 
-    def plan(self, goal: str | None) -> Plan:
-        self.check_keys(self.given, KEYS, "the file")
-        rows = self.given.get("site")
-        if not isinstance(rows, list) or len(rows) < 2:
-            raise self.refuse("at least two [[site]] entries are needed")
-        for number, row in enumerate(rows, 1):
-            self.check_keys(row, SITE_KEYS, f"site {number}")
-            if not isinstance(row.get("name"), str) or not row["name"]:
-                raise self.refuse(f"site {number} has no name")
-        self.name_sites([row["name"] for row in rows])
-        root = self.index(self.given.get("root", self.names[0]), "root")
-        text = goal or self.given.get("goal")
-        if not isinstance(text, str):
-            raise self.refuse('no goal; expected `goal = "minimise ..."` in the file or --goal')
-        return Plan(self.sites(rows), root, parse_goal(text), self.today(rows, root))
-
-    def name_sites(self, names: list[str]) -> None:
-        self.names = names
-        self.places = {name: at for at, name in enumerate(names)}
-        twice = [name for at, name in enumerate(names) if self.places[name] != at]
-        if twice:
-            raise self.refuse(f"site {twice[0]!r} is there twice")
-
-    def check_keys(self, table: Mapping[str, Any], known: Sequence[str], where: str) -> None:
+    def check_keys(self, table: Table, known: Sequence[str], where: str) -> None:
         unknown = sorted(set(table) - set(known))
         if unknown:
             raise self.refuse(f"{where} has an unknown key {unknown[0]!r}; known are {', '.join(known)}")
 
-    def index(self, name: Any, what: str) -> int:
-        place = self.places.get(name) if isinstance(name, str) else None
-        if place is None:
-            raise self.refuse(f"{what}: there is no site {name!r}")
-        return place
+    def beside(self, name: str) -> Path:
+        return self.path.parent / name
 
-    def sites(self, rows: Sequence[Mapping[str, Any]]) -> Sites:
-        if "latency" not in self.given:
-            raise self.refuse("no latency; expected a file name or rows of numbers")
-        streams = self.given.get("streams", {})
-        order = list(streams)
+    def plan(self) -> Plan:
+        root = self.names.index(self.given.get("root", self.names.names[0]), "root")
+        return Plan(self.sites(), root, self.goal(), self.today(root))
+
+    def goal(self) -> Goal:
+        text, constraints = self.given.get("goal"), self.given.get("constraints", [])
+        if not isinstance(text, str):
+            raise self.refuse('no goal; expected `goal = "minimise ..."` in the file or --goal')
+        if not isinstance(constraints, list) or not all(isinstance(each, str) for each in constraints):
+            raise self.refuse('constraints must be a list such as ["fanout <= 6"]')
+        return parse_goal("\n".join([text, *(f"subject to {each}" for each in constraints)]))
+
+    # Sites and streams
+
+    def site_rows(self) -> list[dict[str, Any]]:
+        given = self.given.get("site")
+        if isinstance(given, str):
+            rows = self.table(given, SITE_KEYS)
+            given = [{**row, "wants": row.get("wants", "").split()} for row in rows]
+        elif given is None and isinstance(self.given[LATENCY], str):
+            given = [{"name": name} for name in names_in(self.beside(self.given[LATENCY]), self.path)]
+        if not isinstance(given, list) or len(given) < 2:
+            raise self.refuse("at least two [[site]] entries are needed")
+        for number, row in enumerate(given, 1):
+            self.check_keys(row, SITE_KEYS, f"site {number}")
+            if not isinstance(row.get("name"), str) or not row["name"]:
+                raise self.refuse(f"site {number} has no name")
+        return given
+
+    def table(self, name: str, known: Sequence[str]) -> list[dict[str, str]]:
+        """The lines of a CSV file by column; empty cells are left out."""
+        (_, header), *rows = csv_rows(self.beside(name), self.path)
+        self.check_keys(dict.fromkeys(header), known, name)
+        return [{key: cell for key, cell in zip(header, row, strict=True) if cell} for _, row in rows]
+
+    def streams(self) -> dict[str, float]:
+        given = self.given.get("streams", {})
+        if isinstance(given, str):
+            rows = self.table(given, STREAM_KEYS)
+            given = {row.get("stream", ""): row.get("rate") for row in rows}
+        if not isinstance(given, dict):
+            raise self.refuse("streams must be a file name or a table of rates")
+        return {name: self.names.number(rate, f"the rate of {name!r}") for name, rate in given.items()}
+
+    def sites(self) -> Sites:
+        streams = self.streams()
+        bits = {stream: 1 << at for at, stream in enumerate(streams)}
         interest = []
-        for row in rows:
-            bits = 0
-            for stream in row.get("wants", []):
-                if stream not in order:
-                    raise self.refuse(
-                        f"site {row['name']!r} wants {stream!r}, whose rate is not in [streams]"
-                    )
-                bits |= 1 << order.index(stream)
-            interest.append(bits)
+        for row in self.rows:
+            wanted = row.get("wants", [])
+            if not isinstance(wanted, list):
+                raise self.refuse(f"wants of {row['name']!r} is {wanted!r}; expected a list of streams")
+            unknown = [stream for stream in wanted if stream not in bits]
+            if unknown:
+                raise self.refuse(
+                    f"site {row['name']!r} wants {unknown[0]!r}, whose rate is not in [streams]"
+                )
+            interest.append(sum({bits[stream] for stream in wanted}))
         return Sites(
-            latency=self.matrix("latency"),
+            latency=self.matrix(LATENCY),
             bandwidth=self.matrix("bandwidth") if "bandwidth" in self.given else (),
-            clients=[int(self.number(row.get("clients", 0), f"clients of {row['name']!r}")) for row in rows],
-            processing=[
-                self.number(row.get("processing", 0), f"processing of {row['name']!r}") for row in rows
-            ],
-            interest=interest if order else (),
-            rates=[self.number(streams[stream], f"the rate of {stream!r}") for stream in order],
-            names=self.names,
+            clients=[int(self.of_site(row, "clients")) for row in self.rows],
+            processing=[self.of_site(row, "processing") for row in self.rows],
+            interest=interest if streams else (),
+            rates=list(streams.values()),
+            names=self.names.names,
         )
 
-    def number(self, value: Any, what: str) -> float:
-        try:
-            number = float(value)
-        except (TypeError, ValueError):
-            number = math.nan
-        if isinstance(value, bool) or not math.isfinite(number) or number < 0:
-            raise self.refuse(f"{what} is {value!r}; expected a number that is not negative")
-        return number
+    def of_site(self, row: Table, what: str) -> float:
+        return self.names.number(row.get(what, 0), f"{what} of {row['name']!r}")
 
-    def today(self, rows: Sequence[Mapping[str, Any]], root: int) -> Tree | None:
-        given = [row for row in rows if "parent" in row]
-        if not given:
+    def matrix(self, what: str) -> list[list[float]]:
+        given = self.given[what]
+        if isinstance(given, str):
+            values = from_csv(self.beside(given), self.names, what)
+        elif isinstance(given, list) and all(isinstance(row, list) for row in given):
+            values = from_rows(given, self.names, what)
+        else:
+            raise self.refuse(f"{what} must be a file name or rows of numbers")
+        return completed(values, self.names, what, bool(self.given.get("symmetric", True)))
+
+    def today(self, root: int) -> Tree | None:
+        if not any("parent" in row for row in self.rows):
             return None
-        lacking = [row["name"] for at, row in enumerate(rows) if "parent" not in row and at != root]
+        lacking = [row["name"] for at, row in enumerate(self.rows) if "parent" not in row and at != root]
         if lacking:
             raise self.refuse(f"site {lacking[0]!r} has no parent, and others have; give all or none")
         parents = [
-            NO_PARENT if at == root else self.index(row["parent"], f"the parent of {row['name']!r}")
-            for at, row in enumerate(rows)
+            NO_PARENT if at == root else self.names.index(row["parent"], f"the parent of {row['name']!r}")
+            for at, row in enumerate(self.rows)
         ]
         try:
             return Tree(tuple(parents))
         except DistributaryError as error:
             raise self.refuse(f"the parents given make no tree: {error}") from error
-
-    # Matrices
-
-    def matrix(self, what: str) -> list[list[float]]:
-        given = self.given[what]
-        links: dict[tuple[int, int], float] = {}
-        if isinstance(given, str):
-            self.read_csv(self.path.parent / given, links)
-        elif isinstance(given, list) and all(isinstance(row, list) for row in given):
-            self.read_rows(what, given, links)
-        else:
-            raise self.refuse(f"{what} must be a file name or rows of numbers")
-        return self.completed(what, links)
-
-    def read_rows(self, what: str, rows: list[list[Any]], links: dict[tuple[int, int], float]) -> None:
-        count = len(self.names)
-        if len(rows) != count or any(len(row) != count for row in rows):
-            raise self.refuse(f"{what} must have {count} rows of {count} numbers, one for each site")
-        for one, row in enumerate(rows):
-            for other, value in enumerate(row):
-                if one != other:
-                    where = f"{what} from {self.names[one]!r} to {self.names[other]!r}"
-                    links[one, other] = self.number(value, where)
-
-    def csv_rows(self, path: Path) -> list[tuple[int, list[str]]]:
-        try:
-            with path.open(newline="", encoding="utf-8") as file:
-                rows = [(number, row) for number, row in enumerate(csv.reader(file), 1) if row]
-        except (OSError, UnicodeDecodeError) as error:
-            raise self.refuse(f"{path.name}: {error}") from error
-        if not rows:
-            raise self.refuse(f"{path.name} is empty")
-        return [(number, [cell.strip() for cell in row]) for number, row in rows]
-
-    def names_in(self, path: Path) -> list[str]:
-        """The sites that a CSV file speaks of, in its order."""
-        (_, header), *rows = self.csv_rows(path)
-        if header != PAIRS:
-            return header[1:]
-        return list(dict.fromkeys(name for _, row in rows for name in row[:2]))
-
-    def read_csv(self, path: Path, links: dict[tuple[int, int], float]) -> None:
-        rows = self.csv_rows(path)
-        header = rows[0][1]
-        pairs = header == PAIRS
-        columns = [] if pairs else [self.index(name, f"{path.name} line 1") for name in header[1:]]
-        for number, row in rows[1:]:
-            where = f"{path.name} line {number}"
-            if len(row) != len(header):
-                raise self.refuse(f"{where}: {len(row)} cells where the first line has {len(header)}")
-            one = self.index(row[0], where)
-            targets = [self.index(row[1], where)] if pairs else columns
-            for other, value in zip(targets, row[2:] if pairs else row[1:], strict=True):
-                if one != other and value:
-                    links[one, other] = self.number(value, where)
-
-    def completed(self, what: str, links: dict[tuple[int, int], float]) -> list[list[float]]:
-        symmetric = self.given.get("symmetric", True)
-        if symmetric:
-            for (one, other), value in list(links.items()):
-                back = links.setdefault((other, one), value)
-                if abs(back - value) > ALIKE * max(back, value):
-                    pair = f"{what} from {self.names[one]!r} to {self.names[other]!r}"
-                    raise self.refuse(
-                        f"{pair} is {value} and {back} back; if that is meant, say `symmetric = false`"
-                    )
-        everyone = range(len(self.names))
-        missing = [(a, b) for a in everyone for b in everyone if a != b and (a, b) not in links]
-        if missing:
-            one, other = missing[0]
-            raise self.refuse(
-                f"{what} from {self.names[one]!r} to {self.names[other]!r} is missing"
-                + (f", and {len(missing) - 1} more pairs" if len(missing) > 1 else "")
-            )
-        return [[0.0 if a == b else links[a, b] for b in everyone] for a in everyone]

@@ -138,6 +138,8 @@ class Walk:
     def __init__(self, cost: SystemCost, sites: Sites, tree: Tree) -> None:
         self.function = cost.function
         self.tree = tree
+        self.measured = 0
+        """How many costs were measured for rewrites: what has been spent on them."""
         self.nodes = NodeCosts(cost.node, sites, tree)
         self.weights = weights(cost.members, sites)
         self.cost: Number = aggregated(self.function, self.nodes.costs, self.weights)
@@ -162,6 +164,7 @@ class Walk:
     def cost_after(self, changes: Mapping[int, int]) -> Number:
         """The system's cost with these sites under these parents."""
         costs = self.nodes.after(changes, self.tree.changed(changes))
+        self.measured += len(costs)
         if KINDS[self.function] is Kind.BOTTLENECK:
             best = min if self.function is Function.MIN else max
             values = [cost for site, cost in costs.items() if cost is not None and self.weights[site]]
