@@ -96,6 +96,23 @@ def test_the_benefit_of_a_move_is_that_of_recomputation(seed: int, name: str) ->
 
 @settings(max_examples=40)
 @given(SEEDS, st.sampled_from(sorted(set(GOALS) - SLOW)))
+def test_operators_that_move_together_are_weighed_together(seed: int, name: str) -> None:
+    goal, placement = GOALS[name], exact_placement(seed)
+    random = Random(seed)
+    free = [index for index, operator in enumerate(placement.workload.operators) if operator.pinned is None]
+    together = random.sample(free, random.randint(1, len(free)))
+    placement = placement.moved(dict.fromkeys(together, random.randrange(placement.network.sites.count)))
+    sites = range(placement.network.sites.count)
+    now = measured(goal, placement)
+    exact = [
+        goal.sign * (now - measured(goal, placement.moved(dict.fromkeys(together, site)))) for site in sites
+    ]
+    found = Standing(goal, placement).benefits(together, list(sites))
+    np.testing.assert_allclose(found, exact, rtol=1e-12, atol=1e-9)
+
+
+@settings(max_examples=40)
+@given(SEEDS, st.sampled_from(sorted(set(GOALS) - SLOW)))
 def test_splits_are_costed_as_if_measured_anew_and_can_be_taken_back(seed: int, name: str) -> None:
     goal, placement = GOALS[name], exact_placement(seed)
     random = Random(seed)
@@ -157,6 +174,7 @@ def test_a_move_is_legal_when_nobody_breaks_a_constraint_that_they_kept_or_break
         assert legal == np.isfinite(benefit)
 
 
+@settings(max_examples=15)
 @given(SEEDS)
 def test_recounting_changes_nothing(seed: int) -> None:
     placement = exact_placement(seed)

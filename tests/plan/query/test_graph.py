@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distributary.errors import DistributaryError
@@ -38,6 +38,7 @@ def test_the_replicas_of_one_operator_carry_the_replicas_of_the_next() -> None:
     assert [split.operators[index].inputs for index in (1, 5, 6)] == [(2 + 5, 2 + 6), (2 + 3,), (2 + 4,)]
 
 
+@settings(max_examples=30)
 @given(st.integers(0, 10_000))
 def test_splitting_an_operator_leaves_the_rates_of_all_others_as_they_were(seed: int) -> None:
     workload = exact_placement(seed).workload

@@ -25,10 +25,13 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from distributary.plan.goal import Function
 from distributary.plan.query.cost import Measured
 from distributary.plan.query.forms import (
     NodeForm,
     OperatorForm,
+    OverBrokers,
+    OverQueries,
     QueryForm,
     SystemForm,
     UnfitError,
@@ -126,8 +129,8 @@ class OfOperators:
         return np.array(self.known)
 
     def after(self, move: Move) -> tuple[list[int], Floats]:
-        ids = self.form.affected(move.operator)
-        rows = [self.form.rest_of(index, move.operator, move.sites) for index in ids]
+        ids = self.form.affected(move)
+        rows = [self.form.rest_of(index, move.operators, move.sites) for index in ids]
         return ids, np.stack(rows, axis=-1)
 
     def forget(self, operators: Sequence[int]) -> None:
@@ -138,7 +141,7 @@ class OfOperators:
         del self.known[len(hosts) :]
         self.known += [0.0] * (len(hosts) - len(self.known))
         for index in operators:
-            self.known[index] = float(self.form.rest_of(index, index, np.array([hosts[index]]))[0])
+            self.known[index] = float(self.form.rest_of(index, (index,), np.array([hosts[index]]))[0])
 
 
 class OfSystem:
@@ -170,7 +173,7 @@ class MeasuredAnew:
 
     def after(self, move: Move) -> tuple[slice, Floats]:
         now = self.state.placement
-        rows = [self._measured(now.moved({move.operator: int(site)})) for site in move.sites]
+        rows = [self._measured(now.moved(dict.fromkeys(move.operators, int(site)))) for site in move.sites]
         return slice(None), np.stack(rows)
 
     def _measured(self, placement: Placement) -> Floats:
@@ -246,13 +249,47 @@ class Standing:
 
     # Weighing
 
-    def benefits(self, operator: int, sites: Sequence[int] | Indices) -> Floats:
-        """By how much moving the operator to each of these sites brings the goal nearer."""
-        move = Move(self.state, operator, np.asarray(sites, dtype=np.intp))
+    def benefits(self, operators: int | Sequence[int], sites: Sequence[int] | Indices) -> Floats:
+        """By how much moving an operator to each of these sites brings the goal nearer.
+
+        Several operators move together, if they are at one site now.
+        """
+        together = [operators] if isinstance(operators, int) else operators
+        move = Move(self.state, together, np.asarray(sites, dtype=np.intp))
         found: Floats = self.goal.sign * (self.cost - self.system.after(move))
         for bound in self.bounds:
             found = np.where(bound.legal(move), found, -np.inf)
         return found
+
+    def relief(self, operators: Sequence[int], sites: Indices) -> tuple[Floats, Floats]:
+        """Under a MIN or MAX, for each site tried: how many fewer would have the cost, or worse.
+
+        And by what share (in -1 to 1) the squares of all values would become less.
+        """
+        move = Move(self.state, operators, sites)
+        if isinstance(self.system, OverBrokers):
+            now, new = self.system.nodes.values(), self.system.nodes.after(move)
+        elif isinstance(self.system, OverQueries):
+            queries, new = self.system.queries.after(move)
+            now = self.system.queries.values()[queries]
+        else:
+            return np.zeros(len(sites)), np.zeros(len(sites))
+        slack = 1e-9 * abs(self.cost)
+        highest = self.goal.cost.function is Function.MAX
+
+        def extreme(values: Floats) -> Floats:
+            with np.errstate(invalid="ignore"):
+                at = values >= self.cost - slack if highest else values <= self.cost + slack
+            return np.asarray(at.sum(axis=-1, dtype=np.float64))
+
+        before, after = np.nansum(now * now, axis=-1), np.nansum(new * new, axis=-1)
+        evened = (before - after) / np.maximum(np.maximum(before, after), 1e-300)
+        return extreme(now) - extreme(new), evened if highest else -evened
+
+    def recount(self) -> None:
+        """Clear away rounding."""
+        self.state.recount()
+        self._cost = None
 
     def bounded(self) -> list[Floats]:
         """The values under constraints, to be compared with later ones by `legal_since`."""
@@ -267,10 +304,27 @@ class Standing:
 
     # Changing
 
+    def leave_out_all(self) -> None:
+        """Begin with nothing: operators count only once they are brought in."""
+        state = self.state
+        for operator in reversed(state.workload.order):
+            state.count_out(operator)
+        for form in (self.system, *(bound.watched for bound in self.bounds)):
+            queries = form.queries if isinstance(form, OverQueries) else form
+            if isinstance(queries, QueryForm):
+                queries.clear()
+        self._cost = None
+
+    def bring_in(self, operators: Sequence[int]) -> None:
+        """Let operators count that were left out, those before others that these read."""
+        for operator in operators:
+            self.state.count_in(operator)
+        self._learn(operators)
+
     def move(self, operator: int, site: int) -> None:
         if self.state.hosts[operator] == site:
             return
-        changed = self._near(operator)
+        changed = self.state.near(operator)
         self._forget(changed)
         self.state.move(operator, site)
         self._learn(changed)
@@ -307,18 +361,12 @@ class Standing:
     def _rewire(self, workload: Workload, split: Split, hosts: Sequence[int]) -> None:
         changed = [split.operator, *split.retired, *split.replicas]
         there = len(self.state.hosts)
-        before = sorted({near for index in changed if index < there for near in self._near(index)})
+        before = sorted({near for index in changed if index < there for near in self.state.near(index)})
         self._forget(before)
         self.state.rewire(workload, changed, hosts)
         there = len(self.state.hosts)
-        after = {near for index in changed if index < there for near in self._near(index)}
+        after = {near for index in changed if index < there for near in self.state.near(index)}
         self._learn(sorted({index for index in before if index < there} | after))
-
-    def _near(self, operator: int) -> list[int]:
-        state = self.state
-        near = {operator, *state.readers[state.sources + operator]}
-        near |= {stream - state.sources for stream in state.inputs[operator] if stream >= state.sources}
-        return sorted(near)
 
     def _forget(self, operators: Sequence[int]) -> None:
         self.system.forget(operators)

@@ -20,7 +20,7 @@ Cost: as `state.Move`; with values of nodes under MIN or MAX, the queries times 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -204,6 +204,33 @@ class NodeForm:
         raise UnfitError(f"{part.name} as a value of a node")
 
 
+def multiples(expression: Expression) -> list[tuple[float, str]] | None:
+    """A value of nodes as multiples of quantities, if it is nothing else."""
+
+    def simple(part: Expression) -> bool:
+        return isinstance(part, Aggregate) or (isinstance(part, Statistic) and part.name in OF_NODE)
+
+    try:
+        found, rest = terms(expression, simple)
+        if rest is not None and not isinstance(rest, Constant):
+            return None
+        quantities = []
+        for factor, part in found:
+            if isinstance(part, Statistic):
+                quantities.append((factor, OF_NODE[part.name]))
+                continue
+            assert isinstance(part, Aggregate)
+            inner, others = terms(part.value, lambda one: isinstance(one, Statistic) and one.name in SUMS)
+            if others is not None:
+                return None
+            quantities += [
+                (factor * times, SUMS[one.name]) for times, one in inner if isinstance(one, Statistic)
+            ]
+    except UnfitError:
+        return None
+    return quantities
+
+
 # Paths
 
 
@@ -246,21 +273,21 @@ class Ways:
             found[tree.root] = np.nan
         return found
 
-    def of(self, operator: int, moved: int, sites: Indices) -> Floats:
-        """An operator's value with another (or the same one) at each of these sites."""
+    def of(self, operator: int, moved: Collection[int], sites: Indices) -> Floats:
+        """An operator's value with some operators at each of these sites."""
         state = self.state
         found = []
-        own = sites if operator == moved else state.hosts[operator]
+        own = sites if operator in moved else state.hosts[operator]
         if self.upstream:
             for stream in state.inputs[operator]:
                 if stream < state.sources:
                     found.append(self.from_root[state.tree_of[stream]][own])
                     continue
                 producer = stream - state.sources
-                found.append(self.direct[sites if producer == moved else state.hosts[producer], own])
+                found.append(self.direct[sites if producer in moved else state.hosts[producer], own])
         else:
             for reader in state.readers[state.sources + operator]:
-                found.append(self.direct[own, sites if reader == moved else state.hosts[reader]])
+                found.append(self.direct[own, sites if reader in moved else state.hosts[reader]])
         if not found:
             return np.full(len(sites), 0.0 if self.sums else np.nan)
         if len(found) == 1:
@@ -324,8 +351,8 @@ class OperatorForm:
         """Whether every operator has a value wherever it is."""
         return all(ways.sums for ways in self.ways.values())
 
-    def rest_of(self, operator: int, moved: int, sites: Indices) -> Floats:
-        """The part that hangs on no node, with an operator at each of these sites."""
+    def rest_of(self, operator: int, moved: Collection[int], sites: Indices) -> Floats:
+        """The part that hangs on no node, with some operators at each of these sites."""
         if self.rest is None:
             return np.zeros(len(sites))
 
@@ -337,12 +364,9 @@ class OperatorForm:
 
         return np.broadcast_to(evaluated(self.rest, lookup), (len(sites),))
 
-    def affected(self, operator: int) -> list[int]:
-        """The operators whose ways change when one moves: itself, and those it exchanges data with."""
-        state = self.state
-        near = [operator, *state.readers[state.sources + operator]]
-        near += [stream - state.sources for stream in state.inputs[operator] if stream >= state.sources]
-        return near
+    def affected(self, move: Move) -> list[int]:
+        """The operators whose ways change: those that move, and those they exchange data with."""
+        return sorted({near for operator in move.operators for near in self.state.near(operator)})
 
     def weights(self, operator: int) -> list[tuple[NodeForm, Indices, float]]:
         """Which nodes' values the operator has, and how much of each."""
@@ -371,7 +395,7 @@ class OperatorForm:
     def nodes_of(self, operator: int, move: Move, values: Mapping[NodeForm, Floats]) -> Floats:
         """The part that hangs on nodes, with the move's operator at each of its sites."""
         found = np.zeros(len(move.sites))
-        own = move.sites if operator == move.operator else None
+        own = move.sites if operator in move.operators else None
         if self.at_host is not None:
             sites = own if own is not None else self.state.hosts[operator]
             found = found + values[self.at_host][move.rows, sites]
@@ -388,10 +412,10 @@ class OperatorForm:
 
     def _along(self, stream: int, reader: int, move: Move, values: Floats) -> Floats:
         state = self.state
-        ends = move.sites if reader == move.operator else np.full(len(move.sites), state.hosts[reader])
+        ends = move.sites if reader in move.operators else np.full(len(move.sites), state.hosts[reader])
         if stream >= state.sources:
             producer = stream - state.sources
-            hosts = move.sites if producer == move.operator else np.full(len(ends), state.hosts[producer])
+            hosts = move.sites if producer in move.operators else np.full(len(ends), state.hosts[producer])
             return np.where(hosts != ends, values[move.rows, hosts], 0.0)
         tree = state.trees[state.tree_of[stream]]
         above = tree.above[ends]
@@ -429,6 +453,12 @@ class QueryForm:
 
     # Keeping up
 
+    def clear(self) -> None:
+        """Forget all queries; what has no operators yet counts as 0 in sums, and not at all otherwise."""
+        self.rest[:] = 0.0 if self.function is Function.SUM else np.nan
+        for rows in (*self.times.values(), *self.totals.values()):
+            rows[...] = 0
+
     def forget(self, operators: Iterable[int]) -> None:
         """Before operators change: take out what nodes count for them."""
         if self.times:
@@ -443,7 +473,7 @@ class QueryForm:
         asked: set[int] = set()
         for operator in operators:
             here = np.array([state.hosts[operator]])
-            self.rest_values[operator] = float(self.operators.rest_of(operator, operator, here)[0])
+            self.rest_values[operator] = float(self.operators.rest_of(operator, (operator,), here)[0])
             asked.update(state.queries_of[operator])
             if self.times:
                 self._count(operator, 1.0)
@@ -474,7 +504,7 @@ class QueryForm:
 
         With values of nodes these are all queries.
         """
-        changed = {index: self._changed(index, move) for index in self.operators.affected(move.operator)}
+        changed = {index: self._changed(index, move) for index in self.operators.affected(move)}
         queries = sorted({number for index in changed for number in self.state.queries_of[index]})
         columns = (
             np.stack([self._folded(number, changed) for number in queries], axis=-1)
@@ -497,7 +527,7 @@ class QueryForm:
         return list(range(len(self.rest))), found
 
     def _changed(self, operator: int, move: Move) -> Floats:
-        return self.operators.rest_of(operator, move.operator, move.sites)
+        return self.operators.rest_of(operator, move.operators, move.sites)
 
     def _folded(self, number: int, changed: Mapping[int, Floats]) -> Floats:
         size = len(next(iter(changed.values())))
@@ -511,7 +541,7 @@ class QueryForm:
         """The sum of all queries' values for each site tried, when each is the sum of its operators'."""
         state = self.state
         found = np.zeros(len(move.sites))
-        affected = self.operators.affected(move.operator)
+        affected = self.operators.affected(move)
         for index in affected:
             asked = len(state.queries_of[index])
             found = found + asked * (self._changed(index, move) - self.rest_values[index])
@@ -550,12 +580,23 @@ class OverBrokers:
     def __init__(self, cost: SystemCost, state: State) -> None:
         self.function = cost.function
         self.nodes = NodeForm(cost.value, state)
+        self.multiples: list[tuple[float, str]] | None = None
+        """Where the cost is a sum of multiples of quantities: these."""
+        if cost.function in (Function.SUM, Function.AVERAGE):
+            self.multiples = multiples(cost.value)
 
     def cost(self) -> float:
         return float(folded(self.function, self.nodes.values()))
 
     def after(self, move: Move) -> Floats:
-        return folded(self.function, self.nodes.after(move))
+        if self.multiples is None:
+            return folded(self.function, self.nodes.after(move))
+        change = np.zeros(len(move.sites))
+        for factor, name in self.multiples:
+            change += factor * move.total(name)
+        if self.function is Function.AVERAGE:
+            change /= move.state.count
+        return self.cost() + change
 
     def forget(self, operators: Sequence[int]) -> None:
         """Nodes are read from the state as they are."""
@@ -610,7 +651,7 @@ class Anew:
         placement = self.state.placement
         return np.array(
             [
-                float(Measured(placement.moved({move.operator: int(site)})).system(self.system))
+                float(Measured(placement.moved(dict.fromkeys(move.operators, int(site)))).system(self.system))
                 for site in move.sites
             ]
         )

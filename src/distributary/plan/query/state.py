@@ -41,6 +41,8 @@ class TreeArrays:
         for site in tree.order[1:]:
             self.above[site] = self.above[tree.parents[site]]
             self.above[site, site] = 1
+        self.passing: npt.NDArray[np.float32] = self.above.astype(np.float32)
+        """The same for products of matrices, which are slow in whole numbers."""
         self.paths: list[Indices] = [np.flatnonzero(row) for row in self.above]
         """The links on the way to each site, each known by its lower end."""
         self.links: Indices = np.argsort(self.parents, kind="stable")[1:]
@@ -123,6 +125,12 @@ class State:
         """What a link carries of a stream of which so many halves are asked for beyond it."""
         return self.rates[stream] * min(halves, WHOLE) / WHOLE
 
+    def near(self, operator: int) -> list[int]:
+        """An operator and those it exchanges data with."""
+        found = {operator, *self.readers[self.sources + operator]}
+        found |= {stream - self.sources for stream in self.inputs[operator] if stream >= self.sources}
+        return sorted(found)
+
     # Counting anew
 
     def recount(self) -> None:
@@ -148,6 +156,14 @@ class State:
         self.quantities = quantities
 
     # Changes
+
+    def count_out(self, operator: int) -> None:
+        """Let an operator neither run nor ask for anything; its readers have been counted out before."""
+        self._add(operator, -1)
+
+    def count_in(self, operator: int) -> None:
+        """Let an operator run that was counted out; those it reads have been counted in before."""
+        self._add(operator, 1)
 
     def move(self, operator: int, site: int) -> None:
         """Let an operator run at another site."""
@@ -265,14 +281,20 @@ class State:
 
 
 class Move:
-    """One operator, and sites that it might run at."""
+    """Operators of one site, and sites that all of them together might run at instead."""
 
-    def __init__(self, state: State, operator: int, sites: Indices) -> None:
+    def __init__(self, state: State, operators: Sequence[int], sites: Indices) -> None:
         self.state = state
-        self.operator = operator
+        self.operators = frozenset(operators)
         self.sites = sites
-        self.start = state.hosts[operator]
+        self.start = state.hosts[operators[0]]
         self.rows: Indices = np.arange(len(sites))
+        self.asked: dict[int, int] = {}
+        """How many halves of each stream from outside they read."""
+        for operator in operators:
+            for stream in state.inputs[operator]:
+                if stream - state.sources not in self.operators:
+                    self.asked[stream] = self.asked.get(stream, 0) + state.halves[operator]
 
     def quantity(self, name: str) -> Floats:
         """A quantity of every node, for each of the sites tried."""
@@ -281,7 +303,19 @@ class Move:
             return now + self._sent[name]
         if name in ("forwarding", "fanout"):
             return now + self._forwarded[name]
-        return now + self._shifted(self.state.statistic(name, self.operator))
+        return now + self._shifted(sum(self.state.statistic(name, one) for one in self.operators))
+
+    def total(self, name: str) -> Floats:
+        """By how much the sum of a quantity over all nodes would change, for each of the sites tried."""
+        if name == "forwarding":
+            return self._forwarded_in_all
+        if name == "published":
+            return self._published_in_all
+        if name == "incoming":
+            return self._forwarded_in_all + self._published_in_all
+        if name == "fanout":
+            return np.asarray(self._forwarded[name].sum(axis=1))
+        return np.zeros(len(self.sites))
 
     def _shifted(self, amount: float) -> Floats:
         change = np.zeros((len(self.sites), self.state.count))
@@ -289,12 +323,30 @@ class Move:
         change[self.rows, self.sites] += amount
         return change
 
+    # On trees
+
+    @cached_property
+    def _forwarded_in_all(self) -> Floats:
+        state = self.state
+        found = np.zeros(len(self.sites))
+        for stream, halves in self.asked.items():
+            if stream < state.sources:
+                tree, before = state.trees[state.tree_of[stream]], state.units[stream]
+                path = tree.paths[self.start]
+                without = before.copy()
+                without[path] -= halves
+                less = (np.minimum(without[path], WHOLE) - np.minimum(before[path], WHOLE)).sum()
+                more = np.minimum(without + halves, WHOLE) - np.minimum(without, WHOLE)
+                on_path = tree.passing @ more.astype(np.float32)
+                found += (on_path[self.sites] + less) * (state.rates[stream] / WHOLE)
+        return found
+
     @cached_property
     def _on_links(self) -> Mapping[int, tuple[Floats, npt.NDArray[np.int32]]]:
         """By tree: what each link carries more, and how many streams more."""
-        state, halves = self.state, self.state.halves[self.operator]
+        state = self.state
         found: dict[int, tuple[Floats, npt.NDArray[np.int32]]] = {}
-        for stream in state.inputs[self.operator]:
+        for stream, halves in self.asked.items():
             if stream >= state.sources:
                 continue
             number = state.tree_of[stream]
@@ -320,49 +372,61 @@ class Move:
             fanout += state.trees[number].by_sender(used)
         return {"forwarding": forwarding, "fanout": fanout}
 
+    # Sent directly
+
+    @cached_property
+    def _read(self) -> list[tuple[int, float, Floats]]:
+        """By producer from outside: its host, what it sends less to where they were, more to each site."""
+        state, found = self.state, []
+        for stream, halves in self.asked.items():
+            if stream < state.sources:
+                continue
+            host, readers = state.hosts[stream - state.sources], state.reading[stream - state.sources]
+            there = np.zeros(state.count)
+            there[list(readers)] = list(readers.values())
+            before = min(there[self.start], WHOLE)
+            there[self.start] -= halves
+            without = np.minimum(there, WHOLE)
+            more = (np.minimum(there + halves, WHOLE) - without) * (state.rates[stream] / WHOLE)
+            more[host] = 0
+            less = (without[self.start] - before) * (state.rates[stream] / WHOLE)
+            found.append((host, float(less) if self.start != host else 0.0, more))
+        return found
+
+    @cached_property
+    def _published(self) -> Floats:
+        """What goes to the readers at each site who do not move along."""
+        state = self.state
+        found = np.zeros(state.count)
+        for operator in self.operators:
+            stream = state.sources + operator
+            along = sum(state.halves[one] for one in state.readers[stream] if one in self.operators)
+            for site, halves in state.reading[operator].items():
+                found[site] += state.carried(stream, halves - along if site == self.start else halves)
+        return found
+
+    @cached_property
+    def _published_in_all(self) -> Floats:
+        found: Floats = self._published[self.start] - self._published[self.sites]
+        for _, less, more in self._read:
+            found = found + less + more[self.sites]
+        return found
+
     @cached_property
     def _sent(self) -> Mapping[str, Floats]:
         """What is sent directly, and what comes in on all links."""
-        state = self.state
-        published = np.zeros((len(self.sites), state.count))
-        incoming = np.zeros((len(self.sites), state.count))
+        published = np.zeros((len(self.sites), self.state.count))
+        incoming = np.zeros((len(self.sites), self.state.count))
         for rate, _ in self._on_links.values():
             incoming += rate
-        for stream in state.inputs[self.operator]:
-            if stream >= state.sources:
-                self._read_elsewhere(stream, published, incoming)
-        self._publish_elsewhere(published, incoming)
-        return {"published": published, "incoming": incoming}
-
-    def _read_elsewhere(self, stream: int, published: Floats, incoming: Floats) -> None:
-        """The operator no longer reads where it was, and reads where it would be."""
-        state = self.state
-        producer, halves = stream - state.sources, state.halves[self.operator]
-        host, readers = state.hosts[producer], state.reading[producer]
-        if self.start != host:
-            less = state.carried(stream, readers[self.start] - halves) - state.carried(
-                stream, readers[self.start]
-            )
-            published[:, host] += less
+        for host, less, more in self._read:
+            published[:, host] += less + more[self.sites]
             incoming[:, self.start] += less
-        there = np.zeros(state.count)
-        there[list(readers)] = list(readers.values())
-        there[self.start] -= halves
-        more = np.minimum(there + halves, WHOLE) - np.minimum(there, WHOLE)
-        more *= state.rates[stream] / WHOLE
-        more[host] = 0
-        published[:, host] += more[self.sites]
-        incoming[self.rows, self.sites] += more[self.sites]
-
-    def _publish_elsewhere(self, published: Floats, incoming: Floats) -> None:
-        """The operator sends to all its readers from where it would be."""
-        state = self.state
-        stream = state.sources + self.operator
-        rates = np.zeros(state.count)
-        for site, halves in state.reading[self.operator].items():
-            rates[site] = state.carried(stream, halves)
-        total = sum(rates.tolist())
+            incoming[self.rows, self.sites] += more[self.sites]
+        rates = self._published
+        total = float(rates.sum())
         published[:, self.start] -= total - rates[self.start]
         published[self.rows, self.sites] += total - rates[self.sites]
         incoming[:, self.start] += rates[self.start]
         incoming[self.rows, self.sites] -= rates[self.sites]
+        return {"published": published, "incoming": incoming}
