@@ -13,6 +13,7 @@ from pyarrow import parquet
 
 from distributary.errors import DistributaryError
 from distributary.plan.rates import SubscriptionRate, TopicRate, read_rates, with_rates
+from distributary.plan.sites_file import read_plan
 
 TOPICS = pa.schema([("topic", pa.string()), ("events", pa.int64()), ("matches", pa.int64())])
 SUBSCRIPTIONS = pa.schema(
@@ -146,3 +147,15 @@ def test_batches_of_one_moment_have_no_rate(tmp_path: Path) -> None:
     with pytest.raises(DistributaryError, match=r"from 0.0 seconds; give `seconds` above 0"):
         read_rates(tmp_path)
     assert read_rates(tmp_path, seconds=2).topics["A"].rate == 0.5
+
+
+def test_a_plan_takes_rates_and_refuses_subscribers_without_them(metrics: Path) -> None:
+    latency = "latency = [[0, 1], [1, 0]]\ngoal = 'minimise aggregate(SUM, incoming rate, BROKERS)'\n"
+    sites = "[[site]]\nname = 'a'\n[[site]]\nname = 'b'\nsubscribers = ['ann']\n"
+    path = metrics.parent / "sites.toml"
+    path.write_text(latency + "rates = {metrics = 'metrics'}\n" + sites)
+    plan = read_plan(path)
+    assert plan.sites.rate_of(plan.sites.interest[1]) == pytest.approx(0.6)
+    path.write_text(latency + sites)
+    with pytest.raises(DistributaryError, match=r"there is no \[rates\] to say what these want"):
+        read_plan(path)
