@@ -80,17 +80,23 @@ Stream = tuple[str, Schema]
 
 
 def random_streams(rng: Random, max_items: int = 20, span: int = 60) -> dict[str, list[Item]]:
-    """Items for every source, of times within so many milliseconds."""
+    """Items for every source, of times within so many milliseconds; of few different values or of many."""
     beginning = rng.choice([0, 0, -30, 1_700_000_000_000])
-    return {source.name: random_items(rng, source.schema, max_items, beginning, span) for source in SOURCES}
+    variety = rng.choice([2, 4, 20])
+    return {
+        source.name: random_items(rng, source.schema, rng.randint(0, max_items), beginning, span, variety)
+        for source in SOURCES
+    }
 
 
-def random_items(rng: Random, schema: Schema, max_items: int, beginning: int, span: int) -> list[Item]:
+def random_items(
+    rng: Random, schema: Schema, count: int, beginning: int, span: int, variety: int = 20
+) -> list[Item]:
     items = []
-    for number in range(rng.randint(0, max_items)):
+    for number in range(count):
         time = beginning + rng.randint(0, span)
         attributes = {
-            name: rng.choice(VALUES[type]) if rng.random() < 0.8 else None
+            name: rng.choice(VALUES[type][:variety]) if rng.random() < 0.8 else None
             for name, type in schema.attributes.items()
         }
         attributes[schema.time] = time

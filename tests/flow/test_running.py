@@ -58,7 +58,7 @@ def in_order(items: Sequence[Item]) -> list[Item]:
     return sorted(items, key=lambda item: item.order)
 
 
-@settings(max_examples=120)
+@settings(max_examples=100)
 @given(RANDOMS)
 def test_a_graph_gives_what_the_interpreter_gives_in_any_order_of_arrival_and_with_moves(rng: Random) -> None:
     catalogue = random_catalogue(rng)
@@ -88,7 +88,26 @@ def test_a_graph_gives_what_the_interpreter_gives_in_any_order_of_arrival_and_wi
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=40)
+@settings(max_examples=30)
+@given(rng=RANDOMS)
+def test_an_operator_gives_what_the_interpreter_gives_in_any_order_of_arrival(kind: str, rng: Random) -> None:
+    operation, inputs = random_operation(rng, kind, STREAMS)
+    given = random_streams(rng, max_items=30, span=40)
+    schemas = [dict(STREAMS)[name] for name in inputs]
+    running = start(operation, *schemas)
+    found: list[Item] = []
+    for source, step in random_arrivals(rng, {name: given[name] for name in inputs}):
+        for number in [number for number, name in enumerate(inputs) if name == source]:
+            if isinstance(step, Item):
+                found += running.receive(number, step)
+            else:
+                found += running.advance(number, step)
+    assert in_order(found) == apply(operation, schemas, [given[name] for name in inputs])
+    assert not running.late
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=30)
 @given(rng=RANDOMS)
 def test_replicas_and_their_final_give_what_the_whole_operator_gives(kind: str, rng: Random) -> None:
     operation, inputs = random_operation(rng, kind, STREAMS)
