@@ -362,7 +362,8 @@ def weigh_pairs(
     `signed` costs. Benefits up to `least` are left out. Where costs were `heard`, benefits go by those.
     Returned are the pairs, the benefit of each, and how many were looked at.
     """
-    ones, others, benefits = np.empty(64, np.int64), np.empty(64, np.int64), np.empty(64)
+    most = len(asked) * len(signed)
+    ones, others, benefits = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most)
     now = system_cost(layout, 0, 0, 0, 0, 0.0, 0.0, np.inf, -np.inf)
     before, then = np.empty(len(heard)), np.empty(len(heard))
     kept = looked_at = 0
@@ -379,9 +380,6 @@ def weigh_pairs(
             if len(heard):
                 benefit = sign * heard_saving(layout, shape, one, other, heard, before, then)
             if benefit > least:
-                if kept == len(ones):
-                    ones, others = np.append(ones, ones), np.append(others, others)
-                    benefits = np.append(benefits, benefits)
                 ones[kept], others[kept], benefits[kept] = one, other, benefit
                 kept += 1
     return ones[:kept].copy(), others[:kept].copy(), benefits[:kept].copy(), looked_at
@@ -399,7 +397,8 @@ def heard_saving(
     `cost_after` must have been asked for this rewrite just before. `before` and `then` are room for costs.
     """
     _, sites, places, _, functions = layout
-    before[:] = heard
+    for site in range(len(heard)):
+        before[site] = heard[site]
     if shape != MOVE:
         _hear_children(sites, places, one, before)
     before[one], before[other] = sites[one].cost, sites[other].cost
@@ -410,7 +409,8 @@ def heard_saving(
         before[parent] = sites[parent].cost
     if shape == SWAP and parent != beside:
         before[beside] = sites[beside].cost
-    then[:] = before
+    for site in range(len(heard)):
+        then[site] = before[site]
     start, end, more, last = intervals(sites, shape, one, other)
     for turn in range(2):
         begin, until = (start, end) if turn == 0 else (more, last)

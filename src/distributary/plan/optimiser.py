@@ -178,8 +178,9 @@ def _weigh_in_bulk(
 
     tree, sign = estimate.tree, estimate.problem.goal.sign
     critical = critical_sites(estimate, slack)
-    owners = np.zeros(len(tree.parents), dtype=np.bool_)
-    owners[[above for site in critical for above in tree.path(site)]] = True
+    owners = np.full(len(tree.parents), len(critical) == len(tree.parents))
+    if not owners.all():
+        owners[[above for site in critical for above in tree.path(site)]] = True
     everyone = np.arange(len(tree.parents))
     # A site without a cost, such as the root, is as well off as can be: everybody hears of it.
     signed = np.array([-math.inf if cost is None else sign * float(cost) for cost in estimate.costs])
