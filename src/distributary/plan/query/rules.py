@@ -147,7 +147,5 @@ class Neighbourhood:
                 if stream >= state.sources:
                     found.add(state.hosts[stream - state.sources])
                     found.update(state.reading[stream - state.sources])
-                else:
-                    found.add(state.trees[state.tree_of[stream]].root)
         found.discard(host)
         return np.array(sorted(found), dtype=np.intp)
