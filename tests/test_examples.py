@@ -27,6 +27,12 @@ EXPECTED = {
         "every item went once to whoever asked for it: True",
     ],
     "stock_quotes.py": ["thresholds deliver what SF delivers: True"],
+    "stream_queries.py": [
+        "busy.per_minute {'symbol': 'OTE', 'n': 2, 'volume': 400, 'mean': 8.625, 'at': 59999}",
+        "dear.top {'symbol': 'OTE', 'price': 8.75, 'at': 59999, 'margin': 0.5}",
+        "t4 set aside: price: '4' is not of type number, as source 'trades' declares it",
+        "piece by piece, the same answers: True",
+    ],
 }
 
 
