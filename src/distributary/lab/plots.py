@@ -29,6 +29,8 @@ INK = "#010203"
 
 SIZE = (7.2, 3.7)
 MOST_TICKS = 7
+MOST_MARKERS = 20
+"""On a line; on one with more points, some go without."""
 
 Spread = tuple[float, float, float]
 """Least, mean and most of the repetitions."""
@@ -123,7 +125,9 @@ def _lines(plot: Plot, lines: Mapping[str, Mapping[Value, Spread]], axes: Axes) 
         means = [mean for _, mean, _ in line.values()]
         dash = "none" if plot.kind == "points" else DASHES[count % len(DASHES)]
         marker = MARKERS[count % len(MARKERS)]
-        axes.plot(xs, means, color=colour, marker=marker, markersize=5, linestyle=dash, label=name)
+        every = 1 if plot.kind == "points" else -(-len(xs) // MOST_MARKERS)
+        look: Any = {"color": colour, "marker": marker, "markersize": 5, "markevery": every}
+        axes.plot(xs, means, linestyle=dash, label=name, **look)
         lows, highs = [low for low, _, _ in line.values()], [high for _, _, high in line.values()]
         if lows != highs:
             axes.fill_between(xs, lows, highs, color=colour, alpha=0.18, linewidth=0)
