@@ -120,11 +120,11 @@ class Watch(Observer):
         self._look()
 
     def _look(self) -> None:
-        trees = self._world.trees()
-        parents = {tree.address: tree.parent for tree in trees}
+        members: Any = self._world.deployment.members
+        parents = {address: broker.tree.upward.parent for address, broker in members.items()}
         if parents != self.parents:
             self.parents = parents
-            assert loops(trees) == []
+            assert loops(self._world.trees()) == []
 
 
 def random_subscription(random: Random, name: str) -> Subscription:

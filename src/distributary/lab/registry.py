@@ -33,6 +33,7 @@ MODULES = (
     "tree_bottleneck_limits",
     "tree_bottleneck_annealing",
     "tree_redundancy",
+    "tree_traffic",
     "comparison",
 )
 """The modules of `distributary.lab` that hold experiments, in the order of the report."""

@@ -117,8 +117,11 @@ class Spreading:
             for gone in known.keys() - set(neighbours):
                 del known[gone]
         own = self.statistics.ranked if not self._everything and self._is_critical() else None
+        known = sorted(self._heard.items())
+        if self._own is not None:
+            known.append((self.tree.address, self._own))
         for neighbour in neighbours:
-            new = self._new_to(neighbour)
+            new = self._new_to(neighbour, known)
             wanted = self._wanted_without(neighbour, own)
             if new or self._told_wanted.get(neighbour) != wanted:
                 self._told_wanted[neighbour] = wanted
@@ -157,12 +160,11 @@ class Spreading:
         oldest = self.tree.node.now - self._period * max(REMEMBERED, seldom)
         self._heard = {address: each for address, each in self._heard.items() if each.time >= oldest}
 
-    def _new_to(self, neighbour: Address) -> tuple[Statistic, ...]:
+    def _new_to(self, neighbour: Address, known: list[tuple[Address, Heard]]) -> tuple[Statistic, ...]:
         sent = self._sent.setdefault(neighbour, {})
-        own = () if self._own is None else ((self.tree.address, self._own),)
         found: list[Statistic] = []
-        for address, each in (*own, *sorted(self._heard.items())):
-            if neighbour in (each.via, address) or sent.get(address, -1.0) >= each.time:
+        for address, each in known:
+            if each.via == neighbour or address == neighbour or sent.get(address, -1.0) >= each.time:
                 continue
             if self._everything or self._is_wanted(each.values, self._wanted_by.get(neighbour)):
                 sent[address] = each.time
