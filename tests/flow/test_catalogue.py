@@ -232,3 +232,84 @@ def test_a_super_operator_that_is_no_unit_is_refused(
     catalogue = Catalogue([TRADES], [unit_query(*members, read=read)])
     assert reason in told(catalogue)[0]
     assert told(catalogue)[0].startswith("query 'q', super.unit: ")
+
+
+GOOD: dict[str, dict[str, object]] = {
+    "filter": {"from": "trades", "where": "size > 1"},
+    "map": {"from": "trades", "set": {"a": "size + 1"}, "keep": ["symbol"]},
+    "rename": {"from": "trades", "names": {"size": "n"}},
+    "copy": {"from": "trades", "names": {"size": "n"}},
+    "union": {"from": ["trades", "trades"]},
+    "split": {"from": "trades"},
+    "aggregate": {
+        "from": "trades",
+        "window": "1 s",
+        "values": {"n": "count()"},
+        "group_by": ["symbol"],
+        "time": "t",
+    },
+    "count": {"from": "trades", "window": "1 s", "group_by": ["symbol"], "name": "n", "time": "t"},
+    "join": {"from": ["trades", "trades"], "on": ["symbol"], "within": "1 s", "prefix": "r_", "time": "t"},
+    "sort": {"from": "trades", "window": "1 s", "by": ["size"], "time": "t"},
+    "truncate": {"from": "trades", "window": "1 s", "items": 3},
+    "unique": {"from": "trades", "window": "1 s", "by": ["size"]},
+    "function": {
+        "from": "trades",
+        "use": "flow.functions:ids",
+        "gives": {"a": "text"},
+        "window": "1 s",
+        "replicas": "keyed",
+        "by": ["symbol"],
+        "options": {"a": 1},
+    },
+}
+ODD = [
+    None,
+    7,
+    -1,
+    1.5,
+    True,
+    "",
+    "?",
+    "\ud800",
+    [],
+    [1],
+    [[]],
+    ["trades", 3],
+    {},
+    {"a": 1},
+    {"a": []},
+    {"": ""},
+]
+
+
+@pytest.mark.parametrize("kind", GOOD)
+def test_whatever_stands_in_a_file_is_read_or_told_of(kind: str) -> None:
+    tables = tomllib.loads(FILE)
+    for number, (name, odd) in enumerate(
+        (name, odd) for name in (*GOOD[kind], "name", "extra") for odd in ODD
+    ):
+        row = {"name": "a", kind: {**GOOD[kind], name: odd}}
+        if name == "name" and kind != "count":
+            row = {"name": odd, kind: GOOD[kind]}
+        tables["queries"][f"q{number}"] = {"operators": [row]}
+    tables["queries"]["good"] = {"operators": [{"name": "a", kind: GOOD[kind]}]}
+    catalogue = read_catalogue(tables)
+    assert {"busy", "good"} <= set(catalogue.queries)
+    told_of = {problem.query for problem in catalogue.problems}
+    assert told_of | set(catalogue.queries) == set(tables["queries"])
+    assert not told_of & set(catalogue.queries)
+
+
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+def test_whatever_stands_for_a_table_is_told_of(odd: object) -> None:
+    for key in ("topic", "where", "time", "lateness", "schema", "extra"):
+        table = {"topic": "t", "time": "at", "schema": {"at": "integer"}, key: odd}
+        read_catalogue({"sources": {"s": table, "": odd, "t": odd}})
+    for key in ("operators", "outputs", "super"):
+        rows = [{"name": "a", "filter": GOOD["filter"]}]
+        read_catalogue({**tomllib.loads(FILE), "queries": {"q": {"operators": rows, key: odd}, "r": odd}})
+    read_catalogue({"sources": odd, "queries": odd})
+    catalogue = read_catalogue({"queries": {"q": {"operators": [odd]}}})
+    assert catalogue.problems
+    assert not catalogue.queries

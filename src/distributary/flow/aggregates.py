@@ -20,7 +20,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from distributary.errors import InputError
@@ -47,10 +46,10 @@ class AggregateCall:
 
     @property
     def text(self) -> str:
+        """The one way in which it is written."""
         return f"{self.function}({self.argument or ''})"
 
 
-@lru_cache(maxsize=4096)
 def parse_aggregate(text: str, field: str = "values") -> AggregateCall:
     """Read one value of an aggregate.
 

@@ -61,6 +61,7 @@ class BoundOperator:
 
     @property
     def operation(self) -> Operation:
+        """What it does."""
         return self.operator.operation
 
     @property
@@ -85,6 +86,7 @@ class SharedOperator:
 
     @property
     def streams(self) -> tuple[str, ...]:
+        """The names of its output streams."""
         return tuple(self.name + port for port in self.operation.ports)
 
 

@@ -68,7 +68,6 @@ ONE_ARGUMENT: dict[type, str] = {
 }
 
 
-@lru_cache(maxsize=4096)
 def parse_expression(text: str, field: str = "expression") -> Expression:
     """The tree of an expression.
 
@@ -80,6 +79,11 @@ right=Literal(value=100))
         raise InputError(f"must be an expression such as 'price * 2', not {text!r}", field=field)
     if len(text) > MAX_LENGTH:
         raise InputError(f"is longer than {MAX_LENGTH} characters", field=field)
+    return _parsed(text, field)
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: str, field: str) -> Expression:
     try:
         tree = sqlglot.parse_one(text, dialect="postgres")
         expression = _Reader(text, field).read(tree)

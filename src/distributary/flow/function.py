@@ -21,6 +21,7 @@ reason, and the others go on. `options` are passed to every call as keyword argu
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -34,6 +35,7 @@ from distributary.flow.schema import PUBLIC_TYPES, FrozenMapping, Item, Schema, 
 from distributary.flow.window import TimeWindow, parse_window
 from distributary.flow.windowed import group_types
 
+USE = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
 REPLICAS = ("none", "keyed", "union", "merge")
 
 
@@ -59,7 +61,7 @@ class Function(Operation):
 
     def __post_init__(self) -> None:
         checks = Checks()
-        if not self.replicas:
+        if self.replicas == "":
             set_field(self, "replicas", "union" if self.window is None else "none")
         window = None if self.window is None else checks.attempt(parse_window, self.window)
         if window is not None and not isinstance(window, TimeWindow):
@@ -70,8 +72,16 @@ class Function(Operation):
                 checks.fault(f"{type!r} is no type; types are {', '.join(PUBLIC_TYPES)}", f"gives.{name}")
         by = checks.attempt(names_tuple, self.by, "by") or ()
         self._check_replicas(by, checks)
-        if not isinstance(self.options, Mapping):
-            checks.fault(f"must be a table, not {self.options!r}", field="options")
+        plain = isinstance(self.options, Mapping) and all(
+            isinstance(name, str) and isinstance(value, str | int | float | bool)
+            for name, value in self.options.items()
+        )
+        if not plain:
+            checks.fault(f"must be a table of texts, numbers and booleans, not {self.options!r}", "options")
+        for name in ("use", "partial", "merge"):
+            use = getattr(self, name)
+            if (use is not None or name == "use") and (not isinstance(use, str) or not USE.fullmatch(use)):
+                checks.fault(f"must be written module:name, not {use!r}", field=name)
         checks.finish()
         set_field(self, "window", window.text if window else None)
         set_field(self, "gives", FrozenMapping(gives))
@@ -91,6 +101,7 @@ class Function(Operation):
 
     @property
     def span(self) -> TimeWindow | None:
+        """The window, parsed."""
         window = None if self.window is None else parse_window(self.window)
         return window if isinstance(window, TimeWindow) else None
 
@@ -108,12 +119,16 @@ class Function(Operation):
         return Schema(types, given.time)
 
 
-@lru_cache(maxsize=1024)
 def load(use: str, field: str = "use") -> Callable[..., Any]:
     """The function that `module:name` names."""
-    module, colon, name = use.partition(":") if isinstance(use, str) else ("", "", "")
-    if not colon or not module or not name:
+    if not isinstance(use, str) or not USE.fullmatch(use):
         raise InputError(f"must be written module:name, not {use!r}", field=field)
+    return _loaded(use, field)
+
+
+@lru_cache(maxsize=1024)
+def _loaded(use: str, field: str) -> Callable[..., Any]:
+    module, _, name = use.partition(":")
     try:
         found = importlib.import_module(module)
         for part in name.split("."):

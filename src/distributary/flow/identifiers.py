@@ -27,6 +27,7 @@ def join_id(left: str, right: str) -> str:
 
 
 def sort_id(item_id: str, start: int) -> str:
+    """The id of an item as the sort of the window that begins at `start` gives it out."""
     return f"{item_id}@{start}"
 
 

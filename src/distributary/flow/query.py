@@ -83,7 +83,8 @@ class Query:
         names = [operator.name for operator in operators]
         for twice in sorted({each for each in names if names.count(each) > 1}):
             checks.fault(f"two operators are called {twice!r}", field="operators")
-        if isinstance(outputs, str) or (outputs is not None and not outputs):
+        listed = isinstance(outputs, list | tuple) and all(isinstance(each, str) for each in outputs)
+        if outputs is not None and not (listed and outputs):
             checks.fault('must be a list of streams such as ["large"]', field="outputs")
         if checks.found:
             raise CombinedError([located(fault, None, str(name), None) for fault in checks.found])
@@ -126,20 +127,25 @@ class QueryBuilder:
         return name
 
     def filter(self, name: str, of: str | Source, where: str | None = None, block: str | None = None) -> str:
+        """Keep what `where` is true of, or drop what `block` is true of."""
         return self.add(name, Filter(where, block), of)
 
     def map(
         self, name: str, of: str | Source, set: Mapping[str, str], keep: bool | Sequence[str] = True
     ) -> str:
+        """Compute attributes; `keep` says which of the input's stay."""
         return self.add(name, Map(set, keep), of)
 
     def rename(self, name: str, of: str | Source, names: Mapping[str, str]) -> str:
+        """Give attributes other names, from old to new."""
         return self.add(name, Rename(names), of)
 
     def copy(self, name: str, of: str | Source, names: Mapping[str, str]) -> str:
+        """Copy attributes under further names."""
         return self.add(name, Copy(names), of)
 
     def union(self, name: str, *of: str | Source) -> str:
+        """All items of several streams."""
         return self.add(name, Union(), *of)
 
     def split(self, name: str, of: str | Source) -> tuple[str, str]:
@@ -156,9 +162,11 @@ class QueryBuilder:
         group_by: Sequence[str] = (),
         time: str | None = None,
     ) -> str:
+        """Count, sum, average, min or max of each window and group."""
         return self.add(name, Aggregate(window, values, group_by, time), of)
 
     def count(self, name: str, of: str | Source, window: str, group_by: Sequence[str] = ()) -> str:
+        """How many items each window and group has."""
         return self.add(name, Count(window, group_by), of)
 
     def join(
@@ -171,17 +179,21 @@ class QueryBuilder:
         prefix: str = "",
         time: str | None = None,
     ) -> str:
+        """Pairs of items with equal keys, near in time."""
         return self.add(name, Join(on, within, prefix, time), left, right)
 
     def sort(
         self, name: str, of: str | Source, window: str, by: Sequence[str], time: str | None = None
     ) -> str:
+        """The items of each window, ranked."""
         return self.add(name, Sort(window, by, time), of)
 
     def truncate(self, name: str, of: str | Source, window: str, items: int) -> str:
+        """The first so many items of each window."""
         return self.add(name, Truncate(window, items), of)
 
     def unique(self, name: str, of: str | Source, window: str, by: Sequence[str]) -> str:
+        """The first of the items of a window with equal values."""
         return self.add(name, Unique(window, by), of)
 
     def function(
@@ -197,6 +209,7 @@ class QueryBuilder:
         merge: str | None = None,
         options: Mapping[str, str | int | float | bool] | None = None,
     ) -> str:
+        """What a function of the user's gives; see `distributary.flow.function`."""
         operation = Function(use, gives, window, replicas, by, partial, merge, options or {})
         return self.add(name, operation, of)
 

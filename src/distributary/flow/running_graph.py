@@ -83,5 +83,6 @@ class RunningGraph:
         return {name: running.state() for name, running in self.running.items()}
 
     def restore(self, state: State) -> None:
+        """Go on from a state, in place of whatever was remembered."""
         for name, running in self.running.items():
             running.restore(state[name])

@@ -42,6 +42,7 @@ class TimeWindow:
 
     @property
     def tumbling(self) -> bool:
+        """Whether the windows do not overlap."""
         return self.size == self.slide
 
     def starts(self, time: int) -> range:
@@ -52,6 +53,7 @@ class TimeWindow:
 
     @property
     def text(self) -> str:
+        """The one way in which it is written."""
         every = "" if self.tumbling else f" every {write_duration(self.slide)}"
         return write_duration(self.size) + every
 
@@ -65,17 +67,18 @@ class CountWindow:
 
     @property
     def tumbling(self) -> bool:
+        """Whether the windows do not overlap."""
         return self.size == self.slide
 
     @property
     def text(self) -> str:
+        """The one way in which it is written."""
         return f"{self.size} items" + ("" if self.tumbling else f" every {self.slide}")
 
 
 Window = TimeWindow | CountWindow
 
 
-@lru_cache(maxsize=1024)
 def parse_window(text: str) -> Window:
     """A window from its text.
 
@@ -86,6 +89,11 @@ def parse_window(text: str) -> Window:
     """
     if not isinstance(text, str):
         raise _refusal(f"must be a text, not {text!r}")
+    return _parsed(text)
+
+
+@lru_cache(maxsize=1024)
+def _parsed(text: str) -> Window:
     size, has_slide, slide = text.strip().lower().partition(" every ")
     if items := re.fullmatch(r"([0-9]{1,9})\s+items?", size.strip()):
         count = int(items[1])

@@ -46,6 +46,7 @@ class Aggregate(Operation):
         }
         if not given:
             checks.fault('is empty; write for example { volume = "sum(size)" }', field="values")
+        check_time(self.time, checks)
         window = checks.attempt(parse_window, self.window)
         groups = checks.attempt(names_tuple, self.group_by, "group_by")
         checks.finish()
@@ -55,10 +56,12 @@ class Aggregate(Operation):
 
     @property
     def span(self) -> Window:
+        """The window, parsed."""
         return parse_window(self.window)
 
     @property
     def aggregates(self) -> dict[str, AggregateCall]:
+        """The values, parsed, by their names."""
         return {name: parse_aggregate(text) for name, text in self.values.items()}
 
     def accumulators(self, schema: Schema) -> dict[str, Accumulator]:
@@ -95,6 +98,8 @@ class Count(Operation):
     time: str | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise InputError(f"must name an attribute, not {self.name!r}", field="name")
         aggregate = self.canonical
         set_field(self, "window", aggregate.window)
         set_field(self, "group_by", aggregate.group_by)
@@ -105,6 +110,7 @@ class Count(Operation):
 
     @property
     def span(self) -> Window:
+        """The window, parsed."""
         return parse_window(self.window)
 
     def schema(self, *inputs: Schema) -> Schema:
@@ -149,6 +155,7 @@ class Join(Operation):
         distance = checks.attempt(parse_duration, within, "within")
         if not isinstance(prefix, str):
             checks.fault(f"must be a text, not {prefix!r}", field="prefix")
+        check_time(time, checks)
         checks.finish()
         set_field(self, "on", FrozenMapping(keys or {}))
         set_field(self, "within", distance)
@@ -197,12 +204,14 @@ class Sort(Operation):
         checks = Checks()
         window = checks.attempt(tumbling_window, self.window)
         by = checks.attempt(_orders, self.by)
+        check_time(self.time, checks)
         checks.finish()
         set_field(self, "window", window.text if window else "")
         set_field(self, "by", by)
 
     @property
     def span(self) -> TimeWindow:
+        """The window, parsed."""
         return tumbling_window(self.window)
 
     @property
@@ -238,6 +247,7 @@ class Truncate(Operation):
 
     @property
     def span(self) -> TimeWindow:
+        """The window, parsed."""
         return tumbling_window(self.window)
 
     def schema(self, *inputs: Schema) -> Schema:
@@ -265,6 +275,7 @@ class Unique(Operation):
 
     @property
     def span(self) -> TimeWindow:
+        """The window, parsed."""
         return tumbling_window(self.window)
 
     def schema(self, *inputs: Schema) -> Schema:
@@ -299,11 +310,15 @@ def group_types(group_by: Sequence[str], given: Schema, checks: Checks) -> dict[
     return types
 
 
+def check_time(time: str | None, checks: Checks) -> None:
+    """Refuse what cannot be the name of the time attribute."""
+    if time is not None and (not isinstance(time, str) or not time):
+        checks.fault(f"must name an attribute, not {time!r}", field="time")
+
+
 def with_time(types: dict[str, Type], time: str, overwritten: str | None, checks: Checks) -> Schema:
     """The schema of results that get new times, in the attribute `time`; only `overwritten` may be there."""
-    if not isinstance(time, str):
-        checks.fault(f"must name an attribute, not {time!r}", field="time")
-    elif time in types and time != overwritten:
+    if time in types and time != overwritten:
         checks.fault(f"there is an attribute {time!r} already; name another for the time", field="time")
     checks.finish()
     return Schema({**types, time: Type.INTEGER}, time)
