@@ -9,6 +9,8 @@ from xml.etree import ElementTree
 import pytest
 
 from distributary.cli import main
+from distributary.plan.drawing import tree_svg
+from distributary.plan.tree import Sites, star
 
 GOAL = "minimise aggregate(MAX, aggregate(SUM, link latency, PATH), BROKERS)"
 MATRIX = "site,a,b,c\na,0,5,9\nb,5,0,3\nc,9,3,0\n"
@@ -41,8 +43,8 @@ def test_the_tree_the_costs_the_moves_and_the_comparison_are_told(
     assert main(["plan", written(tmp_path), "--json", str(record), "--svg", str(picture)]) == 0
     out = capsys.readouterr().out
     assert out.startswith("a\n└── b  5\n    └── c  8\n")
-    assert "today: 9\nplanned: 8, with 1 sites under another parent" in out
-    assert "c: from a to b  (its cost: 9 to 8)" in out
+    assert "today: 9\nplanned: 8, with 1 site under another parent" in out
+    assert "c: from a to b  (its cost: 9 to 8; the whole would cost 9 without)" in out
     found = json.loads(record.read_text())
     assert found["parents"] == {"b": "a", "c": "b"}
     assert (found["before"], found["after"]) == (9.0, 8.0)
@@ -96,6 +98,11 @@ def test_rates_bandwidths_clients_and_a_goal_of_its_own(
         ("site,a,b,c\na,0,5,9\nb,5,0,-3\nc,9,3,0\n", "latency.csv line 3 is '-3'; expected a number"),
         ("site,a,b,c\na,0,5,9\nb,5,0,x\nc,9,3,0\n", "latency.csv line 3 is 'x'; expected a number"),
         ("site,a,b,d\na,0,5,9\n", "latency.csv line 1: there is no site 'd'"),
+        ("site,a,b,b\na,0,5,9\n", "latency.csv line 1: 'b' is there twice"),
+        ("site,a,b,c\na,0,5,9\na,0,6,9\n", "latency.csv line 3: there is a line for 'a' already"),
+        ("site,a,b,c\na,7,5,9\nb,5,0,3\nc,9,3,0\n", "from 'a' to 'a' is 7.0; expected 0 or nothing"),
+        ("from,to,value\na,b,5\na,b,6\n", "line 3: latency from 'a' to 'b' was there before"),
+        ("site,a,b,c\na,0,nan,9\nb,5,0,3\nc,9,3,0\n", "latency.csv line 2 is 'nan'; expected a number"),
         ("site,a,b,c\na,0,5\n", "line 2: 3 cells where the first line has 4"),
         ("", "latency.csv is empty"),
     ],
@@ -131,6 +138,57 @@ def test_what_is_wrong_with_the_file_is_told(
     assert old in SITES
     assert main(["plan", written(tmp_path, SITES.replace(old, new))]) == 1
     assert reason in capsys.readouterr().err
+
+
+def test_csv_files_alone_are_enough(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    latency, bandwidth = tmp_path / "latency.csv", tmp_path / "bandwidth.csv"
+    latency.write_text("from,to,latency\na,b,5\na,c,9\nc,b,3\n")
+    bandwidth.write_text("site,a,b,c\na,0,9,1\nb,9,0,5\nc,1,5,0\n")
+    sites, streams = tmp_path / "sites.csv", tmp_path / "streams.csv"
+    sites.write_text("name,clients,wants,parent\na,0,,\nb,2,quotes,a\nc,1,quotes news,a\n")
+    streams.write_text("stream,rate\nquotes,10\nnews,3\n")
+    wide = "maximise aggregate(MIN, aggregate(MIN, link bandwidth, PATH), BROKERS)"
+    assert main(["plan", str(latency), "--goal", GOAL]) == 0
+    assert capsys.readouterr().out.startswith("a\n└── b  5\n    └── c  8\n")
+    assert main(["plan", str(latency), "--goal", wide, "--bandwidth", str(bandwidth), "--root", "c"]) == 0
+    assert capsys.readouterr().out.startswith("c\n└── b  5\n    └── a  5\n")
+    data = "minimise aggregate(SUM, superfluous data, BROKERS)"
+    given = ["plan", str(latency), "--goal", data, "--sites", str(sites), "--streams", str(streams)]
+    assert main(given) == 0
+    assert "today: 0\nplanned: 0" in capsys.readouterr().out
+
+
+def test_constraints_may_stand_by_themselves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = SITES.replace('root = "a"', 'root = "a"\nconstraints = ["fanout <= 1"]').replace(
+        'parent = "a"', ""
+    )
+    file = written(tmp_path, text, goal=GOAL.replace("MAX", "AVERAGE"))
+    assert main(["plan", file]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("a\n└── b  5\n    └── c  8\n")
+    assert "star" in out
+    assert "breaks fanout <= 1: at a it is 2" in out
+
+
+def test_a_move_that_makes_room_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = written(tmp_path, goal=GOAL + "; subject to fanout <= 1")
+    assert main(["plan", file]) == 0
+    assert "there it would break fanout <= 1: at a it is 2" in capsys.readouterr().out
+
+
+def test_many_sites_are_drawn_in_rings_and_few_in_rows() -> None:
+    for count in (20, 200):
+        tree, sites = star(count), Sites(latency=[[0] * count] * count)
+        drawn = ElementTree.fromstring(tree_svg(tree, sites, [None, *[7] * (count - 1)], "a < b", {1}, 7))
+        width, height = float(drawn.attrib["width"]), float(drawn.attrib["height"])
+        circles = drawn.findall("{http://www.w3.org/2000/svg}circle")
+        assert len(circles) == count
+        assert all(0 < float(c.attrib["cx"]) < width and 0 < float(c.attrib["cy"]) < height for c in circles)
+        assert len({float(c.attrib["cx"]) for c in circles}) == (
+            2 if count == 20 else pytest.approx(200, abs=100)
+        )
+        paths = drawn.findall("{http://www.w3.org/2000/svg}path")
+        assert sum("stroke-width" in path.attrib for path in paths) == 1
 
 
 def test_a_constraint_that_cannot_be_met_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from distributary.plan.benefit import Problem
     from distributary.plan.climbing import Climb
     from distributary.plan.sites_file import Plan
-    from distributary.plan.tree import Tree
+    from distributary.plan.tree import Number, Tree
 
 Commands = argparse._SubParsersAction  # what `add_subparsers` returns
 
@@ -25,15 +26,24 @@ def add_plan(commands: Commands[argparse.ArgumentParser]) -> None:
         commands,
         "plan",
         "who should forward to whom: the best tree over your sites",
-        """Reads sites, latencies, bandwidths, interests and a goal from a TOML file, and prints the tree,
-what it costs before and after, which sites get another parent, and how it compares with the trees one would
-have drawn. It starts from the parents in the file, if they are there, else from a best-effort tree.""",
+        """Reads sites, latencies, bandwidths, interests and a goal, and prints the tree, what it costs before
+and after, which sites get another parent and why, and how it compares with the trees one would have drawn. It
+starts from the parents given, if they are there, else from a best-effort tree. FILE is a TOML file that names
+or holds everything, or a CSV file of latencies.""",
         """  distributary plan sites.toml
   distributary plan sites.toml --goal 'maximise aggregate(MIN, aggregate(MIN, link bandwidth, PATH), BROKERS)'
-  distributary plan sites.toml --json tree.json --svg tree.svg""",
+  distributary plan sites.toml --json tree.json --svg tree.svg
+  distributary plan latency.csv --root fra --goal \\
+    'minimise aggregate(AVERAGE, aggregate(SUM, link latency, PATH), BROKERS); subject to fanout <= 6'""",
     )
-    command.add_argument("file", type=Path, metavar="FILE", help="what is known of the sites (TOML)")
+    command.add_argument("file", type=Path, metavar="FILE", help="what is known of the sites (TOML or CSV)")
     command.add_argument("--goal", metavar="TEXT", help="instead of the one in the file")
+    command.add_argument("--root", metavar="SITE", help="where everything comes from, instead of the file's")
+    command.add_argument("--bandwidth", type=Path, metavar="CSV", help="bandwidths, instead of the file's")
+    command.add_argument(
+        "--sites", type=Path, metavar="CSV", help="clients, interests and parents of the sites, likewise"
+    )
+    command.add_argument("--streams", type=Path, metavar="CSV", help="streams and their rates, likewise")
     command.add_argument("--json", type=Path, metavar="FILE", help="write the plan there as JSON")
     command.add_argument("--svg", type=Path, metavar="FILE", help="draw the tree there")
     command.add_argument("--seed", type=int, default=1, metavar="S", help="where all randomness starts (1)")
@@ -44,13 +54,20 @@ def _run(arguments: argparse.Namespace) -> int:
     from random import Random
 
     from distributary.plan.benefit import Problem
-    from distributary.plan.drawing import shown, tree_svg, tree_text
+    from distributary.plan.drawing import shown, tree_text
     from distributary.plan.escape import improve
     from distributary.plan.mending import mended
     from distributary.plan.sites_file import read_plan
     from distributary.plan.starts import best_effort, usual_trees
 
-    plan = read_plan(arguments.file, goal=arguments.goal)
+    plan = read_plan(
+        arguments.file,
+        goal=arguments.goal,
+        root=arguments.root,
+        bandwidth=_absolute(arguments.bandwidth),
+        site=_absolute(arguments.sites),
+        streams=_absolute(arguments.streams),
+    )
     problem = Problem(plan.goal, plan.sites)
     start = plan.today or mended(problem, best_effort(problem, Random(arguments.seed), plan.root))
     found = improve(problem, start, arguments.seed)
@@ -59,16 +76,35 @@ def _run(arguments: argparse.Namespace) -> int:
     costs = problem.at(found.tree).costs
     print(tree_text(found.tree, plan.sites, costs))
     print(f"\n{'today' if plan.today else 'best-effort start'}: {shown(record['before'])}")
-    print(f"planned: {shown(record['after'])}, with {len(record['moves'])} sites under another parent\n")
+    many = "1 site" if len(record["moves"]) == 1 else f"{len(record['moves'])} sites"
+    print(f"planned: {shown(record['after'])}, with {many} under another parent\n")
     for move in record["moves"]:
-        print(f"  {move['site']}: from {move['from']} to {move['to']}  ({_change(move['cost'])})")
+        why = f"{_change(move['cost'])}; {move['reason']}"
+        print(f"  {move['site']}: from {move['from']} to {move['to']}  ({why})")
     print("\ncompared with")
     for name, other in record["comparison"].items():
         broken = f"  breaks {other['broken'][0]}" if other["broken"] else ""
         print(f"  {name:<22} {shown(other['cost']):>10}{broken}")
     _write(arguments.json, json.dumps(record, indent=2) + "\n")
-    _write(arguments.svg, tree_svg(found.tree, plan.sites, costs, f"cost {shown(found.cost)}"))
+    if arguments.svg:
+        _write(arguments.svg, _picture(plan, found, costs))
     return WELL
+
+
+def _absolute(path: Path | None) -> str | None:
+    return None if path is None else str(path.resolve())
+
+
+def _picture(plan: Plan, found: Climb, costs: Sequence[Number | None]) -> str:
+    from distributary.plan.drawing import shown, tree_svg
+    from distributary.plan.goal import KINDS, Kind
+    from distributary.plan.goal_text import goal_text
+
+    title = f"{goal_text(plan.goal).splitlines()[0]}: {shown(found.cost)}"
+    parents = zip(found.start.parents, found.tree.parents, strict=True)
+    new = {site for site, (before, after) in enumerate(parents) if before != after}
+    bottleneck = KINDS[plan.goal.cost.function] is Kind.BOTTLENECK
+    return tree_svg(found.tree, plan.sites, costs, title, new, found.cost if bottleneck else None)
 
 
 def _change(costs: list[float | None]) -> str:
@@ -80,10 +116,10 @@ def _change(costs: list[float | None]) -> str:
 def _record(plan: Plan, problem: Problem, found: Climb, usual: dict[str, Tree]) -> dict[str, Any]:
     from distributary.plan.cost import violations
     from distributary.plan.goal_text import goal_text
+    from distributary.plan.reasons import moves_of
 
     name = plan.sites.name
     before, after = problem.at(found.start), problem.at(found.tree)
-    moved = [site for site in found.tree.order if found.start.parents[site] != found.tree.parents[site]]
 
     def cost(value: Any) -> float | None:
         return None if value is None else float(value)
@@ -97,12 +133,13 @@ def _record(plan: Plan, problem: Problem, found: Climb, usual: dict[str, Tree]) 
         "after": float(after.cost),
         "moves": [
             {
-                "site": name(site),
-                "from": name(found.start.parents[site]),
-                "to": name(found.tree.parents[site]),
-                "cost": [cost(before.costs[site]), cost(after.costs[site])],
+                "site": name(move.site),
+                "from": name(move.old),
+                "to": name(move.new),
+                "cost": [cost(move.before), cost(move.after)],
+                "reason": move.reason,
             }
-            for site in moved
+            for move in moves_of(problem, found)
         ],
         "comparison": {
             label: {

@@ -11,7 +11,7 @@ from distributary.plan.benefit import Problem
 from distributary.plan.cost import violations
 from distributary.plan.goal_text import parse_goal
 from distributary.plan.mending import breach, mended
-from distributary.plan.tree import random_tree, star
+from distributary.plan.tree import Sites, random_tree, star
 from plan.trees import plane_sites
 
 GOAL = "minimise aggregate(SUM, link latency, BROKERS)\n"
@@ -38,5 +38,16 @@ def test_a_tree_that_breaks_a_constraint_is_made_legal(constraint: str) -> None:
 def test_the_constraint_that_cannot_be_met_is_named() -> None:
     text = GOAL + "subject to fanout <= 5\nsubject to aggregate(SUM, link latency, PATH) < 1"
     problem = Problem(parse_goal(text), plane_sites(6, Random(2)))
-    with pytest.raises(DistributaryError, match=r"can keep the constraint aggregate\(SUM, .*\) < 1: for \d at best"):
+    with pytest.raises(
+        DistributaryError, match=r"can keep the constraint aggregate\(SUM, .*\) < 1: for \d at best"
+    ):
         mended(problem, star(6))
+
+
+def test_constraints_that_hold_alone_and_not_together_are_told_apart() -> None:
+    sites = Sites(latency=[[0, 5, 9], [5, 0, 3], [9, 3, 0]])
+    text = GOAL + "subject to fanout <= 1\nsubject to aggregate(SUM, link latency, PATH) < 8.5"
+    assert mended(Problem(parse_goal(text), sites), star(3)).parents == (-1, 0, 1)
+    text = GOAL + "subject to fanout != 1\nsubject to aggregate(SUM, link latency, PATH) < 8.5"
+    with pytest.raises(DistributaryError, match="together with the others, though it can be kept by itself"):
+        mended(Problem(parse_goal(text), sites), star(3))
