@@ -27,6 +27,7 @@ from distributary.filters.expression import (
     Like,
     Not,
     Or,
+    attributes_of,
 )
 from distributary.filters.expression import Expression as Condition
 from distributary.filters.where import WhereFilter
@@ -326,8 +327,7 @@ def condition_faults(condition: Condition, schema: Schema, field: str) -> Iterat
             return
         case Constant():
             return
-    names = [condition.left, condition.right] if isinstance(condition, CompareAttributes) else None
-    missing = [name for name in names or [condition.attribute] if name not in schema]  # type: ignore[union-attr]
+    missing = [name for name in attributes_of(condition) if name not in schema]
     for name in missing:
         yield InputError(f"no attribute {name!r}; there are {listed(schema.attributes)}", field=field)
     if missing or isinstance(condition, IsNull):

@@ -1,6 +1,6 @@
 """Operators that run piece by piece: items and watermarks in, items and a watermark out.
 
-Rules of this module and of `running_windows`:
+Rules of this module, of `running_aggregates` and of `running_windows`:
 
 - `receive(input, item)` takes one item of one input; `advance(input, watermark)` says that no item with an
   earlier time will come by that input any more. Both return the items that are certain now, in stream order.
@@ -36,6 +36,18 @@ END = 4 * MAX_TIME
 """The watermark of a stream that has ended."""
 
 State = dict[str, Any]
+Group = tuple[Any, ...]
+"""The values of the attributes by which items are grouped."""
+
+
+def frozen(item: Item) -> list[Any]:
+    """An item as plain data."""
+    return [item.id, item.time, dict(item.attributes), item.rank]
+
+
+def thawed(given: Sequence[Any]) -> Item:
+    id, time, attributes, rank = given
+    return Item(id, time, attributes, rank)
 
 
 class Running(ABC):
