@@ -44,6 +44,8 @@ class Carrying:
         """Changes of parent that were made for them."""
         self.given_up = 0
         self._under_way: list[_Work] = []
+        self._thinned = 0.0
+        """When somebody was last sent elsewhere."""
         tree.rootship.on_taken = self._taken
 
     @property
@@ -105,10 +107,12 @@ class Carrying:
                 self.given_up += 1
                 for node in work.left:
                     registry.permitted.pop(node, None)
-        if not self._under_way:
+        # Whoever is sent elsewhere needs time to go.
+        if not self._under_way and self.tree.node.now - self._thinned > self.patience / 4:
             self._thin_out(registry.crowded().values())
 
     def _thin_out(self, rows: Iterable[list[Address]]) -> None:
         """Send one child of each node that has too many elsewhere."""
         for children in rows:
+            self._thinned = self.tree.node.now
             self.tree.post(children[-1], ParentOrdered(None))

@@ -4,6 +4,7 @@ Rules:
 
 - For directed rules a node that can matter wants to hear of nodes that do better than itself; every node
   tells each neighbour the widest such wish of itself and of those behind it, and gets nothing outside that.
+  Told is a node's cost alone: the seed adds its link where bottlenecks count, but links are probed anyway.
 - Where the system's cost is holistic, everybody hears of everybody. With `approximate` a node then broadcasts
   only once in so many periods: its weight times that number (equation 4.4), where the weight is the number of
   nodes over the size of its subtree, or, for bottlenecks, how far its own part is from the worst below it.
@@ -117,11 +118,11 @@ class Spreading:
             for gone in known.keys() - set(neighbours):
                 del known[gone]
         own = self.statistics.ranked if not self._everything and self._is_critical() else None
-        known = sorted(self._heard.items())
+        to_tell = sorted(self._heard.items())
         if self._own is not None:
-            known.append((self.tree.address, self._own))
+            to_tell.append((self.tree.address, self._own))
         for neighbour in neighbours:
-            new = self._new_to(neighbour, known)
+            new = self._new_to(neighbour, to_tell)
             wanted = self._wanted_without(neighbour, own)
             if new or self._told_wanted.get(neighbour) != wanted:
                 self._told_wanted[neighbour] = wanted
