@@ -341,6 +341,9 @@ SINGLE: dict[str, Callable[[Random, Schema], Operation]] = {
 
 # Queries
 
+QUERIES = "pqrstuvwxyz"
+"""What the first queries of a catalogue are called."""
+
 
 def random_catalogue(
     rng: Random, kinds: Sequence[str] = KINDS, max_operators: int = 5, queries: int = 2
@@ -349,7 +352,8 @@ def random_catalogue(
     there: list[Stream] = [(source.name, source.schema) for source in SOURCES]
     made = []
     for number in range(queries):
-        query, inside = random_query(rng, f"q{number}", there, kinds, max_operators)
+        name = QUERIES[number] if number < len(QUERIES) else f"query{number}"
+        query, inside = random_query(rng, name, there, kinds, max_operators)
         made.append(query)
         there += inside
     catalogue = Catalogue(SOURCES, made)

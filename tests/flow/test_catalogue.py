@@ -6,20 +6,24 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
 
 from distributary.errors import DistributaryError
 from distributary.flow import (
     Catalogue,
     CombinedError,
     Filter,
+    Item,
     Operator,
     Query,
     QueryBuilder,
     Source,
     Type,
+    interpret,
     read_catalogue,
     read_query_file,
 )
+from flow.strategies import catalogues, streams
 
 TRADES = Source("trades", {"symbol": "text", "size": "integer", "at": "integer"}, time="at", topic="trades")
 
@@ -313,3 +317,13 @@ def test_whatever_stands_for_a_table_is_told_of(odd: object) -> None:
     catalogue = read_catalogue({"queries": {"q": {"operators": [odd]}}})
     assert catalogue.problems
     assert not catalogue.queries
+
+
+@settings(max_examples=20)
+@given(catalogues(queries=3), streams(max_items=8))
+def test_what_is_shared_has_the_answers_of_all_it_stands_for(
+    catalogue: Catalogue, items: dict[str, list[Item]]
+) -> None:
+    answers = interpret(catalogue, items).streams
+    for stream, computed in catalogue.shared().streams.items():
+        assert answers[stream] == answers[computed]
