@@ -76,7 +76,7 @@ def rows_with(shares: dict[str, float], rewrites: float = 5.0, large: float = 0.
 
 
 GOOD = {
-    "start": 0.4,
+    "start": 0.65,
     "local": 0.8,
     "directed": 1.0,
     "hybrid": 1.0,
@@ -93,7 +93,7 @@ GOOD = {
         ("003-fig4.13", rows_with({**GOOD, bottleneck.WITHOUT_SWAP: 0.99})),
         ("003-fig4.14", rows_with({**GOOD, "hybrid": 0.9}, large=0.3)),
         ("003-fig4.15", rows_with(GOOD)),
-        ("003-fig4.16", rows_with({**GOOD, "local": 0.3})),
+        ("003-fig4.16", rows_with({**GOOD, "local": 0.6})),
         ("003-fig4.17", rows_with(GOOD, rewrites=30)),
         ("beyond-tree-bottleneck", rows_with({**GOOD, bottleneck.OURS: 0.99}, large=0.3)),
     ],

@@ -14,8 +14,8 @@ from distributary.plan.cost import system_cost, violations
 from distributary.plan.goal_text import parse_goal
 from distributary.plan.optimiser import HYBRID, climb, critical_sites, weigh
 from distributary.plan.optimum import exhaustive, optimum
-from distributary.plan.rules import LOCAL
-from distributary.plan.tree import NO_PARENT, Sites, Tree, random_tree
+from distributary.plan.rules import LOCAL, Bench, Rule
+from distributary.plan.tree import NO_PARENT, Sites, Tree, random_tree, star
 from plan.trees import exact_sites, plane_sites
 
 AVERAGE = "minimise aggregate(AVERAGE, aggregate(SUM, link latency, PATH), BROKERS)"
@@ -23,9 +23,11 @@ LARGEST = "minimise aggregate(MAX, aggregate(SUM, link latency, PATH), BROKERS)"
 WIDEST = "maximise aggregate(MIN, aggregate(MIN, link bandwidth, PATH), BROKERS)"
 VARIANCE = "minimise aggregate(VARIANCE, aggregate(SUM, link latency, PATH), BROKERS)"
 REDUNDANT = "minimise aggregate(SUM, superfluous data, BROKERS)"
+ALL_WIDE = "maximise aggregate(SUM, aggregate(MIN, link bandwidth, PATH), BROKERS|CLIENTS)"
+ALIKE = "minimise aggregate(VARIANCE, aggregate(MIN, link bandwidth, PATH), BROKERS)"
 
 
-@pytest.mark.parametrize("text", [AVERAGE, LARGEST, WIDEST, VARIANCE, REDUNDANT])
+@pytest.mark.parametrize("text", [AVERAGE, ALL_WIDE, LARGEST, WIDEST, VARIANCE, ALIKE, REDUNDANT])
 def test_every_step_is_better_by_recomputation_and_at_the_end_no_legal_rewrite_is(text: str) -> None:
     sites = exact_sites(10, 5)
     problem = Problem(parse_goal(text + "\nsubject to fanout <= 4"), sites)
@@ -42,6 +44,22 @@ def test_every_step_is_better_by_recomputation_and_at_the_end_no_legal_rewrite_i
     assert tree == found.tree
     estimate = problem.at(tree)
     assert not [item for item in weigh(estimate, HYBRID, 0.0)[0] if estimate.legal(item.rewrite.changes)]
+
+
+def test_a_rule_of_the_user_is_weighed_and_applied_like_any_other() -> None:
+    def adopt(bench: Bench, site: int) -> None:
+        for sibling in bench.children(bench.parent(site)):
+            if sibling != site:
+                bench.demote(sibling, site)
+
+    rule = Rule("adoption", 2, lambda tree, owner: ((child,) for child in tree.children[owner]), adopt)
+    sites = Sites(latency=[[0, 1, 9, 9], [1, 0, 2, 7], [9, 2, 0, 2], [9, 7, 2, 0]])
+    problem = Problem(parse_goal(LARGEST), sites)
+    found = climb(problem, star(4), [rule])
+    assert [rewrite.arguments for rewrite in found.rewrites] == [(1,), (2,)]
+    assert found.tree.parents == (NO_PARENT, 0, 1, 2)
+    assert [step.after for step in found.steps] == [8, 5]
+    assert climb(problem, star(4), [*HYBRID, rule]).cost == 5
 
 
 @pytest.mark.parametrize("seed", range(3))

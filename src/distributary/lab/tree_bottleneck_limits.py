@@ -13,6 +13,7 @@ import numpy as np
 from distributary.lab.experiment import Answer, Experiment, Plot, Point, Row, Rows, Verdict, grid
 from distributary.lab.rows import mean, means, number, select
 from distributary.lab.tree_bottleneck import (
+    DEVIATION,
     NETWORKS,
     OURS,
     RANDOM,
@@ -124,6 +125,6 @@ EXPERIMENTS = (
                 ),
             )
         },
-        deviation="Sites and bandwidths are the lab's, not PlanetLab's; every run has sites of its own.",
+        deviation=DEVIATION,
     ),
 )

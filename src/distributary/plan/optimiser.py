@@ -138,9 +138,9 @@ def weigh(
     measures its choice before it applies it.
     """
     layout = estimate.layout
-    if layout is None:
-        return _weigh_one_by_one(estimate, rules, slack, broadcasts)
     known = [rule for rule in rules if rule.shape is not None and rule.reach is not None]
+    if layout is None or not known:
+        return _weigh_one_by_one(estimate, rules, slack, broadcasts)
     others = [rule for rule in rules if rule not in known]
     found, looked_at = _weigh_in_bulk(estimate, layout, known, slack, broadcasts)
     if not others:
