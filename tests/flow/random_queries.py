@@ -245,6 +245,13 @@ def fresh(schema: Schema, name: str) -> str:
     return new
 
 
+def fresh_names(rng: Random, schema: Schema) -> dict[str, str]:
+    """New names for one or two attributes."""
+    chosen = some(rng, list(schema.attributes), 1)
+    names = {name: fresh(schema, name) for name in chosen}
+    return names if len(set(names.values())) == len(names) else {chosen[0]: names[chosen[0]]}
+
+
 def random_filter(rng: Random, schema: Schema) -> Operation:
     condition = random_condition(rng, schema)
     return Filter(where=condition) if rng.random() < 0.6 else Filter(block=condition)
@@ -260,11 +267,11 @@ def random_map(rng: Random, schema: Schema) -> Operation:
 
 
 def random_rename(rng: Random, schema: Schema) -> Operation:
-    return Rename({name: fresh(schema, name) for name in some(rng, list(schema.attributes), 1)})
+    return Rename(fresh_names(rng, schema))
 
 
 def random_copy(rng: Random, schema: Schema) -> Operation:
-    return Copy({name: fresh(schema, name) for name in some(rng, list(schema.attributes), 1)})
+    return Copy(fresh_names(rng, schema))
 
 
 def random_aggregate(rng: Random, schema: Schema) -> Operation:
@@ -276,10 +283,9 @@ def random_aggregate(rng: Random, schema: Schema) -> Operation:
             argument = random_expression(rng, schema, rng.choice([Type.INTEGER, Type.NUMBER]), depth=1)
         values[f"a{number}"] = f"{function}({argument})"
     window = rng.choice(TIME_WINDOWS + SLIDING + COUNT_WINDOWS)
-    time = None if schema.time not in values else fresh(schema, "ended")
-    return Aggregate(
-        window, values, some(rng, keys_of(schema, *values)), time or rng.choice([None, "ended'"])
-    )
+    groups = some(rng, keys_of(schema, *values))
+    times = [fresh(schema, "ended")] if schema.time in values else [None, fresh(schema, "ended")]
+    return Aggregate(window, values, groups, rng.choice(times))
 
 
 def random_count(rng: Random, schema: Schema) -> Operation:
