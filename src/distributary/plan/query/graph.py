@@ -92,6 +92,8 @@ class Operator:
     """Bytes of an item that goes out, against one that comes in."""
     final: str = "?"
     """The kind of operator that makes one of its replicas' outputs; "" if it may not be split."""
+    by_input: bool = True
+    """Whether each input may have a replica of its own (replication): not so for a join."""
     keyed: bool = True
     """Whether its items may be dealt out to several replicas (partition)."""
     pinned: int | None = None
@@ -232,7 +234,7 @@ class Workload:
     def replica_inputs(self, operator: int) -> tuple[int, ...]:
         """What the replicas of an operator would read, one each; nothing if it cannot be replicated."""
         one = self.operators[operator]
-        if not one.final or one.part is not Part.ALL or one.pinned is not None:
+        if not (one.final and one.by_input) or one.part is not Part.ALL or one.pinned is not None:
             return ()
         if len(one.inputs) > 1:
             return one.inputs
