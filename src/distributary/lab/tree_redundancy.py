@@ -334,8 +334,8 @@ def check_bandwidth(rows: Rows) -> Verdict:
         free < 1 + 1e-6 and free <= loose <= tight,
         ours=f"{free:.2f}, {loose:.2f}, {tight:.2f} times the optimum",
         ratio=None,
-        reason="With no limit, 300 ms and 200 ms; the optimum is the star. Where matching takes time, the root "
-        "cannot feed everybody itself and be in time. Trees that begin within a limit are flatter than "
+        reason="With no limit, 300 ms and 200 ms; the optimum is the star. Where matching takes time, the "
+        "root cannot feed everybody itself and be in time. Trees that begin within a limit are flatter than "
         "others, so the strictest limit costs least at first and most in the end.",
     )
 
