@@ -182,3 +182,47 @@ def test_a_segment_multicast_waits_for_a_node_that_is_wrongly_suspected(seed: in
         layer.trust(suspected)
     ring.world.run(until=10.0)
     assert ring.reached() == ([] if sender == suspected else [suspected])
+
+
+def test_messages_do_not_multiply_on_a_network_slower_than_the_timeout() -> None:
+    """A round trip takes longer than three tries: whoever gives up then has two copies on their way."""
+    random = Random(1)
+    ring = RestingRing(random.sample(range(1024), 24), 10, couriers=True, network=Constant(1.6))
+    for number in range(30):
+        sender, key = random.choice(ring.members), random.choice(ring.members)
+        ring.world.at(
+            number * 0.5,
+            lambda sender=sender, key=key, number=number: ring.world.call(
+                sender, lambda: ring.rings[sender].route(key, Hello(number))
+            ),
+        )
+    ring.world.run(until=32)
+    assert sorted({delivered.item[0] for delivered in ring.world.delivered}) == list(range(30))
+    given_up = sum(courier.given_up for courier in ring.couriers.values())
+    assert given_up < 4 * 30, "each goes round a slow hop about once, until it is known to be slow"
+
+
+def test_a_hop_is_awaited_no_longer_once_answers_are_quick_again() -> None:
+    world, couriers = pair(Constant(0.1))
+    world.call(1, lambda: couriers[1].send(2, Hello(0)))
+    world.run()
+    outgoing = couriers[1]._outgoing[2]
+    assert couriers[1]._patience(outgoing) == couriers[1].timeout
+    outgoing.round_trip = couriers[1].round_trip = 30.0
+    assert couriers[1]._patience(outgoing) == 4 * couriers[1].timeout
+    for number in range(1, 60):
+        world.call(1, lambda n=number: couriers[1].send(2, Hello(n)))
+        world.run()
+    assert couriers[1]._patience(outgoing) == couriers[1].timeout
+
+
+def test_a_node_that_was_slow_long_ago_is_awaited_no_longer_than_others() -> None:
+    world, couriers = pair(Constant(0.1))
+    world.call(1, lambda: couriers[1].send(2, Hello(0)))
+    world.run(until=1)
+    outgoing = couriers[1]._outgoing[2]
+    outgoing.round_trip = 30.0
+    assert couriers[1]._patience(outgoing) == 4 * couriers[1].timeout
+    world.run(until=20)
+    world.call(1, lambda: None)
+    assert couriers[1]._patience(outgoing) == couriers[1].timeout

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from random import Random
 from typing import Any, cast
+from zlib import crc32
 
 import pytest
 
 from distributary.errors import DistributaryError, DocumentError, UnknownSubscriptionError
+from distributary.filters import path as path_module
 from distributary.filters.path import PathFilter
 from distributary.model import Event, Subscription
-from distributary.overlay.hypercube import weight
+from distributary.overlay.hypercube import Place, weight
+from distributary.systems import hope_addressing
 from distributary.systems.hope_addressing import Addressing
 from distributary.systems.hope_broker import HopeBroker
 from distributary.systems.hope_kbpp import Kbpp
 from distributary.systems.hope_kbsp import Kbsp
-from distributary.systems.hope_messages import Resident
+from distributary.systems.hope_messages import Publication, Resident
+from distributary.workloads.xml_folder import XmlFolder
 from systems.hope_world import KINDS, delivered, expected, random_document, random_path, settled
 
 OPTIONS: list[dict[str, Any]] = [
@@ -243,3 +248,75 @@ def test_a_subscription_that_is_changed_moves_to_the_vertex_of_its_new_key() -> 
         ]
         residents = [name for names in contents for name in names if isinstance(name, Resident)]
         assert len(residents) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_event_takes_the_same_ways_when_vertices_cannot_see_its_document(kind: type[HopeBroker]) -> None:
+    """Matching on the way compares filters and nothing else: documents are parsed by publishers and homes."""
+    random = Random(6)
+    deployment = settled(kind, range(64), 6, Addressing(6, 1024))
+    for number in range(60):
+        subscription = Subscription(f"s{number}", f"u{number}", path=random_path(random))
+        deployment.subscribe(subscription, at=random.randrange(64))
+    deployment.simulator.run()
+    for number in range(20):
+        event = Event(f"e{number}", document=random_document(random))
+        deployment.publish(event, at=0)
+        deployment.simulator.run()
+        without = Event(f"w{number}")
+        key, filter = Addressing(6, 1024).of_event(event)
+        broker = cast(HopeBroker, deployment.members[0])
+        position = broker.cubes.position(Place(key))
+        routed = partial(broker.ring.route, position, Publication(without, filter))
+        deployment.simulator.call(0, routed, ("routed", without.id))
+        deployment.simulator.run()
+        assert messages(deployment, ("routed", without.id)) == messages(deployment, ("publish", event.id))
+    assert deployment.costs()["publish"].messages > 5
+
+
+def messages(deployment: Any, cause: Any) -> dict[str, int]:
+    return {kind: traffic.messages for kind, traffic in deployment.metrics.costs_by_kind(cause).items()}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_publisher_parses_a_document_once_and_a_home_once_for_each_of_its_subscriptions(
+    kind: type[HopeBroker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed: list[str] = []
+    for module in (hope_addressing, path_module):
+        whole = module.parse_document
+
+        def counted(text: str, whole: Any = whole, name: str = module.__name__) -> Any:
+            parsed.append(name)
+            return whole(text)
+
+        monkeypatch.setattr(module, "parse_document", counted)
+    deployment = settled(kind, range(64), 6, Addressing(6, 1024))
+    for number in range(12):
+        deployment.subscribe(Subscription(f"s{number}", f"u{number}", path="//a"), at=number % 3)
+    deployment.simulator.run()
+    deployment.publish(Event("e", document="<b><a/><c><d/><e/><f/></c></b>"), at=40)
+    deployment.simulator.run()
+    assert len(delivered(deployment)) == 12
+    assert parsed.count(hope_addressing.__name__) == 1
+    assert parsed.count(path_module.__name__) == 12
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_files_of_a_folder_are_carried_like_any_events(kind: type[HopeBroker], tmp_path: Path) -> None:
+    random = Random(8)
+    for number in range(12):
+        (tmp_path / f"{number}.xml").write_text(random_document(random), encoding="utf-8")
+    folder = XmlFolder(tmp_path)
+    deployment = settled(kind, range(0, 64, 3), 6, Addressing(6, 256))
+    nodes = list(deployment.members)
+    subscriptions = list(folder.subscriptions(60, seed=1))
+    for subscription in subscriptions:
+        deployment.subscribe(subscription, at=nodes[crc32(subscription.subscriber.encode()) % len(nodes)])
+    deployment.simulator.run()
+    events = list(folder.events(12, seed=1))
+    for event in events:
+        deployment.publish(event, at=random.choice(nodes))
+    deployment.simulator.run()
+    assert len(delivered(deployment)) > 10
+    assert delivered(deployment) == expected(subscriptions, events)

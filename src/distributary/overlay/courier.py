@@ -13,6 +13,9 @@ Rules:
 - A message of the ring is tried a few times and its next hop then suspected: the ring looks for another
   way. A suspicion ends when the node is heard of, or after a while. A message sent to one node directly is
   tried for longer, at doubling intervals; then whoever asked (`on_failure`) is told.
+- How long an answer is awaited follows the round trips measured: a packet carries the time of its try, which
+  its acknowledgement returns. On a network that has become slow a next hop would else be given up while it
+  passes the message on, which doubles the message at every hop.
 - What the ring cannot place now is kept for `pause` seconds and handled again.
 
 Cost: an acknowledgement for each message, of a kind of its own so that costs can be counted without.
@@ -27,6 +30,9 @@ from typing import NamedTuple
 from distributary.overlay.node import Address, Message, Node
 from distributary.overlay.ring import Ring
 
+DECAY = 0.125
+"""How much a measured round trip counts against those before."""
+
 
 class Packet(NamedTuple):
     """A message under way, to be acknowledged."""
@@ -36,6 +42,8 @@ class Packet(NamedTuple):
     lowest: int
     """The lowest number that the sender still waits for."""
     message: Message
+    tried: float = 0.0
+    """When this try was sent, by the sender's clock."""
 
 
 class Ack(NamedTuple):
@@ -43,6 +51,7 @@ class Ack(NamedTuple):
 
     life: float
     number: int
+    tried: float = 0.0
 
 
 @dataclass
@@ -60,6 +69,10 @@ class _Outgoing:
 
     numbered: int = 0
     waiting: dict[int, _Waiting] = field(default_factory=dict)
+    round_trip: float = 0.0
+    """Seconds that answers take of late: at once more when one took longer, less by and by."""
+    measured: float = 0.0
+    """When the last of them came."""
 
     @property
     def lowest(self) -> int:
@@ -104,10 +117,13 @@ class Courier:
         hop_tries: int = 3,
         pause: float = 0.5,
         forgive: float = 10.0,
+        most_patience: float = 4.0,
     ) -> None:
         self.node = node
         self.timeout = timeout
-        """Seconds until a packet is first sent again; more than any round trip takes."""
+        """Seconds until a packet is first sent again, unless round trips are found to take about as long."""
+        self.most_patience = most_patience
+        """How many times `timeout` that may become."""
         self.tries = tries
         self.hop_tries = hop_tries
         self.pause = pause
@@ -118,6 +134,8 @@ class Courier:
         self.suppressed = 0
         """Packets that came again and were not handled again."""
         self.given_up = 0
+        self.round_trip = 0.0
+        """Seconds that answers of all nodes take on average of late."""
         self._life = 0.0
         self._outgoing: dict[Address, _Outgoing] = {}
         self._incoming: dict[Address, _Incoming] = {}
@@ -161,9 +179,20 @@ class Courier:
         outgoing = self._outgoing[to]
         waiting = outgoing.waiting[number]
         waiting.tries += 1
-        after = self.timeout if waiting.is_hop else self.timeout * 2.0 ** (waiting.tries - 1)
-        self.node.send(to, Packet(self._life, number, outgoing.lowest, waiting.message))
+        after = self._patience(outgoing)
+        if not waiting.is_hop:
+            after = max(after, self.timeout * 2.0 ** (waiting.tries - 1))
+        self.node.send(to, Packet(self._life, number, outgoing.lowest, waiting.message, self.node.now))
         self.node.wake_after(after, "courier again", (to, number))
+
+    def _patience(self, outgoing: _Outgoing) -> float:
+        """Seconds to wait for an answer: twice what answers take, within bounds.
+
+        What a node took long ago says nothing: it may be slow no more, or gone.
+        """
+        recent = self.node.now - outgoing.measured < self.forgive
+        usual = max(outgoing.round_trip, self.round_trip) if recent else self.round_trip
+        return min(max(self.timeout, 2 * usual), self.most_patience * self.timeout)
 
     def _again(self, about: tuple[Address, int]) -> None:
         to, number = about
@@ -195,8 +224,8 @@ class Courier:
     # Receiving.
 
     def _packet(self, packet: Packet, sender: Address) -> None:
-        life, number, lowest, message = packet
-        self.node.send(sender, Ack(life, number))
+        life, number, lowest, message, tried = packet
+        self.node.send(sender, Ack(life, number, tried))
         self._heard_of(sender)
         incoming = self._incoming.get(sender)
         if incoming is None or life > incoming.life:
@@ -214,7 +243,12 @@ class Courier:
     def _ack(self, ack: Ack, sender: Address) -> None:
         self._heard_of(sender)
         if ack.life == self._life and sender in self._outgoing:
-            self._outgoing[sender].waiting.pop(ack.number, None)
+            outgoing = self._outgoing[sender]
+            outgoing.waiting.pop(ack.number, None)
+            took = self.node.now - ack.tried
+            outgoing.round_trip = max(took, (1 - DECAY) * outgoing.round_trip + DECAY * took)
+            outgoing.measured = self.node.now
+            self.round_trip += DECAY * (took - self.round_trip)
 
     def _heard_of(self, sender: Address) -> None:
         if self._ring is not None:
