@@ -104,6 +104,15 @@ def test_fewer_statistics_cost_fewer_bytes_and_little_quality() -> None:
     assert told[0] < 0.7 * told[1]
 
 
+def test_what_is_told_and_asked_does_not_grow_with_the_queries() -> None:
+    goal = parse_query_goal("minimise aggregate(SUM, node load * node load, BROKERS)")
+    few, many = (
+        climb(goal, small(queries, 15), (MIGRATION,), LOCAL, periods=1).traffic for queries in (40, 80)
+    )
+    assert many.maintenance == few.maintenance
+    assert many.optimisation <= 1.2 * few.optimisation
+
+
 def test_the_same_seed_gives_the_same_lottery() -> None:
     goal, placement = parse_query_goal(GOALS["latency"]), small()
     one, other = (

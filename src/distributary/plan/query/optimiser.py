@@ -153,13 +153,14 @@ class Climber:
         self.considered = 0
         self.bottleneck = standing.goal.cost.function in (Function.MIN, Function.MAX)
         self._heard: Heard | None = None
-        self._asked = 0
+        self._asked: dict[int, int] = {}
+        """How many sites each site asked in this period: once for all its operators."""
 
     def period(self, statistics: Dissemination | None = None, together: bool = True) -> Step:
         """One optimisation period."""
         standing = self.standing
         standing.recount()
-        before, self._asked = standing.cost, 0
+        before, self._asked = standing.cost, {}
         self._heard = None
         told = 0
         if self.area.directed and statistics is not None:
@@ -173,7 +174,8 @@ class Climber:
             rewrites = self._relieve()
         else:
             rewrites = self._best_site()
-        traffic = Traffic(maintenance(standing), self._asked, told)
+        asked = sum(asked_for(standing, sites) for sites in self._asked.values())
+        traffic = Traffic(maintenance(standing), asked, told)
         return Step(tuple(rewrites), before, standing.cost, traffic)
 
     def _relieve(self) -> list[Rewrite]:
@@ -282,11 +284,12 @@ class Climber:
         state = self.standing.state
         host = state.hosts[group[0]]
         near = self.near.of_operators(state, group) if self.area.local else np.array([], dtype=np.intp)
-        self._asked += asked_for(self.standing, len(self.near.of(host))) if self.area.local else 0
-        if not self.area.directed:
-            return near
-        far = self._heard.sites[host] if self._heard is not None else better_sites(self.standing, host)
-        return np.union1d(near, far[: self.area.reach])
+        found = near
+        if self.area.directed:
+            far = self._heard.sites[host] if self._heard is not None else better_sites(self.standing, host)
+            found = np.union1d(near, far[: self.area.reach])
+        self._asked[host] = max(self._asked.get(host, 0), len(found))
+        return found
 
     def _movable(self, operator: int) -> bool:
         workload = self.standing.state.workload
