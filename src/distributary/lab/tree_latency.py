@@ -375,6 +375,14 @@ EXPERIMENTS = (
                         where={"method": (*RULES, OURS)},
                         y_label=ABOVE,
                     ),
+                    Plot(
+                        "With directed rules, and by our own search",
+                        x="nodes",
+                        y="above",
+                        series="method",
+                        where={"method": (DIRECTED_RULES, HYBRID_RULES, OURS)},
+                        y_label=ABOVE,
+                    ),
                 ),
             ),
             "003-fig4.21": Answer(
@@ -394,7 +402,12 @@ EXPERIMENTS = (
                 check_escape,
                 (
                     Plot(
-                        "New connections", x="nodes", y="connections", series="method", y_label="connections"
+                        "New connections",
+                        x="nodes",
+                        y="connections",
+                        series="method",
+                        where={"method": (*RULES, OURS)},
+                        y_label="connections",
                     ),
                 ),
                 claim=ESCAPE,

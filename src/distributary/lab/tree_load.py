@@ -232,6 +232,7 @@ EXPERIMENTS = (
                         x="period",
                         y=("tree", "star"),
                         y_label="sum of the sites' latencies, ms",
+                        log_y=True,
                     ),
                 ),
             ),
