@@ -51,14 +51,11 @@ or holds everything, or a CSV file of latencies.""",
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from random import Random
-
     from distributary.plan.benefit import Problem
     from distributary.plan.drawing import shown, tree_text
     from distributary.plan.escape import improve
-    from distributary.plan.mending import mended
     from distributary.plan.sites_file import read_plan
-    from distributary.plan.starts import best_effort, usual_trees
+    from distributary.plan.starts import usual_trees
 
     plan = read_plan(
         arguments.file,
@@ -69,7 +66,7 @@ def _run(arguments: argparse.Namespace) -> int:
         streams=_absolute(arguments.streams),
     )
     problem = Problem(plan.goal, plan.sites)
-    start = plan.today or mended(problem, best_effort(problem, Random(arguments.seed), plan.root))
+    start = plan.today or _start(problem, plan.root, arguments.seed)
     found = improve(problem, start, arguments.seed)
     usual = usual_trees(problem, plan.root, arguments.seed)
     record = _record(plan, problem, found, usual)
@@ -89,6 +86,20 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.svg:
         _write(arguments.svg, _picture(plan, found, costs))
     return WELL
+
+
+def _start(problem: Problem, root: int, seed: int) -> Tree:
+    """A best-effort tree; if that breaks a constraint, one in which the nearest sites joined first."""
+    from random import Random
+
+    from distributary.plan.cost import violations
+    from distributary.plan.mending import mended
+    from distributary.plan.starts import best_effort, nearest_first
+
+    tree = best_effort(problem, Random(seed), root)
+    if violations(problem.goal, problem.sites, tree):
+        tree = mended(problem, nearest_first(problem, root))
+    return tree
 
 
 def _absolute(path: Path | None) -> str | None:

@@ -8,9 +8,16 @@ import pytest
 
 from distributary.errors import DistributaryError
 from distributary.plan.benefit import Problem
+from distributary.plan.cost import violations
 from distributary.plan.goal_text import parse_goal
 from distributary.plan.optimum import every_tree
-from distributary.plan.starts import best_effort, fanout_limit, minimum_spanning_tree, usual_trees
+from distributary.plan.starts import (
+    best_effort,
+    fanout_limit,
+    minimum_spanning_tree,
+    nearest_first,
+    usual_trees,
+)
 from distributary.plan.tree import random_tree
 from plan.trees import plane_sites
 
@@ -52,3 +59,13 @@ def test_the_usual_trees_have_the_root_that_was_asked_for() -> None:
 def test_a_tree_without_children_is_refused() -> None:
     with pytest.raises(DistributaryError, match="at most 0 children"):
         random_tree(3, Random(1), fanout=0)
+
+
+def test_nearest_first_leaves_room_near_the_root_for_those_who_need_it() -> None:
+    random = Random(3)
+    goal = "minimise aggregate(MAX, aggregate(SUM, link latency, PATH), BROKERS)\nsubject to fanout <= 3"
+    problem = Problem(parse_goal(goal), plane_sites(40, random))
+    tree = nearest_first(problem)
+    assert not violations(problem.goal, problem.sites, tree)
+    costs = [float(problem.at(best_effort(problem, Random(seed))).cost) for seed in range(5)]
+    assert float(problem.at(tree).cost) < min(costs)

@@ -1,5 +1,7 @@
 """Making a tree legal: moves that break the constraints less, until they hold or no single move helps.
 
+If that fails, it is tried once more from a tree in which sites joined nearest first.
+
 Rules:
 
 - The breach is how far all values together are from what the constraints ask; every move makes it smaller.
@@ -24,11 +26,15 @@ from distributary.plan.cost import broken, violations
 from distributary.plan.dependence import Dependence
 from distributary.plan.feasibility import constraint_text, impossible
 from distributary.plan.goal import Constraint, Goal, SystemCost
+from distributary.plan.starts import nearest_first
 from distributary.plan.tree import Number, Tree
 from distributary.plan.walk import NodeCosts, Walk
 
 AT_ONCE = 60
 """Moves that are compared, if one of them helps."""
+
+MOST_TRIES = 50_000
+"""Moves tried in a search."""
 
 LEAST_GAP = 1e-6
 """A strict bound that is just met, and a forbidden value, are broken without any distance."""
@@ -49,10 +55,11 @@ def mended(problem: Problem, tree: Tree, seed: int = 0) -> Tree:
     proof = impossible(problem, tree.root)
     if proof:
         raise DistributaryError(f"no tree can keep the constraint {proof}")
-    nearest = _search(problem, tree, Random(seed))
-    if breach(problem, nearest):
-        raise DistributaryError(_complaint(problem, nearest, seed))
-    return nearest
+    for first in (tree, nearest_first(problem, tree.root)):
+        found = _search(problem, first, Random(seed))
+        if not breach(problem, found):
+            return found
+    raise DistributaryError(_complaint(problem, found, seed))
 
 
 def breach(problem: Problem, tree: Tree) -> float:
@@ -105,12 +112,14 @@ def _gap(constraint: Constraint, value: Number | None) -> float:
 
 
 def _search(problem: Problem, tree: Tree, random: Random) -> Tree:
-    """Move after move, until nothing is broken or no move helps."""
+    """Move after move, until nothing is broken, no move helps, or too many were tried."""
+    tried = 0
     while True:
         now = Breaches(problem, tree)
         enough = now.total - LEAST_GAP / 2  # less than the smallest gap, more than rounding
         tries = _tries(now, random)
-        while some := list(islice(tries, AT_ONCE)):
+        while tried < MOST_TRIES and (some := list(islice(tries, AT_ONCE))):
+            tried += len(some)
             breaches = [now.after(change) for change in some]
             least = min(breaches)
             if least < enough:

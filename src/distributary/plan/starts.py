@@ -6,7 +6,7 @@ Cost: the square of the sites.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 import numpy as np
@@ -57,15 +57,27 @@ def best_effort(problem: Problem, random: Random, root: int = 0) -> Tree:
 
     Where the goal's node cost is not one along the path, the least latency to the root counts.
     """
-    goal, count = problem.goal, problem.sites.count
+    joining = [site for site in range(problem.sites.count) if site != root]
+    random.shuffle(joining)
+    return _joined(problem, root, joining)
+
+
+def nearest_first(problem: Problem, root: int = 0) -> Tree:
+    """The same, but sites with the best link to the root join first: those after them find room near it."""
+    links, _, _, sign = _path_cost(problem)
+    joining = [site for site in range(problem.sites.count) if site != root]
+    return _joined(problem, root, sorted(joining, key=lambda site: (sign * links[root, site], site)))
+
+
+def _joined(problem: Problem, root: int, joining: Sequence[int]) -> Tree:
+    """Each site in its turn joins under the best parent that has room."""
+    count = problem.sites.count
     links, join, nothing, sign = _path_cost(problem)
-    limit = fanout_limit(goal)
+    limit = fanout_limit(problem.goal)
     costs = np.full(count, np.nan)
     costs[root] = nothing
     room = np.full(count, math.inf if limit is None else float(limit))
     parents = [NO_PARENT] * count
-    joining = [site for site in range(count) if site != root]
-    random.shuffle(joining)
     for site in joining:
         offered = np.where((room > 0) & ~np.isnan(costs), sign * join(costs, links[:, site]), np.inf)
         parent = int(np.argmin(offered))
