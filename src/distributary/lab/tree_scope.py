@@ -69,11 +69,12 @@ def check_units(rows: Rows) -> Verdict:
     further = [ends[TO_FOUR][nodes] - ends[TO_FIVE][nodes] for nodes in ends[THREE]]
     worst = max(max(shares.values()) for shares in ends.values())
     return Verdict.of(
-        worst <= 0.02 and _average(ends[TO_FOUR]) <= _average(ends[THREE]),
+        worst <= 0.01 and _average(ends[TO_FOUR]) <= _average(ends[THREE]),
         ours=", ".join(f"{name} {span(list(shares.values()))}" for name, shares in ends.items()) + " above",
         ratio=1 + worst,
-        reason="Judged: within 2 % at every size and unit, four levels no worse than three on average. Four "
-        f"levels gain {_points(gains)} points on three, five {_points(further)} on four.",
+        reason="Judged: within 1 % at every size and unit, four levels no worse than three on average. Four "
+        f"levels gain {_points(gains)} points on three, five {_points(further)} on four. Here a third site "
+        "may shorten a way, so that shortest paths are no star, and a few sites stay under the wrong parent.",
     )
 
 
