@@ -13,11 +13,13 @@ from distributary.spark.match import match, rejected
 from distributary.spark.metrics import read_metrics
 from distributary.spark.pipeline import start
 from distributary.spark.pipeline_config import load_pipeline
+from distributary.spark.queries import QueryStreams, run_queries
 from distributary.spark.replay import as_if_subscribed, catch_up, replay
 from distributary.spark.sink_deliveries import read_deliveries
 
 __all__ = [
     "EventColumns",
+    "QueryStreams",
     "as_if_subscribed",
     "catch_up",
     "deliver",
@@ -28,5 +30,6 @@ __all__ = [
     "read_metrics",
     "rejected",
     "replay",
+    "run_queries",
     "start",
 ]

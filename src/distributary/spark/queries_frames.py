@@ -1,0 +1,429 @@
+"""The DataFrames of a plan: the chain of stages, and the tagged rows at its end.
+
+A stage explodes every row into what its tasks want of it, groups all of that at once, and makes packed rows
+of the groups:
+
+    task, closes, time, rank, id, texts, integers, numbers, booleans
+
+`closes` is the moment of event time at which a row is final. In a stream it is a column of the grouping, so
+Spark keeps a group until the watermark has passed that moment, and gives it out then. A result of an earlier
+stage goes through later groupings with the `closes` it has: it is given out at once, in the same micro-batch.
+
+The watermark of a stream is the least over the sources, each of which is read by itself for that (a frame
+that several sources share would have one watermark only); in a batch the events are read once for a stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from distributary.flow.expression_reader import resolve_text
+from distributary.flow.schema import Schema, Type
+from distributary.flow.source import Source
+from distributary.flow.windowed import Join, Sort, Truncate, Unique
+from distributary.spark.queries_intake import Intake
+from distributary.spark.queries_plan import EVENTS, PACKED, Branch, Feed, Plan, Sheet, Stage, Task, packing
+from distributary.spark.queries_slots import (
+    aggregations,
+    finished_arrays,
+    finishing,
+    slot_counts,
+    slot_names,
+    slot_value,
+)
+from distributary.spark.queries_sql import SQL_TYPES, Value, expression_sql, literal
+
+ARRAYS = {array: f"array<{SQL_TYPES[type]}>" for type, array in PACKED.items()}
+PACKED_ROW = ("task", "closes", "time", "rank", "id", *ARRAYS)
+LAST_MOMENT = 2**53
+"""Beyond this, a moment in milliseconds is no timestamp any more; windows that close later never do."""
+WATERMARK = {"spark.watermarkDelayMs": 0}
+"""What marks a column as event time for Spark; its `window` function marks its columns in the same way."""
+ALL = 2**31 - 1
+PASS, RANK, JOIN = range(3)
+"""What happens to the items of a group: they stay as they are, are numbered, or are paired."""
+
+
+def tagged_rows(plan: Plan, intake: Intake, sources: dict[str, Source]) -> DataFrame:
+    """All items of the wanted streams and all misfits in one frame: `stream` says of which each is.
+
+    stream (the number in `plan.wanted`, or of the source), field and reason (of a misfit), and the item: id,
+    time, rank and its values, packed.
+    """
+    frames = [
+        exploded(on_sheet(intake.events, plan.events), "stream", outputs(plan, intake, EVENTS, sources))
+    ]
+    results = chain(plan, intake, sources)
+    if results is not None:
+        frames.append(
+            exploded(on_sheet(results, plan.results), "stream", outputs(plan, intake, None, sources))
+        )
+    return _united([frame for frame in frames if frame is not None])
+
+
+def chain(plan: Plan, intake: Intake, sources: dict[str, Source]) -> DataFrame | None:
+    """The results of the last stage, with those of earlier ones that are needed; None without stages."""
+    results: DataFrame | None = None
+    for stage in plan.stages:
+        rows = [exploded(frame, "task", feeds) for frame, feeds in _inputs(plan, stage, intake, sources)]
+        if results is not None:
+            wanted = [*_passed(stage), *_feeds(stage, None)]
+            rows.append(exploded(on_sheet(results, plan.results), "task", wanted))
+        results = run_stage(stage, _united([frame for frame in rows if frame is not None]))
+    return results
+
+
+def _inputs(
+    plan: Plan, stage: Stage, intake: Intake, sources: dict[str, Source]
+) -> Iterator[tuple[DataFrame, list[Wanted]]]:
+    """The events with what the tasks of a stage want of them."""
+    frame = on_sheet(intake.events, plan.events)
+    if not intake.events.isStreaming:
+        feeds = [feed for name in sources for feed in _feeds(stage, name)]
+        if feeds:
+            yield frame, feeds
+        return
+    for name, source in sources.items():
+        feeds = list(_feeds(stage, name))
+        if feeds:
+            branch = intake.sources[name]
+            clock = frame.where(branch.present).withColumn(
+                "clock", F.expr(f"timestamp_millis({branch.time} + 1)")
+            )
+            yield clock.withWatermark("clock", f"{source.lateness + 1} milliseconds"), feeds
+
+
+def on_sheet(frame: DataFrame, sheet: Sheet) -> DataFrame:
+    for level in sheet.levels:
+        frame = frame.selectExpr("*", *level)
+    return frame
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A row that is wanted of the rows of a frame for which `present` is true.
+
+    Rows of many tasks differ in nothing but the number, so the fields are computed once for all of them.
+    """
+
+    present: str
+    number: str
+    fields: tuple[tuple[str, str], ...]
+
+
+def exploded(frame: DataFrame, number: str, wanted: Iterable[Wanted]) -> DataFrame | None:
+    """A frame with the rows that are wanted, their numbers in a column; None when there are none at all."""
+    takers: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for each in wanted:
+        takers.setdefault(each.fields, []).append(f"if({each.present}, {each.number}, null)")
+    if not takers:
+        return None
+    lists = [
+        f"array_compact(array({', '.join(texts)})) as takers{at}" for at, texts in enumerate(takers.values())
+    ]
+    rows = [
+        f"if(size(takers{at}) > 0, {struct(takers=f'takers{at}', **dict(fields))}, null)"
+        for at, fields in enumerate(takers)
+    ]
+    shaped = frame.selectExpr("*", *lists).selectExpr(f"array_compact(array({', '.join(rows)})) as rows")
+    names = [quoted(name) for name, _ in next(iter(takers))]
+    return (
+        shaped.selectExpr("explode(rows) as row")
+        .select("row.*")
+        .selectExpr(f"explode(takers) as {number}", *names)
+    )
+
+
+def _united(frames: Sequence[DataFrame]) -> DataFrame:
+    return reduce(DataFrame.unionByName, frames)
+
+
+def struct(**fields: str) -> str:
+    return "named_struct(" + ", ".join(f"'{name}', {text}" for name, text in fields.items()) + ")"
+
+
+def packed(values: Sequence[Value]) -> dict[str, str]:
+    """Values in the arrays of their types."""
+    held: dict[str, list[str]] = {array: [] for array in ARRAYS}
+    for text, type in values:
+        assert type is not None
+        held[PACKED[type]].append(text)
+    return {
+        array: f"array({', '.join(texts)})" if texts else f"cast(array() as {ARRAYS[array]})"
+        for array, texts in held.items()
+    }
+
+
+def group_key(values: Sequence[Value]) -> str:
+    """The values of a group in one text, as `flow.identifiers` writes them."""
+    parts = []
+    for text, type in values:
+        shown = f"cast({text} as string)"
+        if type is Type.TEXT:
+            shown = f"concat(cast(char_length({text}) as string), ':', {text})"
+        parts.append(f"coalesce(concat('|', {shown}), '|')")
+    return f"concat({', '.join(parts)})" if parts else "''"
+
+
+# What tasks want
+
+
+def _feeds(stage: Stage, source: str | None) -> Iterator[Wanted]:
+    """What the tasks of a stage want of the rows of a source, or (None) of earlier results."""
+    for task in stage.tasks:
+        for feed in task.feeds:
+            for branch in feed.view.branches:
+                if branch.source == source:
+                    values = branch.values(feed.view.schema)
+                    make = _aggregate_feed if stage.kind == "aggregate" else _collect_feed
+                    fields = make(stage, task, feed, branch, values)
+                    present = _with_keys(task, feed, branch, values)
+                    yield Wanted(present, str(task.number), tuple(fields.items()))
+
+
+def _with_keys(task: Task, feed: Feed, branch: Branch, values: dict[str, Value]) -> str:
+    """An item without one of a join's keys is equal to nothing."""
+    if not isinstance(task.operation, Join):
+        return branch.present
+    keys = [values[name][0] for name in _join_keys(task.operation, feed)]
+    return " and ".join([branch.present, *(f"{key} is not null" for key in keys)])
+
+
+def _join_keys(join: Join, feed: Feed) -> list[str]:
+    return list(join.on.values() if feed.right else join.on)
+
+
+def _spans(task: Task, time: str, reach: int = 0) -> dict[str, str]:
+    """The windows that an item is in, and by how much they close after their end."""
+    window = task.window
+    size, slide = literal(window.size), literal(window.slide)
+    earliest = f"({time} - {literal(reach)} - {size})" if reach else f"({time} - {size})"
+    latest = f"({time} + {literal(reach)})" if reach else time
+    start = f"{earliest} - pmod({earliest}, {slide}) + {slide}"
+    stop = f"{latest} - pmod({latest}, {slide})"
+    return {
+        "own": "true",
+        "start": stop if window.tumbling and not reach else start,
+        "stop": stop,
+        "slide": slide,
+        "size": size,
+        "closes": literal(task.delay + task.reach),
+    }
+
+
+def _aggregate_feed(
+    stage: Stage, task: Task, feed: Feed, branch: Branch, values: dict[str, Value]
+) -> dict[str, str]:
+    operation = task.operation.canonical
+    groups = [values[name] for name in operation.group_by]  # type: ignore[attr-defined]
+    slots = {name: f"cast(null as {type})" for name, type in slot_names(_counts(stage)).items()}
+    for (kind, argument), number in task.slots.filled.items():
+        text, type = _argument(argument, feed.view.schema, values)
+        slots[f"{kind}{number}"] = slot_value(kind, text, type)
+    shared = {"time": "0L", "id": group_key(groups), "rank": "0"}
+    return {**_spans(task, branch.time), **shared, **packed(groups), **slots}
+
+
+def _counts(stage: Stage) -> dict[str, int]:
+    return slot_counts(task.slots for task in stage.tasks)
+
+
+def _argument(argument: str, schema: Schema, values: dict[str, Value]) -> tuple[str, Type]:
+    typed = resolve_text(argument, schema)
+    return expression_sql(typed.expression, values)[0], typed.type
+
+
+def _collect_feed(
+    stage: Stage, task: Task, feed: Feed, branch: Branch, values: dict[str, Value]
+) -> dict[str, str]:
+    operation = task.operation
+    mode, take, key, order, item_id = RANK, ALL, "''", "", branch.id
+    match operation:
+        case Join():
+            mode = JOIN
+            key = group_key([values[name] for name in _join_keys(operation, feed)])
+            if not feed.right:
+                item_id = f"replace(replace({branch.id}, '%', '%25'), '&', '%26')"
+        case Sort():
+            order = ", ".join(_sort_key(values[name], downwards) for name, downwards in operation.keys)
+        case Truncate():
+            take = operation.items
+        case Unique() if task.first:
+            mode, take, key = PASS, 1, group_key([values[name] for name in operation.by])
+    item = struct(
+        order=f"array({order})" if order else f"cast(array() as {ORDER})",
+        time=branch.time,
+        rank=branch.rank,
+        id=item_id,
+        right="true" if feed.right else "false",
+        **packed(list(values.values())),
+    )
+    spans = _spans(task, branch.time, task.reach if feed.right else 0)
+    return {
+        **spans,
+        "time": "0L",
+        "key": key,
+        "mode": str(mode),
+        "take": str(min(take, ALL)),
+        "reach": literal(task.reach),
+        "item": item,
+    }
+
+
+ORDER = "array<struct<missing: boolean, text: string, integer: bigint, number: double>>"
+"""What `sort` compares first. A text to sort downwards is its bytes in hexadecimal digits, turned round."""
+
+
+def _sort_key(value: Value, downwards: bool) -> str:
+    text, type = value
+    fields = {name: literal(None, kind) for kind, name in PACKED.items()}
+    match type:
+        case Type.TEXT if downwards:
+            digits = f"translate(hex({text}), '0123456789ABCDEF', 'FEDCBA9876543210')"
+            fields["texts"] = f"concat({digits}, 'G')"
+        case Type.TEXT:
+            fields["texts"] = text
+        case Type.NUMBER:
+            fields["numbers"] = f"(0D - {text})" if downwards else text
+        case Type.BOOLEAN:
+            whole = f"cast({text} as bigint)"
+            fields["integers"] = f"(0L - {whole})" if downwards else whole
+        case _:
+            # The complement turns the order round and, other than the negative, always fits 64 bits.
+            fields["integers"] = f"(~{text})" if downwards else text
+    return struct(
+        missing=f"({text} is null)",
+        text=fields["texts"],
+        integer=fields["integers"],
+        number=fields["numbers"],
+    )
+
+
+def _passed(stage: Stage) -> Iterator[Wanted]:
+    """The results of earlier stages that are needed after this one."""
+    if not stage.passed:
+        return
+    arrays = {name: name for name in ARRAYS}
+    row = {"own": "false", "start": "0L", "stop": "0L", "slide": "1L", "size": "1L"}
+    row |= {"closes": "closes", "time": "time"}
+    if stage.kind == "aggregate":
+        slots = {name: f"cast(null as {type})" for name, type in slot_names(_counts(stage)).items()}
+        row |= {"id": "id", "rank": "rank", **arrays, **slots}
+    else:
+        none = f"cast(array() as {ORDER})"
+        item = struct(order=none, time="time", rank="rank", id="id", right="false", **arrays)
+        row |= {"key": "id", "mode": str(PASS), "take": "1", "reach": "0L", "item": item}
+    numbers = ", ".join(map(str, sorted(stage.passed)))
+    yield Wanted(f"task in ({numbers})", "task", tuple(row.items()))
+
+
+# The groupings
+
+
+def run_stage(stage: Stage, rows: DataFrame) -> DataFrame:
+    """The packed results of a stage, and what it hands on."""
+    windows = _in_windows(rows)
+    if rows.isStreaming:
+        moment = F.expr(f"timestamp_millis(least(closes, {literal(LAST_MOMENT)}))")
+        windows = windows.withColumn("closes", moment.alias("closes", metadata=WATERMARK))
+    results = _aggregated(stage, windows) if stage.kind == "aggregate" else _collected(windows)
+    if rows.isStreaming:
+        results = results.withColumn("closes", F.expr("unix_millis(closes)"))
+    return results
+
+
+def _in_windows(rows: DataFrame) -> DataFrame:
+    """A row for each window that an item is in, with the window's end as time."""
+    starts = rows.withColumn("start", F.explode(F.expr("sequence(start, stop, slide)")))
+    own_id = {"id": F.expr("if(own, concat(cast(start as string), id), id)")} if "id" in rows.columns else {}
+    return starts.withColumns(
+        {
+            **own_id,
+            "time": F.expr("if(own, start + size - 1L, time)"),
+            "closes": F.expr("if(own, start + size + closes, closes)"),
+        }
+    )
+
+
+def _aggregated(stage: Stage, rows: DataFrame) -> DataFrame:
+    counts = _counts(stage)
+    grouped = rows.groupBy("own", *PACKED_ROW).agg(*(F.expr(text) for text in aggregations(counts)))
+    for level in finishing(counts):
+        grouped = grouped.selectExpr("*", *level)
+    arrays = [
+        f"if(own, concat({name}, {text}), {name}) as {name}" for name, text in finished_arrays(counts).items()
+    ]
+    return grouped.selectExpr("task", "closes", "time", "rank", "id", *arrays, "booleans")
+
+
+def _collected(rows: DataFrame) -> DataFrame:
+    keys = ("own", "task", "closes", "time", "key", "mode", "take", "reach")
+    grouped = rows.groupBy(*keys).agg(F.collect_list("item").alias("items"))
+    arrays = {name: f"item.{name}" for name in ARRAYS}
+    numbered = struct(
+        time=f"if(mode = {RANK}, time, item.time)",
+        rank=f"if(mode = {RANK}, place + 1, item.rank)",
+        id="item.id",
+        **arrays,
+    )
+    pair = struct(
+        time="item.time",
+        rank="0",
+        id="concat(item.id, '&', other.id)",
+        **{name: f"concat(item.{name}, other.{name})" for name in ARRAYS},
+    )
+    pairs = (
+        "flatten(transform(filter(items, item -> not item.right), item -> transform(filter(items, "
+        f"other -> other.right and abs(item.time - other.time) <= reach), other -> {pair})))"
+    )
+    ranked = f"transform(slice(array_sort(items), 1, take), (item, place) -> {numbered})"
+    found = grouped.selectExpr("task", "closes", f"explode(if(mode = {JOIN}, {pairs}, {ranked})) as item")
+    return found.select("task", "closes", "item.*")
+
+
+# What comes out
+
+
+def outputs(plan: Plan, intake: Intake, frame: int | None, sources: dict[str, Source]) -> Iterator[Wanted]:
+    """What is given out of the events or (None) of the results."""
+    for number, name in enumerate(plan.wanted):
+        view = plan.views[name]
+        for branch in view.branches:
+            if (branch.frame == EVENTS) == (frame == EVENTS):
+                yield Wanted(branch.present, str(number), tuple(_output(branch, view.schema).items()))
+    if frame != EVENTS:
+        return
+    for number, name in enumerate(sources):
+        misfit = intake.misfits[name]
+        told = {"field": f"{misfit}.field", "reason": f"{misfit}.reason", "id": "event_id"}
+        nothing = {array: f"cast(null as {type})" for array, type in ARRAYS.items()}
+        row = {**told, "time": "cast(null as bigint)", "rank": "0", **nothing}
+        yield Wanted(f"{misfit} is not null", str(-1 - number), tuple(row.items()))
+
+
+def _output(branch: Branch, schema: Schema) -> dict[str, str]:
+    nothing = "cast(null as string)"
+    values = [value for name, value in branch.values(schema).items() if name != schema.time]
+    item = {"id": branch.id, "time": branch.time, "rank": branch.rank}
+    return {"field": nothing, "reason": nothing, **item, **packed(values)}
+
+
+def unpacked(schema: Schema) -> list[str]:
+    """The attributes of a stream's items, as SQL over tagged rows."""
+    names = [name for name in schema.attributes if name != schema.time]
+    places = packing(names, schema)
+    return [
+        f"time as {quoted(name)}"
+        if name == schema.time
+        else f"get({places[name][0]}, {places[name][1]}) as {quoted(name)}"
+        for name in schema.attributes
+    ]
+
+
+def quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
