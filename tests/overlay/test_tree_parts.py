@@ -202,3 +202,30 @@ def test_a_loop_is_seen() -> None:
         tree.upward.parent = parent
     assert loops(trees) == ["a loop: [2, 3]"]
     assert "0 roots: []" in unsettled(trees)
+
+
+def test_offers_are_parents_that_a_node_may_have_and_allow_it_none_yet() -> None:
+    registry = Registry(root=1, fanout=2, random=Random(1))
+    for node, parent in ((2, 1), (3, 1), (4, 2), (5, 4)):
+        registry.request(node, stamp=1, current=None, wanted=parent)
+        registry.taken(node, stamp=1)
+    offered = registry.offers(2, stamp=2, current=1, most=10)
+    assert offered == (1, 3), "the root, where it is, and the one that is not below it"
+    assert registry.parent(2) == 1
+    assert registry.offers(2, stamp=1, current=1, most=10) is None, "overtaken by a later request"
+    assert len(registry.offers(6, stamp=1, current=None, most=2) or ()) == 2
+
+
+def test_a_change_that_was_permitted_may_crowd_a_parent_and_that_is_seen() -> None:
+    registry = Registry(root=1, fanout=1, random=Random(1))
+    for node, parent in ((2, 1), (3, 2)):
+        registry.request(node, stamp=1, current=None, wanted=parent)
+        registry.taken(node, stamp=1)
+    assert registry.why_not(3, 1) == "1 has 1 children already"
+    registry.permitted[3] = 1
+    assert registry.request(3, stamp=2, current=2, wanted=1) is not None
+    assert registry.parent(3) is None, "it has not gone yet"
+    registry.taken(3, stamp=2)
+    assert registry.crowded() == {1: [2, 3]}
+    registry.missed(2, by=1, link=1)
+    assert registry.crowded() == {}

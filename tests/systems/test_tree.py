@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as some
 
 from distributary.errors import DistributaryError, FilterError, UnknownSubscriptionError
@@ -32,6 +32,7 @@ def test_what_is_delivered_is_what_was_asked_for(seed: int, nodes: int, most: in
 
 @settings(max_examples=20, deadline=None)
 @given(some.integers(0, 10**6), some.integers(2, 20))
+@example(741, 12)  # a node is granted a child's interest by its old parent, and later by its new one
 def test_reorganising_under_traffic_loses_and_repeats_nothing(seed: int, nodes: int) -> None:
     """Without beats: requests and answers alone must do."""
     world = World(nodes, seed)

@@ -56,6 +56,8 @@ class Asking:
         if upward.parent is not None and upward.linked:
             tree.post(upward.parent, Registered(upward.link, self.version, *change))
         if upward.move is not None and upward.move.to is not None:
+            # What the old parent grants meanwhile the new one must have granted too before one goes there.
+            upward.move.granted = None
             tree.post(upward.move.to, Registered(upward.move.stamp, self.version, *change))
 
     def adopted(self, link: int) -> Adopted:

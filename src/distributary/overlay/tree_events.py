@@ -3,6 +3,8 @@
 Rules:
 
 - With an event comes the number of the one before it on this link. One that comes before its turn waits.
+- A link that was there before all of the interest was asked for on it (`since` above `start`) has left out
+  events that an earlier parent may have granted: up to there, nothing but a fetch moves the position.
 - What is missing is fetched: from the parent if that has it, else from somebody further up. The root has
   everything, as long as its room lasts; what was forgotten even there is counted.
 """
@@ -34,6 +36,8 @@ class Events:
         self._early: dict[int, Forwarded] = {}
         self._gap = 0
         """Events up to this number are known to be missing, unless the position is above it."""
+        self._unsure = 0
+        """Up to this number what comes over the link may not be all that was asked for."""
         self._fetching: float | None = None
         """When something was last asked for that has not come."""
         handle = tree.node.handle
@@ -61,14 +65,16 @@ class Events:
         """Begin another epoch at a number of it."""
         self.missing += not self.complete
         self.stream.begin(epoch, start)
-        self._gap = 0
+        self._gap = self._unsure = 0
         self._early = {number: each for number, each in self._early.items() if each.epoch == epoch}
 
     def forget_early(self) -> None:
         self._early.clear()
+        self._unsure = 0
 
     def forget_gap(self) -> None:
-        self._early, self._gap = {}, 0
+        self.forget_early()
+        self._gap = 0
 
     # What comes.
 
@@ -100,7 +106,7 @@ class Events:
     def drain(self) -> None:
         """Take those that have come early and whose turn it is now."""
         stream = self.stream
-        while self._early:
+        while self._early and stream.position >= self._unsure:
             number = min(self._early)
             message = self._early[number]
             if number > stream.position:
@@ -121,13 +127,18 @@ class Events:
         upward.above, tree.succession.heirs = message.above, message.heirs
         if message.epoch != self.stream.epoch:
             return
-        if message.after <= self.stream.position:
+        if max(message.after, self._unsure) <= self.stream.position:
             self.stream.skip_to(message.position)
             self.drain()
         else:
             self.need(message.after)
 
     # What is missing.
+
+    def fetch_up_to(self, number: int) -> None:
+        """Trust the link only above this number; fetch what lies before it."""
+        self._unsure = max(self._unsure, number)
+        self.need(number)
 
     def need(self, through: int) -> None:
         self._gap = max(self._gap, through)

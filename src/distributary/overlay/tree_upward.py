@@ -243,7 +243,7 @@ class Upward:
         if move is None or move.granted is None:
             return
         stream, granted = self.tree.stream, move.granted
-        reached = stream.position >= granted.start and stream.epoch == granted.epoch
+        reached = stream.position >= granted.since and stream.epoch == granted.epoch
         if reached or not self.linked or self.tree.shape.beat is None:
             self._switch(move)
 
@@ -264,7 +264,7 @@ class Upward:
             tree.post(old, Parted(old_link))
         tree.belief.to_root(ParentTaken(tree.address, move.stamp))
         tree.asking.grant_holds(granted)
-        tree.events.need(granted.start)
+        tree.events.fetch_up_to(granted.since)
         tree.events.drain()
 
     def _stranger(self, message: Stranger, sender: Address) -> None:
