@@ -105,7 +105,7 @@ def test_faults_are_told_together_and_stop_only_their_query() -> None:
         "query 'worse', operator 'a', window: '10 items' must be a time without 'every', such as "
         "'10 minutes'",
         "query 'worse', operator 'a', by: is empty; name what to sort by, for example [\"score desc\"]",
-        "query 'worse', operator 'b', windw: unknown; a unique has window, by",
+        "query 'worse', operator 'b', windw: unknown; a unique has window, by, time",
         'query \'worse\', operator \'c\', from: missing; name the input, as "trades" or ["left", "right"]',
         "query 'worse', operator 'd', operator: must have a name and one kind of filter, map, rename, copy, "
         "union, split, aggregate, count, join, sort, truncate, unique, function; it has filtr",

@@ -18,6 +18,7 @@ from distributary.flow import (
     Function,
     Intake,
     Item,
+    Join,
     Operation,
     Running,
     RunningGraph,
@@ -207,13 +208,22 @@ def test_a_late_item_is_told_and_changes_nothing() -> None:
 
 
 def test_results_do_not_wait_longer_than_they_must() -> None:
-    first = start(Truncate("1 hour", 2), SCHEMA)
+    first = start(Truncate("10 ms", 2), SCHEMA)
     for at in (3, 1, 2):
         first.receive(0, Item(f"e{at}", at, {"at": at}))
-    assert [item.id for item in first.advance(0, 2)] == ["e1"]
-    assert [item.id for item in first.advance(0, 3)] == ["e2"]
+    assert first.advance(0, 9) == []
+    assert [item.id for item in first.advance(0, 10)] == ["e1", "e2"]
     assert first.advance(0, END) == []
     assert len(start(Filter(where="at > 0"), SCHEMA).receive(0, Item("a", 1, {"at": 1}))) == 1
+
+
+def test_a_join_promises_only_what_its_left_items_leave_open() -> None:
+    join = start(Join(["at"], within=5, prefix="r_", time="t"), SCHEMA, SCHEMA)
+    join.advance(0, 100)
+    join.advance(1, 50)
+    assert join.watermark == 45
+    join.advance(1, END)
+    assert join.watermark == 100
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 from distributary.errors import DistributaryError, InputError
-from distributary.flow.identifiers import function_id, sort_id, window_id
+from distributary.flow.identifiers import function_id, item_in_window_id, window_id
 from distributary.flow.operators import Operation, names_tuple, set_field, table_of_texts
 from distributary.flow.problems import Checks
 from distributary.flow.schema import PUBLIC_TYPES, FrozenMapping, Item, Schema, Type
@@ -233,7 +233,9 @@ def _stemming(
             raise CallError(f"must return pairs (item of the window, row), not {pair!r}")
         number = counts.get(pair[0].id, 0)
         counts[pair[0].id] = number + 1
-        results.append(_item(pair[1], schema, function_id(sort_id(pair[0].id, start), number), time))
+        results.append(
+            _item(pair[1], schema, function_id(item_in_window_id(pair[0].id, start), number), time)
+        )
     return results
 
 

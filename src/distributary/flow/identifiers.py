@@ -26,8 +26,8 @@ def join_id(left: str, right: str) -> str:
     return f"{left}&{right}"
 
 
-def sort_id(item_id: str, start: int) -> str:
-    """The id of an item as the sort of the window that begins at `start` gives it out."""
+def item_in_window_id(item_id: str, start: int) -> str:
+    """The id of an item as one of the window that begins at `start`; windows may overlap."""
     return f"{item_id}@{start}"
 
 

@@ -25,7 +25,7 @@ from distributary.flow.function import (
     call_partial,
     call_window,
 )
-from distributary.flow.identifiers import group_of, join_id, ordinal_id, sort_id, union_id, window_id
+from distributary.flow.identifiers import group_of, join_id, ordinal_id, union_id, window_id
 from distributary.flow.operators import Copy, Filter, Map, Operation, Rename, Split, Union
 from distributary.flow.schema import Item, Schema
 from distributary.flow.source import SetAside, read_events
@@ -34,14 +34,14 @@ from distributary.flow.splitting import (
     Branch,
     Gather,
     MergeAggregate,
+    MergeArrangement,
     MergeFunction,
-    MergeSort,
     PartialAggregate,
+    PartialArrangement,
     PartialFunction,
-    PartialSort,
 )
 from distributary.flow.window import TimeWindow
-from distributary.flow.windowed import Aggregate, Count, Join, Sort, Truncate, Unique
+from distributary.flow.windowed import Aggregate, Arranged, Count, Join, Sort, Truncate, Unique
 from distributary.model import Event
 
 Aside = Callable[[str, str], None]
@@ -196,39 +196,48 @@ def _join(join: Join, schemas: Sequence[Schema], streams: Sequence[list[Item]]) 
             near = abs(left.time - right.time) <= join.within
             keys = [(left.attributes[mine], right.attributes[theirs]) for mine, theirs in join.on.items()]
             if near and all(mine is not None and mine == theirs for mine, theirs in keys):
-                time = max(left.time, right.time)
                 taken = {name: right.attributes[original] for name, original in from_right.items()}
-                attributes = {**left.attributes, **taken, time_name: time}
-                pairs.append(Item(join_id(left.id, right.id), time, attributes))
+                attributes = {**left.attributes, **taken, time_name: left.time}
+                pairs.append(Item(join_id(left.id, right.id), left.time, attributes))
     return pairs
 
 
-def _sort(sort: Sort, schemas: Sequence[Schema], streams: Sequence[list[Item]]) -> list[Item]:
-    return [item for _, item in _sorted(sort, schemas, streams[0])]
+Place = tuple[Sequence[Any], tuple[int, int, str]]
+"""The values that decide what is kept and where, and the place in the input stream."""
 
 
-def _sorted(sort: Sort, schemas: Sequence[Schema], stream: list[Item]) -> list[tuple[Place, Item]]:
-    """The output of a sort, with what decided the place of each item."""
-    time_name = sort.schema(*schemas).time
-    names = [name for name, _ in sort.keys]
+def _arrange(operation: Arranged, schemas: Sequence[Schema], streams: Sequence[list[Item]]) -> list[Item]:
+    return [item for _, item in _arranged(operation, schemas, streams[0])]
+
+
+def _arranged(operation: Arranged, schemas: Sequence[Schema], stream: list[Item]) -> list[tuple[Place, Item]]:
+    """What an operation keeps of each window, with what decided the place of each item."""
+    time_name = operation.schema(*schemas).time
     results = []
-    for start, members in _windows(stream, sort.span).items():
-        time = start + sort.span.size - 1
-        places = [((group_of(item.attributes, names), item.order), item) for item in members]
-        for rank, (place, item) in enumerate(_placed(sort, places), 1):
-            attributes = {**item.attributes, time_name: time}
-            results.append((place, Item(sort_id(item.id, start), time, attributes, rank)))
+    for start, members in _windows(stream, operation.span).items():
+        time = start + operation.span.size - 1
+        places = [((group_of(item.attributes, operation.decided_by), item.order), item) for item in members]
+        for rank, (place, item) in enumerate(_kept(operation, places), 1):
+            results.append((place, Item(item.id, time, {**item.attributes, time_name: time}, rank)))
     return results
 
 
-Place = tuple[Sequence[Any], tuple[int, int, str]]
-"""The values to sort by, and the place in the input stream."""
+def _kept(operation: Arranged, items: Sequence[tuple[Place, Item]]) -> list[tuple[Place, Item]]:
+    """What is kept of the items of a window, in order."""
+    ordered = _placed(operation, items)
+    if isinstance(operation, Truncate):
+        return ordered[: operation.items]
+    if isinstance(operation, Unique):
+        values = [place[0] for place, _ in ordered]
+        return [each for number, each in enumerate(ordered) if each[0][0] not in values[:number]]
+    return ordered
 
 
-def _placed(sort: Sort, items: Sequence[tuple[Place, Item]]) -> list[tuple[Place, Item]]:
+def _placed(operation: Arranged, items: Sequence[tuple[Place, Item]]) -> list[tuple[Place, Item]]:
     def compared(one: tuple[Place, Item], other: tuple[Place, Item]) -> int:
         """Below 0 when one comes before the other."""
-        for (_, downwards), left, right in zip(sort.keys, one[0][0], other[0][0], strict=True):
+        for number, (_, downwards) in enumerate(operation.keys):
+            left, right = one[0][0][number], other[0][0][number]
             if left is None or right is None:
                 if left is not right:
                     return 1 if left is None else -1
@@ -237,16 +246,6 @@ def _placed(sort: Sort, items: Sequence[tuple[Place, Item]]) -> list[tuple[Place
         return -1 if one[0][1] < other[0][1] else 1
 
     return sorted(items, key=cmp_to_key(compared))
-
-
-def _truncate(truncate: Truncate, schemas: Sequence[Schema], streams: Sequence[list[Item]]) -> list[Item]:
-    windows = _windows(streams[0], truncate.span).values()
-    return [item for members in windows for item in members[: truncate.items]]
-
-
-def _unique(unique: Unique, schemas: Sequence[Schema], streams: Sequence[list[Item]]) -> list[Item]:
-    windows = _windows(streams[0], unique.span).values()
-    return [alike[0] for members in windows for alike in _grouped(members, unique.by).values()]
 
 
 def _windows(items: Sequence[Item], window: TimeWindow) -> dict[int, list[Item]]:
@@ -342,22 +341,24 @@ def _merge_aggregate(
     return results
 
 
-def _partial_sort(
-    replica: PartialSort, schemas: Sequence[Schema], streams: Sequence[list[Item]]
+def _partial_arrangement(
+    replica: PartialArrangement, schemas: Sequence[Schema], streams: Sequence[list[Item]]
 ) -> list[Item]:
     return [
         replace(item, attributes={**item.attributes, PARTIAL: place})
-        for place, item in _sorted(replica.sort, schemas, streams[0])
+        for place, item in _arranged(replica.whole, schemas, streams[0])
     ]
 
 
-def _merge_sort(final: MergeSort, schemas: Sequence[Schema], streams: Sequence[list[Item]]) -> list[Item]:
+def _merge_arrangement(
+    final: MergeArrangement, schemas: Sequence[Schema], streams: Sequence[list[Item]]
+) -> list[Item]:
     by_window: dict[int, list[tuple[Place, Item]]] = defaultdict(list)
     for item in streams[0]:
         by_window[item.time].append((item.attributes[PARTIAL], item))
     results = []
     for members in by_window.values():
-        for rank, (_, item) in enumerate(_placed(final.sort, members), 1):
+        for rank, (_, item) in enumerate(_kept(final.whole, members), 1):
             attributes = {name: value for name, value in item.attributes.items() if name != PARTIAL}
             results.append(Item(item.id, item.time, attributes, rank))
     return results
@@ -411,13 +412,13 @@ MEANINGS: dict[type[Operation], Callable[[Any, Sequence[Schema], Sequence[list[I
     Aggregate: _aggregate,
     Count: _aggregate,
     Join: _join,
-    Sort: _sort,
-    Truncate: _truncate,
-    Unique: _unique,
+    Sort: _arrange,
+    Truncate: _arrange,
+    Unique: _arrange,
     Gather: _gather,
     Branch: _branch,
     PartialAggregate: _partial_aggregate,
     MergeAggregate: _merge_aggregate,
-    PartialSort: _partial_sort,
-    MergeSort: _merge_sort,
+    PartialArrangement: _partial_arrangement,
+    MergeArrangement: _merge_arrangement,
 }

@@ -4,7 +4,8 @@ Rules of this module, of `running_aggregates` and of `running_windows`:
 
 - `receive(input, item)` takes one item of one input; `advance(input, watermark)` says that no item with an
   earlier time will come by that input any more. Both return the items that are certain now, in stream order.
-- An operator's own watermark is the least of its inputs': every result still to come is at or after it.
+- An operator's own watermark is the least of its inputs' (a join's, less what its left items wait for): every
+  result still to come is at or after it.
 - Over all calls, the items returned are those of the interpreter for all the items received, whatever order
   they came in. An item behind its input's watermark is late: it is kept in `late`, and nothing else is done
   with it.

@@ -1,13 +1,11 @@
 """The operators with memory, but for aggregates, piece by piece (see `running` for the rules).
 
-What each remembers: a join, the items that a later one may still pair with. Sort and windowed functions, the
-items of open windows. Truncate, so many of the first items as may pass; unique, the values that were seen and
-the first item of each that is not certain yet.
+What each remembers: a join, the items that a later one may still pair with; sort, truncate, unique and
+windowed functions, the items of open windows.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -21,9 +19,9 @@ from distributary.flow.function import (
     call_partial,
     call_window,
 )
-from distributary.flow.identifiers import group_of, join_id, sort_id, window_id
+from distributary.flow.identifiers import group_of, join_id, window_id
 from distributary.flow.operators import Operation
-from distributary.flow.running import Group, Running, State, frozen, thawed
+from distributary.flow.running import END, Group, Running, State, frozen, thawed
 from distributary.flow.running_aggregates import (
     running_aggregate,
     running_merge_aggregate,
@@ -33,14 +31,14 @@ from distributary.flow.schema import Item, Schema
 from distributary.flow.splitting import (
     PARTIAL,
     MergeAggregate,
+    MergeArrangement,
     MergeFunction,
-    MergeSort,
     PartialAggregate,
+    PartialArrangement,
     PartialFunction,
-    PartialSort,
 )
 from distributary.flow.window import TimeWindow
-from distributary.flow.windowed import Aggregate, Count, Join, Sort, Truncate, Unique
+from distributary.flow.windowed import Aggregate, Arranged, Count, Join, Sort, Truncate, Unique
 
 # Joins
 
@@ -55,6 +53,12 @@ class RunningJoin(Running):
         self._from_right = list(join.from_right(schemas[1]).items())
         self._time_name = join.schema(*schemas).time
         self._kept: tuple[dict[Group, list[Item]], dict[Group, list[Item]]] = ({}, {})
+
+    @property
+    def watermark(self) -> int:
+        """A left item may still meet a right one that is `within` later, unless the right has ended."""
+        left, right = self.watermarks
+        return min(left, right if right == END else right - self._within)
 
     def _receive(self, input: int, item: Item) -> list[Item]:
         key = group_of(item.attributes, self._keys[input])
@@ -74,8 +78,8 @@ class RunningJoin(Running):
         attributes = dict(left.attributes)
         for name, original in self._from_right:
             attributes[name] = right.attributes[original]
-        attributes[self._time_name] = time = max(left.time, right.time)
-        return Item(join_id(left.id, right.id), time, attributes)
+        attributes[self._time_name] = left.time
+        return Item(join_id(left.id, right.id), left.time, attributes)
 
     def _advance(self) -> list[Item]:
         for side in (0, 1):
@@ -127,161 +131,75 @@ class Buffered(Running):
 
 
 Place = tuple[Sequence[Any], tuple[int, int, str]]
-"""Where an item goes in a sorted window: the values to sort by, and its place in the input stream."""
+"""The values that decide what is kept and where, and the item's place in the input stream."""
+Placed = tuple[Place, Item]
 
 
-def in_sorted_order(sort: Sort, placed: Iterable[tuple[Place, Item]]) -> list[tuple[Place, Item]]:
-    """The items as a sort orders them: from the last key to the first, as sorting keeps what is equal."""
+def kept(operation: Arranged, placed: Iterable[Placed]) -> list[Placed]:
+    """What an operation keeps of a window, in order.
+
+    It is sorted from the last key to the first, for sorting leaves equals in their order.
+    """
     ordered = sorted(placed, key=lambda each: each[0][1])
-    for number, (_, downwards) in reversed(list(enumerate(sort.keys))):
+    for number, (_, downwards) in reversed(list(enumerate(operation.keys))):
 
-        def key(
-            each: tuple[Place, Item], number: int = number, last: bool = not downwards
-        ) -> tuple[Any, ...]:
+        def key(each: Placed, number: int = number, last: bool = not downwards) -> tuple[Any, ...]:
             value = each[0][0][number]
             return (last,) if value is None else (not last, value)
 
         ordered.sort(key=key, reverse=downwards)
+    match operation:
+        case Truncate():
+            return ordered[: operation.items]
+        case Unique():
+            first: dict[tuple[Any, ...], Placed] = {}
+            for each in ordered:
+                first.setdefault(tuple(each[0][0]), each)
+            return list(first.values())
     return ordered
 
 
-def _ranked(sort: Sort, start: int, items: list[Item], time_name: str) -> list[tuple[Place, Item]]:
-    """The items of a window with their places, as the sort gives them out."""
-    time = start + sort.span.size - 1
-    placed = [((group_of(item.attributes, [n for n, _ in sort.keys]), item.order), item) for item in items]
+def _ranked(operation: Arranged, start: int, items: list[Item], time_name: str) -> list[Placed]:
+    """What is kept of the items of a window, as it is given out."""
+    time = start + operation.span.size - 1
+    placed = [((group_of(item.attributes, operation.decided_by), item.order), item) for item in items]
     return [
-        (place, Item(sort_id(item.id, start), time, {**item.attributes, time_name: time}, rank))
-        for rank, (place, item) in enumerate(in_sorted_order(sort, placed), 1)
+        (place, Item(item.id, time, {**item.attributes, time_name: time}, rank))
+        for rank, (place, item) in enumerate(kept(operation, placed), 1)
     ]
 
 
-def running_sort(sort: Sort, schemas: Sequence[Schema]) -> Running:
-    time_name = sort.schema(*schemas).time
+def running_arrangement(operation: Arranged, schemas: Sequence[Schema]) -> Running:
+    time_name = operation.schema(*schemas).time
 
     def conclude(start: int, items: list[Item]) -> list[Item]:
-        return [item for _, item in _ranked(sort, start, items, time_name)]
+        return [item for _, item in _ranked(operation, start, items, time_name)]
 
-    return Buffered(sort.span, conclude)
+    return Buffered(operation.span, conclude)
 
 
-def running_partial_sort(replica: PartialSort, schemas: Sequence[Schema]) -> Running:
-    sort = replica.sort
+def running_partial_arrangement(replica: PartialArrangement, schemas: Sequence[Schema]) -> Running:
     time_name = replica.schema(*schemas).time
 
     def conclude(start: int, items: list[Item]) -> list[Item]:
         return [
             replace(item, attributes={**item.attributes, PARTIAL: place})
-            for place, item in _ranked(sort, start, items, time_name)
+            for place, item in _ranked(replica.whole, start, items, time_name)
         ]
 
-    return Buffered(sort.span, conclude)
+    return Buffered(replica.whole.span, conclude)
 
 
-def running_merge_sort(final: MergeSort, schemas: Sequence[Schema]) -> Running:
+def running_merge_arrangement(final: MergeArrangement, schemas: Sequence[Schema]) -> Running:
     def conclude(start: int, items: list[Item]) -> list[Item]:
         placed = [((item.attributes[PARTIAL][0], tuple(item.attributes[PARTIAL][1])), item) for item in items]
         results = []
-        for rank, (_, item) in enumerate(in_sorted_order(final.sort, placed), 1):
+        for rank, (_, item) in enumerate(kept(final.whole, placed), 1):
             attributes = {name: value for name, value in item.attributes.items() if name != PARTIAL}
             results.append(Item(item.id, item.time, attributes, rank))
         return results
 
-    return Buffered(final.sort.span, conclude)
-
-
-class RunningTruncate(Running):
-    """Keeps of each open window the first items, as many as may pass, and how many have passed."""
-
-    def __init__(self, truncate: Truncate, schemas: Sequence[Schema]) -> None:
-        super().__init__(1)
-        self._window = truncate.span
-        self._limit = truncate.items
-        self._passed: dict[int, int] = defaultdict(int)
-        self._waiting: dict[int, list[Item]] = {}
-
-    def _receive(self, input: int, item: Item) -> list[Item]:
-        (start,) = self._window.starts(item.time)
-        room = self._limit - self._passed[start]
-        waiting = self._waiting.setdefault(start, [])
-        if len(waiting) < room or (room and item.order < waiting[-1].order):
-            insort(waiting, item, key=lambda each: each.order)
-            del waiting[room:]
-        return []
-
-    def _advance(self) -> list[Item]:
-        results = []
-        for start in sorted(self._waiting):
-            waiting = self._waiting[start]
-            certain = bisect_left(waiting, self.watermark, key=lambda each: each.time)
-            results += waiting[:certain]
-            self._passed[start] += certain
-            del waiting[:certain]
-            if start + self._window.size <= self.watermark:
-                del self._waiting[start], self._passed[start]
-        return results
-
-    def _state(self) -> State:
-        return {
-            "windows": [
-                [start, self._passed[start], [frozen(item) for item in waiting]]
-                for start, waiting in self._waiting.items()
-            ]
-        }
-
-    def _restore(self, state: State) -> None:
-        self._waiting = {start: [thawed(item) for item in items] for start, _, items in state["windows"]}
-        self._passed = defaultdict(int, {start: passed for start, passed, _ in state["windows"]})
-
-
-class RunningUnique(Running):
-    """Keeps of each open window the values that have passed, and the first item of each other one."""
-
-    def __init__(self, unique: Unique, schemas: Sequence[Schema]) -> None:
-        super().__init__(1)
-        self._window = unique.span
-        self._by = unique.by
-        self._passed: dict[int, set[Group]] = {}
-        self._first: dict[int, dict[Group, Item]] = {}
-
-    def _receive(self, input: int, item: Item) -> list[Item]:
-        (start,) = self._window.starts(item.time)
-        key = group_of(item.attributes, self._by)
-        if key not in self._passed.setdefault(start, set()):
-            first = self._first.setdefault(start, {})
-            if key not in first or item.order < first[key].order:
-                first[key] = item
-        return []
-
-    def _advance(self) -> list[Item]:
-        results = []
-        for start in list(self._passed):
-            first = self._first.get(start, {})
-            certain = [key for key, item in first.items() if item.time < self.watermark]
-            results += [first.pop(key) for key in certain]
-            self._passed[start].update(certain)
-            if start + self._window.size <= self.watermark:
-                del self._passed[start]
-                self._first.pop(start, None)
-        return results
-
-    def _state(self) -> State:
-        return {
-            "windows": [
-                [
-                    start,
-                    [list(key) for key in passed],
-                    [frozen(item) for item in self._first.get(start, {}).values()],
-                ]
-                for start, passed in self._passed.items()
-            ]
-        }
-
-    def _restore(self, state: State) -> None:
-        self._passed, self._first = {}, {}
-        for start, passed, items in state["windows"]:
-            self._passed[start] = {tuple(key) for key in passed}
-            first = [(group_of(item.attributes, self._by), item) for item in map(thawed, items)]
-            self._first[start] = dict(first)
+    return Buffered(final.whole.span, conclude)
 
 
 # Functions of the user's
@@ -361,11 +279,11 @@ WINDOWED: dict[type[Operation], Callable[[Any, Sequence[Schema]], Running]] = {
     PartialAggregate: running_partial_aggregate,
     MergeAggregate: running_merge_aggregate,
     Join: RunningJoin,
-    Sort: running_sort,
-    PartialSort: running_partial_sort,
-    MergeSort: running_merge_sort,
-    Truncate: RunningTruncate,
-    Unique: RunningUnique,
+    Sort: running_arrangement,
+    Truncate: running_arrangement,
+    Unique: running_arrangement,
+    PartialArrangement: running_partial_arrangement,
+    MergeArrangement: running_merge_arrangement,
     Function: RunningWindowFunction,
     PartialFunction: RunningWindowFunction,
     MergeFunction: RunningMergeFunction,

@@ -31,7 +31,7 @@ from distributary.flow.identifiers import group_of, group_text
 from distributary.flow.operators import Copy, Filter, Map, Operation, Rename, Split, Union, require_alike
 from distributary.flow.schema import RESERVED, Item, Schema, Type
 from distributary.flow.window import TimeWindow
-from distributary.flow.windowed import Aggregate, Count, Join, Sort, Truncate, Unique
+from distributary.flow.windowed import Aggregate, Arranged, Count, Join
 
 PARTIAL = RESERVED + "partial"
 """The attribute in which a replica hands its partial result to the final operator."""
@@ -97,30 +97,30 @@ class MergeAggregate(Operation):
 
 
 @dataclass(frozen=True)
-class PartialSort(Operation):
-    """The items a replica has of each window, sorted, each with its place in the input stream."""
+class PartialArrangement(Operation):
+    """What a replica keeps of the items it has of each window, each with what decides its place."""
 
-    kind: ClassVar[str] = "partial sort"
+    kind: ClassVar[str] = "partial arrangement"
 
-    sort: Sort
+    whole: Arranged
 
     def schema(self, *inputs: Schema) -> Schema:
-        whole = self.sort.schema(*inputs)
+        whole = self.whole.schema(*inputs)
         return Schema({**whole.attributes, PARTIAL: Type.PARTIAL}, whole.time)
 
 
 @dataclass(frozen=True)
-class MergeSort(Operation):
-    """The sorted items of all replicas, merged and ranked."""
+class MergeArrangement(Operation):
+    """What all replicas kept, arranged and ranked together."""
 
-    kind: ClassVar[str] = "merge sort"
+    kind: ClassVar[str] = "merge arrangement"
 
-    sort: Sort
+    whole: Arranged
     input_schema: Schema
-    """Of the sort itself."""
+    """Of the whole operation."""
 
     def schema(self, *inputs: Schema) -> Schema:
-        return self.sort.schema(self.input_schema)
+        return self.whole.schema(self.input_schema)
 
 
 @dataclass(frozen=True)
@@ -180,12 +180,11 @@ def splitting_of(operation: Operation, *inputs: Schema) -> Splitting | None:
             return Splitting(operation, Gather(), None)
         case Split():
             return Splitting(operation, Gather(Split()), None)
-        case Truncate() | Unique():
-            return Splitting(operation, Gather(operation), None)
         case Count() | Aggregate():
             return _aggregate(operation.canonical, inputs[0])
-        case Sort():
-            return Splitting(PartialSort(operation), Gather(MergeSort(operation, inputs[0])), None)
+        case Arranged():
+            final = Gather(MergeArrangement(operation, inputs[0]))
+            return Splitting(PartialArrangement(operation), final, None)
         case Join():
             return Splitting(operation, Gather(), (tuple(operation.on), tuple(operation.on.values())))
         case Function():

@@ -122,7 +122,7 @@ class Join(Operation):
     """Pairs of items, one of each input, with equal keys and times at most `within` apart.
 
     A pair has the left item's attributes and the right's but for its keys, each with `prefix` before its
-    name; its time is the later of the two, in the left's time attribute or in the one that `time` names.
+    name; its time is the left item's, in the left's time attribute or in the one that `time` names.
     Null keys are equal to nothing.
 
     >>> Join(on=["symbol"], within="5 seconds", prefix="quote_").within
@@ -184,8 +184,38 @@ class Join(Operation):
         return with_time(types_of_pair, self.time or left.time, left.time, checks)
 
 
+class Arranged(Operation):
+    """An operation that keeps some items of each window, arranges them and ranks them from 1.
+
+    They keep their ids and get the time of the window's last millisecond: they are given out when it has
+    passed, and nothing that reads them may find them late.
+    """
+
+    window: str
+    time: str | None
+
+    @property
+    def span(self) -> TimeWindow:
+        """The window, parsed."""
+        return tumbling_window(self.window)
+
+    @property
+    def keys(self) -> tuple[tuple[str, bool], ...]:
+        """The attributes to sort by, and whether downwards; then stream order decides."""
+        return ()
+
+    @property
+    def decided_by(self) -> tuple[str, ...]:
+        """The attributes whose values decide what is kept, and where."""
+        return tuple(name for name, _ in self.keys)
+
+    def timed(self, given: Schema, checks: Checks) -> Schema:
+        """The input's schema with the new times."""
+        return with_time(dict(given.attributes), self.time or given.time, given.time, checks)
+
+
 @dataclass(frozen=True)
-class Sort(Operation):
+class Sort(Arranged):
     """The items of each window in another order: equal values in stream order, nulls last.
 
     Every item gets the time of its window's end and, as its rank, its place in the window.
@@ -210,11 +240,6 @@ class Sort(Operation):
         set_field(self, "by", by)
 
     @property
-    def span(self) -> TimeWindow:
-        """The window, parsed."""
-        return tumbling_window(self.window)
-
-    @property
     def keys(self) -> tuple[tuple[str, bool], ...]:
         """The attributes to sort by, and whether downwards."""
         pairs = [order.rpartition(" ") for order in self.by]
@@ -225,43 +250,41 @@ class Sort(Operation):
         checks = Checks()
         for name, _ in self.keys:
             checks.attempt(given.require, name, "by")
-        return with_time(dict(given.attributes), self.time or given.time, given.time, checks)
+        return self.timed(given, checks)
 
 
 @dataclass(frozen=True)
-class Truncate(Operation):
-    """The first so many items of each window, in stream order."""
+class Truncate(Arranged):
+    """The first so many items of each window, in stream order, ranked."""
 
     kind: ClassVar[str] = "truncate"
 
     window: str
     items: int
+    time: str | None = None
 
     def __post_init__(self) -> None:
         checks = Checks()
         window = checks.attempt(tumbling_window, self.window)
         if isinstance(self.items, bool) or not isinstance(self.items, int) or self.items < 1:
             checks.fault(f"must be a whole number above 0, not {self.items!r}", field="items")
+        check_time(self.time, checks)
         checks.finish()
         set_field(self, "window", window.text if window else "")
 
-    @property
-    def span(self) -> TimeWindow:
-        """The window, parsed."""
-        return tumbling_window(self.window)
-
     def schema(self, *inputs: Schema) -> Schema:
-        return inputs[0]
+        return self.timed(inputs[0], Checks())
 
 
 @dataclass(frozen=True)
-class Unique(Operation):
-    """Of the items of a window with equal values, the first in stream order; null equals null here."""
+class Unique(Arranged):
+    """Of the items of a window with equal values the first in stream order, ranked; null equals null here."""
 
     kind: ClassVar[str] = "unique"
 
     window: str
     by: tuple[str, ...] | Sequence[str]
+    time: str | None = None
 
     def __post_init__(self) -> None:
         checks = Checks()
@@ -269,21 +292,20 @@ class Unique(Operation):
         by = checks.attempt(names_tuple, self.by, "by")
         if by == ():
             checks.fault('is empty; name what must not repeat, for example ["title"]', field="by")
+        check_time(self.time, checks)
         checks.finish()
         set_field(self, "window", window.text if window else "")
         set_field(self, "by", by)
 
     @property
-    def span(self) -> TimeWindow:
-        """The window, parsed."""
-        return tumbling_window(self.window)
+    def decided_by(self) -> tuple[str, ...]:
+        return tuple(self.by)
 
     def schema(self, *inputs: Schema) -> Schema:
         checks = Checks()
         for name in self.by:
             checks.attempt(inputs[0].require, name, "by")
-        checks.finish()
-        return inputs[0]
+        return self.timed(inputs[0], checks)
 
 
 # Checks that several operations make
