@@ -1,0 +1,426 @@
+"""A node of the query network: XFlow's node architecture (003, Figure 5.3) and what its clients call.
+
+Parts: `flow_connections` (connection manager), `flow_streams` (pub/sub manager and router), `flow_engine`
+(operator engine and what is measured there), this module (query manager), `flow_registry` (on one node) and
+`flow_optimising` (optimiser and statistics manager).
+
+Rules:
+
+- External sources have a proxy here or elsewhere, which sends their events to the root broker once somebody
+  wants them. The root broker judges what is late and publishes the rest.
+- A query's operators begin at its client's node, each as the publisher of a stream of its own. They may be
+  moved, divided, and moved again while items flow: pause, drain, resume. An operator is taken out with its
+  memory, its position in each input and what its readers have not acknowledged; the new host goes on from
+  there. No element is lost, repeated or overtaken within its stream.
+- A change of an operator that is still waiting for one of its inputs is made when it has it.
+- A node that stops and starts again with its state loses nothing: what was sent to it meanwhile is sent
+  again. What a node that is gone for good had in memory is lost.
+
+Cost: a move costs the hand-over, a subscription and its answer for each input and each node that reads the
+stream, a notice to each of those, and one to the registry. A division costs nothing but the registry's notice
+and subscriptions; its replicas then move like any operator.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from distributary.errors import DistributaryError
+from distributary.flow import Branch, Intake, Item, Query, SetAside, Source, Union, splitting_of
+from distributary.flow.dividing import branched, divided
+from distributary.flow.running import END, State
+from distributary.flow.splitting import Splitting
+from distributary.model import Delivery, Event, Subscription
+from distributary.overlay.node import Address, Node
+from distributary.systems.flow_connections import Connections
+from distributary.systems.flow_engine import Engine, inlets_of
+from distributary.systems.flow_messages import (
+    Activate,
+    Ended,
+    Fed,
+    HandOver,
+    Inlet,
+    Located,
+    Parted,
+    Place,
+    Planned,
+    Reader,
+    Refused,
+    RegisterQuery,
+    RegisterSource,
+    RegisterSubscription,
+    Rooted,
+    Selection,
+    Spec,
+    Streams,
+)
+from distributary.systems.flow_registry import Registry, Surroundings
+from distributary.systems.flow_streams import Publication, Router
+
+PART = "/"
+"""Between the name of an operator and the number of a replica."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """An item of a query's answer, for its client."""
+
+    stream: str
+    """As the query's author knows it: `query.operator`."""
+    item: Item
+
+
+@dataclass(frozen=True)
+class Replica:
+    """A replica that is about to begin: what it does, from where it reads, and what it remembers."""
+
+    spec: Spec
+    inlets: list[Inlet]
+    state: State
+
+
+class FlowBroker:
+    """A node that runs stream queries.
+
+    >>> from distributary.flow import QueryBuilder
+    >>> node = Node(1)
+    >>> broker = FlowBroker(node, registry=1)
+    >>> build = QueryBuilder("busy")
+    >>> _ = build.filter("large", "trades", where="size > 10")
+    >>> trades = Source("trades", {"size": "integer", "at": "integer"}, time="at", topic="trades")
+    >>> _ = node.call(lambda: broker.register_source(trades), now=0)
+    >>> _ = node.call(lambda: broker.register_query(build.query()), now=0)
+    >>> event = Event("e1", "trades", {"size": 12, "at": 5})
+    >>> [effect.item.item.id for effect in node.call(lambda: broker.publish(event), now=0)]
+    ['e1']
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        registry: Address,
+        surroundings: Surroundings | None = None,
+        *,
+        timeout: float = 1.0,
+    ) -> None:
+        self.node = node
+        self.connections = Connections(node, timeout=timeout)
+        self.engine = Engine(lambda: node.now)
+        self.router = Router(
+            node, self.connections, registry, self.engine.take, self.engine.begin_again, self._activate
+        )
+        self.engine.router = self.router
+        self.engine.on_rest = self._rested
+        self.engine.on_set_aside = lambda name, id, reason: node.deliver(SetAside(name, id, reason))
+        self.registry: Registry | None = None
+        if node.address == registry:
+            self.registry = Registry(node, self.connections, surroundings or Surroundings())
+        self.refused: dict[str, str] = {}
+        """Queries and subscriptions that could not be served, and why."""
+        self.moves = 0
+        """Operators that have left here for another node."""
+        self.unwanted = 0
+        """Events that were not sent, as nobody wants their source's stream."""
+        self._registry_at = registry
+        self._proxied: dict[str, tuple[Source, Place | None]] = {}
+        self._active: set[str] = set()
+        self._intakes: dict[str, tuple[Intake, Address]] = {}
+        self._subscriptions: dict[str, Subscription] = {}
+        self._later: dict[str, list[Callable[[], None]]] = {}
+        """What is to be done with operators as soon as they are at rest."""
+        self._successions: list[tuple[set[str], list[tuple[str, Reader]]]] = []
+        """Readers that are forgotten as soon as all that took their place are at rest."""
+        for kind, handler in (
+            (Rooted, self._rooted),
+            (Activate, self._activated),
+            (Fed, self._fed),
+            (Ended, self._ended),
+            (Planned, self._planned),
+            (Refused, self._refused),
+            (Streams, self._streams),
+            (HandOver, self._handed_over),
+        ):
+            node.handle(kind, handler)  # type: ignore[arg-type]
+        node.at_alarm("flow at rest", self._do_later)
+        node.at_start(self._begin)
+
+    def _send_registry(self, message: object) -> None:
+        self.connections.send(self._registry_at, message)
+
+    # What clients call: sources
+
+    def register_source(self, source: Source, volume: float = 0.0) -> None:
+        """Be the proxy of an external source of about so many bytes a second."""
+        self._proxied[source.name] = source, None
+        self._send_registry(RegisterSource(source, self.node.address, volume))
+
+    def publish(self, event: Event) -> None:
+        """An event of an external source whose proxy this is."""
+        for name, (source, place) in self._proxied.items():
+            if source.accepts(event):
+                if place is None or name not in self._active:
+                    self.unwanted += 1
+                else:
+                    self.connections.send(place.host, Fed(name, event))
+
+    def end(self, source: str) -> None:
+        """A source gives nothing more: all windows over it can close."""
+        _, place = self._proxied[source]
+        if place is not None:
+            self.connections.send(place.host, Ended(source))
+
+    # What clients call: queries and subscriptions
+
+    def register_query(self, query: Query) -> None:
+        """Run a query; its answer is delivered here as `Result`s, or its refusal is in `refused`."""
+        self._send_registry(RegisterQuery(query))
+
+    def subscribe(self, subscription: Subscription) -> None:
+        """Have items of operators' streams delivered whose topic, `query/operator`, and attributes match."""
+        if subscription.path is not None or subscription.change is not None:
+            raise DistributaryError("a subscription to streams of queries takes topic and where only")
+        self._subscriptions[subscription.id] = subscription
+        self._send_registry(RegisterSubscription(subscription))
+
+    # Sources
+
+    def _rooted(self, message: Rooted, sender: Address) -> None:
+        source, place, proxy = message
+        if source.name in self._proxied:
+            self._proxied[source.name] = source, place
+        if place.host == self.node.address:
+            self._intakes[source.name] = Intake(source), proxy
+            self.router.install(source.name, Publication(), place)
+
+    def _activate(self, stream: str) -> None:
+        """Somebody wants a stream that is published here."""
+        if stream in self._intakes and stream not in self._active:
+            _, proxy = self._intakes[stream]
+            self.connections.send(proxy, Activate(stream))
+
+    def _activated(self, message: Activate, sender: Address) -> None:
+        self._active.add(message.source)
+
+    def _fed(self, message: Fed, sender: Address) -> None:
+        intake, _ = self._intakes[message.source]
+        item = intake.admit(message.event)
+        for aside in intake.set_aside:
+            self.node.deliver(aside)
+        intake.set_aside.clear()
+        if item is not None:
+            self.router.publish(message.source, [item], intake.watermark)
+
+    def _ended(self, message: Ended, sender: Address) -> None:
+        self.router.publish(message.source, [], END)
+
+    # Queries
+
+    def _planned(self, message: Planned, sender: Address) -> None:
+        _, specs, outputs, places = message
+        self.router.learn(places)
+        for spec in specs:
+            self.engine.install(spec, inlets_of(spec))
+            self.router.install(spec.name, Publication(), Place(self.node.address))
+        # Readers subscribe before those they read, so that nothing is given out unseen.
+        for output, stream in outputs:
+            self.engine.serve(f"client:{output}", [Inlet(stream, Selection())], self._result_sink(output))
+        for spec in reversed(specs):
+            self.engine.begin(spec.name)
+
+    def _result_sink(self, output: str) -> Callable[[str, Item], None]:
+        return lambda stream, item: self.node.deliver(Result(output, item))
+
+    def _refused(self, message: Refused, sender: Address) -> None:
+        self.refused[message.name] = message.reason
+
+    def _streams(self, message: Streams, sender: Address) -> None:
+        subscription = self._subscriptions[message.subscription]
+        self.router.learn(message.places)
+
+        def sink(stream: str, item: Item) -> None:
+            self.node.deliver(Delivery(item.id, subscription.subscriber, (subscription.id,)))
+
+        for name, stream in message.streams:
+            inlet = Inlet(stream, Selection(where=subscription.where))
+            self.engine.serve(f"subscription:{subscription.id}:{name}", [inlet], sink)
+
+    # Changes
+
+    def move(self, operator: str, to: Address) -> None:
+        """Have an operator that is here go on at another node, as soon as it is at rest."""
+        self._require(operator)
+        self._when_at_rest(operator, lambda: self._move(operator, to))
+
+    def partition(self, operator: str, parts: int = 2) -> None:
+        """Divide an operator's input among so many replicas, which begin here (section 5.4.1)."""
+        self._require(operator)
+        if not self.can_partition(operator):
+            raise DistributaryError(f"operator {operator!r} cannot be divided, or is part of a division")
+        self._when_at_rest(operator, lambda: self._partition(operator, parts))
+
+    def replicate(self, operator: str) -> None:
+        """Give each input of a union, or of the union before an operator, a replica (section 5.4.1)."""
+        self._require(operator)
+        if not self.can_replicate(operator):
+            raise DistributaryError(
+                f"operator {operator!r} is no union, and reads none of its own that is here"
+            )
+        self._when_at_rest(operator, lambda: self._replicate(operator))
+
+    def can_partition(self, operator: str) -> bool:
+        """Whether an operator that is here can be divided any way."""
+        spec = self._require(operator)
+        return PART not in operator and splitting_of(spec.operation, *spec.schemas) is not None
+
+    def can_replicate(self, operator: str) -> bool:
+        """Whether an operator that is here can have a replica for each input of its union."""
+        return self.can_partition(operator) and self._union_of(operator) is not None
+
+    def _union_of(self, operator: str) -> str | None:
+        """The union whose inputs can have a replica each: the operator itself, or one only it reads, here."""
+        spec = self._require(operator)
+        if isinstance(spec.operation, Union):
+            return operator
+        splitting = splitting_of(spec.operation, *spec.schemas)
+        above = self.engine.hosted.get(spec.inputs[0])
+        if len(spec.inputs) != 1 or splitting is None or splitting.keys is not None or above is None:
+            return None
+        readers = set(self.router.publications[above.name].acknowledged)
+        is_union = above.spec is not None and isinstance(above.spec.operation, Union)
+        return above.name if is_union and above.at_rest and readers == {(operator, 0)} else None
+
+    def _require(self, operator: str) -> Spec:
+        hosted = self.engine.hosted.get(operator)
+        if hosted is None or hosted.spec is None:
+            raise DistributaryError(f"operator {operator!r} is not at node {self.node.address}")
+        return hosted.spec
+
+    # Waiting for rest
+
+    def _when_at_rest(self, operator: str, action: Callable[[], None]) -> None:
+        self._later.setdefault(operator, []).append(action)
+        if self.engine.hosted[operator].at_rest:
+            self._rested(operator)
+
+    def _begin(self) -> None:
+        """Set the alarms that a node which starts again with its state has lost."""
+        for operator in self._later:
+            self.node.wake_after(0.0, "flow at rest", operator)
+
+    def _rested(self, operator: str) -> None:
+        for waiting, readers in self._successions:
+            waiting.discard(operator)
+            if not waiting:
+                for stream, reader in readers:
+                    self.router.unsubscribe(stream, reader, forget=True)
+        self._successions = [each for each in self._successions if each[0]]
+        if operator in self._later:
+            # Not at once: the operator may be in the middle of handing out what it has just been given.
+            self.node.wake_after(0.0, "flow at rest", operator)
+
+    def _do_later(self, operator: str) -> None:
+        actions = self._later.pop(operator, [])
+        while actions:
+            hosted = self.engine.hosted.get(operator)
+            if hosted is None:
+                return  # it has moved, and what else was asked of it here is void
+            if not hosted.at_rest:
+                self._later[operator] = actions
+                return
+            actions.pop(0)()
+
+    # Moving
+
+    def _move(self, operator: str, to: Address) -> None:
+        if to != self.node.address:
+            self.moves += 1
+            self.connections.send(to, self.engine.hand_over(operator, to))
+
+    def _handed_over(self, message: HandOver, sender: Address) -> None:
+        self.engine.take_over(message)
+        self._send_registry(Located(message.spec.name, message.place))
+
+    # Dividing
+
+    def _partition(self, operator: str, parts: int) -> None:
+        if not self.can_partition(operator):
+            return  # another change came first
+        spec, hosted = self._require(operator), self.engine.hosted[operator]
+        splitting = splitting_of(spec.operation, *spec.schemas)
+        assert splitting is not None
+        assert hosted.running is not None
+        states, final = divided(spec.operation, splitting, spec.schemas, hosted.running.state(), parts)
+        replicas = []
+        for part, state in enumerate(states):
+            name = f"{operator}{PART}{part + 1}"
+            inlets = [
+                inlet._replace(
+                    turn=0,
+                    selection=inlet.selection._replace(
+                        part=part,
+                        parts=parts,
+                        keys=None if splitting.keys is None else splitting.keys[number],
+                    ),
+                )
+                for number, inlet in enumerate(hosted.inlets)
+            ]
+            replicas.append(Replica(Spec(name, splitting.replica, spec.inputs, spec.schemas), inlets, state))
+        self._divide(operator, replicas, splitting, final, [operator])
+        self._send_registry(Parted(operator, "partition", tuple(one.spec.name for one in replicas), None))
+
+    def _replicate(self, operator: str) -> None:
+        union = self._union_of(operator) if self.can_partition(operator) else None
+        if union is None:
+            return  # another change came first
+        spec, hosted, above = self._require(operator), self.engine.hosted[operator], self.engine.hosted[union]
+        splitting = splitting_of(spec.operation, *spec.schemas)
+        assert splitting is not None
+        assert hosted.running is not None
+        assert above.running is not None
+        behind = None if union == operator else spec.operation
+        states, final = branched(
+            behind, splitting, spec.schemas, hosted.running.state(), above.running.state()
+        )
+        replicas = []
+        for index, (inlet, state) in enumerate(zip(above.inlets, states, strict=True)):
+            operation = Branch(index, None if behind is None else splitting.replica)
+            made = Spec(f"{operator}{PART}{index + 1}", operation, (inlet.stream,), spec.schemas[:1])
+            replicas.append(Replica(made, [inlet._replace(turn=0)], state))
+        retired = [operator] if union == operator else [operator, union]
+        self._divide(operator, replicas, splitting, final, retired)
+        names = tuple(one.spec.name for one in replicas)
+        self._send_registry(Parted(operator, "replication", names, None if union == operator else union))
+
+    def _divide(
+        self,
+        operator: str,
+        replicas: list[Replica],
+        splitting: Splitting,
+        final: State,
+        stopped: list[str],
+    ) -> None:
+        """Put replicas and their final operator in the place of an operator; all begin here."""
+        forgotten = []
+        for name in stopped:
+            old = self.engine.stop(name, forget=False)
+            forgotten += [(inlet.stream, old.reader(number)) for number, inlet in enumerate(old.inlets)]
+            if name != operator:
+                self.router.retire(name)
+        forgotten = [each for each in forgotten if each[0] not in stopped]
+        given = replicas[0].spec.operation.schema(*replicas[0].spec.schemas)
+        names = tuple(one.spec.name for one in replicas)
+        last = Spec(operator, splitting.final, names, (given,) * len(names))
+        self._begin_from(last, inlets_of(last), final)
+        for replica in replicas:
+            self._begin_from(replica.spec, replica.inlets, replica.state)
+            self.router.install(replica.spec.name, Publication(), Place(self.node.address))
+        self._successions.append((set(names), forgotten))
+        for name in (operator, *names):
+            self.engine.begin(name)
+
+    def _begin_from(self, spec: Spec, inlets: list[Inlet], state: State) -> None:
+        hosted = self.engine.install(spec, inlets)
+        assert hosted.running is not None
+        hosted.running.restore(json.loads(json.dumps(state)))

@@ -1,0 +1,238 @@
+"""The operator engine of a node: the operators and clients that it hosts, and what is measured of them.
+
+Rules:
+
+- A hosted operator reads its inlets: for each input the stream, what it can use of it, and how far it has
+  come. Elements at or before that position were taken already and are not taken again.
+- What an operator gives out goes to the router at once, with its watermark after it.
+- An operator is at rest when each of its inlets has been granted where it is; only then is it moved or
+  divided, so that never two nodes ask for the same input.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from distributary.flow import Filter, Item, Running, start
+from distributary.flow.splitting import PARTIAL
+from distributary.overlay.node import Address
+from distributary.overlay.wire import size_of
+from distributary.systems.flow_messages import Element, HandOver, Inlet, Reader, Selection, Spec
+from distributary.systems.flow_streams import EVERYTHING, Publication, Router
+
+ACKNOWLEDGE_EVERY = 16
+"""A reader says how far it has come after so many elements."""
+
+Sink = Callable[[str, Item], None]
+"""Where a client's items go, with the name of the stream."""
+
+
+@dataclass
+class Measures:
+    """What went through an operator since a time."""
+
+    since: float
+    items_in: int = 0
+    bytes_in: int = 0
+    items_out: int = 0
+    bytes_out: int = 0
+
+    @property
+    def selectivity(self) -> float:
+        """Items out for an item in."""
+        return self.items_out / self.items_in if self.items_in else 1.0
+
+    @property
+    def work(self) -> int:
+        """What it took to process them, in cycles: one for each item that comes, one for each that goes."""
+        return self.items_in + self.items_out
+
+
+class Hosted:
+    """An operator at work here, or a client that is served here."""
+
+    def __init__(
+        self, name: str, inlets: Iterable[Inlet], spec: Spec | None, sink: Sink | None, now: float
+    ) -> None:
+        self.name = name
+        self.inlets = list(inlets)
+        self.spec = spec
+        self.sink = sink
+        self.running: Running | None = start(spec.operation, *spec.schemas) if spec is not None else None
+        self.granted: set[int] = set()
+        self.acknowledged = [0] * len(self.inlets)
+        self.measures = Measures(now)
+
+    @property
+    def at_rest(self) -> bool:
+        return len(self.granted) == len(self.inlets)
+
+    def reader(self, number: int) -> Reader:
+        return Reader(self.name, number, self.inlets[number].turn)
+
+
+def selection_of(spec: Spec) -> Selection:
+    """What an operator can use of its inputs: a filter only what passes it."""
+    operation = spec.operation
+    return Selection(operation.where, operation.block) if isinstance(operation, Filter) else EVERYTHING
+
+
+def inlets_of(spec: Spec) -> list[Inlet]:
+    """The inlets of an operator that begins with what comes next."""
+    return [Inlet(stream, selection_of(spec)) for stream in spec.inputs]
+
+
+class Engine:
+    """All operators and clients of one node."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self.hosted: dict[str, Hosted] = {}
+        self.router: Router
+        """Set by the broker, as each needs the other."""
+        self.on_rest: Callable[[str], None] = lambda name: None
+        """Told when an operator has come to rest."""
+        self.on_set_aside: Callable[[str, str, str], None] = lambda name, id, reason: None
+        """Told what an operator could not process: its name, an id, and why."""
+
+    # Hosting
+
+    def install(self, spec: Spec, inlets: Iterable[Inlet]) -> Hosted:
+        """Host an operator; it reads nothing yet."""
+        hosted = self.hosted[spec.name] = Hosted(spec.name, inlets, spec, None, self._now())
+        return hosted
+
+    def serve(self, name: str, inlets: Iterable[Inlet], sink: Sink) -> None:
+        """Serve a client."""
+        self.hosted[name] = Hosted(name, inlets, None, sink, self._now())
+        self.begin(name)
+
+    def begin(self, name: str) -> None:
+        """Subscribe to all inputs, from where each has come."""
+        for number in range(len(self.hosted[name].inlets)):
+            self._ask(self.hosted[name], number)
+
+    def begin_again(self, stream: str) -> None:
+        """A stream has moved: its readers here go on from where they are."""
+        for hosted in list(self.hosted.values()):
+            for number, inlet in enumerate(hosted.inlets):
+                if inlet.stream == stream:
+                    self._ask(hosted, number)
+
+    def _ask(self, hosted: Hosted, number: int) -> None:
+        inlet = hosted.inlets[number]
+        inlet = hosted.inlets[number] = inlet._replace(turn=inlet.turn + 1)
+        hosted.granted.discard(number)
+        reader = hosted.reader(number)
+        self.router.subscribe(inlet.stream, reader, inlet.selection, inlet.position)
+
+    def stop(self, name: str, *, forget: bool) -> Hosted:
+        """Read nothing more for an operator or client, which is no more hosted here."""
+        hosted = self.hosted.pop(name)
+        for number, inlet in enumerate(hosted.inlets):
+            self.router.unsubscribe(inlet.stream, hosted.reader(number), forget=forget)
+        return hosted
+
+    # Moving
+
+    def hand_over(self, name: str, to: Address) -> HandOver:
+        """Take an operator out, with everything it needs to go on elsewhere."""
+        hosted = self.stop(name, forget=False)
+        assert hosted.spec is not None
+        assert hosted.running is not None
+        publication, place = self.router.withdraw(name, to)
+        return HandOver(
+            hosted.spec,
+            json.dumps(hosted.running.state()),
+            tuple(hosted.inlets),
+            tuple((inlet.stream, self.router.places[inlet.stream]) for inlet in hosted.inlets),
+            place,
+            publication.number,
+            publication.watermark,
+            tuple(publication.kept),
+            tuple((reader, input, at) for (reader, input), at in publication.acknowledged.items()),
+        )
+
+    def take_over(self, message: HandOver) -> None:
+        """Go on with an operator from another node."""
+        hosted = self.install(message.spec, message.inlets)
+        assert hosted.running is not None
+        hosted.running.restore(json.loads(message.state))
+        publication = Publication(message.number, message.watermark, message.kept)
+        publication.acknowledged = {(name, input): at for name, input, at in message.acknowledged}
+        self.router.learn(message.places)
+        self.router.install(message.spec.name, publication, message.place)
+        self.begin(message.spec.name)
+
+    # Running
+
+    def take(self, stream: str, reader: Reader, elements: Sequence[Element]) -> None:
+        """Elements for a reader of this node; the first after a subscription say that it is granted."""
+        hosted = self.hosted.get(reader.name)
+        if hosted is None or reader.turn != hosted.inlets[reader.input].turn:
+            return
+        position = hosted.inlets[reader.input].position
+        if position is not None:
+            elements = [one for one in elements if one.item is None or one.number > position]
+        if elements:
+            hosted.inlets[reader.input] = hosted.inlets[reader.input]._replace(position=elements[-1].number)
+        self._process(hosted, reader.input, elements)
+        self._acknowledge(hosted, reader.input)
+        if reader.input not in hosted.granted:
+            hosted.granted.add(reader.input)
+            if hosted.at_rest:
+                self.on_rest(hosted.name)
+
+    def _process(self, hosted: Hosted, input: int, elements: Iterable[Element]) -> None:
+        if hosted.running is None:
+            assert hosted.sink is not None
+            for element in elements:
+                if element.item is not None:
+                    hosted.sink(hosted.inlets[input].stream, element.item)
+            return
+        results: list[Item] = []
+        for element in elements:
+            if element.item is not None:
+                self._count_in(hosted.measures, element.item)
+                results += hosted.running.receive(input, unpacked(element.item))
+            elif element.watermark is not None:
+                results += hosted.running.advance(input, element.watermark)
+        for input_number, item in hosted.running.late:
+            self.on_set_aside(hosted.name, item.id, f"late by input {input_number}")
+        for id, reason in hosted.running.set_aside:
+            self.on_set_aside(hosted.name, id, reason)
+        hosted.running.late.clear()
+        hosted.running.set_aside.clear()
+        results = [packed(item) for item in results]
+        for item in results:
+            hosted.measures.items_out += 1
+            hosted.measures.bytes_out += size_of(item)
+        self.router.publish(hosted.name, results, hosted.running.watermark)
+
+    def _count_in(self, measures: Measures, item: Item) -> None:
+        measures.items_in += 1
+        measures.bytes_in += size_of(item)
+
+    def _acknowledge(self, hosted: Hosted, number: int) -> None:
+        inlet = hosted.inlets[number]
+        if inlet.position is None:
+            return
+        near = inlet.stream in self.router.publications
+        if near or inlet.position - hosted.acknowledged[number] >= ACKNOWLEDGE_EVERY:
+            hosted.acknowledged[number] = inlet.position
+            self.router.acknowledge(inlet.stream, hosted.reader(number), inlet.position)
+
+
+def packed(item: Item) -> Item:
+    """An item whose partial result, if it carries one, is a text that any wire can take."""
+    if PARTIAL not in item.attributes:
+        return item
+    return replace(item, attributes={**item.attributes, PARTIAL: json.dumps(item.attributes[PARTIAL])})
+
+
+def unpacked(item: Item) -> Item:
+    if PARTIAL not in item.attributes:
+        return item
+    return replace(item, attributes={**item.attributes, PARTIAL: json.loads(item.attributes[PARTIAL])})

@@ -1,0 +1,262 @@
+"""What the nodes of a query network say to one another.
+
+Kinds are grouped by what they are for, so that metrics can tell what each costs: `DATA` carries streams,
+`CONTROL` registers, subscribes and moves, `STATISTICS` and `OPTIMISATION` improve the placement.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from distributary.flow import Item, Operation, Query, Schema, Source
+from distributary.model import Event, Subscription
+from distributary.overlay.node import Address
+
+
+class Element(NamedTuple):
+    """One numbered piece of a stream: an item or a watermark."""
+
+    number: int
+    item: Item | None = None
+    watermark: int | None = None
+
+
+class Reader(NamedTuple):
+    """An input of an operator, or a client; its turn grows with each new subscription to its stream."""
+
+    name: str
+    input: int
+    turn: int
+
+
+class Selection(NamedTuple):
+    """Which items a reader can use; watermarks it always gets."""
+
+    where: str | None = None
+    block: str | None = None
+    part: int = 0
+    parts: int = 1
+    keys: tuple[str, ...] | None = None
+    """Items are dealt out by these attributes, or by their ids."""
+
+
+class Place(NamedTuple):
+    """Where a stream is to be had: on a tree of sources, or from the host of its operator."""
+
+    host: Address
+    tree: int | None = None
+    moves: int = 0
+    """How often its operator has moved: of two places, the one after more moves is right."""
+
+
+@dataclass(frozen=True)
+class Spec:
+    """An operator as it is installed at a node; its stream has its name."""
+
+    name: str
+    operation: Operation
+    inputs: tuple[str, ...]
+    schemas: tuple[Schema, ...]
+
+
+class Inlet(NamedTuple):
+    """How far an input has been read."""
+
+    stream: str
+    selection: Selection
+    turn: int = 0
+    position: int | None = None
+    """The number of the last element that was taken; None to begin with what comes next."""
+
+
+# Data
+
+
+class Elements(NamedTuple):
+    stream: str
+    elements: tuple[Element, ...]
+
+
+class Fed(NamedTuple):
+    """An event of an external source, from its proxy to the root broker."""
+
+    source: str
+    event: Event
+
+
+class Ended(NamedTuple):
+    source: str
+
+
+# Subscriptions of readers to streams
+
+
+class Subscribe(NamedTuple):
+    """On its way up, hop by hop, to whoever publishes the stream."""
+
+    stream: str
+    reader: Reader
+    selection: Selection
+    position: int | None
+    place: Place
+    """Where the reader's node believes the stream to be."""
+
+
+class Granted(NamedTuple):
+    """On its way down the same hops: what the reader missed; from here on it is sent what comes."""
+
+    stream: str
+    reader: Reader
+    elements: tuple[Element, ...]
+
+
+class Unsubscribe(NamedTuple):
+    stream: str
+    reader: Reader
+    forget: bool
+    """Whether the reader is gone for good; else it goes on from where it was, elsewhere."""
+
+
+class Acknowledged(NamedTuple):
+    """A reader needs nothing up to this number any more."""
+
+    stream: str
+    reader: Reader
+    position: int
+
+
+class Moved(NamedTuple):
+    """A stream is published elsewhere from now on."""
+
+    stream: str
+    place: Place
+
+
+class Bounced(NamedTuple):
+    """A subscription came to a host that the stream has left."""
+
+    stream: str
+    reader: Reader
+    place: Place
+
+
+# Registration
+
+
+class RegisterSource(NamedTuple):
+    source: Source
+    proxy: Address
+    volume: float
+
+
+class Rooted(NamedTuple):
+    """The root broker of a source and its tree, told to both root and proxy."""
+
+    source: Source
+    place: Place
+    proxy: Address
+
+
+class Activate(NamedTuple):
+    """Somebody wants the source's stream: its proxy is to send it."""
+
+    source: str
+
+
+class RegisterQuery(NamedTuple):
+    query: Query
+
+
+class Planned(NamedTuple):
+    """A query that was accepted: operators to run, streams that are its answer, where streams are."""
+
+    query: str
+    specs: tuple[Spec, ...]
+    outputs: tuple[tuple[str, str], ...]
+    """Each output's name, and the stream that is computed in its place."""
+    places: tuple[tuple[str, Place], ...]
+
+
+class Refused(NamedTuple):
+    """A query or subscription that cannot be served, and why."""
+
+    name: str
+    reason: str
+
+
+class RegisterSubscription(NamedTuple):
+    subscription: Subscription
+
+
+class Streams(NamedTuple):
+    """Published streams that a subscription may want, and where they are."""
+
+    subscription: str
+    streams: tuple[tuple[str, str], ...]
+    """Each stream's name, and the one that is computed in its place."""
+    places: tuple[tuple[str, Place], ...]
+
+
+class Located(NamedTuple):
+    """An operator is here now."""
+
+    stream: str
+    place: Place
+
+
+class Parted(NamedTuple):
+    """An operator has been divided, and its replicas are here."""
+
+    operator: str
+    rule: str
+    replicas: tuple[str, ...]
+    retired: str | None
+
+
+class JoinTree(NamedTuple):
+    tree: int
+
+
+class Parent(NamedTuple):
+    tree: int
+    parent: Address
+
+
+# Moves
+
+
+@dataclass(frozen=True)
+class HandOver:
+    """An operator with all it knows, to its new host."""
+
+    spec: Spec
+    state: str
+    """What it remembers, as JSON."""
+    inlets: tuple[Inlet, ...]
+    places: tuple[tuple[str, Place], ...]
+    place: Place
+    """Of its own stream, from now on."""
+    number: int
+    watermark: int
+    kept: tuple[Element, ...]
+    acknowledged: tuple[tuple[str, int, int], ...]
+    """How far each reader of its stream has come: name, input, number."""
+
+
+DATA = (Elements, Fed, Ended)
+CONTROL = (
+    *(Subscribe, Granted, Unsubscribe, Acknowledged, Moved, Bounced, RegisterSource, Rooted, Activate),
+    *(
+        RegisterQuery,
+        Planned,
+        Refused,
+        RegisterSubscription,
+        Streams,
+        Located,
+        Parted,
+        JoinTree,
+        Parent,
+        HandOver,
+    ),
+)

@@ -1,0 +1,402 @@
+"""The router of a node: streams that are published here or pass through, and who gets which of their items.
+
+Rules:
+
+- Whoever publishes a stream numbers its elements. A reader knows the number of the last element it took; that
+  position goes with it wherever it goes.
+- A reader's subscription goes up, hop by hop, to the publisher. The publisher answers with what the reader
+  has missed, and from that moment sends it what comes. The answer takes the same hops down; each sends on to
+  the reader from the moment the answer passes. As connections keep the order, the reader gets every element
+  after its position once and in order, whatever else changes meanwhile.
+- An element goes over a connection once, if anybody behind it can use it: each hop knows their selections.
+- The publisher keeps elements until every reader has acknowledged them. A reader that stops at one node to go
+  on at another is still waited for.
+- A subscription to a stream whose way is not known yet waits here.
+
+Cost: an element costs one message for each connection it must take, batches of elements one together; state
+is one route for each reader at every hop on its way.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+from zlib import crc32
+
+from distributary.filters.where import WhereFilter
+from distributary.flow import BEGINNING, Item
+from distributary.flow.identifiers import group_of, group_text
+from distributary.model import Event
+from distributary.overlay.node import Address, Node
+from distributary.systems.flow_connections import Connections
+from distributary.systems.flow_messages import (
+    Acknowledged,
+    Bounced,
+    Element,
+    Elements,
+    Granted,
+    JoinTree,
+    Moved,
+    Parent,
+    Place,
+    Reader,
+    Selection,
+    Subscribe,
+    Unsubscribe,
+)
+
+
+@lru_cache(maxsize=4096)
+def _condition(text: str) -> WhereFilter:
+    return WhereFilter.parse(text)
+
+
+def selects(selection: Selection, item: Item) -> bool:
+    """Whether a reader can use an item.
+
+    >>> selects(Selection(where="size > 3"), Item("a", 1, {"size": 4}))
+    True
+    """
+    where, block, part, parts, keys = selection
+    if parts > 1:
+        text = item.id if keys is None else group_text(group_of(item.attributes, keys))
+        if crc32(text.encode()) % parts != part:
+            return False
+    if where is None and block is None:
+        return True
+    event = Event("", attributes=item.attributes)
+    if where is not None:
+        return _condition(where).matches(event)
+    assert block is not None
+    return not _condition(block).matches(event)
+
+
+class Route(NamedTuple):
+    """The next hop to a reader, which may be this node, and what the reader can use."""
+
+    hop: Address
+    selection: Selection
+
+
+class Asked(NamedTuple):
+    """A subscription that is not granted yet, and who it came from."""
+
+    hop: Address
+    message: Subscribe
+
+
+class Publication:
+    """A stream as its publisher has it."""
+
+    def __init__(self, number: int = 0, watermark: int = BEGINNING, kept: Iterable[Element] = ()) -> None:
+        self.number = number
+        self.watermark = watermark
+        self.kept = deque(kept)
+        self.acknowledged: dict[tuple[str, int], int] = {}
+        """How far each reader has come, wherever it is; nothing above the least is forgotten."""
+
+    def number_all(self, items: Iterable[Item], watermark: int) -> tuple[Element, ...]:
+        """Give new items, and the watermark after them if it is new, their numbers."""
+        made = []
+        for item in items:
+            self.number += 1
+            made.append(Element(self.number, item))
+        if watermark > self.watermark:
+            self.watermark = watermark
+            self.number += 1
+            made.append(Element(self.number, watermark=watermark))
+        if self.acknowledged:
+            self.kept.extend(made)
+        return tuple(made)
+
+    def since(self, position: int | None, selection: Selection) -> tuple[Element, ...]:
+        """What a reader has missed, and how far the stream's time has come."""
+        missed = [
+            element
+            for element in self.kept
+            if position is not None
+            and element.number > position
+            and (element.item is None or selects(selection, element.item))
+        ]
+        return (*missed, Element(self.number, watermark=self.watermark))
+
+    def acknowledge(self, name: str, input: int, position: int) -> None:
+        self.acknowledged[name, input] = max(position, self.acknowledged.get((name, input), 0))
+        self._trim()
+
+    def forget(self, name: str, input: int) -> None:
+        self.acknowledged.pop((name, input), None)
+        self._trim()
+
+    def _trim(self) -> None:
+        least = min(self.acknowledged.values(), default=self.number)
+        while self.kept and self.kept[0].number <= least:
+            self.kept.popleft()
+
+
+class Router:
+    """Subscriptions, routes and publications of one node."""
+
+    def __init__(
+        self,
+        node: Node,
+        connections: Connections,
+        registry: Address,
+        take: Callable[[str, Reader, Sequence[Element]], None],
+        moved: Callable[[str], None],
+        wanted: Callable[[str], None],
+    ) -> None:
+        self.node = node
+        self.send = connections.send
+        self.registry = registry
+        self.publications: dict[str, Publication] = {}
+        self.places: dict[str, Place] = {}
+        """Where streams are, as far as this node has heard."""
+        self.parents: dict[int, Address] = {}
+        """The parent in each tree of sources that this node has joined."""
+        self.routes: dict[str, dict[Reader, Route]] = {}
+        self.passed = 0
+        """Elements sent on to other nodes."""
+        self._take = take
+        self._moved = moved
+        self._wanted = wanted
+        self._asked: dict[tuple[str, Reader], Asked] = {}
+        """Subscriptions that were passed on and are not granted yet."""
+        self._waiting: dict[str, list[tuple[Subscribe | Unsubscribe | Acknowledged, Address]]] = {}
+        self._joining: set[int] = set()
+        for kind, handler in (
+            (Subscribe, self._subscribe),
+            (Granted, self._granted),
+            (Unsubscribe, self._unsubscribe),
+            (Acknowledged, self._acknowledged),
+            (Elements, self._elements),
+            (Moved, self._stream_moved),
+            (Bounced, self._bounced),
+            (Parent, self._parent),
+        ):
+            node.handle(kind, handler)  # type: ignore[arg-type]
+
+    # Publishing
+
+    def publish(self, stream: str, items: Sequence[Item], watermark: int) -> None:
+        """Send new items, and how far time has come, to all who asked."""
+        elements = self.publications[stream].number_all(items, watermark)
+        if elements:
+            self._send_on(stream, elements)
+
+    def install(self, stream: str, publication: Publication, place: Place) -> None:
+        """Publish a stream here from now on; those who waited for it are served."""
+        self.publications[stream] = publication
+        self.places[stream] = place
+        self._begin_again(stream)
+        self._serve(stream)
+
+    def withdraw(self, stream: str, host: Address) -> tuple[Publication, Place]:
+        """Publish a stream no more; whoever reads it finds it at another host."""
+        publication = self.publications.pop(stream)
+        place = Place(host, None, self.places[stream].moves + 1)
+        hops = dict.fromkeys(route.hop for route in self.routes.get(stream, {}).values())
+        for hop in hops:
+            if hop != self.node.address:
+                self.send(hop, Moved(stream, place))
+        self.learn([(stream, place)])
+        return publication, place
+
+    def retire(self, stream: str) -> None:
+        """End a stream that nobody reads any more."""
+        del self.publications[stream]
+        self.routes.pop(stream, None)
+
+    # Reading
+
+    def subscribe(self, stream: str, reader: Reader, selection: Selection, position: int | None) -> None:
+        """Have a reader of this node sent a stream from its position on."""
+        here = self.node.address
+        self._subscribe(Subscribe(stream, reader, selection, position, self.places[stream]), here)
+
+    def unsubscribe(self, stream: str, reader: Reader, *, forget: bool) -> None:
+        """Send a reader of this node nothing more."""
+        self._unsubscribe(Unsubscribe(stream, reader, forget), self.node.address)
+
+    def acknowledge(self, stream: str, reader: Reader, position: int) -> None:
+        """Say that a reader of this node needs nothing up to its position any more."""
+        self._acknowledged(Acknowledged(stream, reader, position), self.node.address)
+
+    def learn(self, places: Iterable[tuple[str, Place]]) -> None:
+        """Hear where streams are; what is older than what is known is no news."""
+        for stream, place in places:
+            known = self.places.get(stream)
+            if known is None or place.moves > known.moves:
+                self.places[stream] = place
+                if known is not None:
+                    self._begin_again(stream)
+                if self._hop(stream) is not None:
+                    self._serve(stream)
+
+    def _begin_again(self, stream: str) -> None:
+        """All routes of a stream are void, for it has moved; the readers here subscribe anew."""
+        self.routes.pop(stream, None)
+        for asked in [asked for asked in self._asked if asked[0] == stream]:
+            del self._asked[asked]
+        here = self.node.address
+        others = [each for each in self._waiting.pop(stream, ()) if each[1] != here]
+        if others:
+            self._waiting[stream] = others
+        self._moved(stream)
+
+    # What comes from below
+
+    def _subscribe(self, message: Subscribe, sender: Address) -> None:
+        stream, reader, _, _, place = message
+        self.learn([(stream, place)] if self._is_news(stream, place) else ())
+        publication = self.publications.get(stream)
+        if publication is not None:
+            self._grant(publication, message, sender)
+        elif sender != self.node.address and self._has_left(stream):
+            if place.moves > self.places[stream].moves:
+                self._waiting.setdefault(stream, []).append((message, sender))
+            else:
+                self.send(sender, Bounced(stream, reader, self.places[stream]))
+        else:
+            self._asked[stream, reader] = Asked(sender, message)
+            self._up(message, sender)
+
+    def _is_news(self, stream: str, place: Place) -> bool:
+        """Whether to believe a reader: not that the stream is here, which this node will hear first hand."""
+        return place.host != self.node.address or stream not in self.places
+
+    def _has_left(self, stream: str) -> bool:
+        """Whether the stream was or is to be had at another host, without a tree that leads there."""
+        place = self.places[stream]
+        return place.tree is None and place.host != self.node.address
+
+    def _grant(self, publication: Publication, message: Subscribe, sender: Address) -> None:
+        stream, reader, selection, position, _ = message
+        routes = self.routes.setdefault(stream, {})
+        for other in [other for other in routes if other[:2] == reader[:2]]:
+            if other.turn > reader.turn:
+                return  # overtaken by a later subscription
+            del routes[other]
+        start = publication.number if position is None else position
+        publication.acknowledge(reader.name, reader.input, start)
+        self._asked[stream, reader] = Asked(sender, message)
+        self._granted(Granted(stream, reader, publication.since(start, selection)), self.node.address)
+        self._wanted(stream)
+
+    def _unsubscribe(self, message: Unsubscribe, sender: Address) -> None:
+        stream, reader, forget = message
+        self._asked.pop((stream, reader), None)
+        self.routes.get(stream, {}).pop(reader, None)
+        publication = self.publications.get(stream)
+        if publication is None:
+            self._up(message, sender)
+        elif forget:
+            publication.forget(reader.name, reader.input)
+
+    def _acknowledged(self, message: Acknowledged, sender: Address) -> None:
+        stream, reader, position = message
+        publication = self.publications.get(stream)
+        if publication is None:
+            self._up(message, sender)
+        elif (reader.name, reader.input) in publication.acknowledged:
+            publication.acknowledge(reader.name, reader.input, position)
+
+    def _up(self, message: Subscribe | Unsubscribe | Acknowledged, sender: Address) -> None:
+        """Pass a message on towards the publisher, or keep it until the way is known."""
+        hop = self._hop(message.stream)
+        if hop is None:
+            self._waiting.setdefault(message.stream, []).append((message, sender))
+        else:
+            self.send(hop, message)
+
+    def _hop(self, stream: str) -> Address | None:
+        place = self.places.get(stream)
+        if place is None:
+            return None
+        if place.tree is None:
+            return place.host if place.host != self.node.address else None
+        parent = self.parents.get(place.tree)
+        if parent is None and place.host != self.node.address and place.tree not in self._joining:
+            self._joining.add(place.tree)
+            self.send(self.registry, JoinTree(place.tree))
+        return parent
+
+    # What comes from above
+
+    def _granted(self, message: Granted, sender: Address) -> None:
+        stream, reader, elements = message
+        asked = self._asked.pop((stream, reader), None)
+        if asked is None:
+            return  # given up meanwhile
+        route = Route(asked.hop, asked.message.selection)
+        self.routes.setdefault(stream, {})[reader] = route
+        if route.hop == self.node.address:
+            self._take(stream, reader, elements)
+        else:
+            self.send(route.hop, message)
+
+    def _elements(self, message: Elements, sender: Address) -> None:
+        if sender == self._hop(message.stream):  # else it was sent before the stream moved: see `_grant`
+            self._send_on(message.stream, message.elements)
+
+    def _send_on(self, stream: str, elements: Sequence[Element]) -> None:
+        hops: dict[Address, list[Selection]] = {}
+        for reader, route in list(self.routes.get(stream, {}).items()):
+            if route.hop == self.node.address:
+                fit = _fit(elements, [route.selection])
+                if fit:
+                    self._take(stream, reader, fit)
+            else:
+                hops.setdefault(route.hop, []).append(route.selection)
+        for hop, selections in hops.items():
+            fit = _fit(elements, selections)
+            if fit:
+                self.passed += len(fit)
+                self.send(hop, Elements(stream, fit))
+
+    def _stream_moved(self, message: Moved, sender: Address) -> None:
+        self.learn([message] if self._is_news(*message) else ())
+
+    def _bounced(self, message: Bounced, sender: Address) -> None:
+        stream, reader, place = message
+        if self._is_news(stream, place):
+            self.learn([(stream, place)])
+        asked = self._asked.pop((stream, reader), None)
+        if asked is not None:
+            self._subscribe(asked.message._replace(place=self.places[stream]), asked.hop)
+
+    def _parent(self, message: Parent, sender: Address) -> None:
+        tree, parent = message
+        self.parents[tree] = parent
+        for stream in [name for name in self._waiting if self._on_tree(name, tree)]:
+            self._serve(stream)
+
+    def _on_tree(self, stream: str, tree: int) -> bool:
+        place = self.places.get(stream)
+        return place is not None and place.tree == tree
+
+    def _serve(self, stream: str) -> None:
+        """What waited for a stream goes its way."""
+        for message, sender in self._waiting.pop(stream, ()):
+            if isinstance(message, Subscribe):
+                self._subscribe(message, sender)
+            elif isinstance(message, Unsubscribe):
+                self._unsubscribe(message, sender)
+            else:
+                self._acknowledged(message, sender)
+
+
+def _fit(elements: Sequence[Element], selections: Sequence[Selection]) -> tuple[Element, ...]:
+    """The elements that one of several readers can use."""
+    if any(selection == EVERYTHING for selection in selections):
+        return tuple(elements)
+    return tuple(
+        element
+        for element in elements
+        if element.item is None or any(selects(selection, element.item) for selection in selections)
+    )
+
+
+EVERYTHING = Selection()
