@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from distributary.filters.where import WhereFilter
+from distributary.kernel import sealed
 from distributary.matching.batch import EventBatch
-from distributary.matching.kernel import sealed
 from distributary.matching.where_bitsets import BLOCK, ROWS, WhereBitsets
 from distributary.matching.where_texts import named_texts, rank_texts, text_hash
 from distributary.model import Event

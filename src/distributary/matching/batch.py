@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from distributary.errors import InputError
 from distributary.filters.document import Document, parse_document
-from distributary.matching.kernel import kernel
+from distributary.kernel import kernel
 from distributary.model import Event, Value
 
 NULL, NUMBER, STRING, BOOLEAN, OTHER = range(5)

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from distributary.matching.kernel import kernel
+from distributary.kernel import kernel
 
 wide: Callable[[Any], int] = np.int64  # type: ignore[assignment]
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from distributary.kernel import kernel
 from distributary.matching.batch import EventBatch
-from distributary.matching.kernel import kernel
 
 WITHOUT_TOPIC = 0
 

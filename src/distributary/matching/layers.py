@@ -19,10 +19,10 @@ from typing import Any, ClassVar, Generic, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from distributary.kernel import sealed
 from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
 from distributary.matching.index import Arrays, F, Index, Pairs
-from distributary.matching.kernel import sealed
 from distributary.model import Event
 
 SETTLED = 1 << 17

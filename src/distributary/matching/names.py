@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from distributary.kernel import kernel, sealed
 from distributary.matching.index import Arrays
-from distributary.matching.kernel import kernel, sealed
 from distributary.matching.memory import WORD, load_word, prefetch, store_word
 
 FEW = 4096

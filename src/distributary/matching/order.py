@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from distributary.kernel import kernel
 from distributary.matching.index import Pairs
-from distributary.matching.kernel import kernel
 
 SHORT = 24
 """Up to this many matches of one event are sorted by insertion."""

@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distributary.filters.path import PathFilter
+from distributary.kernel import kernel, sealed
 from distributary.matching.batch import EventBatch
 from distributary.matching.index import Arrays, Pairs
-from distributary.matching.kernel import kernel, sealed
 from distributary.matching.layers import CompiledIndex, Segment
 from distributary.matching.path_verifier import check_exact, compile_exact
 from distributary.matching.signature import (

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from distributary.matching.kernel import kernel
+from distributary.kernel import kernel
 from distributary.matching.path_expressions import BOTH, CHILD, DESCENDANT, EITHER, NEGATED, TRUE, planted
 
 ALL, NONE, SOME, NOT_ALL, STAMP = range(5)

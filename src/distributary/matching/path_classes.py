@@ -23,10 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distributary.filters.path import PathFilter, selects
+from distributary.kernel import kernel
 from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
 from distributary.matching.index import Arrays, Pairs
-from distributary.matching.kernel import kernel
 from distributary.matching.layers import CompiledIndex
 from distributary.matching.path_bounds import ALL, NONE, STAMP, Bounds, Paths, lay_out, work_out_bounds
 from distributary.matching.path_expressions import (

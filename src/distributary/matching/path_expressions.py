@@ -37,9 +37,9 @@ from distributary.filters.pattern import (
     Predicate,
     number,
 )
+from distributary.kernel import kernel, sealed
 from distributary.matching import frozen
 from distributary.matching.index import Arrays
-from distributary.matching.kernel import kernel, sealed
 from distributary.matching.path_forest import Forest
 
 FALSE, TRUE, CHILD, DESCENDANT, BOTH, EITHER, NEGATED, COMPARED = range(8)

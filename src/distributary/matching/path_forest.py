@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distributary.filters.document import Document
+from distributary.kernel import kernel
 from distributary.matching.batch import EventBatch
-from distributary.matching.kernel import kernel
 
 DOCUMENT = ""
 """The label of a document's own node, which no element can bear."""

@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from distributary.kernel import kernel, sealed
 from distributary.matching.index import Arrays
-from distributary.matching.kernel import kernel, sealed
 from distributary.matching.path_expressions import (
     EQUAL,
     FALSE,

@@ -19,9 +19,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from distributary.errors import InputError, UnknownSubscriptionError
+from distributary.kernel import kernel
 from distributary.matching import frozen
 from distributary.matching.index import Arrays, Pairs
-from distributary.matching.kernel import kernel
 from distributary.matching.names import Names
 from distributary.matching.serials import Serials
 

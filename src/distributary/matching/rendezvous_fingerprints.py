@@ -14,7 +14,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from distributary.matching.kernel import kernel, sealed
+from distributary.kernel import kernel, sealed
 
 MIXER = 0x9E3779B1
 MASK = 0xFFFFFFFF

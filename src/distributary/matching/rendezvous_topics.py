@@ -28,8 +28,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from distributary.kernel import kernel, sealed
 from distributary.matching.batch import SLASH, Strings
-from distributary.matching.kernel import kernel, sealed
 from distributary.matching.rendezvous_fingerprints import (
     CRC_TABLE,
     EMPTY,

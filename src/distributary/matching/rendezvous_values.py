@@ -27,8 +27,8 @@ from math import ceil, inf, isfinite, nextafter
 import numpy as np
 from numpy.typing import NDArray
 
+from distributary.kernel import kernel, sealed
 from distributary.matching.batch import BOOLEAN, NUMBER, STRING, Column, Strings
-from distributary.matching.kernel import kernel, sealed
 from distributary.matching.rendezvous_fingerprints import CRC_TABLE, spread, text_fingerprint
 from distributary.matching.rendezvous_keys import NUMBERS, TEXTS, Span
 from distributary.matching.rendezvous_parts import FULL, Allotment, Place

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from distributary.kernel import kernel, sealed
 from distributary.matching.index import Pairs
-from distributary.matching.kernel import kernel, sealed
 
 Visits = tuple[NDArray[np.int32], NDArray[np.int32]]
 """Rows and the parts that they visit, in any order; a pair may come twice."""

@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distributary.filters.filter import Filter
+from distributary.kernel import kernel, sealed
 from distributary.matching import frozen
 from distributary.matching.index import Arrays
-from distributary.matching.kernel import kernel, sealed
 
 DIGEST = 16
 """Bytes of a digest: among 10^9 combinations, the chance that any two agree is below 10^-20."""

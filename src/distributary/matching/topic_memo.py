@@ -20,9 +20,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from distributary.kernel import kernel, sealed
 from distributary.matching.batch import Strings
 from distributary.matching.index import Pairs
-from distributary.matching.kernel import kernel, sealed
 from distributary.matching.memory import WORD, load_word, prefetch, store_word
 from distributary.matching.topic_text import same_bytes, topic_arrays
 

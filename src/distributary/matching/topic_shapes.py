@@ -32,10 +32,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distributary.filters.topic import TopicFilter
+from distributary.kernel import kernel, sealed
 from distributary.matching import frozen
 from distributary.matching.batch import EventBatch, Strings
 from distributary.matching.index import Arrays, Pairs
-from distributary.matching.kernel import kernel, sealed
 from distributary.matching.layers import CompiledIndex, Segment
 from distributary.matching.memory import prefetch
 from distributary.matching.topic_memo import TopicMemo

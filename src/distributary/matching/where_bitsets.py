@@ -29,9 +29,9 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from distributary.filters.where import WhereFilter
+from distributary.kernel import kernel, sealed
 from distributary.matching.batch import NULL, NUMBER, STRING, EventBatch
 from distributary.matching.index import Arrays, Pairs
-from distributary.matching.kernel import kernel, sealed
 from distributary.matching.layers import CompiledIndex
 from distributary.matching.where_constraints import (
     SHARED,

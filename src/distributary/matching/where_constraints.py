@@ -31,10 +31,10 @@ from numpy.typing import NDArray
 
 from distributary.filters.domain import Domain, TextRange
 from distributary.filters.where import WhereFilter
+from distributary.kernel import kernel, sealed
 from distributary.matching import frozen
 from distributary.matching.batch import BOOLEAN, NULL, NUMBER, OTHER, STRING, Column, EventBatch
 from distributary.matching.index import Arrays
-from distributary.matching.kernel import kernel, sealed
 from distributary.matching.where_texts import Texts, named_texts, rank_texts
 from distributary.model import Event
 

@@ -22,9 +22,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from distributary.kernel import kernel, sealed
 from distributary.matching.batch import BOOLEAN, NULL, NUMBER, OTHER, STRING
 from distributary.matching.index import Arrays
-from distributary.matching.kernel import kernel, sealed
 from distributary.matching.where_constraints import Flat, runs, starts_of
 
 NUMBER_CUTS = 64

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from distributary.kernel import kernel, sealed
 from distributary.matching.batch import STRING
 from distributary.matching.index import Arrays
-from distributary.matching.kernel import kernel, sealed
 
 FNV_OFFSET = np.uint64(14695981039346656037)
 FNV_PRIME = np.uint64(1099511628211)

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distributary.filters.where import WhereFilter
+from distributary.kernel import kernel, sealed
 from distributary.matching.batch import EventBatch
 from distributary.matching.index import Arrays
-from distributary.matching.kernel import kernel, sealed
 from distributary.matching.layers import Verifier
 from distributary.matching.where_constraints import (
     UNCERTAIN,

@@ -18,20 +18,18 @@ Cost: a rewrite costs as much as the sites that it moves, mostly one or a few; a
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from distributary.kernel import kernel
 from distributary.plan.goal import Function
 from distributary.plan.rules import Relation, Shape
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Records = NDArray[Any]
-F = TypeVar("F", bound=Callable[..., Any])
 
 # Functions, shapes and relations are numbers in machine code.
 FUNCTIONS = (Function.SUM, Function.AVERAGE, Function.VARIANCE, Function.STD, Function.MIN, Function.MAX)
@@ -81,15 +79,6 @@ class Layout(NamedTuple):
     functions: tuple[int, int]
 
 
-def compiled(function: F) -> F:
-    """Compile on first use; where the machine code cannot be kept, every process does it anew."""
-    try:
-        found: F = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
-    except RuntimeError:
-        found = numba.njit(nogil=True, error_model="numpy")(function)
-    return found
-
-
 def layout_of(links: Floats, weights: Floats, functions: tuple[int, int], parents: tuple[int, ...]) -> Layout:
     """The layout of a tree."""
     sites, places = np.zeros(len(parents), dtype=SITE), np.zeros(len(parents) + 1, dtype=PLACE)
@@ -102,7 +91,7 @@ def layout_of(links: Floats, weights: Floats, functions: tuple[int, int], parent
 # Reading a tree
 
 
-@compiled
+@kernel
 def read(layout: Layout) -> float:
     """Derive everything from the parents; the system's cost."""
     _read_order(layout.sites, layout.places)
@@ -110,7 +99,7 @@ def read(layout: Layout) -> float:
     return system_cost(layout, 0, 0, 0, 0, 0.0, 0.0, np.inf, -np.inf)
 
 
-@compiled
+@kernel
 def _read_order(sites: Records, places: Records) -> None:
     """Children, the depth-first order, positions and sizes of subtrees."""
     count = len(sites)
@@ -149,7 +138,7 @@ def _read_order(sites: Records, places: Records) -> None:
         sites[sites[site].parent].size += sites[site].size
 
 
-@compiled
+@kernel
 def _read_costs(layout: Layout) -> None:
     """Costs from the root down, and their running sums and extremes."""
     links, sites, places, scale, functions = layout
@@ -185,7 +174,7 @@ def _read_costs(layout: Layout) -> None:
         places[place].after = worse(system, rest, sites[site].cost) if sites[site].weight else rest
 
 
-@compiled
+@kernel
 def join(function: int, above: float, local: float) -> float:
     """A site's cost from that of its parent and its own link."""
     if function == SUM:
@@ -193,13 +182,13 @@ def join(function: int, above: float, local: float) -> float:
     return min(above, local) if function == MIN else max(above, local)
 
 
-@compiled
+@kernel
 def worse(system: int, one: float, other: float) -> float:
     """The extreme of two costs; of no interest where the system's function has none."""
     return min(one, other) if system == MIN else max(one, other)
 
 
-@compiled
+@kernel
 def system_cost(
     layout: Layout,
     start: int,
@@ -238,7 +227,7 @@ def system_cost(
 # A rewrite
 
 
-@compiled
+@kernel
 def intervals(sites: Records, shape: int, one: int, other: int) -> tuple[int, int, int, int]:
     """Where in the order a rewrite changes costs: from and to, and again from and to (0 and 0 if once)."""
     start = int(sites[one].position)
@@ -256,7 +245,7 @@ def intervals(sites: Records, shape: int, one: int, other: int) -> tuple[int, in
     return (start, end, 0, 0) if last <= end else (start, end, more, last)
 
 
-@compiled
+@kernel
 def cost_after(layout: Layout, shape: int, one: int, other: int) -> float:
     """The system's cost after a rewrite; the new costs are left in `walked`."""
     _, sites, places, scale, _ = layout
@@ -276,7 +265,7 @@ def cost_after(layout: Layout, shape: int, one: int, other: int) -> float:
     return system_cost(layout, start, end, more, last, total, squares, least, most)
 
 
-@compiled
+@kernel
 def _new_cost(layout: Layout, shape: int, one: int, other: int, place: int, begin: int) -> tuple[int, float]:
     """Who stands at a place of the order after the rewrite, and that site's cost."""
     links, sites, places, _, functions = layout
@@ -301,7 +290,7 @@ def _new_cost(layout: Layout, shape: int, one: int, other: int, place: int, begi
 # Where a rule may be applied
 
 
-@compiled
+@kernel
 def above(sites: Records, site: int, levels: int) -> int:
     """The site so many levels up, or -1."""
     while levels > 0 and site >= 0:
@@ -310,7 +299,7 @@ def above(sites: Records, site: int, levels: int) -> int:
     return site
 
 
-@compiled
+@kernel
 def owner_of(sites: Records, reach: tuple[int, int, int], one: int, other: int) -> int:
     """Whose unit the pair is in if a rule of this reach (`Reach.numbers`) takes it, else -1."""
     relation, levels, with_children = reach
@@ -335,7 +324,7 @@ def owner_of(sites: Records, reach: tuple[int, int, int], one: int, other: int) 
     return one if _partners(sites, one, other) else -1
 
 
-@compiled
+@kernel
 def _partners(sites: Records, one: int, other: int) -> bool:
     """Whether two sites may change places: out of each other's units, and not leaves side by side."""
     if sites[other].parent in (-1, one) or above(sites, one, 2) == other or above(sites, other, 2) == one:
@@ -344,7 +333,7 @@ def _partners(sites: Records, one: int, other: int) -> bool:
     return not (leaves and sites[one].parent == sites[other].parent)
 
 
-@compiled
+@kernel
 def weigh_pairs(
     layout: Layout,
     shape: int,
@@ -388,7 +377,7 @@ def weigh_pairs(
 # Approximate statistics
 
 
-@compiled
+@kernel
 def heard_saving(
     layout: Layout, shape: int, one: int, other: int, heard: Floats, before: Floats, then: Floats
 ) -> float:
@@ -422,14 +411,14 @@ def heard_saving(
     return aggregated(functions[1], sites, before) - aggregated(functions[1], sites, then)
 
 
-@compiled
+@kernel
 def _hear_children(sites: Records, places: Records, site: int, costs: Floats) -> None:
     for number in range(sites[site].fanout):
         child = places[sites[site].first + number].child
         costs[child] = sites[child].cost
 
 
-@compiled
+@kernel
 def aggregated(system: int, sites: Records, costs: Floats) -> float:
     """The system's cost from the sites' costs alone."""
     total = weight = 0.0

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from distributary.kernel import kernel
 from distributary.plan.bulk import (
     BESIDE,
     ELSEWHERE,
@@ -20,14 +21,13 @@ from distributary.plan.bulk import (
     Layout,
     Records,
     above,
-    compiled,
     cost_after,
     owner_of,
     read,
 )
 
 
-@compiled
+@kernel
 def walk(
     layout: Layout,
     rules: Integers,
@@ -72,7 +72,7 @@ def walk(
     return best, tried, applied
 
 
-@compiled
+@kernel
 def draw(
     sites: Records, places: Records, reach: tuple[int, int, int], random: np.random.Generator
 ) -> tuple[int, int]:
@@ -94,7 +94,7 @@ def draw(
     return (other, one) if relation == SIBLINGS and other < one else (one, other)
 
 
-@compiled
+@kernel
 def apply(sites: Records, places: Records, shape: int, one: int, other: int) -> None:
     """Give the sites their new parents; whatever else is known of the tree is to be read anew."""
     if shape == MOVE:

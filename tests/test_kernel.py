@@ -10,7 +10,7 @@ import numba
 import numpy as np
 import pytest
 
-from distributary.matching.kernel import kernel, sealed
+from distributary.kernel import kernel, sealed
 
 
 def test_a_kernel_runs_where_nothing_can_be_cached(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,7 +22,7 @@ def test_a_kernel_runs_where_nothing_can_be_cached(monkeypatch: pytest.MonkeyPat
             raise RuntimeError("cannot cache function: no locator available")
         return numba.njit(**options)
 
-    monkeypatch.setattr("distributary.matching.kernel.numba", SimpleNamespace(njit=refuse_to_cache))
+    monkeypatch.setattr("distributary.kernel.numba", SimpleNamespace(njit=refuse_to_cache))
 
     @kernel
     def double(number: int) -> int:
