@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -93,6 +94,7 @@ class LiveWorld(World):
             window=None,
         )
         given = {"statistics": 1.0, "period": 25.0, "window": 6.0, "most_heard": None, **more}
+        self.period = float(given["period"])
         names = [str(site) for site in range(count)]
         places = {site + 1: name for site, name in enumerate(names)}
         super().__init__(
@@ -119,11 +121,13 @@ class LiveWorld(World):
     def converge(self, *, traffic: bool = True) -> Tree:
         """Run until two periods have passed in which nobody had anything to name."""
         root = self.optimisers()[0]
+        self.shapes = [self.shape()]
         for period in range(300):
             for number in range(5):
                 if traffic:
                     self.publish(Event(f"{period}.{number}", self.random.choice(TOPICS)))
-                self.run(5)
+                self.run(self.period / 5)
+            self.shapes.append(self.shape())
             if root.quiet >= 2:
                 return self.shape()
         raise AssertionError("it goes on and on")
@@ -176,10 +180,24 @@ def test_with_directed_rules_too_it_makes_the_same_rewrites_as_the_planner(name:
     "rules", [LOCAL_RULES, ALL_RULES, tuple(DIRECTED), (*LOCAL, *FOUR_LEVELS, *FIVE_LEVELS)]
 )
 @pytest.mark.parametrize("name", GOALS)
-def test_it_makes_the_same_rewrites_as_the_planner_from_many_starts(
+def test_every_rewrite_is_worth_as_much_as_the_best_the_planner_finds(
     name: str, rules: tuple[Rule, ...], seed: int
 ) -> None:
-    assert_same(*planned_and_live(name, rules, seed=100 + seed, nodes=11), name)
+    """Which of several that are worth the same is taken may hang on rounding; nothing else may.
+
+    A period is long enough for news to go down the longest path and from there to everybody.
+    """
+    _, world, reached = planned_and_live(name, rules, seed=100 + seed, nodes=11, period=60.0)
+    problem = Problem(parse_goal(GOALS[name]), world.sites)
+    shapes = [shape for shape, after in pairwise([*world.shapes, None]) if shape != after]
+    for before, after in pairwise(shapes):
+        (step,) = climb(problem, before, rules, periods=1).steps
+        worth = float(step.before) - float(problem.at(after).cost)
+        assert worth == pytest.approx(float(step.before) - float(step.after), rel=1e-6)
+    assert shapes[-1] == reached
+    assert not climb(problem, reached, rules).steps
+    assert world.got() == world.expected
+    assert unsettled(world.trees()) == []
 
 
 # Constraints, and choosing a parent

@@ -229,7 +229,7 @@ class Measures:
             counted = [] if worst is None else [worst._replace(times=1)]
         elif self.single is Function.SUM and counted:
             counted = list(self._moments(counted))
-        return tuple(dict.fromkeys((*counted, *self._extremes(merged))))
+        return (*counted, *dict.fromkeys(self._extremes(merged)))
 
     def _moments(self, entries: Sequence[Entry]) -> Entries:
         """Entries with the same count and sum; for a variance also with the same sum of squares."""

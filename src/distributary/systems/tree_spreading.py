@@ -16,6 +16,7 @@ Cost: a message a link, way and period, if there is anything new.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -29,9 +30,13 @@ REMEMBERED = 30
 """So many periods a statistic is remembered that is not told again; longer where it is told more seldom."""
 
 
+NO_COST = -1
+"""How often a node counts that has no cost, such as the root where links count: it is better than any."""
+
+
 class Heard(NamedTuple):
     times: int
-    """How often the node counts."""
+    """How often the node counts, or `NO_COST`."""
     values: Values
     time: float
     via: Address
@@ -77,18 +82,22 @@ class Spreading:
         own = self.statistics.ranked
         if own is None:
             return []
-        ranked = [(self._rank(each.values), address) for address, each in self._heard.items()]
+        ranked = [(self._rank(each), address) for address, each in self._heard.items()]
         return [address for rank, address in sorted(ranked) if rank < own]
 
-    def _rank(self, values: Values) -> float:
+    def _rank(self, heard: Heard) -> float:
         """A cost as it counts: less is better."""
-        cost = self._measures.cost(values) if self._measures.along_path else values[0]
+        if heard.times == NO_COST:
+            return -math.inf
+        cost = self._measures.cost(heard.values) if self._measures.along_path else heard.values[0]
         return self._measures.goal.sign * cost
 
     def below(self, child: Address, values: Values) -> Entries:
         """Those below a child, relative to its values; where everybody tells everybody."""
         entries = [
-            Entry(each.times, tuple(one - other for one, other in zip(each.values, values, strict=True)))
+            Entry(
+                max(each.times, 0), tuple(one - other for one, other in zip(each.values, values, strict=True))
+            )
             for address, each in self._heard.items()
             if each.via == child and address != child
         ]
@@ -97,13 +106,16 @@ class Spreading:
     def elsewhere(self) -> list[Entry]:
         """All that are not below this node, nor this node itself."""
         return [
-            Entry(each.times, each.values)
+            Entry(max(each.times, 0), each.values)
             for each in self._heard.values()
             if each.via not in self.tree.children
         ]
 
     def everybody(self) -> list[Entry]:
-        return [*self.statistics.own, *(Entry(each.times, each.values) for each in self._heard.values())]
+        return [
+            *self.statistics.own,
+            *(Entry(max(each.times, 0), each.values) for each in self._heard.values()),
+        ]
 
     # Telling.
 
@@ -138,7 +150,8 @@ class Spreading:
         if values is None:
             return
         if self._phase % self._turn() == 0:
-            times = sum(each.times for each in self.statistics.own)
+            has_cost = self._measures.root_counts or not self.tree.is_root
+            times = sum(each.times for each in self.statistics.own) if has_cost else NO_COST
             self._own = Heard(times, values, self.tree.node.now, self.tree.address)
         self._phase += 1
 
@@ -167,13 +180,13 @@ class Spreading:
         for address, each in known:
             if each.via == neighbour or address == neighbour or sent.get(address, -1.0) >= each.time:
                 continue
-            if self._everything or self._is_wanted(each.values, self._wanted_by.get(neighbour)):
+            if self._everything or self._is_wanted(each, self._wanted_by.get(neighbour)):
                 sent[address] = each.time
                 found.append(Statistic(address, each.times, each.values, each.time))
         return tuple(found)
 
-    def _is_wanted(self, values: Values, wanted: float | None) -> bool:
-        return wanted is not None and self._rank(values) < wanted
+    def _is_wanted(self, heard: Heard, wanted: float | None) -> bool:
+        return wanted is not None and self._rank(heard) < wanted
 
     def _wanted_without(self, neighbour: Address, own: float | None) -> float | None:
         """The widest wish of this node and its other neighbours."""

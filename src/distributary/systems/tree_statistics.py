@@ -302,10 +302,7 @@ class Statistics:
 
     @property
     def told_values(self) -> Values | None:
-        """What others are told of this node: its values, or its cost where that is measured by itself.
-
-        A node without a cost, such as the root where links count, is better than any.
-        """
+        """What others are told of this node: its values, or its cost where that is measured by itself."""
         values = self.values
         if values is None or self.measures.along_path:
             return values
