@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from random import Random
 
@@ -16,6 +17,7 @@ from distributary.sim.population import Population
 from distributary.sim.simulator import Simulator
 from distributary.systems.flow_broker import FlowBroker, Result
 from distributary.systems.flow_messages import Element, Reader
+from distributary.systems.flow_optimising import Optimising
 from distributary.systems.flow_registry import Surroundings
 from flow.random_queries import random_arrivals
 
@@ -25,7 +27,15 @@ REGISTRY = 1
 class World:
     """Brokers 1, 2, ... of which the first has the registry."""
 
-    def __init__(self, nodes: int, seed: int, *, network: Latency | None = None, fanout: int = 2) -> None:
+    def __init__(
+        self,
+        nodes: int,
+        seed: int,
+        *,
+        network: Latency | None = None,
+        fanout: int = 2,
+        optimising: Optimising | None = None,
+    ) -> None:
         self.random = Random(f"{seed}/world")
         self.taken: dict[tuple[str, int, str], list[int]] = {}
         """The numbers of the items that each reader was given of each stream, in order."""
@@ -36,7 +46,8 @@ class World:
             latency=lambda one, other: abs(one - other), brokers=self.nodes, most_trees=2, fanout=fanout
         )
         self.population: Population[FlowBroker] = Population(
-            self.simulator, lambda address: FlowBroker(Node(address), REGISTRY, surroundings)
+            self.simulator,
+            lambda address: FlowBroker(Node(address), REGISTRY, surroundings, optimising=optimising),
         )
         for address in self.nodes:
             self.population.add(address)
@@ -77,15 +88,16 @@ class World:
 
     # What clients do
 
-    def register(self, catalogue: Catalogue) -> None:
-        """Register all sources and queries, each at some node, one after the other."""
+    def register(self, catalogue: Catalogue, at: Mapping[str, Address] | None = None) -> None:
+        """Register all sources and queries, each where it is said or at some node, one after the other."""
+        given = at or {}
         for source in catalogue.sources.values():
-            self._proxies[source.name] = at = self.random.choice(self.nodes)
-            self.simulator.call(at, lambda at=at, source=source: self.broker(at).register_source(source))
+            self._proxies[source.name] = node = given.get(source.name) or self.random.choice(self.nodes)
+            self.simulator.call(node, partial(self.broker(node).register_source, source))
         self.run(30)
         for query in catalogue.queries.values():
-            at = self.random.choice(self.nodes)
-            self.simulator.call(at, lambda at=at, query=query: self.broker(at).register_query(query))
+            node = given.get(query.name) or self.random.choice(self.nodes)
+            self.simulator.call(node, partial(self.broker(node).register_query, query))
             self.run(30)
         assert not any(broker.refused for broker in self.brokers)
 

@@ -24,7 +24,7 @@ and subscriptions; its replicas then move like any operator.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from distributary.errors import DistributaryError
@@ -34,10 +34,12 @@ from distributary.flow.running import END, State
 from distributary.flow.splitting import Splitting
 from distributary.model import Delivery, Event, Subscription
 from distributary.overlay.node import Address, Node
+from distributary.plan.query.rules import MIGRATION, PARTITION, REPLICATION
 from distributary.systems.flow_connections import Connections
-from distributary.systems.flow_engine import Engine, inlets_of
+from distributary.systems.flow_engine import Engine, Measures, inlets_of
 from distributary.systems.flow_messages import (
     Activate,
+    Counted,
     Ended,
     Fed,
     HandOver,
@@ -56,6 +58,7 @@ from distributary.systems.flow_messages import (
     Spec,
     Streams,
 )
+from distributary.systems.flow_optimising import Optimiser, Optimising, Order, Report
 from distributary.systems.flow_registry import Registry, Surroundings
 from distributary.systems.flow_streams import Publication, Router
 
@@ -103,6 +106,7 @@ class FlowBroker:
         registry: Address,
         surroundings: Surroundings | None = None,
         *,
+        optimising: Optimising | None = None,
         timeout: float = 1.0,
     ) -> None:
         self.node = node
@@ -143,6 +147,20 @@ class FlowBroker:
             (HandOver, self._handed_over),
         ):
             node.handle(kind, handler)  # type: ignore[arg-type]
+        self._fed_since: dict[str, Measures] = {}
+        self.optimiser: Optimiser | None = None
+        if optimising is not None:
+            self.optimiser = Optimiser(
+                node,
+                self.connections,
+                optimising,
+                surroundings or Surroundings(),
+                self.registry,
+                registry,
+                self._measure,
+                self._carry_out,
+                self._tree,
+            )
         node.at_alarm("flow at rest", self._do_later)
         node.at_start(self._begin)
 
@@ -210,6 +228,7 @@ class FlowBroker:
             self.node.deliver(aside)
         intake.set_aside.clear()
         if item is not None:
+            self._fed_since.setdefault(message.source, Measures(self.node.now)).take_in(item)
             self.router.publish(message.source, [item], intake.watermark)
 
     def _ended(self, message: Ended, sender: Address) -> None:
@@ -253,21 +272,27 @@ class FlowBroker:
         self._require(operator)
         self._when_at_rest(operator, lambda: self._move(operator, to))
 
-    def partition(self, operator: str, parts: int = 2) -> None:
-        """Divide an operator's input among so many replicas, which begin here (section 5.4.1)."""
+    def partition(self, operator: str, parts: int = 2, to: Sequence[Address] = ()) -> None:
+        """Divide an operator's input among so many replicas (section 5.4.1).
+
+        They begin here, and go where they are told to.
+        """
         self._require(operator)
         if not self.can_partition(operator):
             raise DistributaryError(f"operator {operator!r} cannot be divided, or is part of a division")
-        self._when_at_rest(operator, lambda: self._partition(operator, parts))
+        self._when_at_rest(operator, lambda: self._partition(operator, parts, to))
 
-    def replicate(self, operator: str) -> None:
-        """Give each input of a union, or of the union before an operator, a replica (section 5.4.1)."""
+    def replicate(self, operator: str, to: Sequence[Address] = ()) -> None:
+        """Give each input of a union, or of the union before an operator, a replica (section 5.4.1).
+
+        They begin here, and go where they are told to.
+        """
         self._require(operator)
         if not self.can_replicate(operator):
             raise DistributaryError(
                 f"operator {operator!r} is no union, and reads none of its own that is here"
             )
-        self._when_at_rest(operator, lambda: self._replicate(operator))
+        self._when_at_rest(operator, lambda: self._replicate(operator, to))
 
     def can_partition(self, operator: str) -> bool:
         """Whether an operator that is here can be divided any way."""
@@ -344,7 +369,7 @@ class FlowBroker:
 
     # Dividing
 
-    def _partition(self, operator: str, parts: int) -> None:
+    def _partition(self, operator: str, parts: int, to: Sequence[Address]) -> None:
         if not self.can_partition(operator):
             return  # another change came first
         spec, hosted = self._require(operator), self.engine.hosted[operator]
@@ -368,9 +393,10 @@ class FlowBroker:
             ]
             replicas.append(Replica(Spec(name, splitting.replica, spec.inputs, spec.schemas), inlets, state))
         self._divide(operator, replicas, splitting, final, [operator])
+        self._scatter(replicas, to)
         self._send_registry(Parted(operator, "partition", tuple(one.spec.name for one in replicas), None))
 
-    def _replicate(self, operator: str) -> None:
+    def _replicate(self, operator: str, to: Sequence[Address]) -> None:
         union = self._union_of(operator) if self.can_partition(operator) else None
         if union is None:
             return  # another change came first
@@ -390,6 +416,7 @@ class FlowBroker:
             replicas.append(Replica(made, [inlet._replace(turn=0)], state))
         retired = [operator] if union == operator else [operator, union]
         self._divide(operator, replicas, splitting, final, retired)
+        self._scatter(replicas, to)
         names = tuple(one.spec.name for one in replicas)
         self._send_registry(Parted(operator, "replication", names, None if union == operator else union))
 
@@ -420,7 +447,60 @@ class FlowBroker:
         for name in (operator, *names):
             self.engine.begin(name)
 
+    def _scatter(self, replicas: list[Replica], to: Sequence[Address]) -> None:
+        for replica, address in zip(replicas, to, strict=False):
+            self.move(replica.spec.name, address)
+
     def _begin_from(self, spec: Spec, inlets: list[Inlet], state: State) -> None:
         hosted = self.engine.install(spec, inlets)
         assert hosted.running is not None
         hosted.running.restore(json.loads(json.dumps(state)))
+
+    # What the optimiser needs
+
+    def _tree(self) -> int | None:
+        """A tree of sources that this node is a member of."""
+        rooted = [self.router.places[source].tree for source in self._intakes]
+        return next((tree for tree in (*rooted, *self.router.parents) if tree is not None), None)
+
+    def _measure(self) -> Report:
+        """What has been measured since this was last asked for."""
+        now = self.node.now
+        counted = []
+        for name, hosted in self.engine.hosted.items():
+            if hosted.spec is not None and now > hosted.measures.since:
+                counted.append(hosted.measures.counted(name, now))
+                hosted.measures = Measures(now)
+        sources: list[Counted] = []
+        for name, measures in self._fed_since.items():
+            if now > measures.since:
+                sources.append(measures.counted(name, now))
+                self._fed_since[name] = Measures(now)
+        return Report(tuple(counted), tuple(sources))
+
+    def _carry_out(self, order: Order) -> None:
+        """Do what the roots decided, as far as it can still be done."""
+        rule, operator, moves = order
+        if operator not in self.engine.hosted:
+            return  # it has left meanwhile
+        to = [address for _, address in moves]
+        if rule == PARTITION.name:
+            if self.can_partition(operator):
+                self.partition(operator, len(to), to)
+        elif rule == REPLICATION.name:
+            self._carry_out_replication(operator, to)
+        else:
+            for name, address in moves:
+                if name in self.engine.hosted:
+                    self.move(name, address)
+
+    def _carry_out_replication(self, operator: str, to: list[Address]) -> None:
+        """Replicate an operator, or have the union before it come here first."""
+        if self.can_replicate(operator):
+            self.replicate(operator, to)
+            return
+        above = self._require(operator).inputs[0]
+        place = self.router.places[above]
+        if place.tree is None and place.host != self.node.address:
+            here = self.node.address
+            self.connections.send(place.host, Order(MIGRATION.name, above, ((above, here),)))

@@ -19,7 +19,7 @@ from distributary.flow import Filter, Item, Running, start
 from distributary.flow.splitting import PARTIAL
 from distributary.overlay.node import Address
 from distributary.overlay.wire import size_of
-from distributary.systems.flow_messages import Element, HandOver, Inlet, Reader, Selection, Spec
+from distributary.systems.flow_messages import Counted, Element, HandOver, Inlet, Reader, Selection, Spec
 from distributary.systems.flow_streams import EVERYTHING, Publication, Router
 
 ACKNOWLEDGE_EVERY = 16
@@ -39,10 +39,25 @@ class Measures:
     items_out: int = 0
     bytes_out: int = 0
 
-    @property
-    def selectivity(self) -> float:
-        """Items out for an item in."""
-        return self.items_out / self.items_in if self.items_in else 1.0
+    def take_in(self, item: Item) -> None:
+        self.items_in += 1
+        self.bytes_in += size_of(item)
+
+    def give_out(self, item: Item) -> None:
+        self.items_out += 1
+        self.bytes_out += size_of(item)
+
+    def counted(self, name: str, now: float) -> Counted:
+        """All of it, for whoever collects."""
+        return Counted(
+            name,
+            now - self.since,
+            self.items_in,
+            self.bytes_in,
+            self.items_out,
+            self.bytes_out,
+            self.work,
+        )
 
     @property
     def work(self) -> int:
@@ -195,7 +210,7 @@ class Engine:
         results: list[Item] = []
         for element in elements:
             if element.item is not None:
-                self._count_in(hosted.measures, element.item)
+                hosted.measures.take_in(element.item)
                 results += hosted.running.receive(input, unpacked(element.item))
             elif element.watermark is not None:
                 results += hosted.running.advance(input, element.watermark)
@@ -207,13 +222,8 @@ class Engine:
         hosted.running.set_aside.clear()
         results = [packed(item) for item in results]
         for item in results:
-            hosted.measures.items_out += 1
-            hosted.measures.bytes_out += size_of(item)
+            hosted.measures.give_out(item)
         self.router.publish(hosted.name, results, hosted.running.watermark)
-
-    def _count_in(self, measures: Measures, item: Item) -> None:
-        measures.items_in += 1
-        measures.bytes_in += size_of(item)
 
     def _acknowledge(self, hosted: Hosted, number: int) -> None:
         inlet = hosted.inlets[number]

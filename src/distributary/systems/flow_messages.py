@@ -244,6 +244,18 @@ class HandOver:
     """How far each reader of its stream has come: name, input, number."""
 
 
+class Counted(NamedTuple):
+    """What went through an operator, or into a source, within some seconds."""
+
+    name: str
+    seconds: float
+    items_in: int
+    bytes_in: int
+    items_out: int
+    bytes_out: int
+    work: int
+
+
 DATA = (Elements, Fed, Ended)
 CONTROL = (
     *(Subscribe, Granted, Unsubscribe, Acknowledged, Moved, Bounced, RegisterSource, Rooted, Activate),

@@ -210,6 +210,8 @@ class Registry:
 
     def _parted(self, message: Parted, sender: Address) -> None:
         self.parted.append(message)
+        for replica in message.replicas:
+            self.places.setdefault(replica, Place(sender))
 
 
 def makers_of(sharing: Sharing) -> dict[str, str]:

@@ -1,0 +1,148 @@
+"""A query network that improves itself: from what it measures, with answers as exact as ever."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from distributary.flow import Catalogue, Item, QueryBuilder, Source
+from distributary.plan.query.benefit import Standing
+from distributary.plan.query.goal_text import parse_query_goal
+from distributary.plan.query.optimiser import climb
+from distributary.plan.query.placement import Placement
+from distributary.plan.query.rules import HYBRID, MIGRATIONS, PARTITION, REPLICATION, Rule
+from distributary.plan.tree import Sites
+from distributary.systems.flow_optimising import OPTIMISATION, STATISTICS, Optimising
+from distributary.systems.flow_situation import Situation, situation_of
+from systems.flow_worlds import REGISTRY, World, expect_equal
+
+TRAFFIC = parse_query_goal("minimise aggregate(SUM, incoming rate, BROKERS)")
+LOAD = parse_query_goal("minimise aggregate(MAX, node load, BROKERS)")
+SOURCES = [
+    Source(name, {"symbol": "text", "size": "integer", "at": "integer"}, time="at", topic=name, lateness=0)
+    for name in ("trades", "quotes")
+]
+
+FAR = {"trades": 1, "quotes": 2, "q0": 4, "q1": 6}
+"""Sources at one end of the network, clients at the other."""
+
+
+def queries(count: int) -> Catalogue:
+    """Filters that let little pass, unions, and counts."""
+    made = []
+    for number in range(count):
+        build = QueryBuilder(f"q{number}")
+        both = build.union("both", "trades", "quotes")
+        large = build.filter("large", both, where=f"size > {7 + number % 2}")
+        build.count("per_ten", large, window="1 second", group_by=["symbol"])
+        made.append(build.query())
+    return Catalogue(SOURCES, made)
+
+
+def steady(world: World, seconds: int) -> dict[str, list[Item]]:
+    """Feed both sources for a while at one rate; returns what was fed."""
+    fed: dict[str, list[Item]] = {"trades": [], "quotes": []}
+    world.run(20)
+    for moment in range(seconds * 4):
+        for name, items in fed.items():
+            attributes = {"symbol": "ab"[moment % 2], "size": moment % 10, "at": moment * 250}
+            items.append(Item(f"{name}{moment}", moment * 250, attributes))
+            world.feed(name, items[-1])
+        world.run(0.25)
+    return fed
+
+
+def finish(world: World) -> None:
+    for source in SOURCES:
+        world.end(source.name)
+    world.run(30)
+
+
+def placed(world: World) -> tuple[Situation, Placement]:
+    """The placement as it is, with what was measured."""
+    broker = world.broker(REGISTRY)
+    assert broker.registry is not None
+    assert broker.optimiser is not None
+    situation = situation_of(broker.registry, 0, broker.optimiser._measurements)
+    assert situation is not None
+    latency = broker.registry.surroundings.latency
+    nodes = situation.sites
+    matrix = [[0.0 if one == other else latency(one, other) for other in nodes] for one in nodes]
+    return situation, situation.placement(Sites(matrix))
+
+
+@pytest.mark.parametrize("rules", [MIGRATIONS, (*MIGRATIONS, REPLICATION, PARTITION)])
+def test_it_moves_until_no_rule_helps_and_answers_stay_exact(rules: tuple[Rule, ...]) -> None:
+    catalogue = queries(2)
+    world = World(6, 3, optimising=Optimising(TRAFFIC, period=8.0, window=1.0, rules=rules))
+    world.register(catalogue, FAR)
+    fed = steady(world, 80)
+    situation, placement = placed(world)
+    finish(world)
+    expect_equal(world, catalogue, fed)
+    clients = [query.operators[-1] for query in situation.queries]
+    begun = [situation.hosts[client] for client in clients]
+    assert sum(broker.moves for broker in world.brokers) >= 2
+    at_clients = placement.moved(
+        {
+            index: begun[number]
+            for number, query in enumerate(situation.queries)
+            for index in query.operators[:-1]
+        }
+    )
+    standing = Standing(TRAFFIC, placement)
+    assert standing.cost < 0.7 * Standing(TRAFFIC, at_clients).cost
+    further = climb(TRAFFIC, placement, rules, HYBRID, batch=1, together=False)
+    assert further.cost >= 0.95 * standing.cost
+
+
+def test_load_is_taken_off_the_busiest_node() -> None:
+    catalogue = queries(3)
+    world = World(5, 4, optimising=Optimising(LOAD, period=8.0, window=1.0, rules=(*MIGRATIONS, PARTITION)))
+    world.register(catalogue)
+    fed = steady(world, 60)
+    _, placement = placed(world)
+    finish(world)
+    expect_equal(world, catalogue, fed)
+    whole = sum(placement.workload.load(index) for index in range(len(placement.workload.operators)))
+    assert Standing(LOAD, placement).cost < 0.6 * whole
+
+
+def test_what_was_measured_is_what_went_through() -> None:
+    catalogue = queries(1)
+    world = World(4, 5, optimising=Optimising(TRAFFIC, period=10.0, margin=2.0))
+    world.register(catalogue, FAR)
+    steady(world, 60)
+    assert sum(broker.moves for broker in world.brokers) == 0, "no change brings twice the cost"
+    _, placement = placed(world)
+    workload = placement.workload
+    names = {operator.name: operator for operator in workload.operators}
+    assert names["q0.both"].selectivity == pytest.approx(1.0, rel=0.05)
+    assert names["q0.large"].selectivity == pytest.approx(0.2, rel=0.1)
+    assert workload.items(0) == pytest.approx(4.0, rel=0.05)
+
+
+def test_traffic_for_statistics_and_optimisation_is_counted_apart() -> None:
+    catalogue = queries(1)
+    world = World(4, 7, optimising=Optimising(TRAFFIC, period=8.0, window=1.0))
+    world.register(catalogue, FAR)
+    steady(world, 30)
+    kinds = world.metrics.by_kind()
+    assert {kind.__name__ for kind in STATISTICS} <= kinds.keys()
+    assert any(kind.__name__ in kinds for kind in OPTIMISATION)
+    assert kinds["Situation"].bytes > 0
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("seed", range(20))
+def test_answers_are_exact_while_it_optimises_itself_on_many_seeds(seed: int) -> None:
+    random = Random(seed)
+    rules = (*MIGRATIONS, REPLICATION, PARTITION)
+    goal = random.choice([TRAFFIC, LOAD])
+    world = World(random.randint(2, 8), seed, optimising=Optimising(goal, 8.0, 1.0, rules))
+    catalogue = queries(random.randint(1, 5))
+    world.register(catalogue)
+    fed = steady(world, 100)
+    finish(world)
+    expect_equal(world, catalogue, fed)
