@@ -1,10 +1,13 @@
 """The metrics of a pipeline: how many events each topic had and how many matched, by batch, as Parquet.
 
-Three tables below one path, joined by `batch`:
+Tables below one path, joined by `batch`:
 
 - `topics/batch=<id>`: topic, events, matches, selectivity (matches an event);
 - `subscriptions/batch=<id>`: subscription_id, subscriber, events (all of the batch), matches, selectivity
   (the share of events that matched); a subscription that matched nothing in a batch has no row there;
+- `operators/batch=<id>`, with queries: stream (a source, or `query.operator`), kind, items, bytes, inputs
+  (the items of the streams it is made of), selectivity (items an input; windows answer to inputs of earlier
+  batches, so take sums over many), late;
 - `batches/<id>.json`: the record of the batch with its times (see `pipeline_commits`).
 
 `read_metrics` puts the times to the counts, from which rates follow.
@@ -12,6 +15,8 @@ Three tables below one path, joined by `batch`:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -19,6 +24,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from distributary.spark.sink_files import read_batches, write_batch
 
+OPERATORS = "stream STRING, kind STRING, items LONG, bytes LONG, inputs LONG, selectivity DOUBLE, late LONG"
 RECORDS = (
     "batch LONG, version LONG, events LONG, matches LONG, deliveries LONG, rejected LONG, "
     "started TIMESTAMP, finished TIMESTAMP, latest TIMESTAMP"
@@ -59,8 +65,44 @@ def subscription_metrics(tagged: DataFrame, events: int) -> DataFrame:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """What a stream had in a batch."""
+
+    items: int = 0
+    bytes: int = 0
+    late: int = 0
+
+
+def flow_counts(tagged: DataFrame) -> dict[str, Flow]:
+    """What each stream of queries that had anything had in a batch."""
+    counts = F.from_json("record", "items LONG, bytes LONG, late LONG")
+    told = tagged.where(F.col("kind") == "flow").select("subscription_id", counts.alias("flow"))
+    totals = told.groupBy("subscription_id").agg(
+        *(F.sum(f"flow.{name}").alias(name) for name in ("items", "bytes", "late"))
+    )
+    return {row["subscription_id"]: Flow(row["items"], row["bytes"], row["late"]) for row in totals.collect()}
+
+
+def write_operator_metrics(
+    spark: SparkSession,
+    flows: Mapping[str, Flow],
+    operators: Mapping[str, tuple[str, tuple[str, ...]]],
+    path: str,
+    batch: int,
+) -> None:
+    """Write what each stream of queries had in a batch; `operators` tells of which streams each is made."""
+    rows = []
+    for stream, (kind, inputs) in operators.items():
+        flow = flows.get(stream, Flow())
+        given = sum(flows.get(name, Flow()).items for name in inputs)
+        selectivity = flow.items / given if given else None
+        rows.append((stream, kind, flow.items, flow.bytes, given, selectivity, flow.late))
+    write_batch(spark.createDataFrame(rows, OPERATORS), f"{path}/operators", batch, rows=len(rows))
+
+
 def read_metrics(
-    spark: SparkSession, path: str, of: Literal["topics", "subscriptions"] = "topics"
+    spark: SparkSession, path: str, of: Literal["topics", "subscriptions", "operators"] = "topics"
 ) -> DataFrame:
     """The counts of finished batches with their times: `started`, `finished` and the `seconds` between."""
     times = spark.read.schema(RECORDS).json(f"{path}/batches").select("batch", "started", "finished")

@@ -9,15 +9,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from hashlib import sha256
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import TimestampNTZType, TimestampType
 
 from distributary.errors import DistributaryError
+from distributary.flow.catalogue import Catalogue
+from distributary.flow.query_file import read_query_file
 from distributary.spark.columns import EventColumns
-from distributary.spark.pipeline_commits import directories, exists
+from distributary.spark.pipeline_commits import directories, exists, read_text, write_whole
 from distributary.spark.pipeline_config import FILE_FORMATS, UNREADABLE, Pipeline
+from distributary.spark.queries_matching import derived_rows
 from distributary.spark.routing import routed
 from distributary.spark.sink import BatchWriter
 from distributary.spark.sink_files import batches_begun
@@ -34,6 +38,7 @@ STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
 def start(spark: SparkSession, pipeline: Pipeline, route: Route = routed) -> StreamingQuery:
     """Start a pipeline in a session; with a checkpoint that exists it goes on where it was."""
     require_own_outputs(pipeline)
+    require_the_same_queries(pipeline)
     spark.conf.set(STATE_STORE, pipeline.spark.get(STATE_STORE, ROCKSDB))
     events = read_source(spark, pipeline.source)
     store = subscription_store(pipeline)
@@ -58,14 +63,24 @@ def tagged_rows(events: DataFrame, pipeline: Pipeline, store: SubscriptionStore,
     corrupt = UNREADABLE if has_unreadable(events) else None
     topic = [named.topic] if pipeline.metrics and named.topic in events.columns else []
     order = [named.order] if named.order is not None else []
-    return route(
+    columns = EventColumns(named.id, named.topic, named.document, named.order, corrupt)
+    carry = list(dict.fromkeys([*pipeline.sink.columns, *topic]))
+    rows = route(
         events,
         store,
-        columns=EventColumns(named.id, named.topic, named.document, named.order, corrupt),
+        columns=columns,
         keep_events=True if pipeline.archive else [*topic, *order],
-        carry=list(dict.fromkeys([*pipeline.sink.columns, *topic])),
+        carry=carry,
         tolerances=named.order is not None,
         strategy=pipeline.subscriptions.strategy,
+    )
+    catalogue = query_catalogue(pipeline)
+    if catalogue is None:
+        return rows
+    return rows.unionByName(
+        derived_rows(
+            events, catalogue, columns, store, like=rows, carry=carry, checkpoint=pipeline.checkpoint
+        )
     )
 
 
@@ -82,7 +97,45 @@ def batch_writer(events: DataFrame, pipeline: Pipeline) -> BatchWriter:
         metrics=pipeline.metrics,
         topic=pipeline.events.topic if pipeline.events.topic in events.columns else None,
         clock=order if times else None,
+        operators=query_operators(query_catalogue(pipeline)),
     )
+
+
+def query_catalogue(pipeline: Pipeline) -> Catalogue | None:
+    """The queries of a pipeline, if it has any."""
+    if pipeline.queries is None:
+        return None
+    catalogue = read_query_file(pipeline.queries)
+    catalogue.check()
+    return catalogue
+
+
+def query_operators(catalogue: Catalogue | None) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """The streams of queries, each with its kind and the streams it is made of."""
+    if catalogue is None:
+        return {}
+    streams: dict[str, tuple[str, tuple[str, ...]]] = dict.fromkeys(catalogue.sources, ("source", ()))
+    for each in catalogue.operators:
+        streams |= dict.fromkeys(each.streams, (each.operation.kind, each.inputs))
+    return streams
+
+
+def require_the_same_queries(pipeline: Pipeline) -> None:
+    """Refuse to go on with other queries than those whose state a checkpoint holds."""
+    catalogue = query_catalogue(pipeline)
+    written = "" if catalogue is None else repr((sorted(catalogue.sources.items()), catalogue.operators))
+    digest = sha256(written.encode()).hexdigest() if written else "none"
+    place = f"{pipeline.checkpoint}/queries"
+    if not exists(f"{pipeline.checkpoint}/metadata"):
+        if catalogue is not None:
+            write_whole(place, digest)
+        return
+    before = read_text(place) if exists(place) else "none"
+    if before != digest:
+        raise DistributaryError(
+            f"the queries are others than those of the checkpoint {pipeline.checkpoint}, which holds their "
+            "state: bring them back, or choose another checkpoint and other outputs"
+        )
 
 
 def require_own_outputs(pipeline: Pipeline) -> None:
@@ -92,7 +145,7 @@ def require_own_outputs(pipeline: Pipeline) -> None:
         outputs.append(pipeline.sink.path)
         _require_one_layout(pipeline)
     if pipeline.metrics:
-        outputs += [f"{pipeline.metrics}/topics", f"{pipeline.metrics}/subscriptions"]
+        outputs += [f"{pipeline.metrics}/{table}" for table in ("topics", "subscriptions", "operators")]
     if exists(f"{pipeline.checkpoint}/metadata"):
         return
     for output in outputs:

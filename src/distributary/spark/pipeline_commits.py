@@ -16,6 +16,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from functools import lru_cache
 from pathlib import PurePosixPath
 
 from pyarrow import fs
@@ -42,6 +43,10 @@ class BatchRecord:
     finished: datetime
     latest: datetime | None = None
     """The greatest time in the order column, if that holds times."""
+    derived: int = 0
+    """The items that queries made of the events, in all their streams."""
+    late: int = 0
+    """The events that came later than their source allows; they are among those rejected."""
 
     @property
     def seconds(self) -> float:
@@ -122,11 +127,26 @@ def write_whole(location: str, text: str) -> None:
     files.move(partial, path)
 
 
+def read_text(location: str) -> str:
+    """What `write_whole` wrote."""
+    files, path = file_system(location)
+    with files.open_input_stream(path) as stream:
+        return bytes(stream.read()).decode()
+
+
 def query_id(checkpoint: str) -> str:
     """The id of the query that a checkpoint belongs to, as Spark has noted it there."""
     files, path = file_system(checkpoint)
     with files.open_input_stream(f"{path}/metadata") as stream:
         return str(json.loads(stream.read())["id"])
+
+
+@lru_cache(maxsize=64)
+def watermark_of(checkpoint: str, batch: int) -> int:
+    """The event time in milliseconds that a micro-batch takes as reached; Spark notes it before it starts."""
+    files, path = file_system(checkpoint)
+    with files.open_input_stream(f"{path}/offsets/{batch}") as stream:
+        return int(json.loads(stream.read().splitlines()[1])["batchWatermarkMs"])
 
 
 def exists(location: str) -> bool:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
 
 from distributary.errors import DistributaryError
+from distributary.flow.query_file import read_query_file
 from distributary.spark.pipeline_keys import Table, shown, suggestion
 
 FILE_FORMATS = ("parquet", "orc", "json", "csv", "avro", "xml")
@@ -108,6 +109,8 @@ class Pipeline:
     quarantine: str
     archive: str | None = None
     metrics: str | None = None
+    queries: str | None = None
+    """The file of the stream queries that run beside the matching."""
     trigger: Trigger = Trigger()
     spark: Mapping[str, str] = field(default_factory=dict)
 
@@ -175,7 +178,7 @@ class _Reader:
         self.wrong: list[str] = []
 
     def pipeline(self, document: Mapping[str, Any], stem: str) -> Pipeline:
-        top = Table(self.wrong, "", document, ["name", "checkpoint", *self.TABLES])
+        top = Table(self.wrong, "", document, ["name", "checkpoint", "queries", *self.TABLES])
         name = top.text("name", stem, default=stem)
         checkpoint = self._place(top.text("checkpoint", "checkpoint"))
         pipeline = Pipeline(
@@ -188,12 +191,25 @@ class _Reader:
             archive=self._path_of(document, "archive"),
             quarantine=self._path_of(document, "quarantine") or f"{checkpoint}/quarantine",
             metrics=self._path_of(document, "metrics"),
+            queries=self._queries(top),
             trigger=self._trigger(document),
             spark=self._table(document, "spark").settings("conf", '{ "spark.driver.memory" = "4g" }'),
         )
         self._check_columns(pipeline)
         self._check_places(pipeline)
         return pipeline
+
+    def _queries(self, top: Table) -> str | None:
+        """The file of the queries, all of which must be sound."""
+        given = top.optional_text("queries", "queries.toml")
+        if given is None:
+            return None
+        path = self._place(given)
+        try:
+            read_query_file(path).check()
+        except DistributaryError as error:
+            self.wrong += [f"queries: {line}" for line in str(error).splitlines()]
+        return path
 
     def _table(self, document: Mapping[str, Any], name: str) -> Table:
         given = document.get(name)

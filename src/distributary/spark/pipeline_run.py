@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -119,9 +119,15 @@ def _finish_batch(query: StreamingQuery, stop: _Stop, grace: float) -> None:
             return
 
 
-def _upkeep(spark: SparkSession, pipeline: Pipeline) -> AbstractContextManager[None]:
+@contextmanager
+def _upkeep(spark: SparkSession, pipeline: Pipeline) -> Iterator[None]:
     store = subscription_store(pipeline)
-    return upkeep(spark, store, pipeline.subscriptions.strategy, pipeline.events.order is not None)
+    with ExitStack() as kept:
+        tolerances = pipeline.events.order is not None
+        kept.enter_context(upkeep(spark, store, pipeline.subscriptions.strategy, tolerances))
+        if pipeline.queries is not None:  # derived items are matched with an index of their own
+            kept.enter_context(upkeep(spark, store, "index", False))
+        yield
 
 
 def _within(seconds: float, call: Callable[[], object]) -> bool:
@@ -209,6 +215,8 @@ class _Watch:
             f"{total.batches:,} batches: {total.events:,} events ({total.events / seconds:,.0f}/s), "
             f"{total.matches:,} matches, {total.deliveries:,} deliveries, {total.rejected:,} rejected"
         ]
+        if self._pipeline.queries is not None:
+            lines.append(f"queries: {total.derived:,} items derived, {total.late:,} events late")
         pipeline = self._pipeline
         places = {
             "deliveries": pipeline.sink.path,

@@ -30,6 +30,8 @@ class Snapshot:
     matches: int = 0
     deliveries: int = 0
     rejected: int = 0
+    derived: int = 0
+    late: int = 0
     events_per_second: float = 0.0
     matches_per_second: float = 0.0
     lag: str = "-"
@@ -100,6 +102,8 @@ class Progress:
             matches=totals.matches + record.matches,
             deliveries=totals.deliveries + record.deliveries,
             rejected=totals.rejected + record.rejected,
+            derived=totals.derived + record.derived,
+            late=totals.late + record.late,
         )
 
     def snapshot(self, now: datetime) -> Snapshot:

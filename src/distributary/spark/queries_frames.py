@@ -16,7 +16,7 @@ that several sources share would have one watermark only); in a batch the events
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 from pyspark.sql import DataFrame
@@ -89,13 +89,15 @@ def _inputs(
             yield frame, feeds
         return
     for name, source in sources.items():
-        feeds = list(_feeds(stage, name))
+        branch = intake.sources[name]
+        # Spark would see to filters before it looks at the time, so that only what some query takes in would
+        # move the watermark. It leaves alone what depends on the column of the watermark.
+        timed = f"unix_millis(clock) > {branch.time}"
+        feeds = [replace(each, present=f"{timed} and {each.present}") for each in _feeds(stage, name)]
         if feeds:
-            branch = intake.sources[name]
-            clock = frame.where(branch.present).withColumn(
-                "clock", F.expr(f"timestamp_millis({branch.time} + 1)")
-            )
-            yield clock.withWatermark("clock", f"{source.lateness + 1} milliseconds"), feeds
+            clock = F.expr(f"timestamp_millis({branch.time} + 1)")
+            items = frame.where(branch.present).withColumn("clock", clock)
+            yield items.withWatermark("clock", f"{source.lateness + 1} milliseconds"), feeds
 
 
 def on_sheet(frame: DataFrame, sheet: Sheet) -> DataFrame:

@@ -129,6 +129,11 @@ class TaggedRows(Shape):
                 columns = {"event_id": _texts(batch.ids.take(taken))}
                 yield self._tagged(EVENT, columns, self._events(table, taken, self.kept), version)
 
+    def told(self, kind: str, table: pa.Table, columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
+        """A row of some kind for each row of a table, without anything of the event."""
+        everyone = pa.array(np.arange(table.num_rows))
+        return self._tagged(kind, columns, self._events(table, everyone, ()), None)
+
     def _events(self, table: pa.Table, taken: pa.Array, filled: Sequence[str]) -> pa.StructArray:
         """The struct of the events taken, with null in the columns that are not to be filled."""
         fields = [pa.field(name, table.schema.field(name).type) for name in self.events]
@@ -141,7 +146,7 @@ class TaggedRows(Shape):
         return pa.StructArray.from_arrays(columns, fields=fields)
 
     def _tagged(
-        self, kind: str, columns: Mapping[str, pa.Array], event: pa.StructArray, version: int
+        self, kind: str, columns: Mapping[str, pa.Array], event: pa.StructArray, version: int | None
     ) -> pa.RecordBatch:
         count = len(event)
         texts = [

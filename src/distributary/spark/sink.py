@@ -10,7 +10,8 @@ appended rows, which a repeated batch repeats: their deliveries carry the batch 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.utils import is_remote
 
 from distributary.spark.archive import write_archive
-from distributary.spark.metrics import write_metrics
+from distributary.spark.metrics import flow_counts, write_metrics, write_operator_metrics
 from distributary.spark.micro_batch import tagging
 from distributary.spark.pipeline_commits import BatchRecord, query_id, write_record
 from distributary.spark.pipeline_config import UNREADABLE, Sink
@@ -41,6 +42,8 @@ class BatchWriter:
     """The column of `event` that holds the topic, if there is one."""
     clock: str | None = None
     """The order column, if it holds times."""
+    operators: Mapping[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
+    """The streams of queries: of what kind each is, and of which streams it is made."""
 
     def __call__(self, rows: DataFrame, batch: int) -> None:
         if is_remote():
@@ -55,7 +58,10 @@ class BatchWriter:
         tagged = rows.persist()
         try:
             totals = self._totals(tagged)
+            flows = flow_counts(tagged) if self.operators else {}
             delivered = self._write(tagged, batch, totals)
+            if self.metrics and flows:
+                write_operator_metrics(tagged.sparkSession, flows, self.operators, self.metrics, batch)
         finally:
             tagged.unpersist()
         record = BatchRecord(
@@ -68,6 +74,8 @@ class BatchWriter:
             started=started,
             finished=datetime.now(UTC),
             latest=totals.latest,
+            derived=sum(flow.items for name, flow in flows.items() if self.operators[name][1]),
+            late=sum(flow.late for flow in flows.values()),
         )
         write_record(self.commits, record)
 
@@ -89,7 +97,7 @@ class BatchWriter:
             write_archive(tagged.where(_is("event")), self.archive, batch, totals.events)
         if totals.rejected:
             write_batch(rejected(tagged), self.quarantine, batch, rows=totals.rejected)
-        if self.metrics and totals.events:
+        if self.metrics and (totals.events or totals.matches):
             write_metrics(tagged, self.metrics, batch, self.topic, totals.events)
         return delivered
 
@@ -112,7 +120,7 @@ class Totals:
         def greatest(name: str) -> int | None:
             return max((one[name] for one in kinds.values() if one[name] is not None), default=None)
 
-        latest = greatest("latest")
+        latest = kinds.get("event", {}).get("latest")
         return cls(
             events=rows("event"),
             matches=rows("match"),

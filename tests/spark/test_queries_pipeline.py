@@ -1,0 +1,156 @@
+"""Pipelines with queries: derived items are matched with the events, counted, and given out exactly once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from distributary.errors import DistributaryError
+from distributary.flow import answer, read_query_file
+from distributary.model import Event, Subscription
+from distributary.spark import read_metrics
+from distributary.spark.pipeline_commits import read_records
+from distributary.spark.pipeline_config import Pipeline, parse_pipeline
+from distributary.spark.sink_deliveries import read_deliveries
+from distributary.spark.sink_files import read_batches
+from distributary.store import open_store
+from properties.oracle import MatcherOracle
+from spark.test_pipeline import feed, run
+
+QUERIES = """
+[sources.trades]
+topic = "trades"
+time = "at"
+lateness = "10 ms"
+schema = { symbol = "text", size = "integer", at = "integer" }
+
+[[queries.busy.operators]]
+name = "large"
+filter = { from = "trades", where = "size > 10" }
+
+[[queries.busy.operators]]
+name = "volume"
+aggregate = { from = "large", window = "20 ms", group_by = ["symbol"], values = { total = "sum(size)" } }
+
+[queries.top]
+super = { best = ["twice", "most"] }
+
+[[queries.top.operators]]
+name = "twice"
+map = { from = "busy.volume", set = { total = "total * 2" } }
+
+[[queries.top.operators]]
+name = "most"
+filter = { from = "twice", where = "total > 100" }
+"""
+SUBSCRIPTIONS = [
+    Subscription("s1", "ann", topic="trades", where="size > 50"),
+    Subscription("s2", "ann", topic="busy/volume", where="total >= 40"),
+    Subscription("s3", "bob", topic="busy", where="symbol = 'A'"),
+    Subscription("s4", "bob", topic="top"),
+    Subscription("s5", "eve", where="total > 100"),
+]
+
+
+def pipeline_in(place: Path, queries: str = QUERIES) -> Pipeline:
+    (place / "queries.toml").write_text(queries)
+    text = """
+        checkpoint = "checkpoint"
+        queries = "queries.toml"
+        [source]
+        format = "json"
+        path = "in"
+        schema = "id STRING, topic STRING, symbol STRING, size BIGINT, at BIGINT"
+        options = { maxFilesPerTrigger = 1 }
+        [subscriptions]
+        store = "subscriptions"
+        [sink]
+        path = "deliveries"
+        columns = ["topic", "at"]
+        [metrics]
+        path = "metrics"
+        [trigger]
+        available_now = true
+    """
+    return parse_pipeline(text, str(place / "pipeline.toml"))
+
+
+def trade(number: int, at: int | None, size: int, symbol: str = "A") -> dict[str, object]:
+    return {"id": f"e{number}", "topic": "trades", "symbol": symbol, "size": size, "at": at}
+
+
+def test_derived_items_are_delivered_like_events_and_counted_across_restarts(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    pipeline = pipeline_in(tmp_path)
+    open_store(tmp_path / "subscriptions", create=True).commit(SUBSCRIPTIONS)
+    first = [trade(1, 5, 60), trade(2, 12, 30, "B"), trade(3, 3, 5), trade(4, None, 99)]
+    second = [trade(5, 18, 20), trade(6, 41, 70), trade(7, 38, 15, "B")]
+    third = [trade(8, 500, 1)]
+    fourth = [trade(9, 501, 1)]
+    late = [trade(10, 30, 80)]
+    for number, chunk in enumerate([first, second]):
+        feed(tmp_path, number, [json.dumps(record) for record in chunk])
+    run(spark, pipeline)
+    for number, chunk in enumerate([third, fourth, late], 2):
+        feed(tmp_path, number, [json.dumps(record) for record in chunk])
+    run(spark, pipeline)
+
+    catalogue = read_query_file(tmp_path / "queries.toml")
+    on_time = [_event(record) for chunk in (first, second, third, fourth) for record in chunk]
+    streams = answer(catalogue, on_time).streams
+    streams["busy.large"].append(catalogue.sources["trades"].item(_event(late[0])))
+    published = [
+        catalogue.streams[name].event(item)
+        for name in ("busy.large", "busy.volume", "top.most")
+        for item in streams[name]
+    ]
+    oracle = MatcherOracle()
+    for subscription in SUBSCRIPTIONS:
+        oracle.add(subscription)
+    subscribers = {one.id: one.subscriber for one in SUBSCRIPTIONS}
+    wanted = {
+        (event_id, event.topic, event.attributes.get("at"), subscribers[found], found)
+        for event_id, event in [
+            *((event.id, event) for event in [*on_time, _event(late[0])]),
+            *((f"{event.topic}#{event.id}", event) for event in published),
+        ]
+        for found in oracle.match(event)
+    }
+    rows = read_deliveries(spark, str(tmp_path / "deliveries")).collect()
+    found = [
+        (row.event_id, row.topic, row["at"], row.subscriber, one) for row in rows for one in row.subscriptions
+    ]
+    assert sorted(found, key=repr) == sorted(wanted, key=repr)
+
+    rejected = read_batches(spark, pipeline.quarantine).collect()
+    assert sorted((row.event_id, row.field) for row in rejected) == [("e10", "at"), ("e4", "at")]
+    assert sum(record.late for record in read_records(pipeline.commits)) == 1
+    metrics = read_metrics(spark, str(tmp_path / "metrics"), "operators")
+    totals = {
+        row.stream: (row.kind, row["sum(items)"], row["sum(inputs)"])
+        for row in metrics.groupBy("stream", "kind").sum("items", "inputs").collect()
+    }
+    assert totals == {
+        "trades": ("source", 9, 0),
+        "busy.large": ("filter", len(streams["busy.large"]), 9),
+        "busy.volume": ("aggregate", len(streams["busy.volume"]), len(streams["busy.large"])),
+        "top.twice": ("map", len(streams["top.twice"]), len(streams["busy.volume"])),
+        "top.most": ("filter", len(streams["top.most"]), len(streams["top.twice"])),
+    }
+    with pytest.raises(DistributaryError, match="the queries are others than those of the checkpoint"):
+        run(spark, pipeline_in(tmp_path, QUERIES.replace("20 ms", "30 ms")))
+
+
+def _event(record: dict[str, object]) -> Event:
+    return Event.from_record({name: value for name, value in record.items() if value is not None})
+
+
+def test_faults_of_queries_are_told_with_those_of_the_pipeline(tmp_path: Path) -> None:
+    with pytest.raises(
+        DistributaryError, match="queries: query 'busy', operator 'large'.*no attribute 'sise'"
+    ):
+        pipeline_in(tmp_path, QUERIES.replace("size > 10", "sise > 10"))
