@@ -197,3 +197,10 @@ def test_a_constraint_that_cannot_be_met_is_named(tmp_path: Path, capsys: pytest
     error = capsys.readouterr().err
     assert "no tree can keep the constraint aggregate(SUM, link latency, PATH) <= 4" in error
     assert "for c at best it is 8, on the path a, b, c" in error
+
+
+def test_the_example_is_planned(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", str(Path(__file__).parent.parent / "examples" / "sites.toml")]) == 0
+    out = capsys.readouterr().out
+    assert "planned: 240, with 1 site under another parent" in out
+    assert "breaks fanout <= 3: at frankfurt it is 9" in out
