@@ -34,6 +34,11 @@ MODULES = (
     "tree_bottleneck_annealing",
     "tree_redundancy",
     "tree_traffic",
+    "placement_bandwidth",
+    "placement_latency",
+    "placement_load",
+    "placement_traffic",
+    "placement_beyond",
     "comparison",
 )
 """The modules of `distributary.lab` that hold experiments, in the order of the report."""

@@ -314,15 +314,18 @@ class Climber:
         if rule is PARTITION and not workload.may_partition(operator):
             return None
         before, bounded, host = standing.cost, standing.bounded(), standing.state.hosts[operator]
+        worst = len(critical_sites(standing)) if self.bottleneck else 0
         split = self._made(rule.name, operator)
         for replica in split.replicas:
             sites = self.candidates((replica,))
             if len(sites):
                 self.considered += len(sites)
-                worth = standing.benefits(replica, sites)
+                worth = self._worth((replica,), sites, NEGLIGIBLE * abs(standing.cost))
                 if worth.max() >= 0:
                     standing.move(replica, int(sites[int(worth.argmax())]))
         benefit = standing.goal.sign * (before - standing.cost)
+        if abs(benefit) <= NEGLIGIBLE * abs(before) and len(critical_sites(standing)) < worst:
+            benefit = TIE * abs(before)
         legal = standing.legal_since(bounded)
         changes = {replica: standing.state.hosts[replica] for replica in split.replicas}
         standing.undo(split)
