@@ -311,9 +311,12 @@ class Statistics:
 
     @property
     def ranked(self) -> float | None:
-        """This node's cost as it counts: less is better; a node without one wants to hear of all."""
+        """This node's cost as it counts: less is better; where it cannot be known here, anything is better.
+
+        A root without a cost has nowhere to go, and nobody is better.
+        """
         values, sign = self.values, self.measures.goal.sign
-        if values is None:
+        if values is None or (self.tree.is_root and not self.measures.root_counts):
             return None
         cost = self.measures.cost(values) if self.measures.along_path else self._local_cost()
         return math.inf if cost is None else sign * cost
