@@ -164,15 +164,13 @@ COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
 }
 
 
-@dataclass(frozen=True)
-class Constraint:
-    """What must hold: of the system's cost, or of every node's."""
+class Comparing:
+    """What constraints of every language have: how the value must compare with the threshold."""
 
-    metric: SystemCost | Expression
     comparison: str
     threshold: Number
 
-    def __post_init__(self) -> None:
+    def check_comparison(self) -> None:
         if self.comparison not in COMPARISONS:
             raise DistributaryError(
                 f"no comparison {self.comparison!r}: take one of {', '.join(COMPARISONS)}"
@@ -190,15 +188,33 @@ class Constraint:
         return False
 
 
-@dataclass(frozen=True)
-class Goal:
-    """What to make small or large, and what must hold."""
+class Directed:
+    """What goals of every language have: whether less is better, or more."""
 
-    cost: SystemCost
-    direction: Direction = Direction.MINIMISE
-    constraints: tuple[Constraint, ...] = field(default=())
+    direction: Direction
 
     @property
     def sign(self) -> int:
         """1 where less is better, -1 where more is: cost times sign is always to be made small."""
         return 1 if self.direction is Direction.MINIMISE else -1
+
+
+@dataclass(frozen=True)
+class Constraint(Comparing):
+    """What must hold: of the system's cost, or of every node's."""
+
+    metric: SystemCost | Expression
+    comparison: str
+    threshold: Number
+
+    def __post_init__(self) -> None:
+        self.check_comparison()
+
+
+@dataclass(frozen=True)
+class Goal(Directed):
+    """What to make small or large, and what must hold."""
+
+    cost: SystemCost
+    direction: Direction = Direction.MINIMISE
+    constraints: tuple[Constraint, ...] = field(default=())

@@ -28,7 +28,6 @@ from distributary.plan.goal import (
     Combination,
     Constant,
     Constraint,
-    Direction,
     Expression,
     Function,
     Goal,
@@ -38,9 +37,7 @@ from distributary.plan.goal import (
     SystemCost,
 )
 from distributary.plan.metrics import BUILT_IN, SPELLINGS, Metric
-from distributary.plan.statements import DIRECTIONS, SAME, StatementReader, Token
-
-SYSTEM_COST = "system cost"
+from distributary.plan.statements import SAME, StatementReader, Token
 
 
 def parse_goal(text: str, metrics: Mapping[str, Metric] | None = None) -> Goal:
@@ -78,7 +75,7 @@ def cost_text(cost: SystemCost | Expression) -> str:
     return cost.metric.name if isinstance(cost, Local) else str(cost.value)
 
 
-class _Reader(StatementReader):
+class _Reader(StatementReader[SystemCost, Expression]):
     def __init__(self, text: str, metrics: Mapping[str, Metric]) -> None:
         super().__init__(text)
         self.metrics = {name.lower(): metric for name, metric in metrics.items()}
@@ -87,17 +84,6 @@ class _Reader(StatementReader):
         goals, constraints = self.sorted_statements()
         cost, direction = self.read_goal(goals)
         return Goal(cost, direction, tuple(self.read_constraint(statement) for statement in constraints))
-
-    def read_goal(self, goals: list[list[Token]]) -> tuple[SystemCost, Direction]:
-        if len(goals) > 1:
-            self.refuse("a second goal; there is one", goals[1][0].position)
-        if goals:
-            direction = DIRECTIONS[goals[0][0].text.lower()]
-            return self.whole(goals[0][1:], self.system_cost, goals[0][0]), direction
-        if SYSTEM_COST not in self.definitions:
-            self.refuse("no goal; expected `minimise ...`, `maximise ...` or `system cost = ...`", 0)
-        cost = self.named_system_cost(SYSTEM_COST)
-        return cost, Direction.MAXIMISE if cost.function is Function.MIN else Direction.MINIMISE
 
     def read_constraint(self, statement: list[Token]) -> Constraint:
         seeds_form = statement[0].text.lower() == "constraint"
@@ -149,26 +135,8 @@ class _Reader(StatementReader):
         last = definition[-2].text.upper() if len(definition) > 1 else ""
         return last in (Members.BROKERS.value, Members.CLIENTS.value, "CLIENT")
 
-    def named_system_cost(self, name: str) -> SystemCost:
-        tokens = self.definitions[name]
-        if name in self.open:
-            self.refuse(f"{name!r} is defined by itself", tokens[0].position if tokens else 0)
-        self.open.append(name)
-        cost = self.whole(tokens, self.system_cost, tokens[0] if tokens else Token("end", "", len(self.text)))
-        self.open.pop()
-        return cost
-
-    def combined(self, first: Expression | None = None) -> Expression:
-        left = self.product(first)
-        while sign := self.accept("+", "-"):
-            left = Combination(sign, left, self.product())
-        return left
-
-    def product(self, first: Expression | None = None) -> Expression:
-        left = self.operand() if first is None else first
-        while sign := self.accept("*", "/"):
-            left = Combination(sign, left, self.operand())
-        return left
+    def joined(self, sign: str, left: Expression, right: Expression) -> Expression:
+        return Combination(sign, left, right)
 
     def operand(self) -> Expression:
         token = self.peek()

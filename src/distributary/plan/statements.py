@@ -14,12 +14,13 @@ What the words mean is for those who read on: `goal_text` for trees, `query.goal
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from distributary.errors import InputError
-from distributary.plan.goal import Direction
+from distributary.plan.goal import Direction, Function
 from distributary.plan.tree import Number
 
 TOKEN = re.compile(
@@ -37,7 +38,11 @@ DIRECTIONS = {
     "maximize": Direction.MAXIMISE,
 }
 
+SYSTEM_COST = "system cost"
+
 T = TypeVar("T")
+Cost = TypeVar("Cost")
+Expression = TypeVar("Expression")
 
 
 @dataclass(frozen=True)
@@ -47,8 +52,8 @@ class Token:
     position: int
 
 
-class StatementReader:
-    """A text, and where in it we are."""
+class StatementReader(ABC, Generic[Cost, Expression]):
+    """A text, and where in it we are; `Cost` is a system's cost, `Expression` what it is made of."""
 
     bare_constraints = False
     """Whether a statement that compares is a constraint by itself, without `subject to`."""
@@ -180,3 +185,51 @@ class StatementReader:
         if token.kind != "number":
             self.refuse(f"expected a number, not {token.text or 'the end'!r}", token.position)
         return sign * (int(token.text) if token.text.isdigit() else float(token.text))
+
+    # What is alike wherever costs are told
+
+    @abstractmethod
+    def system_cost(self) -> Cost:
+        """Read the system's cost."""
+
+    @abstractmethod
+    def operand(self) -> Expression:
+        """Read what signs stand between."""
+
+    @abstractmethod
+    def joined(self, sign: str, left: Expression, right: Expression) -> Expression:
+        """Two expressions and the sign between them."""
+
+    def read_goal(self, goals: list[list[Token]]) -> tuple[Cost, Direction]:
+        """The system's cost and where it shall go; by itself a MIN is made large and all else small."""
+        if len(goals) > 1:
+            self.refuse("a second goal; there is one", goals[1][0].position)
+        if goals:
+            direction = DIRECTIONS[goals[0][0].text.lower()]
+            return self.whole(goals[0][1:], self.system_cost, goals[0][0]), direction
+        if SYSTEM_COST not in self.definitions:
+            self.refuse("no goal; expected `minimise ...`, `maximise ...` or `system cost = ...`", 0)
+        cost: Any = self.named_system_cost(SYSTEM_COST)
+        return cost, Direction.MAXIMISE if cost.function is Function.MIN else Direction.MINIMISE
+
+    def named_system_cost(self, name: str) -> Cost:
+        """The system's cost that a definition tells."""
+        tokens = self.definitions[name]
+        if name in self.open:
+            self.refuse(f"{name!r} is defined by itself", tokens[0].position if tokens else 0)
+        self.open.append(name)
+        cost = self.whole(tokens, self.system_cost, tokens[0] if tokens else Token("end", "", len(self.text)))
+        self.open.pop()
+        return cost
+
+    def combined(self, first: Expression | None = None) -> Expression:
+        left = self.product(first)
+        while sign := self.accept("+", "-"):
+            left = self.joined(sign, left, self.product())
+        return left
+
+    def product(self, first: Expression | None = None) -> Expression:
+        left = self.operand() if first is None else first
+        while sign := self.accept("*", "/"):
+            left = self.joined(sign, left, self.operand())
+        return left

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal import COMPARISONS, Constant, Direction, Function
+from distributary.plan.goal import Comparing, Constant, Directed, Direction, Function
 from distributary.plan.tree import Number
 
 
@@ -218,7 +218,7 @@ class SystemCost:
 
 
 @dataclass(frozen=True)
-class Constraint:
+class Constraint(Comparing):
     """What must hold: of the system's cost, or of every node, query or operator."""
 
     metric: SystemCost | Expression
@@ -226,34 +226,15 @@ class Constraint:
     threshold: Number
 
     def __post_init__(self) -> None:
-        if self.comparison not in COMPARISONS:
-            raise DistributaryError(
-                f"no comparison {self.comparison!r}: take one of {', '.join(COMPARISONS)}"
-            )
+        self.check_comparison()
         if not isinstance(self.metric, SystemCost) and level_of(self.metric) in (Level.LINK, Level.CONSTANT):
             raise DistributaryError("a constraint is on the system, a node, a query or an operator")
 
-    def holds(self, value: Number) -> bool:
-        return COMPARISONS[self.comparison](value, self.threshold)
-
-    def no_worse(self, new: Number, old: Number) -> bool:
-        """Whether the new value breaks the constraint no more than the old one did."""
-        if self.comparison in ("<", "<="):
-            return new <= old
-        if self.comparison in (">", ">="):
-            return new >= old
-        return False
-
 
 @dataclass(frozen=True)
-class QueryGoal:
+class QueryGoal(Directed):
     """What to make small or large, and what must hold."""
 
     cost: SystemCost
     direction: Direction = Direction.MINIMISE
     constraints: tuple[Constraint, ...] = field(default=())
-
-    @property
-    def sign(self) -> int:
-        """1 where less is better, -1 where more is: cost times sign is always to be made small."""
-        return 1 if self.direction is Direction.MINIMISE else -1

@@ -18,7 +18,7 @@ from difflib import get_close_matches
 from typing import NoReturn
 
 from distributary.errors import DistributaryError, InputError
-from distributary.plan.goal import COMPARISONS, Constant, Direction, Function
+from distributary.plan.goal import COMPARISONS, Constant, Function
 from distributary.plan.query.goal import (
     FUNCTIONS,
     SPELLINGS,
@@ -35,9 +35,7 @@ from distributary.plan.query.goal import (
     SystemCost,
     level_of,
 )
-from distributary.plan.statements import COMPARING, DIRECTIONS, SAME, StatementReader, T, Token
-
-SYSTEM_COST = "system cost"
+from distributary.plan.statements import COMPARING, SAME, StatementReader, T, Token
 
 SETS: Mapping[str, Over | Members] = {
     "UPSTREAM OPERATORS": Over.UPSTREAM,
@@ -85,25 +83,13 @@ def query_cost_text(cost: SystemCost | Expression) -> str:
     return cost.name if isinstance(cost, Statistic) else str(cost.value)
 
 
-class _Reader(StatementReader):
+class _Reader(StatementReader[SystemCost, Expression]):
     bare_constraints = True
 
     def goal(self) -> QueryGoal:
         goals, constraints = self.sorted_statements()
         cost, direction = self.read_goal(goals)
         return QueryGoal(cost, direction, tuple(self.read_constraint(statement) for statement in constraints))
-
-    def read_goal(self, goals: list[list[Token]]) -> tuple[SystemCost, Direction]:
-        if len(goals) > 1:
-            self.refuse("a second goal; there is one", goals[1][0].position)
-        if goals:
-            direction = DIRECTIONS[goals[0][0].text.lower()]
-            return self.whole(goals[0][1:], self.system_cost, goals[0][0]), direction
-        if SYSTEM_COST not in self.definitions:
-            self.refuse("no goal; expected `minimise ...`, `maximise ...` or `system cost = ...`", 0)
-        tokens = self.definitions[SYSTEM_COST]
-        cost = self.whole(tokens, self.system_cost, tokens[0] if tokens else Token("end", "", len(self.text)))
-        return cost, Direction.MAXIMISE if cost.function is Function.MIN else Direction.MINIMISE
 
     def read_constraint(self, statement: list[Token]) -> Constraint:
         words = self.leading_words(statement)
@@ -152,7 +138,7 @@ class _Reader(StatementReader):
         words = " ".join(self.leading_words(self.tokens[self.at :]))
         if words in self.definitions and self.is_system_cost(self.definitions[words]):
             self.words()
-            return self.whole(self.definitions[words], self.system_cost, self.tokens[self.at - 1])
+            return self.named_system_cost(words)
         return self.combined()
 
     def system_cost(self) -> SystemCost:
@@ -167,18 +153,6 @@ class _Reader(StatementReader):
     @staticmethod
     def is_system_cost(tokens: list[Token]) -> bool:
         return len(tokens) > 1 and tokens[-2].text.upper() in Members.__members__
-
-    def combined(self, first: Expression | None = None) -> Expression:
-        left = self.product(first)
-        while sign := self.accept("+", "-"):
-            left = self.joined(sign, left, self.product())
-        return left
-
-    def product(self, first: Expression | None = None) -> Expression:
-        left = self.operand() if first is None else first
-        while sign := self.accept("*", "/"):
-            left = self.joined(sign, left, self.operand())
-        return left
 
     def joined(self, sign: str, left: Expression, right: Expression) -> Expression:
         both = Combination(sign, left, right)
