@@ -24,7 +24,7 @@ from rich.table import Table
 
 from bench.report import Result
 
-MODULES = ("topics", "conditions", "rules", "paths", "tolerances", "matcher", "simulator", "spark")
+MODULES = ("topics", "conditions", "rules", "paths", "tolerances", "matcher", "planner", "simulator", "spark")
 LIBRARIES = ("distributary", "numba", "numpy", "pyarrow", "pyspark", "lxml", "sqlglot")
 
 

@@ -32,6 +32,7 @@ ALLOWED: dict[str, set[str]] = {
     "cli": {"*"},
     "cli_lab": {"*"},
     "cli_plan": {"*"},
+    "cli_plan_queries": {"*"},
     "cli_replay": {"*"},
     "cli_run": {"*"},
     "cli_sim": {"*"},

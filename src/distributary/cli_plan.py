@@ -1,4 +1,7 @@
-"""The command `distributary plan`: the tree for a set of sites and a goal, what it costs, and why."""
+"""The command `distributary plan`: the tree for a set of sites and a goal, what it costs, and why.
+
+Files with queries are for `cli_plan_queries`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distributary.errors import DistributaryError
-from distributary.terminal import WELL, add_command, say
+from distributary.terminal import WELL, add_command, write_text
 
 if TYPE_CHECKING:
     from distributary.plan.benefit import Problem
@@ -25,16 +28,21 @@ def add_plan(commands: Commands[argparse.ArgumentParser]) -> None:
     command = add_command(
         commands,
         "plan",
-        "who should forward to whom: the best tree over your sites",
+        "who should forward to whom and where queries should run: the best over your sites",
         """Reads sites, latencies, bandwidths, interests and a goal, and prints the tree, what it costs before
 and after, which sites get another parent and why, and how it compares with the trees one would have drawn. It
 starts from the parents given, if they are there, else from a best-effort tree. FILE is a TOML file that names
-or holds everything, or a CSV file of latencies.""",
+or holds everything, or a CSV file of latencies.
+
+If the file names queries, it is their operators that are placed: printed are where each runs, what it costs
+before and after, what moved and why, and how it compares with all at the clients, all at the sources, and
+each in turn where it is best.""",
         """  distributary plan sites.toml
   distributary plan sites.toml --goal 'maximise aggregate(MIN, aggregate(MIN, link bandwidth, PATH), BROKERS)'
   distributary plan sites.toml --json tree.json --svg tree.svg
   distributary plan latency.csv --root fra --goal \\
-    'minimise aggregate(AVERAGE, aggregate(SUM, link latency, PATH), BROKERS); subject to fanout <= 6'""",
+    'minimise aggregate(AVERAGE, aggregate(SUM, link latency, PATH), BROKERS); subject to fanout <= 6'
+  distributary plan queries-on-sites.toml --svg placement.svg""",
     )
     command.add_argument("file", type=Path, metavar="FILE", help="what is known of the sites (TOML or CSV)")
     command.add_argument("--goal", metavar="TEXT", help="instead of the one in the file")
@@ -44,13 +52,35 @@ or holds everything, or a CSV file of latencies.""",
         "--sites", type=Path, metavar="CSV", help="clients, interests and parents of the sites, likewise"
     )
     command.add_argument("--streams", type=Path, metavar="CSV", help="streams and their rates, likewise")
+    command.add_argument(
+        "--trees", action="store_true", help="with queries: give sites other parents in the trees as well"
+    )
     command.add_argument("--json", type=Path, metavar="FILE", help="write the plan there as JSON")
-    command.add_argument("--svg", type=Path, metavar="FILE", help="draw the tree there")
+    command.add_argument("--svg", type=Path, metavar="FILE", help="draw the plan there")
     command.add_argument("--seed", type=int, default=1, metavar="S", help="where all randomness starts (1)")
     command.set_defaults(run=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from distributary.plan.query.plan_file import asks_for_queries
+
+    if asks_for_queries(arguments.file):
+        return _run_queries(arguments)
+    if arguments.trees:
+        raise DistributaryError(f"--trees is for plans of queries, and {arguments.file} names none")
+    return _run_tree(arguments)
+
+
+def _run_queries(arguments: argparse.Namespace) -> int:
+    from distributary.cli_plan_queries import plan_queries
+
+    for option in ("root", "bandwidth", "sites", "streams"):
+        if getattr(arguments, option) is not None:
+            raise DistributaryError(f"--{option} is for plans of trees, and {arguments.file} names queries")
+    return plan_queries(arguments.file, arguments.goal, arguments.trees, arguments.json, arguments.svg)
+
+
+def _run_tree(arguments: argparse.Namespace) -> int:
     from distributary.plan.benefit import Problem
     from distributary.plan.drawing import shown, tree_text
     from distributary.plan.escape import improve
@@ -82,9 +112,10 @@ def _run(arguments: argparse.Namespace) -> int:
     for name, other in record["comparison"].items():
         broken = f"  breaks {other['broken'][0]}" if other["broken"] else ""
         print(f"  {name:<22} {shown(other['cost']):>10}{broken}")
-    _write(arguments.json, json.dumps(record, indent=2) + "\n")
+    if arguments.json:
+        write_text(arguments.json, json.dumps(record, indent=2) + "\n")
     if arguments.svg:
-        _write(arguments.svg, _picture(plan, found, costs))
+        write_text(arguments.svg, _picture(plan, found, costs))
     return WELL
 
 
@@ -160,13 +191,3 @@ def _record(plan: Plan, problem: Problem, found: Climb, usual: dict[str, Tree]) 
             for label, tree in usual.items()
         },
     }
-
-
-def _write(path: Path | None, text: str) -> None:
-    if path is None:
-        return
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise DistributaryError(f"cannot write {path}: {error.strerror}") from error
-    say(f"wrote {path}")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from distributary.errors import DistributaryError
 from distributary.files import Quarantine
 
 WELL, FAILED, SET_ASIDE, STRICT = 0, 1, 3, 4
@@ -47,6 +49,15 @@ def progress_shown() -> Progress:
 def say(text: str) -> None:
     """Tell something that is no output."""
     print(text, file=sys.stderr)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file that somebody asked for, and say so."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise DistributaryError(f"cannot write {path}: {error.strerror}") from error
+    say(f"wrote {path}")
 
 
 def say_set_aside(quarantine: Quarantine) -> int:

@@ -70,10 +70,12 @@ def read_plan(path: Path, **instead: str | None) -> Plan:
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise DistributaryError(f"{path}: {error}") from error
     given.update({key: value for key, value in instead.items() if value is not None})
-    return _Reader(path, given).plan()
+    return SitesReader(path, given).plan()
 
 
-class _Reader:
+class SitesReader:
+    """Reads which sites there are, and what is to be planned for trees (for queries: `query.plan_file`)."""
+
     def __init__(self, path: Path, given: Table) -> None:
         self.path = path
         self.given = given
