@@ -39,7 +39,7 @@ FREE = 100
 PERIODS = 12
 """Periods shown in Figure 5.13."""
 
-MIGRATED, REPLICATED, TOGETHER = "migration", "replication", "replication and migration"
+MIGRATED, REPLICATED, TOGETHER = "migration", "replication", "both"
 RULES: dict[str, tuple[Rule, ...]] = {
     MIGRATED: (MIGRATION,),
     REPLICATED: (REPLICATION,),
