@@ -16,7 +16,7 @@ that several sources share would have one watermark only); in a batch the events
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 
 from pyspark.sql import DataFrame
@@ -90,10 +90,7 @@ def _inputs(
         return
     for name, source in sources.items():
         branch = intake.sources[name]
-        # Spark would see to filters before it looks at the time, so that only what some query takes in would
-        # move the watermark. It leaves alone what depends on the column of the watermark.
-        timed = f"unix_millis(clock) > {branch.time}"
-        feeds = [replace(each, present=f"{timed} and {each.present}") for each in _feeds(stage, name)]
+        feeds = list(_feeds(stage, name))
         if feeds:
             clock = F.expr(f"timestamp_millis({branch.time} + 1)")
             items = frame.where(branch.present).withColumn("clock", clock)
@@ -119,7 +116,12 @@ class Wanted:
 
 
 def exploded(frame: DataFrame, number: str, wanted: Iterable[Wanted]) -> DataFrame | None:
-    """A frame with the rows that are wanted, their numbers in a column; None when there are none at all."""
+    """A frame with the rows that are wanted, their numbers in a column; None when there are none at all.
+
+    Of a plain `explode` Spark infers that only rows with something to explode are needed, and sees to that
+    first of all: all columns of the sheet are written out in that one condition, which may take forever, and
+    rows that no query takes do not move the watermark. Of `explode_outer` it infers nothing.
+    """
     takers: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for each in wanted:
         takers.setdefault(each.fields, []).append(f"if({each.present}, {each.number}, null)")
@@ -135,9 +137,10 @@ def exploded(frame: DataFrame, number: str, wanted: Iterable[Wanted]) -> DataFra
     shaped = frame.selectExpr("*", *lists).selectExpr(f"array_compact(array({', '.join(rows)})) as rows")
     names = [quoted(name) for name, _ in next(iter(takers))]
     return (
-        shaped.selectExpr("explode(rows) as row")
+        shaped.selectExpr("explode_outer(rows) as row")
+        .where("row is not null")
         .select("row.*")
-        .selectExpr(f"explode(takers) as {number}", *names)
+        .selectExpr(f"explode_outer(takers) as {number}", *names)
     )
 
 
@@ -341,7 +344,7 @@ def run_stage(stage: Stage, rows: DataFrame) -> DataFrame:
 
 def _in_windows(rows: DataFrame) -> DataFrame:
     """A row for each window that an item is in, with the window's end as time."""
-    starts = rows.withColumn("start", F.explode(F.expr("sequence(start, stop, slide)")))
+    starts = rows.withColumn("start", F.explode_outer(F.expr("sequence(start, stop, slide)")))
     own_id = {"id": F.expr("if(own, concat(cast(start as string), id), id)")} if "id" in rows.columns else {}
     return starts.withColumns(
         {
@@ -384,7 +387,8 @@ def _collected(rows: DataFrame) -> DataFrame:
         f"other -> other.right and abs(item.time - other.time) <= reach), other -> {pair})))"
     )
     ranked = f"transform(slice(array_sort(items), 1, take), (item, place) -> {numbered})"
-    found = grouped.selectExpr("task", "closes", f"explode(if(mode = {JOIN}, {pairs}, {ranked})) as item")
+    items = f"if(mode = {JOIN}, {pairs}, {ranked})"
+    found = grouped.selectExpr("task", "closes", f"explode_outer({items}) as item").where("item is not null")
     return found.select("task", "closes", "item.*")
 
 
