@@ -26,6 +26,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from distributary.errors import DistributaryError
 from distributary.flow import Branch, Intake, Item, Query, SetAside, Source, Union, splitting_of
@@ -37,6 +38,7 @@ from distributary.overlay.node import Address, Node
 from distributary.plan.query.rules import MIGRATION, PARTITION, REPLICATION
 from distributary.systems.flow_connections import Connections
 from distributary.systems.flow_engine import Engine, Measures, inlets_of
+from distributary.systems.flow_guarding import Guard, Guarding
 from distributary.systems.flow_messages import (
     Activate,
     Counted,
@@ -107,11 +109,12 @@ class FlowBroker:
         surroundings: Surroundings | None = None,
         *,
         optimising: Optimising | None = None,
+        guarding: Guarding | None = None,
         timeout: float = 1.0,
     ) -> None:
         self.node = node
         self.connections = Connections(node, timeout=timeout)
-        self.engine = Engine(lambda: node.now)
+        self.engine = Engine(lambda: node.now, guarded=guarding is not None)
         self.router = Router(
             node, self.connections, registry, self.engine.take, self.engine.begin_again, self._activate
         )
@@ -160,6 +163,18 @@ class FlowBroker:
                 self._measure,
                 self._carry_out,
                 self._tree,
+            )
+        self.guard: Guard | None = None
+        if guarding is not None:
+            self.guard = Guard(
+                node,
+                self.connections,
+                self.router,
+                guarding,
+                (surroundings or Surroundings()).brokers,
+                self.registry,
+                self.engine.snapshot,
+                self.engine.take_over,
             )
         node.at_alarm("flow at rest", self._do_later)
         node.at_start(self._begin)
@@ -337,13 +352,18 @@ class FlowBroker:
     def _rested(self, operator: str) -> None:
         for waiting, readers in self._successions:
             waiting.discard(operator)
-            if not waiting:
-                for stream, reader in readers:
-                    self.router.unsubscribe(stream, reader, forget=True)
+            if not waiting and self.guard is not None:
+                self.guard.after_checkpoint(partial(self._forget, readers))
+            elif not waiting:
+                self._forget(readers)
         self._successions = [each for each in self._successions if each[0]]
         if operator in self._later:
             # Not at once: the operator may be in the middle of handing out what it has just been given.
             self.node.wake_after(0.0, "flow at rest", operator)
+
+    def _forget(self, readers: list[tuple[str, Reader]]) -> None:
+        for stream, reader in readers:
+            self.router.unsubscribe(stream, reader, forget=True)
 
     def _do_later(self, operator: str) -> None:
         actions = self._later.pop(operator, [])
@@ -359,11 +379,21 @@ class FlowBroker:
     # Moving
 
     def _move(self, operator: str, to: Address) -> None:
-        if to != self.node.address:
-            self.moves += 1
-            self.connections.send(to, self.engine.hand_over(operator, to))
+        if to == self.node.address or to in self.connections.gone:
+            return
+        self.moves += 1
+        operator_known = self.engine.hand_over(operator, to)
+        if self.guard is not None:
+            self.guard.hand_over(to, operator_known)
+        else:
+            self.connections.send(to, operator_known)
 
     def _handed_over(self, message: HandOver, sender: Address) -> None:
+        if self.guard is not None:
+            self.guard.arrived(message)
+        known = self.router.places.get(message.spec.name, message.place)
+        if message.spec.name in self.engine.hosted or known.moves > message.place.moves:
+            return  # it has come by another way already
         self.engine.take_over(message)
         self._send_registry(Located(message.spec.name, message.place))
 
@@ -446,6 +476,8 @@ class FlowBroker:
         self._successions.append((set(names), forgotten))
         for name in (operator, *names):
             self.engine.begin(name)
+        if self.guard is not None:
+            self.guard.checkpoint()
 
     def _scatter(self, replicas: list[Replica], to: Sequence[Address]) -> None:
         for replica, address in zip(replicas, to, strict=False):

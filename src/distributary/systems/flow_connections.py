@@ -35,6 +35,8 @@ class Connections(Courier):
         self._next: dict[Address, int] = {}
         """The number of the packet to handle next, of each sender."""
         self._early: dict[Address, dict[int, Message]] = {}
+        self.gone: set[Address] = set()
+        """Nodes that are neither sent anything nor listened to any more."""
 
     @property
     def peers(self) -> tuple[Address, ...]:
@@ -44,17 +46,26 @@ class Connections(Courier):
     def send(self, to: Address, message: Message) -> None:
         if to == self.node.address:
             self.node.dispatch(message, to)
-        else:
+        elif to not in self.gone:
             super().send(to, message)
+
+    def drop(self, node: Address) -> None:
+        """Have nothing more to do with a node."""
+        self.gone.add(node)
+        self._outgoing.pop(node, None)
 
     def _again(self, about: tuple[Address, int]) -> None:
         to, number = about
+        if to in self.gone:
+            return
         waiting = self._outgoing[to].waiting.get(number)
         if waiting is not None:
             waiting.tries = min(waiting.tries, MOST_DOUBLINGS)
         super()._again(about)
 
     def _packet(self, packet: Packet, sender: Address) -> None:
+        if sender in self.gone:
+            return
         self.node.send(sender, Ack(packet.life, packet.number, packet.tried))
         early = self._early.setdefault(sender, {})
         due = self._next.setdefault(sender, 1)

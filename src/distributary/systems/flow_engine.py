@@ -19,7 +19,16 @@ from distributary.flow import Filter, Item, Running, start
 from distributary.flow.splitting import PARTIAL
 from distributary.overlay.node import Address
 from distributary.overlay.wire import size_of
-from distributary.systems.flow_messages import Counted, Element, HandOver, Inlet, Reader, Selection, Spec
+from distributary.systems.flow_messages import (
+    Counted,
+    Element,
+    HandOver,
+    Inlet,
+    Place,
+    Reader,
+    Selection,
+    Spec,
+)
 from distributary.systems.flow_streams import EVERYTHING, Publication, Router
 
 ACKNOWLEDGE_EVERY = 16
@@ -65,6 +74,32 @@ class Measures:
         return self.items_in + self.items_out
 
 
+class Memory:
+    """Which items of an input were taken lately, to know them again."""
+
+    def __init__(self, recent: Iterable[tuple[str, int]] = (), watermark: int | None = None) -> None:
+        self._times = dict(recent)
+        self._watermark = watermark
+
+    def fresh(self, elements: Sequence[Element]) -> list[Element]:
+        """The elements without those items that were taken before."""
+        found = []
+        for element in elements:
+            item, watermark = element.item, element.watermark
+            if watermark is not None and (self._watermark is None or watermark > self._watermark):
+                self._watermark = watermark
+                self._times = {id: time for id, time in self._times.items() if time >= watermark}
+            if item is not None:
+                if item.id in self._times or (self._watermark is not None and item.time < self._watermark):
+                    continue
+                self._times[item.id] = item.time
+            found.append(element)
+        return found
+
+    def state(self) -> tuple[int | None, tuple[tuple[str, int], ...]]:
+        return self._watermark, tuple(self._times.items())
+
+
 class Hosted:
     """An operator at work here, or a client that is served here."""
 
@@ -76,6 +111,7 @@ class Hosted:
         self.spec = spec
         self.sink = sink
         self.running: Running | None = start(spec.operation, *spec.schemas) if spec is not None else None
+        self.memories = [Memory() for _ in self.inlets]
         self.granted: set[int] = set()
         self.acknowledged = [0] * len(self.inlets)
         self.measures = Measures(now)
@@ -102,8 +138,11 @@ def inlets_of(spec: Spec) -> list[Inlet]:
 class Engine:
     """All operators and clients of one node."""
 
-    def __init__(self, now: Callable[[], float]) -> None:
+    def __init__(self, now: Callable[[], float], guarded: bool = False) -> None:
         self._now = now
+        self.guarded = guarded
+        """Whether operators may go on from checkpoints: then items may come again, and what operators have
+        read is acknowledged by the guard."""
         self.hosted: dict[str, Hosted] = {}
         self.router: Router
         """Set by the broker, as each needs the other."""
@@ -155,9 +194,21 @@ class Engine:
     def hand_over(self, name: str, to: Address) -> HandOver:
         """Take an operator out, with everything it needs to go on elsewhere."""
         hosted = self.stop(name, forget=False)
+        publication, place = self.router.withdraw(name, to)
+        return self._known_of(hosted, publication, place)
+
+    def snapshot(self) -> tuple[HandOver, ...]:
+        """What all operators here would need to go on elsewhere."""
+        publications, places = self.router.publications, self.router.places
+        return tuple(
+            self._known_of(hosted, publications[name], places[name])
+            for name, hosted in self.hosted.items()
+            if hosted.spec is not None
+        )
+
+    def _known_of(self, hosted: Hosted, publication: Publication, place: Place) -> HandOver:
         assert hosted.spec is not None
         assert hosted.running is not None
-        publication, place = self.router.withdraw(name, to)
         return HandOver(
             hosted.spec,
             json.dumps(hosted.running.state()),
@@ -168,6 +219,7 @@ class Engine:
             publication.watermark,
             tuple(publication.kept),
             tuple((reader, input, at) for (reader, input), at in publication.acknowledged.items()),
+            tuple(memory.state() for memory in hosted.memories) if self.guarded else (),
         )
 
     def take_over(self, message: HandOver) -> None:
@@ -175,6 +227,7 @@ class Engine:
         hosted = self.install(message.spec, message.inlets)
         assert hosted.running is not None
         hosted.running.restore(json.loads(message.state))
+        hosted.memories = [Memory(recent, mark) for mark, recent in message.memories] or hosted.memories
         publication = Publication(message.number, message.watermark, message.kept)
         publication.acknowledged = {(name, input): at for name, input, at in message.acknowledged}
         self.router.learn(message.places)
@@ -193,6 +246,8 @@ class Engine:
             elements = [one for one in elements if one.item is None or one.number > position]
         if elements:
             hosted.inlets[reader.input] = hosted.inlets[reader.input]._replace(position=elements[-1].number)
+        if self.guarded:
+            elements = hosted.memories[reader.input].fresh(elements)
         self._process(hosted, reader.input, elements)
         self._acknowledge(hosted, reader.input)
         if reader.input not in hosted.granted:
@@ -227,7 +282,7 @@ class Engine:
 
     def _acknowledge(self, hosted: Hosted, number: int) -> None:
         inlet = hosted.inlets[number]
-        if inlet.position is None:
+        if inlet.position is None or (self.guarded and hosted.spec is not None):
             return
         near = inlet.stream in self.router.publications
         if near or inlet.position - hosted.acknowledged[number] >= ACKNOWLEDGE_EVERY:

@@ -242,6 +242,10 @@ class HandOver:
     kept: tuple[Element, ...]
     acknowledged: tuple[tuple[str, int, int], ...]
     """How far each reader of its stream has come: name, input, number."""
+    memories: tuple[tuple[int | None, tuple[tuple[str, int], ...]], ...] = ()
+    """Of each input, where it may be read again: the watermark, and ids and times of items after it."""
+    sender: Address | None = None
+    """Who wants to know that it has arrived."""
 
 
 class Counted(NamedTuple):

@@ -72,6 +72,25 @@ class SourceTree:
             self.parents[node] = min(able, key=lambda one: (surroundings.latency(one, node), one))
         return self.parents[node]
 
+    def leave(self, gone: Address, surroundings: Surroundings) -> list[Address]:
+        """Take a member out; returns those that were below it, whose way to the root is another now."""
+        if self.parents.pop(gone, None) is None:
+            return []
+        below = [gone]
+        for one in below:
+            below += [node for node, parent in self.parents.items() if parent == one]
+        for orphan in [node for node, parent in self.parents.items() if parent == gone]:
+            taken = list(self.parents.values())
+            able = [
+                one
+                for one in (self.root, *self.parents)
+                if one not in below and taken.count(one) < surroundings.fanout
+            ]
+            self.parents[orphan] = min(
+                able or [self.root], key=lambda one: (surroundings.latency(one, orphan), one)
+            )
+        return below[1:]
+
 
 class Registry:
     """The registry; a layer of one node, whose address all know."""
@@ -140,6 +159,12 @@ class Registry:
     def _join(self, message: JoinTree, sender: Address) -> None:
         parent = self.trees[message.tree].join(sender, self.surroundings)
         self.send(sender, Parent(message.tree, parent))
+
+    def mend(self, gone: Address) -> None:
+        """A node is gone: those below it in a tree get other ways to the root."""
+        for number, tree in enumerate(self.trees):
+            for node in tree.leave(gone, self.surroundings):
+                self.send(node, Parent(number, tree.parents[node]))
 
     # Queries
 

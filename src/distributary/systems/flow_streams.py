@@ -235,6 +235,16 @@ class Router:
                 if self._hop(stream) is not None:
                     self._serve(stream)
 
+    def drop(self, node: Address) -> None:
+        """Forget everybody who was served by way of a node that is gone."""
+        for routes in self.routes.values():
+            for reader in [reader for reader, route in routes.items() if route.hop == node]:
+                del routes[reader]
+        for key in [key for key, asked in self._asked.items() if asked.hop == node]:
+            del self._asked[key]
+        for stream, waiting in self._waiting.items():
+            self._waiting[stream] = [each for each in waiting if each[1] != node]
+
     def _begin_again(self, stream: str) -> None:
         """All routes of a stream are void, for it has moved; the readers here subscribe anew."""
         self.routes.pop(stream, None)
@@ -250,7 +260,7 @@ class Router:
 
     def _subscribe(self, message: Subscribe, sender: Address) -> None:
         stream, reader, _, _, place = message
-        self.learn([(stream, place)] if self._is_news(stream, place) else ())
+        self.hear([(stream, place)])
         publication = self.publications.get(stream)
         if publication is not None:
             self._grant(publication, message, sender)
@@ -356,22 +366,42 @@ class Router:
                 self.passed += len(fit)
                 self.send(hop, Elements(stream, fit))
 
+    def hear(self, places: Iterable[tuple[str, Place]]) -> None:
+        """Hear from others where streams are; of what is here, this node knows best."""
+        self.learn([(stream, place) for stream, place in places if self._is_news(stream, place)])
+
     def _stream_moved(self, message: Moved, sender: Address) -> None:
-        self.learn([message] if self._is_news(*message) else ())
+        self.hear([message])
 
     def _bounced(self, message: Bounced, sender: Address) -> None:
         stream, reader, place = message
-        if self._is_news(stream, place):
-            self.learn([(stream, place)])
+        self.hear([(stream, place)])
         asked = self._asked.pop((stream, reader), None)
         if asked is not None:
             self._subscribe(asked.message._replace(place=self.places[stream]), asked.hop)
 
     def _parent(self, message: Parent, sender: Address) -> None:
         tree, parent = message
+        before = self.parents.get(tree)
         self.parents[tree] = parent
+        if before is not None:
+            for stream in [name for name in self.places if self._on_tree(name, tree)]:
+                self._by_another_way(stream, before != parent)
         for stream in [name for name in self._waiting if self._on_tree(name, tree)]:
             self._serve(stream)
+
+    def _by_another_way(self, stream: str, passing: bool) -> None:
+        """The way up has changed: readers here subscribe anew, and what was passed on is passed on again."""
+        here = self.node.address
+        routes = self.routes.get(stream, {})
+        for reader in [reader for reader, route in routes.items() if route.hop == here]:
+            del routes[reader]
+        for key, asked in list(self._asked.items()):
+            if key[0] == stream and asked.hop == here:
+                del self._asked[key]
+            elif key[0] == stream and passing:
+                self._up(asked.message, asked.hop)
+        self._moved(stream)
 
     def _on_tree(self, stream: str, tree: int) -> bool:
         place = self.places.get(stream)

@@ -1,0 +1,98 @@
+"""A node is gone for good: its guardian goes on with its operators, and the answers stay exact."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import pytest
+
+from distributary.flow import BEGINNING, Item
+from distributary.sim.faults import Crash, Duplication, Injection, Loss, Reordering
+from distributary.systems.flow_engine import Memory
+from distributary.systems.flow_guarding import GUARDING, Guarding
+from distributary.systems.flow_messages import Element
+from distributary.systems.flow_registry import SourceTree, Surroundings
+from flow.random_queries import random_catalogue, random_streams
+from systems.flow_worlds import World, expect_equal, run_through
+
+QUICK = Guarding(checkpoint=0.3, beat=0.2, silence=2.0)
+PATIENT = Guarding(checkpoint=0.3, beat=0.5, silence=15.0)
+"""Where messages are lost and sent again."""
+ENDS = (1, 2, 3)
+"""Where sources and clients are; the others may go."""
+
+
+def with_a_node_gone(seed: int, changes: float, faults: bool = False) -> tuple[World, Counter[str]]:
+    """Random queries over random data; some time on the way, one of the other nodes is gone for good."""
+    random = Random(f"{seed}/gone")
+    catalogue, items = random_catalogue(random, queries=3), random_streams(random)
+    world = World(6, seed, guarding=PATIENT if faults else QUICK)
+    where = {name: random.choice(ENDS) for name in (*catalogue.sources, *catalogue.queries)}
+    world.register(catalogue, where)
+    for name, at in world.operators():
+        broker, to = world.broker(at), random.choice(world.nodes)
+        world.simulator.call(at, lambda broker=broker, name=name, to=to: broker.move(name, to))
+        world.run(0.2)
+    now = world.simulator.now
+    victim = random.choice([node for node in world.nodes if node not in ENDS])
+    planned = [Crash(start=now + random.uniform(0.1, 4.0), node=victim)]
+    if faults:
+        planned += [
+            Loss(start=now, end=now + 60, probability=0.05),
+            Duplication(start=now, end=now + 60, probability=0.05, within=0.5),
+            Reordering(start=now, end=now + 60, probability=0.05, by=0.2),
+        ]
+    fired = Injection(world.population, planned).fired
+    run_through(world, catalogue, items, changes, rest=100 if faults else 20)
+    assert fired["crash"] == 1
+    expect_equal(world, catalogue, items, in_order=False)
+    assert not [name for name, at in world.operators() if at == victim and world.simulator.is_up(at)]
+    return world, fired
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_answers_are_exact_after_a_node_is_gone(seed: int) -> None:
+    with_a_node_gone(seed, changes=random_changes(seed))
+
+
+def random_changes(seed: int) -> float:
+    return Random(f"{seed}/how many").choice([0.0, 0.1, 0.5])
+
+
+def test_guardians_do_go_on_with_operators() -> None:
+    revived = 0
+    for seed in range(50, 53):
+        world, _ = with_a_node_gone(seed, changes=0.0)
+        revived += sum(broker.guard.revived for broker in world.brokers if broker.guard is not None)
+        assert {kind.__name__ for kind in GUARDING} <= world.metrics.by_kind().keys()
+    assert revived > 2
+
+
+def test_a_reader_knows_again_what_it_has_taken() -> None:
+    memory = Memory()
+    one, two, old = Item("a", 10, {}), Item("b", 12, {}), Item("c", 3, {})
+    first = [Element(1, one), Element(2, old), Element(3, watermark=8)]
+    assert memory.fresh(first) == first
+    again = [Element(11, old), Element(12, two), Element(13, one), Element(14, watermark=11)]
+    assert [element.number for element in memory.fresh(again)] == [12, 14]
+    assert memory.state() == (11, (("b", 12),))
+    assert Memory((("b", 12),), BEGINNING).fresh([Element(20, two)]) == []
+
+
+def test_those_below_a_member_that_is_gone_get_another_way_to_the_root() -> None:
+    surroundings = Surroundings(lambda one, other: abs(one - other), fanout=2)
+    tree = SourceTree(root=1, parents={2: 1, 3: 2, 4: 3, 5: 2, 6: 1})
+    assert sorted(tree.leave(2, surroundings)) == [3, 4, 5]
+    assert tree.parents == {3: 1, 4: 3, 5: 6, 6: 1}
+    assert tree.leave(2, surroundings) == []
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("faults", [False, True])
+def test_answers_are_exact_after_a_node_is_gone_on_many_seeds(faults: bool) -> None:
+    total: Counter[str] = Counter()
+    for seed in range(4000, 4100):
+        total.update(with_a_node_gone(seed, random_changes(seed), faults)[1])
+    assert total["crash"] == 100
+    assert not faults or total["loss"]
