@@ -24,7 +24,18 @@ from rich.table import Table
 
 from bench.report import Result
 
-MODULES = ("topics", "conditions", "rules", "paths", "tolerances", "matcher", "planner", "simulator", "spark")
+MODULES = (
+    "topics",
+    "conditions",
+    "rules",
+    "paths",
+    "tolerances",
+    "matcher",
+    "planner",
+    "simulator",
+    "spark",
+    "queries",
+)
 LIBRARIES = ("distributary", "numba", "numpy", "pyarrow", "pyspark", "lxml", "sqlglot")
 
 
