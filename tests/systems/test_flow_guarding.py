@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from distributary.flow import BEGINNING, Item
+from distributary.flow import BEGINNING, Catalogue, Item, QueryBuilder, Source
 from distributary.sim.faults import Crash, Duplication, Injection, Loss, Reordering
 from distributary.systems.flow_engine import Memory
 from distributary.systems.flow_guarding import GUARDING, Guarding
@@ -67,6 +67,30 @@ def test_guardians_do_go_on_with_operators() -> None:
         revived += sum(broker.guard.revived for broker in world.brokers if broker.guard is not None)
         assert {kind.__name__ for kind in GUARDING} <= world.metrics.by_kind().keys()
     assert revived > 2
+
+
+def test_what_was_given_out_after_the_last_checkpoint_is_not_delivered_twice() -> None:
+    source = Source("ticks", {"at": "integer"}, time="at", topic="ticks", lateness=1000)
+    build = QueryBuilder("q")
+    build.filter("some", "ticks", where="at > 2")
+    catalogue = Catalogue([source], [build.query()])
+    world = World(5, 1, guarding=Guarding(checkpoint=20.0, beat=0.2, silence=2.0))
+    world.register(catalogue, {"ticks": 1, "q": 2})
+    world.simulator.call(2, lambda: world.broker(2).move("q.some", 4))
+    world.run(40 - world.simulator.now % 20)  # a checkpoint has just been stored, another is far
+    items = {"ticks": [Item(f"t{at}", at, {"at": at}) for at in range(10)]}
+    for item in items["ticks"]:
+        world.feed("ticks", item)
+    world.run(2)
+    assert len(world.results()["q.some"]) == 7
+    world.population.crash(4)
+    world.run(10)
+    world.end("ticks")
+    world.run(10)
+    expect_equal(world, catalogue, items, in_order=False)
+    guard = world.broker(5).guard
+    assert guard is not None
+    assert guard.revived == 1
 
 
 def test_a_reader_knows_again_what_it_has_taken() -> None:

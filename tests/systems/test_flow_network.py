@@ -12,9 +12,10 @@ from distributary.flow import Catalogue, Item, QueryBuilder, Source, interpret
 from distributary.model import Delivery, Subscription
 from distributary.overlay.node import Node
 from distributary.systems.flow_broker import FlowBroker
-from distributary.systems.flow_messages import Elements, Selection
+from distributary.systems.flow_connections import Connections
+from distributary.systems.flow_messages import Element, Elements, Granted, Moved, Place, Reader, Selection
 from distributary.systems.flow_registry import Registry, SourceTree, Surroundings
-from distributary.systems.flow_streams import Publication, selects
+from distributary.systems.flow_streams import Publication, Router, selects
 from flow.random_queries import random_catalogue, random_streams
 from systems.flow_worlds import REGISTRY, World, expect_equal, run_through
 
@@ -213,6 +214,34 @@ def test_a_selection_deals_items_out_to_one_part_each() -> None:
         ]
         assert [sum(row) for row in zip(*parts, strict=True)] == [1] * 50
     assert not selects(Selection(block="k = 3"), items[3])
+
+
+def test_what_a_former_host_sent_late_is_not_taken() -> None:
+    """The reader had it from the new host already when the old one's last elements come."""
+    node = Node(9)
+    taken: list[int] = []
+    router = Router(
+        node,
+        Connections(node),
+        1,
+        take=lambda stream, reader, elements: taken.extend(element.number for element in elements),
+        moved=lambda stream: router.subscribe(stream, Reader("r", 0, 2), Selection(), 0),
+        wanted=lambda stream: None,
+    )
+    router.learn([("q.s", Place(2))])
+    elements = tuple(Element(number, Item(f"i{number}", number, {})) for number in (1, 2))
+    node.call(lambda: router.subscribe("q.s", Reader("r", 0, 1), Selection(), 0), now=0.0)
+    for message, sender in (
+        (Granted("q.s", Reader("r", 0, 1), ()), 2),
+        (Moved("q.s", Place(3, None, 1)), 2),
+        (Granted("q.s", Reader("r", 0, 2), elements), 3),
+        (Elements("q.s", elements), 2),
+        (Elements("q.s", (Element(3, Item("i3", 3, {})),)), 3),
+        (Moved("q.s", Place(2)), 4),
+    ):
+        node.receive(message, sender, now=0.0)
+    assert taken == [1, 2, 3]
+    assert router.places["q.s"].host == 3, "older news does not count"
 
 
 def test_an_operator_that_is_not_here_cannot_be_changed() -> None:

@@ -1,8 +1,8 @@
 """A node of the query network: XFlow's node architecture (003, Figure 5.3) and what its clients call.
 
 Parts: `flow_connections` (connection manager), `flow_streams` (pub/sub manager and router), `flow_engine`
-(operator engine and what is measured there), this module (query manager), `flow_registry` (on one node) and
-`flow_optimising` (optimiser and statistics manager).
+(operator engine and what is measured there), this module (query manager), `flow_registry` (on one node),
+`flow_optimising` (optimiser and statistics manager), `flow_guarding` (what survives a node that is gone).
 
 Rules:
 
@@ -14,7 +14,7 @@ Rules:
   there. No element is lost, repeated or overtaken within its stream.
 - A change of an operator that is still waiting for one of its inputs is made when it has it.
 - A node that stops and starts again with its state loses nothing: what was sent to it meanwhile is sent
-  again. What a node that is gone for good had in memory is lost.
+  again. What a node that is gone for good had in memory is lost, unless its operators are guarded.
 
 Cost: a move costs the hand-over, a subscription and its answer for each input and each node that reads the
 stream, a notice to each of those, and one to the registry. A division costs nothing but the registry's notice
