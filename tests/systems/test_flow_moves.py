@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from distributary.flow import Catalogue, Copy, Count, Filter, Item, Operator, Query, Source
 from distributary.sim.faults import (
     Crash,
     DelaySpike,
@@ -70,6 +71,33 @@ def test_answers_are_exact_through_faults_of_messages_and_nodes_that_come_back(s
     _, fired = changed_at_random(seed + 1000, faults=True)
     assert fired["loss"]
     assert fired["duplication"]
+
+
+def test_a_super_operator_moves_as_one_and_its_inner_streams_never_travel() -> None:
+    source = Source("ticks", {"at": "integer"}, time="at", topic="ticks", lateness=15)
+    operators = [
+        Operator("late", Filter(where="at > 3"), ("ticks",)),
+        Operator("twice", Copy({"at": "then"}), ("late",)),
+        Operator("many", Count("10 ms"), ("twice",)),
+    ]
+    query = Query("q", operators, units={"core": ["late", "twice"]})
+    catalogue = Catalogue([source], [query])
+    items = {"ticks": [Item(f"t{at}", at, {"at": at}) for at in range(40)]}
+    world = World(4, 2)
+    world.register(catalogue, {"ticks": 1, "q": 2})
+    for at, to in ((2, 3), (3, 4)):
+        world.simulator.call(at, lambda at=at, to=to: world.broker(at).move("q.late", to))
+        world.run(5)
+    assert dict(world.operators()) == {"q.late": 4, "q.twice": 4, "q.many": 2}
+    assert not world.broker(4).can_partition("q.twice")
+    run_through(world, catalogue, items, changes=0)
+    expect_equal(world, catalogue, items)
+    assert hops(world, "q.late") == {4}
+
+
+def hops(world: World, stream: str) -> set[int]:
+    """The nodes that a stream is sent to."""
+    return {route.hop for broker in world.brokers for route in broker.router.routes.get(stream, {}).values()}
 
 
 @pytest.mark.chaos

@@ -141,6 +141,31 @@ def test_a_query_with_faults_is_refused_with_the_reasons_and_disturbs_nobody() -
     expect_equal(world, catalogue, trades(30))
 
 
+def test_a_query_that_comes_later_gets_what_is_published_from_then_on() -> None:
+    world = World(4, 10)
+    catalogue = Catalogue([TRADES], [busy().query()])
+    world.register(catalogue)
+    items = trades(60)["trades"]
+    for item in items[:30]:
+        world.feed("trades", item)
+    world.run(5)
+    later = QueryBuilder("later")
+    later.filter("small", "trades", where="size < 5")
+    later.rename("large", "busy.large", names={"size": "amount"})
+    world.simulator.call(3, lambda: world.broker(3).register_query(later.query()))
+    world.run(5)
+    for item in items[30:]:
+        world.feed("trades", item)
+        world.change()
+        world.run(0.1)
+    world.run(30)
+    found = {name: sorted(got, key=lambda item: item.order) for name, got in world.results().items()}
+    assert [item.id for item in found["later.small"]] == [
+        item.id for item in items[30:] if item.attributes["size"] < 5
+    ]
+    assert [item.attributes["amount"] for item in found["later.large"]] == [7, 8, 9] * 3
+
+
 def test_late_and_misshapen_events_are_told_of_and_the_rest_goes_on() -> None:
     world = World(3, 7)
     catalogue = Catalogue([TRADES], [busy(least=0).query()])

@@ -13,6 +13,7 @@ from distributary.plan.query.optimiser import climb
 from distributary.plan.query.placement import Placement
 from distributary.plan.query.rules import HYBRID, MIGRATIONS, PARTITION, REPLICATION, Rule
 from distributary.plan.tree import Sites
+from distributary.systems.flow_guarding import Guarding
 from distributary.systems.flow_optimising import OPTIMISATION, STATISTICS, Optimising
 from distributary.systems.flow_situation import Situation, situation_of
 from systems.flow_worlds import REGISTRY, World, expect_equal
@@ -132,6 +133,19 @@ def test_traffic_for_statistics_and_optimisation_is_counted_apart() -> None:
     assert {kind.__name__ for kind in STATISTICS} <= kinds.keys()
     assert any(kind.__name__ in kinds for kind in OPTIMISATION)
     assert kinds["Situation"].bytes > 0
+
+
+def test_a_node_that_is_gone_is_no_place_for_operators() -> None:
+    settings = Optimising(LOAD, period=8.0, window=1.0)
+    world = World(6, 8, optimising=settings, guarding=Guarding(checkpoint=1.0, beat=0.5, silence=4.0))
+    catalogue = queries(2)
+    world.register(catalogue, {"trades": 1, "quotes": 2, "q0": 3, "q1": 3})
+    world.simulator.at(world.simulator.now + 50, lambda: world.population.crash(5))
+    fed = steady(world, 90)
+    situation, _ = placed(world)
+    assert 5 not in situation.sites
+    finish(world)
+    expect_equal(world, catalogue, fed, in_order=False)
 
 
 @pytest.mark.chaos

@@ -283,9 +283,12 @@ class FlowBroker:
     # Changes
 
     def move(self, operator: str, to: Address) -> None:
-        """Have an operator that is here go on at another node, as soon as it is at rest."""
-        self._require(operator)
-        self._when_at_rest(operator, lambda: self._move(operator, to))
+        """Have an operator that is here go on at another node, as soon as it is at rest.
+
+        With it goes all that is here of its super-operator.
+        """
+        for name in self._unit(operator):
+            self._when_at_rest(name, partial(self._move, name, to))
 
     def partition(self, operator: str, parts: int = 2, to: Sequence[Address] = ()) -> None:
         """Divide an operator's input among so many replicas (section 5.4.1).
@@ -312,7 +315,8 @@ class FlowBroker:
     def can_partition(self, operator: str) -> bool:
         """Whether an operator that is here can be divided any way."""
         spec = self._require(operator)
-        return PART not in operator and splitting_of(spec.operation, *spec.schemas) is not None
+        whole = PART not in operator and spec.unit is None
+        return whole and splitting_of(spec.operation, *spec.schemas) is not None
 
     def can_replicate(self, operator: str) -> bool:
         """Whether an operator that is here can have a replica for each input of its union."""
@@ -330,6 +334,14 @@ class FlowBroker:
         readers = set(self.router.publications[above.name].acknowledged)
         is_union = above.spec is not None and isinstance(above.spec.operation, Union)
         return above.name if is_union and above.at_rest and readers == {(operator, 0)} else None
+
+    def _unit(self, operator: str) -> list[str]:
+        """An operator, and what is here of its super-operator."""
+        unit = self._require(operator).unit
+        if unit is None:
+            return [operator]
+        hosted = self.engine.hosted.items()
+        return [name for name, one in hosted if one.spec is not None and one.spec.unit == unit]
 
     def _require(self, operator: str) -> Spec:
         hosted = self.engine.hosted.get(operator)

@@ -58,6 +58,8 @@ class Spec:
     operation: Operation
     inputs: tuple[str, ...]
     schemas: tuple[Schema, ...]
+    unit: str | None = None
+    """The super-operator that it moves with."""
 
 
 class Inlet(NamedTuple):

@@ -106,6 +106,8 @@ class Registry:
         self.trees: list[SourceTree] = []
         self.parted: list[Parted] = []
         """Operators that have been divided, in order."""
+        self.gone: set[Address] = set()
+        """Brokers that nothing is to be placed at any more."""
         self._spent: dict[Address, float] = {}
         self._known: set[str] = set()
         self._subscriptions: dict[str, tuple[Subscription, Address]] = {}
@@ -146,7 +148,8 @@ class Registry:
     def _root_for(self, proxy: Address, volume: float) -> Address:
         given = self.surroundings
         roots = [tree.root for tree in self.trees]
-        brokers = roots if len(roots) >= given.most_trees else (given.brokers or [proxy])
+        there = [broker for broker in given.brokers or [proxy] if broker not in self.gone]
+        brokers = roots if len(roots) >= given.most_trees else there
 
         def worth(broker: Address) -> tuple[bool, float, Address]:
             left = given.bandwidth.get(broker, BANDWIDTH) - self._spent.get(broker, 0.0)
@@ -162,6 +165,7 @@ class Registry:
 
     def mend(self, gone: Address) -> None:
         """A node is gone: those below it in a tree get other ways to the root."""
+        self.gone.add(gone)
         for number, tree in enumerate(self.trees):
             for node in tree.leave(gone, self.surroundings):
                 self.send(node, Parent(number, tree.parents[node]))
@@ -182,12 +186,14 @@ class Registry:
         self.clients[query.name] = sender
         sharing = catalogue.shared()
         makers = makers_of(sharing)
+        units = {bound.name: bound.unit for bound in catalogue.operators}
         specs = tuple(
             Spec(
                 one.name,
                 one.operation,
                 tuple(makers.get(stream, stream) for stream in one.inputs),
                 one.input_schemas,
+                units[one.name],
             )
             for one in sharing.operators
             if one.name not in self._known

@@ -148,7 +148,9 @@ def situation_of(registry: Registry, period: int, measured: Measurements) -> Sit
     catalogue = registry.catalogue
     if not registry.trees or not catalogue.queries:
         return None
-    addresses = tuple(sorted(registry.surroundings.brokers))
+    used = {*registry.clients.values(), *(place.host for place in registry.places.values())}
+    brokers = set(registry.surroundings.brokers)
+    addresses = tuple(sorted((brokers - registry.gone) | (brokers & used)))
     numbers = {address: number for number, address in enumerate(addresses)}
     clients = {query: numbers[at] for query, at in registry.clients.items()}
     trees = {name: registry.places[name].tree or 0 for name in catalogue.sources}
