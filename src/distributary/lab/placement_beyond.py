@@ -235,7 +235,7 @@ EXPERIMENTS = (
     Experiment(
         name="placement-joint",
         title="Trees and queries improved together",
-        grid=grid(nodes=[60], queries=[250], run=[1, 2, 3]),
+        grid=grid(nodes=[40], queries=[150], run=[1, 2]),
         quick=grid(nodes=[24], queries=[60], run=[1, 2]),
         run=run_joint,
         options=OPTIONS,
