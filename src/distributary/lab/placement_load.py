@@ -45,7 +45,7 @@ from distributary.plan.query.statistics import Dissemination
 
 PERIODS = 12
 """Periods shown in Figure 5.14."""
-ROUNDS = 60
+ROUNDS = 110
 """Periods shown in Figure 5.17, where only the most loaded site hears of others in a period."""
 
 STARTS: dict[str, Callable[[Workload, Network], Placement]] = {
