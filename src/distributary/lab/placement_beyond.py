@@ -287,7 +287,7 @@ EXPERIMENTS = (
     Experiment(
         name="placement-shedding",
         title="What is lost under overload",
-        grid=grid(nodes=[60], queries=[300], overloads=["1.1 1.5 2 3"], run=[1, 2, 3]),
+        grid=grid(nodes=[40], queries=[200], overloads=["1.1 1.5 2 3"], run=[1, 2]),
         quick=grid(nodes=[20], queries=[80], overloads=["1.1 1.5 2 3"], run=[1]),
         run=run_shedding,
         options=OPTIONS,
