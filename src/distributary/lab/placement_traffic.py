@@ -173,7 +173,7 @@ EXPERIMENTS = (
         name="placement-traffic-nodes",
         title="Traffic for the maximum load by network size, and what a lottery saves",
         grid=grid(nodes=[50, 100, 150, 200], queries=[500], tops=["0 40 20"], run=[1]),
-        quick=grid(nodes=[20, 120], queries=[100], tops=["0 8 4"], run=[1]),
+        quick=grid(nodes=[20, 120], queries=[100], tops=["0 24 12"], run=[1]),
         run=run_traffic,
         options=OPTIONS,
         answers={
