@@ -151,6 +151,6 @@ def _event(record: dict[str, object]) -> Event:
 
 def test_faults_of_queries_are_told_with_those_of_the_pipeline(tmp_path: Path) -> None:
     with pytest.raises(
-        DistributaryError, match="queries: query 'busy', operator 'large'.*no attribute 'sise'"
+        DistributaryError, match=r"queries: query 'busy', operator 'large'.*no attribute 'sise'"
     ):
         pipeline_in(tmp_path, QUERIES.replace("size > 10", "sise > 10"))
