@@ -99,6 +99,11 @@ class World:
             self._proxies[source.name] = node = given.get(source.name) or self.random.choice(self.nodes)
             self.simulator.call(node, partial(self.broker(node).register_source, source))
         self.run(4)
+        self.register_queries(catalogue, given)
+
+    def register_queries(self, catalogue: Catalogue, at: Mapping[str, Address] | None = None) -> None:
+        """Register the queries of a catalogue whose sources are registered."""
+        given = at or {}
         for query in catalogue.queries.values():
             node = given.get(query.name) or self.random.choice(self.nodes)
             self.simulator.call(node, partial(self.broker(node).register_query, query))
@@ -190,12 +195,16 @@ def run_through(
 
 
 def expect_equal(
-    world: World, catalogue: Catalogue, items: dict[str, list[Item]], in_order: bool = True
+    world: World,
+    catalogue: Catalogue,
+    items: dict[str, list[Item]],
+    in_order: bool = True,
+    queries: Sequence[str] | None = None,
 ) -> None:
-    """Every client has got exactly what the interpreter gives, each item once."""
+    """Every client, or those of some queries, got exactly what the interpreter gives, each item once."""
     expected = interpret(catalogue, items)
     found = world.results()
-    for query in catalogue.queries:
+    for query in catalogue.queries if queries is None else queries:
         for output in catalogue.outputs(query):
             got = sorted(found[output], key=lambda item: item.order)
             assert got == expected.streams[output], output

@@ -13,6 +13,8 @@ Rules:
   memory, its position in each input and what its readers have not acknowledged; the new host goes on from
   there. No element is lost, repeated or overtaken within its stream.
 - A change of an operator that is still waiting for one of its inputs is made when it has it.
+- Queries and subscriptions are withdrawn where they were made. The registry says what is over with them, and
+  every node frees what it has of that; what others read goes on as if nothing had happened.
 - A node that stops and starts again with its state loses nothing: what was sent to it meanwhile is sent
   again. What a node that is gone for good had in memory is lost, unless its operators are guarded.
 
@@ -40,8 +42,11 @@ from distributary.systems.flow_connections import Connections
 from distributary.systems.flow_engine import Engine, Measures, inlets_of
 from distributary.systems.flow_guarding import Guard, Guarding
 from distributary.systems.flow_messages import (
+    PART,
     Activate,
+    Confirmed,
     Counted,
+    Deactivate,
     Ended,
     Fed,
     HandOver,
@@ -59,13 +64,13 @@ from distributary.systems.flow_messages import (
     Selection,
     Spec,
     Streams,
+    UnregisterQuery,
+    UnregisterSubscription,
+    Withdrawn,
 )
 from distributary.systems.flow_optimising import Optimiser, Optimising, Order, Report
-from distributary.systems.flow_registry import Registry, Surroundings
+from distributary.systems.flow_registry import Registry, Surroundings, client_name, subscriber_name
 from distributary.systems.flow_streams import Publication, Router
-
-PART = "/"
-"""Between the name of an operator and the number of a replica."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,14 @@ class Result:
     stream: str
     """As the query's author knows it: `query.operator`."""
     item: Item
+
+
+@dataclass(frozen=True)
+class Withdrawal:
+    """A query or subscription is withdrawn: nothing of it is delivered any more."""
+
+    name: str
+    """Of the query, or the subscription's id."""
 
 
 @dataclass(frozen=True)
@@ -148,6 +161,9 @@ class FlowBroker:
             (Refused, self._refused),
             (Streams, self._streams),
             (HandOver, self._handed_over),
+            (Deactivate, self._deactivated),
+            (Withdrawn, self._withdrawn),
+            (Confirmed, self._confirmed),
         ):
             node.handle(kind, handler)  # type: ignore[arg-type]
         self._fed_since: dict[str, Measures] = {}
@@ -210,12 +226,24 @@ class FlowBroker:
         """Run a query; its answer is delivered here as `Result`s, or its refusal is in `refused`."""
         self._send_registry(RegisterQuery(query))
 
+    def unregister_query(self, name: str) -> None:
+        """Withdraw a query of this node; after its `Withdrawal` is delivered no more results are.
+
+        Its operators go on as long as other queries or subscriptions read them. Why one cannot be withdrawn
+        is in `refused`.
+        """
+        self._send_registry(UnregisterQuery(name))
+
     def subscribe(self, subscription: Subscription) -> None:
         """Have items of operators' streams delivered whose topic, `query/operator`, and attributes match."""
         if subscription.path is not None or subscription.change is not None:
             raise DistributaryError("a subscription to streams of queries takes topic and where only")
         self._subscriptions[subscription.id] = subscription
         self._send_registry(RegisterSubscription(subscription))
+
+    def unsubscribe(self, subscription_id: str) -> None:
+        """Withdraw a subscription of this node; after its `Withdrawal` is delivered no more items are."""
+        self._send_registry(UnregisterSubscription(subscription_id))
 
     # Sources
 
@@ -236,6 +264,9 @@ class FlowBroker:
     def _activated(self, message: Activate, sender: Address) -> None:
         self._active.add(message.source)
 
+    def _deactivated(self, message: Deactivate, sender: Address) -> None:
+        self._active.discard(message.source)
+
     def _fed(self, message: Fed, sender: Address) -> None:
         intake, _ = self._intakes[message.source]
         item = intake.admit(message.event)
@@ -252,14 +283,16 @@ class FlowBroker:
     # Queries
 
     def _planned(self, message: Planned, sender: Address) -> None:
-        _, specs, outputs, places = message
+        query, specs, outputs, places, time = message
+        self.refused.pop(query, None)
         self.router.learn(places)
         for spec in specs:
             self.engine.install(spec, inlets_of(spec))
             self.router.install(spec.name, Publication(), Place(self.node.address))
         # Readers subscribe before those they read, so that nothing is given out unseen.
         for output, stream in outputs:
-            self.engine.serve(f"client:{output}", [Inlet(stream, Selection())], self._result_sink(output))
+            name = client_name(output, time)
+            self.engine.serve(name, [Inlet(stream, Selection())], self._result_sink(output))
         for spec in reversed(specs):
             self.engine.begin(spec.name)
 
@@ -278,7 +311,30 @@ class FlowBroker:
 
         for name, stream in message.streams:
             inlet = Inlet(stream, Selection(where=subscription.where))
-            self.engine.serve(f"subscription:{subscription.id}:{name}", [inlet], sink)
+            self.engine.serve(subscriber_name(subscription.id, message.time, name), [inlet], sink)
+
+    # Withdrawals
+
+    def _withdrawn(self, message: Withdrawn, sender: Address) -> None:
+        """Free all that is here of what is over."""
+        unread = self.router.withdraw_all(message.names)
+        self.engine.withdraw_all()
+        if self.guard is not None:
+            self.guard.withdraw_all()
+        over = self.router.over
+        self._later = {name: actions for name, actions in self._later.items() if not over(name)}
+        ended = [each for each in self._successions if any(over(name) for name in each[0])]
+        self._successions = [each for each in self._successions if each not in ended]
+        for _, readers in ended:
+            self._forget(readers)
+        for stream in unread:
+            if stream in self._intakes:
+                self.connections.send(self._intakes[stream][1], Deactivate(stream))
+
+    def _confirmed(self, message: Confirmed, sender: Address) -> None:
+        if message.subscription:
+            del self._subscriptions[message.name]
+        self.node.deliver(Withdrawal(message.name))
 
     # Changes
 
@@ -403,6 +459,8 @@ class FlowBroker:
     def _handed_over(self, message: HandOver, sender: Address) -> None:
         if self.guard is not None:
             self.guard.arrived(message)
+        if self.router.over(message.spec.name):
+            return
         known = self.router.places.get(message.spec.name, message.place)
         if message.spec.name in self.engine.hosted or known.moves > message.place.moves:
             return  # it has come by another way already

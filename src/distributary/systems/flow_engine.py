@@ -189,6 +189,10 @@ class Engine:
             self.router.unsubscribe(inlet.stream, hosted.reader(number), forget=forget)
         return hosted
 
+    def withdraw_all(self) -> None:
+        """Host nothing that is over."""
+        self.hosted = {name: hosted for name, hosted in self.hosted.items() if not self.router.over(name)}
+
     # Moving
 
     def hand_over(self, name: str, to: Address) -> HandOver:
@@ -230,6 +234,7 @@ class Engine:
         hosted.memories = [Memory(recent, mark) for mark, recent in message.memories] or hosted.memories
         publication = Publication(message.number, message.watermark, message.kept)
         publication.acknowledged = {(name, input): at for name, input, at in message.acknowledged}
+        publication.forget_those(self.router.over)
         self.router.learn(message.places)
         self.router.install(message.spec.name, publication, message.place)
         self.begin(message.spec.name)

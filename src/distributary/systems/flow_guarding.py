@@ -170,8 +170,18 @@ class Guard:
         self.connections.send(self.guardian(self.node.address), Checkpoint(self._serial, (*here, *leaving)))
 
     def _acknowledge(self, stream: str, reader: Reader, position: int) -> None:
-        self._told[reader.name, reader.input, stream] = position
+        if not self._router.over(reader.name):
+            self._told[reader.name, reader.input, stream] = position
         self._router.acknowledge(stream, reader, position)
+
+    def withdraw_all(self) -> None:
+        """Keep nothing of operators that are over."""
+        over = self._router.over
+        for stored in (*self._kept.values(), *self._entrusted.values()):
+            for name in [name for name in stored if over(name)]:
+                del stored[name]
+        self._leaving = {name: one for name, one in self._leaving.items() if not over(name)}
+        self._told = {key: at for key, at in self._told.items() if not (over(key[0]) or over(key[2]))}
 
     # Time
 
@@ -209,7 +219,9 @@ class Guard:
     # Guarding another
 
     def _checkpoint(self, message: Checkpoint, sender: Address) -> None:
-        self._kept[sender] = kept = {operator.spec.name: operator for operator in message.operators}
+        over = self._router.over
+        there = {operator.spec.name: operator for operator in message.operators}
+        self._kept[sender] = kept = {name: one for name, one in there.items() if not over(name)}
         entrusted = self._entrusted.get(sender, {})
         for name in [name for name in entrusted if name in kept]:
             del entrusted[name]
@@ -223,6 +235,8 @@ class Guard:
 
     def _entrust(self, message: Entrusted, sender: Address) -> None:
         to, operator = message
+        if self._router.over(operator.spec.name):
+            return
         if to in self.connections.gone:
             self._go_on_with(operator)
             return

@@ -13,6 +13,28 @@ from distributary.flow import Item, Operation, Query, Schema, Source
 from distributary.model import Event, Subscription
 from distributary.overlay.node import Address
 
+PART = "/"
+"""Between the name of an operator and the number of a replica."""
+
+
+def whole(name: str) -> str:
+    """The operator that a replica is part of; any other name as it is.
+
+    >>> whole("busy.large/2"), whole("busy.large")
+    ('busy.large', 'busy.large')
+    """
+    operator, part, number = name.rpartition(PART)
+    return operator if part and number.isdecimal() else name
+
+
+def numbered(name: str, time: int) -> str:
+    """What is called by a name for the second time or later is called otherwise in the network.
+
+    >>> numbered("busy.large", 1), numbered("busy.large", 2)
+    ('busy.large', 'busy.large~2')
+    """
+    return name if time == 1 else f"{name}~{time}"
+
 
 class Element(NamedTuple):
     """One numbered piece of a stream: an item or a watermark."""
@@ -166,8 +188,18 @@ class Activate(NamedTuple):
     source: str
 
 
+class Deactivate(NamedTuple):
+    """Nobody wants the source's stream any more."""
+
+    source: str
+
+
 class RegisterQuery(NamedTuple):
     query: Query
+
+
+class UnregisterQuery(NamedTuple):
+    name: str
 
 
 class Planned(NamedTuple):
@@ -178,6 +210,8 @@ class Planned(NamedTuple):
     outputs: tuple[tuple[str, str], ...]
     """Each output's name, and the stream that is computed in its place."""
     places: tuple[tuple[str, Place], ...]
+    time: int = 1
+    """How often a query of this name has been registered."""
 
 
 class Refused(NamedTuple):
@@ -191,6 +225,10 @@ class RegisterSubscription(NamedTuple):
     subscription: Subscription
 
 
+class UnregisterSubscription(NamedTuple):
+    id: str
+
+
 class Streams(NamedTuple):
     """Published streams that a subscription may want, and where they are."""
 
@@ -198,6 +236,21 @@ class Streams(NamedTuple):
     streams: tuple[tuple[str, str], ...]
     """Each stream's name, and the one that is computed in its place."""
     places: tuple[tuple[str, Place], ...]
+    time: int = 1
+    """How often a subscription of this id has been made."""
+
+
+class Withdrawn(NamedTuple):
+    """Operators and clients that are no more, to every node: nothing that is said of them counts."""
+
+    names: tuple[str, ...]
+
+
+class Confirmed(NamedTuple):
+    """A query or subscription is withdrawn, to the node that asked for it."""
+
+    name: str
+    subscription: bool
 
 
 class Located(NamedTuple):
@@ -217,6 +270,10 @@ class Parted(NamedTuple):
 
 
 class JoinTree(NamedTuple):
+    tree: int
+
+
+class LeaveTree(NamedTuple):
     tree: int
 
 
@@ -277,4 +334,5 @@ CONTROL = (
         Parent,
         HandOver,
     ),
+    *(UnregisterQuery, UnregisterSubscription, Withdrawn, Confirmed, Deactivate, LeaveTree),
 )

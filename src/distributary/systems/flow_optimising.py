@@ -133,15 +133,17 @@ class Optimiser:
             self.node.wake_after(self.settings.window, "flow situation")
 
     def _report(self, report: Report, sender: Address) -> None:
-        assert self._registry is not None
-        divided = {parted.operator for parted in self._registry.parted}
-        for counted in report.counted:
+        registry = self._registry
+        assert registry is not None
+        divided = {parted.operator for parted in registry.parted}
+        for counted in [one for one in report.counted if registry.has(one.name)]:
             self._measurements.operator(counted, counted.name in divided)
         for counted in report.sources:
             self._measurements.source(counted)
 
     def _tell(self, about: object) -> None:
         assert self._registry is not None
+        self._measurements.forget(self._registry.has)
         self._period += 1
         situation = situation_of(self._registry, self._period, self._measurements)
         if situation is not None:

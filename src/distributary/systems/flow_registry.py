@@ -10,12 +10,20 @@ Rules:
 - A query is checked together with all before it. What an operator elsewhere computes already is not computed
   again; the rest is the business of the node where its client is.
 - Where a stream is changes with every move of its operator; news of more moves counts.
+- A query that is withdrawn leaves behind what others still read of it: its operators whose streams other
+  queries or subscriptions read, and all before those. What nobody reads any more is over, and every node is
+  told. An operator that begins anew gets a name in the network that was never used, so that nothing that is
+  under way about an earlier one can be mistaken for news of it.
+
+Cost: a withdrawal costs a message to each broker.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from distributary.filters.topic import TopicFilter
 from distributary.flow import Catalogue, Query, Source
@@ -24,7 +32,9 @@ from distributary.model import Event, Subscription
 from distributary.overlay.node import Address, Node
 from distributary.systems.flow_connections import Connections
 from distributary.systems.flow_messages import (
+    Confirmed,
     JoinTree,
+    LeaveTree,
     Located,
     Parent,
     Parted,
@@ -37,6 +47,11 @@ from distributary.systems.flow_messages import (
     Rooted,
     Spec,
     Streams,
+    UnregisterQuery,
+    UnregisterSubscription,
+    Withdrawn,
+    numbered,
+    whole,
 )
 
 BANDWIDTH = 1e6
@@ -63,17 +78,29 @@ class SourceTree:
 
     root: Address
     parents: dict[Address, Address] = field(default_factory=dict)
+    idle: set[Address] = field(default_factory=set)
+    """Members that need nothing any more, and stay for those below them."""
 
     def join(self, node: Address, surroundings: Surroundings) -> Address:
         """The parent of a node, which is a member from now on."""
+        self.idle.discard(node)
         if node not in self.parents:
             taken = list(self.parents.values())
             able = [one for one in (self.root, *self.parents) if taken.count(one) < surroundings.fanout]
             self.parents[node] = min(able, key=lambda one: (surroundings.latency(one, node), one))
         return self.parents[node]
 
+    def retire(self, node: Address) -> None:
+        """Take out a member that needs nothing any more, as soon as nobody is below it."""
+        self.idle.add(node)
+        while free := self.idle - set(self.parents.values()):
+            self.idle -= free
+            for one in free:
+                self.parents.pop(one, None)
+
     def leave(self, gone: Address, surroundings: Surroundings) -> list[Address]:
         """Take a member out; returns those that were below it, whose way to the root is another now."""
+        self.idle.discard(gone)
         if self.parents.pop(gone, None) is None:
             return []
         below = [gone]
@@ -97,11 +124,16 @@ class Registry:
 
     def __init__(self, node: Node, connections: Connections, surroundings: Surroundings) -> None:
         self.send = connections.send
+        self.runs: dict[str, str] = {}
+        """From operators of queries, as `query.operator`, to those that run in their place."""
+        self.specs: dict[str, Spec] = {}
+        """All operators that run, as they were before they were divided."""
         self.surroundings = surroundings
         self.sources: dict[str, Source] = {}
         self.queries: dict[str, Query] = {}
+        """Those that are registered, and what is left of those that were withdrawn."""
         self.clients: dict[str, Address] = {}
-        """Where each query's client is."""
+        """Where the client of each query is that is registered."""
         self.places: dict[str, Place] = {}
         self.trees: list[SourceTree] = []
         self.parted: list[Parted] = []
@@ -109,17 +141,35 @@ class Registry:
         self.gone: set[Address] = set()
         """Brokers that nothing is to be placed at any more."""
         self._spent: dict[Address, float] = {}
-        self._known: set[str] = set()
+        self._left: dict[str, Query] = {}
+        """Queries that were withdrawn and are still read, as they were."""
+        self._times: Counter[str] = Counter()
+        """How often each name of a query, an operator or (after a colon) a subscription was used."""
+        self._offered: dict[str, dict[str, str]] = {}
+        """The streams that subscriptions were told of, and those that are computed in their place."""
+        self._nodes: set[Address] = set(surroundings.brokers) | {node.address}
         self._subscriptions: dict[str, tuple[Subscription, Address]] = {}
         for kind, handler in (
             (RegisterSource, self._source),
             (RegisterQuery, self._query),
             (RegisterSubscription, self._subscription),
+            (UnregisterQuery, self._unregister_query),
+            (UnregisterSubscription, self._unregister_subscription),
             (Located, self._located),
             (Parted, self._parted),
             (JoinTree, self._join),
+            (LeaveTree, self._leave),
         ):
-            node.handle(kind, handler)  # type: ignore[arg-type]
+            node.handle(kind, self._noting(handler))
+
+    def _noting(self, handler: Callable[[Any, Address], None]) -> Callable[[Any, Address], None]:
+        """A handler that notes who takes part."""
+
+        def handle(message: Any, sender: Address) -> None:
+            self._nodes.add(sender)
+            handler(message, sender)
+
+        return handle
 
     @property
     def catalogue(self) -> Catalogue:
@@ -163,6 +213,9 @@ class Registry:
         parent = self.trees[message.tree].join(sender, self.surroundings)
         self.send(sender, Parent(message.tree, parent))
 
+    def _leave(self, message: LeaveTree, sender: Address) -> None:
+        self.trees[message.tree].retire(sender)
+
     def mend(self, gone: Address) -> None:
         """A node is gone: those below it in a tree get other ways to the root."""
         self.gone.add(gone)
@@ -174,38 +227,64 @@ class Registry:
 
     def _query(self, message: RegisterQuery, sender: Address) -> None:
         query = message.query
-        if query.name in self.queries:
-            self.send(sender, Refused(query.name, "there is a query of this name already"))
+        refusal = self._refusal(query)
+        if refusal is not None:
+            self.send(sender, Refused(query.name, refusal))
             return
-        catalogue = Catalogue(self.sources.values(), [*self.queries.values(), query])
+        catalogue = Catalogue(self.sources.values(), {**self.queries, query.name: query}.values())
         if catalogue.problems:
             reason = "; ".join(str(problem) for problem in catalogue.problems)
             self.send(sender, Refused(query.name, reason))
             return
         self.queries[query.name] = query
         self.clients[query.name] = sender
+        self._left.pop(query.name, None)
+        self._times[query.name] += 1
+        time = self._times[query.name]
         sharing = catalogue.shared()
-        makers = makers_of(sharing)
-        units = {bound.name: bound.unit for bound in catalogue.operators}
-        specs = tuple(
-            Spec(
-                one.name,
-                one.operation,
-                tuple(makers.get(stream, stream) for stream in one.inputs),
-                one.input_schemas,
-                units[one.name],
-            )
-            for one in sharing.operators
-            if one.name not in self._known
-        )
+        specs = self._begin(sharing, catalogue, time)
         for spec in specs:
-            self._known.add(spec.name)
+            self.specs[spec.name] = spec
             self.places[spec.name] = Place(sender)
+        makers = self._makers(sharing)
         outputs = tuple((name, makers[sharing.streams[name]]) for name in catalogue.outputs(query.name))
         named = [*(stream for spec in specs for stream in spec.inputs), *(stream for _, stream in outputs)]
-        self.send(sender, Planned(query.name, specs, outputs, self._places(named)))
+        self.send(sender, Planned(query.name, specs, outputs, self._places(named), time))
         for subscription, at in self._subscriptions.values():
             self._offer(subscription, at, catalogue, only=query.name)
+
+    def _refusal(self, query: Query) -> str | None:
+        """What stands against a query's name."""
+        if query.name in self.clients:
+            return "there is a query of this name already"
+        if self._left.get(query.name, query) != query:
+            return (
+                "another query of this name was withdrawn, and its streams are still read; "
+                "choose another name, or withdraw those that read them first"
+            )
+        return None
+
+    def _begin(self, sharing: Sharing, catalogue: Catalogue, time: int) -> tuple[Spec, ...]:
+        """The operators that do not run yet, each after those it reads."""
+        units = {bound.name: bound.unit for bound in catalogue.operators}
+        makers: dict[str, str] = {}
+        specs = []
+        for one in sharing.operators:
+            running = next((self.runs[name] for name in one.stands_for if name in self.runs), None)
+            if running is None:
+                self._times[one.name] += 1
+                running = numbered(one.name, self._times[one.name])
+                inputs = tuple(makers.get(stream, stream) for stream in one.inputs)
+                unit = units[one.name]
+                unit = None if unit is None else numbered(unit, time)
+                specs.append(Spec(running, one.operation, inputs, one.input_schemas, unit))
+            makers.update(dict.fromkeys(one.streams, running))
+            self.runs.update(dict.fromkeys(one.stands_for, running))
+        return tuple(specs)
+
+    def _makers(self, sharing: Sharing) -> dict[str, str]:
+        """From the streams that are computed to the operators that make them; a split makes two."""
+        return {stream: self.runs[one.name] for one in sharing.operators for stream in one.streams}
 
     def _places(self, streams: Sequence[str]) -> tuple[tuple[str, Place], ...]:
         return tuple((stream, self.places[stream]) for stream in dict.fromkeys(streams))
@@ -213,7 +292,11 @@ class Registry:
     # Subscriptions
 
     def _subscription(self, message: RegisterSubscription, sender: Address) -> None:
-        self._subscriptions[message.subscription.id] = message.subscription, sender
+        subscription = message.subscription
+        if subscription.id not in self._subscriptions:
+            self._times[f":{subscription.id}"] += 1
+            self._offered[subscription.id] = {}
+        self._subscriptions[subscription.id] = subscription, sender
         self._offer(message.subscription, sender, self.catalogue)
 
     def _offer(
@@ -221,30 +304,155 @@ class Registry:
     ) -> None:
         """Tell of the operators' streams whose topics a subscription is for."""
         pattern = None if subscription.topic is None else TopicFilter.parse(subscription.topic)
-        makers = makers_of(sharing := catalogue.shared())
+        makers = self._makers(sharing := catalogue.shared())
+        offered = self._offered[subscription.id]
         found = []
         for bound in catalogue.operators:
             for name in bound.streams if only in (None, bound.query) else ():
                 stream = catalogue.streams[name]
+                if name in offered and only is not None:
+                    continue  # of a query that was withdrawn and comes back: it is still read
                 if stream.published and (pattern is None or pattern.matches(Event("", stream.topic))):
                     found.append((name, makers[sharing.streams[name]]))
         places = self._places([stream for _, stream in found])
-        self.send(at, Streams(subscription.id, tuple(found), places))
+        offered.update(found)
+        time = self._times[f":{subscription.id}"]
+        self.send(at, Streams(subscription.id, tuple(found), places, time))
+
+    # Withdrawals
+
+    def _unregister_query(self, message: UnregisterQuery, sender: Address) -> None:
+        name = message.name
+        if self.clients.get(name) != sender:
+            at = self.clients.get(name)
+            reason = "no query of this name is registered" if at is None else f"its client is at node {at}"
+            self.send(sender, Refused(name, f"cannot be withdrawn: {reason}"))
+            return
+        del self.clients[name]
+        self._left[name] = self.queries[name]
+        time = self._times[name]
+        clients = [client_name(output, time) for output in self.catalogue.outputs(name)]
+        self._withdraw(clients)
+        self.send(sender, Confirmed(name, subscription=False))
+
+    def _unregister_subscription(self, message: UnregisterSubscription, sender: Address) -> None:
+        id = message.id
+        known = self._subscriptions.get(id)
+        if known is None or known[1] != sender:
+            where = "no subscription of this id" if known is None else f"it was made at node {known[1]}"
+            self.send(sender, Refused(id, f"cannot be withdrawn: {where}"))
+            return
+        del self._subscriptions[id]
+        time = self._times[f":{id}"]
+        self._withdraw(subscriber_name(id, time, name) for name in self._offered.pop(id))
+        self.send(sender, Confirmed(id, subscription=True))
+
+    def _withdraw(self, readers: Iterable[str]) -> None:
+        """Clients are over, and so are operators that nobody reads any more; every node is told."""
+        needed = self._needed()
+        over = [name for name in self.specs if name not in needed]
+        for name in over:
+            del self.specs[name]
+        self.runs = {name: one for name, one in self.runs.items() if one in needed}
+        self.places = {name: at for name, at in self.places.items() if name in self.sources or self.has(name)}
+        self.parted = [parted for parted in self.parted if parted.operator in needed]
+        self._keep_what_is_read()
+        message = Withdrawn((*readers, *over))
+        for node in sorted(self._nodes - self.gone):
+            self.send(node, message)
+
+    def has(self, stream: str) -> bool:
+        """Whether an operator, or the one it is a replica of, runs."""
+        return whole(stream) in self.specs
+
+    def _keep_what_is_read(self) -> None:
+        """Of queries that were withdrawn, know what still runs, as long as it is read by its name."""
+        for name in list(self._left):
+            rest = self._rest_of(self.queries[name])
+            if rest is None:
+                del self._left[name], self.queries[name]
+            else:
+                self.queries[name] = rest
+        read = self.stand_ins()
+        for name in [name for name in self._left if name not in read]:
+            for operator in self.queries[name].operators:
+                del self.runs[f"{name}.{operator.name}"]
+            del self._left[name], self.queries[name]
+
+    def _readers(self, query: str, catalogue: Catalogue) -> list[Address | str]:
+        """Who reads streams of a query: nodes of subscriptions, and names of other queries."""
+        streams = {name for bound in catalogue.operators if bound.query == query for name in bound.streams}
+        subscribers = [
+            at for id, (_, at) in self._subscriptions.items() if streams & self._offered[id].keys()
+        ]
+        queries = [
+            bound.query
+            for bound in catalogue.operators
+            if bound.query != query and streams.intersection(bound.inputs)
+        ]
+        return [*subscribers, *queries]
+
+    def _needed(self) -> set[str]:
+        """The operators that somebody reads, directly or not; of super-operators all or none."""
+        waiting = [one for name, one in self.runs.items() if name.partition(".")[0] in self.clients]
+        waiting += [one for offered in self._offered.values() for one in offered.values()]
+        needed: set[str] = set()
+        while waiting:
+            name = waiting.pop()
+            if name in self.specs and name not in needed:
+                needed.add(name)
+                unit = self.specs[name].unit
+                waiting += self.specs[name].inputs
+                waiting += [one for one, spec in self.specs.items() if unit is not None and spec.unit == unit]
+        return needed
+
+    def _rest_of(self, query: Query) -> Query | None:
+        """What still runs of a query, if anything does."""
+        operators = [one for one in query.operators if f"{query.name}.{one.name}" in self.runs]
+        there = {one.name for one in operators}
+        units = {unit: members for unit, members in query.units.items() if there.issuperset(members)}
+        return Query(query.name, operators, units=units) if operators else None
+
+    def stand_ins(self) -> dict[str, Address]:
+        """Where the client of each query is; of one that was withdrawn, the node of somebody who reads it."""
+        found = dict(self.clients)
+        readers = {name: self._readers(name, self.catalogue) for name in self._left}
+        growing = True
+        while growing:
+            growing = False
+            for name in [name for name in self._left if name not in found]:
+                nodes = [found.get(one) if isinstance(one, str) else one for one in readers[name]]
+                at = next((node for node in nodes if node is not None), None)
+                if at is not None:
+                    found[name] = at
+                    growing = True
+        return found
 
     # Moves
 
     def _located(self, message: Located, sender: Address) -> None:
         stream, place = message
+        if not self.has(stream):
+            self.send(sender, Withdrawn((whole(stream),)))
+            return
         known = self.places.get(stream)
         if known is None or place.moves > known.moves:
             self.places[stream] = place
 
     def _parted(self, message: Parted, sender: Address) -> None:
+        if not self.has(message.operator):
+            self.send(sender, Withdrawn((message.operator,)))
+            return
         self.parted.append(message)
         for replica in message.replicas:
             self.places.setdefault(replica, Place(sender))
 
 
-def makers_of(sharing: Sharing) -> dict[str, str]:
-    """From the streams that are computed to the operators that make them; a split makes two."""
-    return {stream: one.name for one in sharing.operators for stream in one.streams}
+def client_name(output: str, time: int) -> str:
+    """As whom the client of a query reads one of its outputs."""
+    return f"client:{numbered(output, time)}"
+
+
+def subscriber_name(id: str, time: int, stream: str) -> str:
+    """As whom a subscription reads a stream."""
+    return f"subscription:{time}:{id}:{stream}"

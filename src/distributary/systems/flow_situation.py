@@ -8,13 +8,15 @@ Rules:
   is part of its work that others do.
 - An operator that has been divided gives out what its final operator does; what it takes to process an item
   is what it took before.
+- Operators have the names they run by. A query that was withdrawn and is still read counts as one whose
+  client is at a node that reads it.
 - A division that the planner does not know (into three, say) is left out: the operator counts as whole, where
   its final operator is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -117,15 +119,23 @@ class Measurements:
             rates = Rates(*(old + share * (new - old) for old, new in zip(before, rates, strict=True)))
         known[counted.name] = rates
 
-    def measured(self, operators: Iterable[SharedOperator]) -> Measured:
-        """What operators make of what is offered to them, whether or not it was filtered on the way."""
+    def forget(self, known: Callable[[str], bool]) -> None:
+        """Believe nothing of operators that are no more."""
+        self.operators = {name: rates for name, rates in self.operators.items() if known(name)}
+
+    def measured(self, operators: Iterable[SharedOperator], runs: Mapping[str, str]) -> Measured:
+        """What operators make of what is offered to them, whether or not it was filtered on the way.
+
+        `runs` says which operators were measured in their place.
+        """
         selectivity, growth, cost = {}, {}, {}
         given = {**self.sources, **self.operators}
         shared = list(operators)
         makers = {stream: one.name for one in shared for stream in one.streams}
         for one in shared:
-            read = [given.get(name) for name in {makers.get(stream, stream) for stream in one.inputs}]
-            rates = self.operators.get(one.name)
+            inputs = {makers.get(stream, stream) for stream in one.inputs}
+            read = [given.get(runs.get(name, name)) for name in inputs]
+            rates = self.operators.get(runs[one.name])
             if rates is None or not all(read):
                 continue
             items, bytes = (sum(each[place] for each in read if each) for place in (0, 1))
@@ -148,20 +158,28 @@ def situation_of(registry: Registry, period: int, measured: Measurements) -> Sit
     catalogue = registry.catalogue
     if not registry.trees or not catalogue.queries:
         return None
-    used = {*registry.clients.values(), *(place.host for place in registry.places.values())}
+    stand_ins = registry.stand_ins()
+    used = {*stand_ins.values(), *(place.host for place in registry.places.values())}
     brokers = set(registry.surroundings.brokers)
     addresses = tuple(sorted((brokers - registry.gone) | (brokers & used)))
     numbers = {address: number for number, address in enumerate(addresses)}
-    clients = {query: numbers[at] for query, at in registry.clients.items()}
+    clients = {query: numbers[at] for query, at in stand_ins.items()}
     trees = {name: registry.places[name].tree or 0 for name in catalogue.sources}
     shared_operators = catalogue.shared().operators
-    workload = workload_of(catalogue, clients, trees, measured.measured(shared_operators))
+    workload = workload_of(catalogue, clients, trees, measured.measured(shared_operators, registry.runs))
     dealt = {
         shared.name
         for shared in shared_operators
         if (splitting := splitting_of(shared.operation, *shared.input_schemas)) and splitting.keys is not None
     }
-    operators = [replace(one, by_input=one.by_input and one.name not in dealt) for one in workload.operators]
+    operators = [
+        replace(
+            one,
+            name=registry.runs.get(one.name, one.name),
+            by_input=one.by_input and one.name not in dealt,
+        )
+        for one in workload.operators
+    ]
     workload = _divided(replace(workload, operators=tuple(operators)), registry)
     hosts = tuple(
         one.pinned if one.pinned is not None else numbers[registry.places[one.name].host]

@@ -12,9 +12,12 @@ Rules:
 - The publisher keeps elements until every reader has acknowledged them. A reader that stops at one node to go
   on at another is still waited for.
 - A subscription to a stream whose way is not known yet waits here.
+- Streams and readers that were withdrawn are over: nothing is kept of them but their names, which are never
+  used again, so that whatever is still said of them is known to be void.
+- A node that nothing of a tree of sources passes any more leaves it.
 
 Cost: an element costs one message for each connection it must take, batches of elements one together; state
-is one route for each reader at every hop on its way.
+is one route for each reader at every hop on its way, and the name of each that is over.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zlib import crc32
 
 from distributary.filters.where import WhereFilter
@@ -38,6 +41,7 @@ from distributary.systems.flow_messages import (
     Elements,
     Granted,
     JoinTree,
+    LeaveTree,
     Moved,
     Parent,
     Place,
@@ -45,6 +49,7 @@ from distributary.systems.flow_messages import (
     Selection,
     Subscribe,
     Unsubscribe,
+    whole,
 )
 
 
@@ -130,6 +135,13 @@ class Publication:
         self.acknowledged.pop((name, input), None)
         self._trim()
 
+    def forget_those(self, over: Callable[[str], bool]) -> bool:
+        """Wait no more for readers that are over; returns whether there were any, and nobody is left."""
+        before = len(self.acknowledged)
+        self.acknowledged = {key: at for key, at in self.acknowledged.items() if not over(key[0])}
+        self._trim()
+        return before > 0 and not self.acknowledged
+
     def _trim(self) -> None:
         least = min(self.acknowledged.values(), default=self.number)
         while self.kept and self.kept[0].number <= least:
@@ -166,6 +178,7 @@ class Router:
         """Subscriptions that were passed on and are not granted yet."""
         self._waiting: dict[str, list[tuple[Subscribe | Unsubscribe | Acknowledged, Address]]] = {}
         self._joining: set[int] = set()
+        self._over: set[str] = set()
         for kind, handler in (
             (Subscribe, self._subscribe),
             (Granted, self._granted),
@@ -174,9 +187,10 @@ class Router:
             (Elements, self._elements),
             (Moved, self._stream_moved),
             (Bounced, self._bounced),
-            (Parent, self._parent),
         ):
-            node.handle(kind, handler)  # type: ignore[arg-type]
+            node.handle(kind, self._unless_over(handler))
+        node.handle(Parent, self._parent)
+        node.at_alarm("flow idle tree", self._leave_if_idle)
 
     # Publishing
 
@@ -209,6 +223,48 @@ class Router:
         del self.publications[stream]
         self.routes.pop(stream, None)
 
+    # Withdrawing
+
+    def over(self, name: str) -> bool:
+        """Whether an operator, or the one it is a replica of, or a client was withdrawn."""
+        return name in self._over or whole(name) in self._over
+
+    def withdraw_all(self, names: Iterable[str]) -> list[str]:
+        """Keep nothing of streams and readers that are over; returns streams that nobody reads any more."""
+        self._over.update(names)
+        for known in (self.publications, self.places, self.routes, self._waiting):
+            for stream in [stream for stream in known if self.over(stream)]:
+                del known[stream]
+        for stream, routes in list(self.routes.items()):
+            self.routes[stream] = {reader: to for reader, to in routes.items() if not self.over(reader.name)}
+        self.routes = {stream: routes for stream, routes in self.routes.items() if routes}
+        for stream, reader in list(self._asked):
+            if self.over(stream) or self.over(reader.name):
+                del self._asked[stream, reader]
+        for stream, waiting in self._waiting.items():
+            self._waiting[stream] = [each for each in waiting if not self.over(each[0].reader.name)]
+        self._waiting = {stream: waiting for stream, waiting in self._waiting.items() if waiting}
+        for tree in list(self.parents):
+            self._leave_if_idle(tree)
+        return [name for name, one in self.publications.items() if one.forget_those(self.over)]
+
+    def _unless_over(self, handler: Callable[[Any, Address], None]) -> Callable[[Any, Address], None]:
+        def handle(message: Any, sender: Address) -> None:
+            reader = getattr(message, "reader", None)
+            if not self.over(message.stream) and not (reader is not None and self.over(reader.name)):
+                handler(message, sender)
+
+        return handle
+
+    def _leave_if_idle(self, tree: int) -> None:
+        """Leave a tree of sources that nothing passes here."""
+        served = [stream for stream, routes in self.routes.items() if routes]
+        busy = (*served, *self._waiting, *(stream for stream, _ in self._asked))
+        if tree in self.parents and not any(self._on_tree(stream, tree) for stream in busy):
+            del self.parents[tree]
+            self._joining.discard(tree)
+            self.send(self.registry, LeaveTree(tree))
+
     # Reading
 
     def subscribe(self, stream: str, reader: Reader, selection: Selection, position: int | None) -> None:
@@ -218,17 +274,19 @@ class Router:
 
     def unsubscribe(self, stream: str, reader: Reader, *, forget: bool) -> None:
         """Send a reader of this node nothing more."""
-        self._unsubscribe(Unsubscribe(stream, reader, forget), self.node.address)
+        if not self.over(stream) and not self.over(reader.name):
+            self._unsubscribe(Unsubscribe(stream, reader, forget), self.node.address)
 
     def acknowledge(self, stream: str, reader: Reader, position: int) -> None:
         """Say that a reader of this node needs nothing up to its position any more."""
-        self._acknowledged(Acknowledged(stream, reader, position), self.node.address)
+        if not self.over(stream) and not self.over(reader.name):
+            self._acknowledged(Acknowledged(stream, reader, position), self.node.address)
 
     def learn(self, places: Iterable[tuple[str, Place]]) -> None:
         """Hear where streams are; what is older than what is known is no news."""
         for stream, place in places:
             known = self.places.get(stream)
-            if known is None or place.moves > known.moves:
+            if not self.over(stream) and (known is None or place.moves > known.moves):
                 self.places[stream] = place
                 if known is not None:
                     self._begin_again(stream)
@@ -331,6 +389,7 @@ class Router:
         if parent is None and place.host != self.node.address and place.tree not in self._joining:
             self._joining.add(place.tree)
             self.send(self.registry, JoinTree(place.tree))
+            parent = self.parents.get(place.tree)  # known at once where the registry is
         return parent
 
     # What comes from above
@@ -348,6 +407,8 @@ class Router:
             self.send(route.hop, message)
 
     def _elements(self, message: Elements, sender: Address) -> None:
+        if not self.routes.get(message.stream):
+            return  # nobody here wants it any more
         if sender == self._hop(message.stream):  # else it was sent before the stream moved: see `_grant`
             self._send_on(message.stream, message.elements)
 
@@ -389,6 +450,8 @@ class Router:
                 self._by_another_way(stream, before != parent)
         for stream in [name for name in self._waiting if self._on_tree(name, tree)]:
             self._serve(stream)
+        # Not at once: who asked for the parent may be about to use it.
+        self.node.wake_after(0.0, "flow idle tree", tree)
 
     def _by_another_way(self, stream: str, passing: bool) -> None:
         """The way up has changed: readers here subscribe anew, and what was passed on is passed on again."""
