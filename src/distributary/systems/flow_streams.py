@@ -286,7 +286,7 @@ class Router:
         """Hear where streams are; what is older than what is known is no news."""
         for stream, place in places:
             known = self.places.get(stream)
-            if not self.over(stream) and (known is None or place.moves > known.moves):
+            if known is None or place.moves > known.moves:
                 self.places[stream] = place
                 if known is not None:
                     self._begin_again(stream)
