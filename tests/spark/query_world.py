@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
+import zipfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from random import Random
@@ -14,6 +16,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from distributary.flow import Catalogue, Item
 from distributary.flow.interpreter import interpret
 from distributary.spark.queries import QueryStreams
+from flow import functions
 from flow.random_queries import SOURCES, events_of, random_arrivals, random_catalogue, random_items
 
 COLUMNS = {
@@ -105,14 +108,25 @@ def differences(
     ]
 
 
+def ship_functions(spark: SparkSession) -> None:
+    """Have Python workers find the functions that queries name, as they find a user's installed module."""
+    module = Path(functions.__file__)
+    packed = Path(tempfile.gettempdir()) / f"query_functions_{os.getpid()}.zip"
+    if not packed.exists():
+        with zipfile.ZipFile(packed, "w") as archive:
+            archive.write(module, "flow/functions.py")
+        spark.addArtifact(str(packed), pyfile=True)
+
+
 FAR = 1_000_000
 """So much later than all others, in milliseconds, is the last item of every source."""
 
 
-def feed_files(place: Path, rng: Random, items: dict[str, list[Item]], files: int) -> None:
+def feed_files(place: Path, rng: Random, items: dict[str, list[Item]], files: int) -> int:
     """Write the items as JSON files in an order in which none is late, at last one far ahead for each source.
 
-    A stream takes files in the order of their times.
+    A stream takes files in the order of their times. Returns a time before that of the last items, and after
+    that of all results of the others.
     """
     order = [(name, step) for name, step in random_arrivals(rng, items) if isinstance(step, Item)]
     latest = max(item.time for _, item in order)
@@ -131,14 +145,15 @@ def feed_files(place: Path, rng: Random, items: dict[str, list[Item]], files: in
         path = place / f"{number:03d}.json"
         path.write_text("\n".join(lines) + "\n")
         os.utime(path, (1_700_000_000 + number,) * 2)
+    return latest + FAR // 2
 
 
 def stream_of(spark: SparkSession, place: Path) -> DataFrame:
     return spark.readStream.schema(DDL).option("maxFilesPerTrigger", 1).json(str(place))
 
 
-def drained(tagged: DataFrame, place: Path) -> list[Row]:
-    """What a stream gives until its source is exhausted, without what is of the last items."""
+def drained(tagged: DataFrame, place: Path, before: int) -> list[Row]:
+    """What a stream gives until its source is exhausted, up to some time."""
     writer = tagged.writeStream.format("parquet").option("path", str(place / "out"))
     query = writer.option("checkpointLocation", str(place / "state")).trigger(availableNow=True).start()
     try:
@@ -146,5 +161,4 @@ def drained(tagged: DataFrame, place: Path) -> list[Row]:
     finally:
         query.stop()
     rows = tagged.sparkSession.read.schema(tagged.schema).parquet(str(place / "out")).collect()
-    last = max((row.time for row in rows), default=0)
-    return [row for row in rows if row.time < last - FAR // 2]
+    return [row for row in rows if row.time < before]

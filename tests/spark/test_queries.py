@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
@@ -19,7 +20,7 @@ from distributary.model import Subscription
 from distributary.spark import match
 from distributary.spark.queries import run_queries
 from distributary.spark.queries_sql import condition_sql, expression_sql
-from flow.random_queries import VALUES, Type, random_condition, random_expression
+from flow.random_queries import KINDS, VALUES, Type, random_condition, random_expression
 from spark.query_world import (
     differences,
     drained,
@@ -29,11 +30,13 @@ from spark.query_world import (
     given_out,
     make_catalogue,
     random_items_of_all,
+    ship_functions,
     stream_of,
 )
 from spark.world import subscription_frame
 
-KINDS = ("filter", "map", "rename", "copy", "union", "split", "aggregate", "count")
+MODERATE = tuple(kind for kind in KINDS if kind != "function")
+"""All that can be told without a Python worker, but for windows by count."""
 
 
 def check_expressions(spark: SparkSession, seed: int, count: int) -> None:
@@ -66,7 +69,8 @@ def check_expressions(spark: SparkSession, seed: int, count: int) -> None:
             assert not isinstance(have, float) or have != 0 or math.copysign(1, have) == 1
 
 
-def check_batch(spark: SparkSession, seed: int, kinds: tuple[str, ...], queries: int) -> None:
+def check_batch(spark: SparkSession, seed: int, kinds: Sequence[str], queries: int) -> None:
+    ship_functions(spark)
     catalogue = make_catalogue(seed, kinds, queries)
     items = random_items_of_all(Random(f"items {seed}"))
     streams = run_queries(catalogue, event_frame(spark, items))
@@ -75,14 +79,15 @@ def check_batch(spark: SparkSession, seed: int, kinds: tuple[str, ...], queries:
 
 
 def check_stream(
-    spark: SparkSession, place: Path, seed: int, kinds: tuple[str, ...], queries: int, files: int
+    spark: SparkSession, place: Path, seed: int, kinds: Sequence[str], queries: int, files: int
 ) -> None:
+    ship_functions(spark)
     catalogue = make_catalogue(seed, kinds, queries)
     rng = Random(f"items {seed}")
     items = random_items_of_all(rng)
-    feed_files(place / "in", rng, items, files)
+    before = feed_files(place / "in", rng, items, files)
     streams = run_queries(catalogue, stream_of(spark, place / "in"))
-    found = given_out(streams, drained(streams.tagged(), place))
+    found = given_out(streams, drained(streams.tagged(), place, before))
     assert differences(catalogue, found, expected(catalogue, items)) == []
 
 
@@ -91,13 +96,30 @@ def test_expressions_mean_on_spark_what_they_mean_in_python(spark: SparkSession)
 
 
 def test_random_queries_give_in_a_batch_what_the_interpreter_gives(spark: SparkSession) -> None:
-    check_batch(spark, 1, KINDS, 5)
+    check_batch(spark, 31, KINDS, 6)
 
 
 def test_random_queries_give_as_a_stream_what_the_interpreter_gives(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    check_stream(spark, tmp_path, 1, KINDS, 4, files=2)
+    check_stream(spark, tmp_path, 35, MODERATE, 3, files=2)
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("seed", range(2, 12))
+def test_many_random_queries_give_in_a_batch_what_the_interpreter_gives(
+    spark: SparkSession, seed: int
+) -> None:
+    check_expressions(spark, seed, 100)
+    check_batch(spark, seed, KINDS, 12)
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("seed", range(2, 8))
+def test_many_random_queries_give_as_a_stream_what_the_interpreter_gives(
+    spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    check_stream(spark, tmp_path, seed, KINDS, 8, files=5)
 
 
 TRADES = Source(

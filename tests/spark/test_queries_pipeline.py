@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from distributary.errors import DistributaryError
 from distributary.flow import answer, read_query_file
 from distributary.model import Event, Subscription
-from distributary.spark import read_metrics
-from distributary.spark.pipeline_commits import read_records
+from distributary.spark import read_metrics, sink
+from distributary.spark.pipeline_commits import BatchRecord, read_records
 from distributary.spark.pipeline_config import Pipeline, parse_pipeline
 from distributary.spark.sink_deliveries import read_deliveries
 from distributary.spark.sink_files import read_batches
@@ -143,6 +145,45 @@ def test_derived_items_are_delivered_like_events_and_counted_across_restarts(
     }
     with pytest.raises(DistributaryError, match="the queries are others than those of the checkpoint"):
         run(spark, pipeline_in(tmp_path, QUERIES.replace("20 ms", "30 ms")))
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("failing", range(5))
+def test_a_batch_that_fails_at_its_end_is_done_again_with_the_same_results(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: int
+) -> None:
+    """Everything is written, the state is committed, and then the record of the batch is not."""
+    chunks = [
+        [trade(1, 5, 60), trade(2, 12, 30, "B")],
+        [trade(5, 18, 20), trade(6, 41, 70)],
+        [trade(7, 38, 15, "B"), trade(8, 90, 11)],
+        [trade(9, 500, 1)],
+    ]
+    outcomes = []
+    for place in (tmp_path / "whole", tmp_path / "broken"):
+        place.mkdir()
+        pipeline = pipeline_in(place)
+        open_store(place / "subscriptions", create=True).commit(SUBSCRIPTIONS)
+        for number, chunk in enumerate(chunks):
+            feed(place, number, [json.dumps(record) for record in chunk])
+        if place.name == "broken":
+            with monkeypatch.context() as patched:
+                patched.setattr(sink, "write_record", _failing_at(failing, sink.write_record))
+                with pytest.raises(StreamingQueryException):
+                    run(spark, pipeline)
+        run(spark, pipeline)
+        rows = read_deliveries(spark, str(place / "deliveries")).collect()
+        outcomes.append(sorted((row.batch, row.event_id, row.subscriber, row.subscriptions) for row in rows))
+    assert outcomes[0] == outcomes[1]
+
+
+def _failing_at(batch: int, write: Callable[[str, BatchRecord], None]) -> Callable[[str, BatchRecord], None]:
+    def failing(commits: str, record: BatchRecord) -> None:
+        if record.batch == batch:
+            raise RuntimeError("the machine is gone")
+        write(commits, record)
+
+    return failing
 
 
 def _event(record: dict[str, object]) -> Event:

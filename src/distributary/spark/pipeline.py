@@ -21,6 +21,7 @@ from distributary.flow.query_file import read_query_file
 from distributary.spark.columns import EventColumns
 from distributary.spark.pipeline_commits import directories, exists, read_text, write_whole
 from distributary.spark.pipeline_config import FILE_FORMATS, UNREADABLE, Pipeline
+from distributary.spark.queries import limit_methods
 from distributary.spark.queries_matching import derived_rows
 from distributary.spark.routing import routed
 from distributary.spark.sink import BatchWriter
@@ -77,6 +78,7 @@ def tagged_rows(events: DataFrame, pipeline: Pipeline, store: SubscriptionStore,
     catalogue = query_catalogue(pipeline)
     if catalogue is None:
         return rows
+    limit_methods(events.sparkSession)
     return rows.unionByName(
         derived_rows(
             events, catalogue, columns, store, like=rows, carry=carry, checkpoint=pipeline.checkpoint

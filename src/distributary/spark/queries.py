@@ -13,14 +13,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from distributary.errors import DistributaryError
 from distributary.flow.catalogue import Catalogue
+from distributary.flow.function import Function
 from distributary.flow.schema import listed
 from distributary.spark.columns import EventColumns
-from distributary.spark.queries_frames import tagged_rows, unpacked
+from distributary.spark.queries_frames import set_aside_streams, tagged_rows, unpacked
 from distributary.spark.queries_intake import take_in
 from distributary.spark.queries_plan import make_plan
 
@@ -36,7 +37,20 @@ def run_queries(
     """The streams that the queries of a catalogue derive from events; the columns are those `match` takes."""
     columns = EventColumns(id, topic, document)
     columns.check(events.schema)
+    limit_methods(events.sparkSession)
     return QueryStreams(catalogue, events, columns)
+
+
+METHODS = "spark.sql.codegen.hugeMethodLimit"
+
+
+def limit_methods(spark: SparkSession) -> None:
+    """Have Spark not make methods that the JVM never compiles, as it does of many queries; unless it is set.
+
+    HotSpot interprets methods of more than 8000 bytes, however often they are called.
+    """
+    if spark.conf.get(METHODS) == "65535":
+        spark.conf.set(METHODS, "8000")
 
 
 @dataclass(frozen=True)
@@ -74,9 +88,7 @@ class QueryStreams(Mapping[str, DataFrame]):
                 raise DistributaryError(f"there is no stream {name!r}; there are {there}")
         intake = take_in(self.events, self.columns, self.catalogue.sources.values())
         plan = make_plan(self.catalogue, intake.sources, intake.sheet, names)
-        rows = (
-            tagged_rows(plan, intake, self.catalogue.sources).where("reason is null").drop("field", "reason")
-        )
+        rows = tagged_rows(plan, intake, self.catalogue.sources, aside=False).drop("field", "reason")
         called = [[name for name in names if plan.computed[name] == stream] for stream in plan.wanted]
         return rows.withColumn("streams", F.element_at(F.lit(called), F.col("stream") + 1)).drop("stream")
 
@@ -88,10 +100,20 @@ class QueryStreams(Mapping[str, DataFrame]):
         return chosen.select("id", topic.alias("topic"), *map(F.expr, unpacked(stream.schema)))
 
     def set_aside(self) -> DataFrame:
-        """The events that belong to a source and do not fit it: source, event_id, field, reason."""
+        """What could not be used: stream, id, field, reason.
+
+        That is events that belong to a source and do not fit it, and items or windows for which a function
+        of the user's failed.
+        """
         intake = take_in(self.events, self.columns, self.catalogue.sources.values())
-        plan = make_plan(self.catalogue, intake.sources, intake.sheet, [])
-        rows = tagged_rows(plan, intake, self.catalogue.sources)
-        names = F.lit(list(self.catalogue.sources))
-        source = F.element_at(names, -F.col("stream"))
-        return rows.select(source.alias("source"), F.col("id").alias("event_id"), "field", "reason")
+        functions = [
+            stream
+            for each in self.catalogue.operators
+            if isinstance(each.operation, Function)
+            for stream in each.streams
+        ]
+        plan = make_plan(self.catalogue, intake.sources, intake.sheet, functions)
+        rows = tagged_rows(plan, intake, self.catalogue.sources).where("reason is not null")
+        names = F.lit(set_aside_streams(plan, self.catalogue.sources))
+        stream = F.element_at(names, -F.col("stream"))
+        return rows.select(stream.alias("stream"), "id", "field", "reason")

@@ -16,18 +16,31 @@ that several sources share would have one watermark only); in a batch the events
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from distributary.flow.expression_reader import resolve_text
+from distributary.flow.function import Function
 from distributary.flow.schema import Schema, Type
 from distributary.flow.source import Source
 from distributary.flow.windowed import Join, Sort, Truncate, Unique
+from distributary.spark.queries_calls import Call, CallTask, CountingState, pack, unpack
 from distributary.spark.queries_intake import Intake
-from distributary.spark.queries_plan import EVENTS, PACKED, Branch, Feed, Plan, Sheet, Stage, Task, packing
+from distributary.spark.queries_plan import (
+    EVENTS,
+    PACKED,
+    Branch,
+    Feed,
+    Plan,
+    Sheet,
+    Stage,
+    Task,
+    failed,
+    packing,
+)
 from distributary.spark.queries_slots import (
     aggregations,
     finished_arrays,
@@ -39,30 +52,32 @@ from distributary.spark.queries_slots import (
 from distributary.spark.queries_sql import SQL_TYPES, Value, expression_sql, literal
 
 ARRAYS = {array: f"array<{SQL_TYPES[type]}>" for type, array in PACKED.items()}
-PACKED_ROW = ("task", "closes", "time", "rank", "id", *ARRAYS)
+PACKED_DDL = "task int, closes bigint, time bigint, rank int, id string, " + ", ".join(
+    f"{name} {type}" for name, type in ARRAYS.items()
+)
 LAST_MOMENT = 2**53
 """Beyond this, a moment in milliseconds is no timestamp any more; windows that close later never do."""
 WATERMARK = {"spark.watermarkDelayMs": 0}
 """What marks a column as event time for Spark; its `window` function marks its columns in the same way."""
 ALL = 2**31 - 1
-PASS, RANK, JOIN = range(3)
-"""What happens to the items of a group: they stay as they are, are numbered, or are paired."""
+NOBODY = -(2**31) + 1
+"""A number that no task and no stream has."""
+PASS, RANK, JOIN, CALL = range(4)
+"""What happens to the items of a group: they stay as they are, are numbered, paired, or handed to Python."""
 
 
-def tagged_rows(plan: Plan, intake: Intake, sources: dict[str, Source]) -> DataFrame:
-    """All items of the wanted streams and all misfits in one frame: `stream` says of which each is.
+def tagged_rows(plan: Plan, intake: Intake, sources: dict[str, Source], *, aside: bool = True) -> DataFrame:
+    """All items of the wanted streams in one frame, with what is set aside: `stream` says of which each is.
 
     stream (the number in `plan.wanted`, or of the source), field and reason (of a misfit), and the item: id,
     time, rank and its values, packed.
     """
-    frames = [
-        exploded(on_sheet(intake.events, plan.events), "stream", outputs(plan, intake, EVENTS, sources))
-    ]
+    events = on_sheet(intake.events, plan.events)
+    frames = [exploded(events, "stream", outputs(plan, intake, EVENTS, sources, aside))]
     results = chain(plan, intake, sources)
     if results is not None:
-        frames.append(
-            exploded(on_sheet(results, plan.results), "stream", outputs(plan, intake, None, sources))
-        )
+        given = outputs(plan, intake, None, sources, aside)
+        frames.append(exploded(on_sheet(results, plan.results), "stream", given))
     return _united([frame for frame in frames if frame is not None])
 
 
@@ -113,6 +128,8 @@ class Wanted:
     present: str
     number: str
     fields: tuple[tuple[str, str], ...]
+    within: tuple[str, str] | None = None
+    """The same as `present` in two parts: what is true of the stream that was filtered, and the test."""
 
 
 def exploded(frame: DataFrame, number: str, wanted: Iterable[Wanted]) -> DataFrame | None:
@@ -122,26 +139,54 @@ def exploded(frame: DataFrame, number: str, wanted: Iterable[Wanted]) -> DataFra
     first of all: all columns of the sheet are written out in that one condition, which may take forever, and
     rows that no query takes do not move the watermark. Of `explode_outer` it infers nothing.
     """
-    takers: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    shapes: dict[tuple[tuple[str, str], ...], list[Wanted]] = {}
     for each in wanted:
-        takers.setdefault(each.fields, []).append(f"if({each.present}, {each.number}, null)")
-    if not takers:
+        shapes.setdefault(each.fields, []).append(each)
+    if not shapes:
         return None
-    lists = [
-        f"array_compact(array({', '.join(texts)})) as takers{at}" for at, texts in enumerate(takers.values())
-    ]
+    lists = [f"{_takers(alike)} as takers{at}" for at, alike in enumerate(shapes.values())]
     rows = [
         f"if(size(takers{at}) > 0, {struct(takers=f'takers{at}', **dict(fields))}, null)"
-        for at, fields in enumerate(takers)
+        for at, fields in enumerate(shapes)
     ]
-    shaped = frame.selectExpr("*", *lists).selectExpr(f"array_compact(array({', '.join(rows)})) as rows")
-    names = [quoted(name) for name, _ in next(iter(takers))]
-    return (
-        shaped.selectExpr("explode_outer(rows) as row")
+    found = (
+        frame.selectExpr("*", *lists)
+        .selectExpr(f"array_compact(array({', '.join(rows)})) as rows")
+        .selectExpr("explode_outer(rows) as row")
         .where("row is not null")
         .select("row.*")
-        .selectExpr(f"explode_outer(takers) as {number}", *names)
     )
+    if "slide" in found.columns:
+        found = _in_windows(found)
+    names = [quoted(name) for name in found.columns if name != "takers"]
+    return found.selectExpr(f"explode_outer(takers) as {number}", *names)
+
+
+def _takers(wanted: Sequence[Wanted]) -> str:
+    """The numbers of those for whom a row is present: filters of one stream are asked only of its items."""
+    streams: dict[str | None, list[Wanted]] = {}
+    for each in wanted:
+        streams.setdefault(each.within and each.within[0], []).append(each)
+    parts = []
+    for stream, alike in streams.items():
+        nested = stream is not None and len(alike) > 1
+        tests = [each.within[1] if nested and each.within else each.present for each in alike]
+        pairs = zip(tests, alike, strict=True)
+        numbers = ", ".join(f"if({test}, {each.number}, {NOBODY})" for test, each in pairs)
+        found = f"array_remove(array({numbers}), {NOBODY})"
+        parts.append(f"if({stream}, {found}, cast(array() as array<int>))" if nested else found)
+    return parts[0] if len(parts) == 1 else f"concat({', '.join(parts)})"
+
+
+def _in_windows(rows: DataFrame) -> DataFrame:
+    """A row for each window that an item is in, with the window's end as time."""
+    starts = rows.withColumn("start", F.explode_outer(F.expr("sequence(start, stop, slide)")))
+    return starts.withColumns(
+        {
+            "time": F.expr("if(own, start + size - 1L, time)"),
+            "closes": F.expr("if(own, start + size + closes, closes)"),
+        }
+    ).drop("stop", "slide", "size")
 
 
 def _united(frames: Sequence[DataFrame]) -> DataFrame:
@@ -185,10 +230,10 @@ def _feeds(stage: Stage, source: str | None) -> Iterator[Wanted]:
             for branch in feed.view.branches:
                 if branch.source == source:
                     values = branch.values(feed.view.schema)
-                    make = _aggregate_feed if stage.kind == "aggregate" else _collect_feed
-                    fields = make(stage, task, feed, branch, values)
+                    fields = FEEDS[stage.kind](stage, task, feed, branch, values)
                     present = _with_keys(task, feed, branch, values)
-                    yield Wanted(present, str(task.number), tuple(fields.items()))
+                    within = branch.within if present == branch.present else None
+                    yield Wanted(present, str(task.number), tuple(fields.items()), within)
 
 
 def _with_keys(task: Task, feed: Feed, branch: Branch, values: dict[str, Value]) -> str:
@@ -230,7 +275,7 @@ def _aggregate_feed(
     for (kind, argument), number in task.slots.filled.items():
         text, type = _argument(argument, feed.view.schema, values)
         slots[f"{kind}{number}"] = slot_value(kind, text, type)
-    shared = {"time": "0L", "id": group_key(groups), "rank": "0"}
+    shared = {"time": "0L", "key": group_key(groups), "rank": "0"}
     return {**_spans(task, branch.time), **shared, **packed(groups), **slots}
 
 
@@ -260,14 +305,9 @@ def _collect_feed(
             take = operation.items
         case Unique() if task.first:
             mode, take, key = PASS, 1, group_key([values[name] for name in operation.by])
-    item = struct(
-        order=f"array({order})" if order else f"cast(array() as {ORDER})",
-        time=branch.time,
-        rank=branch.rank,
-        id=item_id,
-        right="true" if feed.right else "false",
-        **packed(list(values.values())),
-    )
+        case Function():
+            mode, key = CALL, group_key([values[name] for name in operation.by])
+    item = _item(replace(branch, id=item_id), values, order, feed.right)
     spans = _spans(task, branch.time, task.reach if feed.right else 0)
     return {
         **spans,
@@ -280,8 +320,40 @@ def _collect_feed(
     }
 
 
+def _item(branch: Branch, values: dict[str, Value], order: str = "", right: bool = False) -> str:
+    """An item as it is collected; what comes first decides the order."""
+    return struct(
+        order=f"array({order})" if order else f"cast(array() as {ORDER})",
+        time=branch.time,
+        rank=branch.rank,
+        id=branch.id,
+        right="true" if right else "false",
+        **packed(list(values.values())),
+    )
+
+
+def _call_feed(
+    stage: Stage, task: Task, feed: Feed, branch: Branch, values: dict[str, Value]
+) -> dict[str, str]:
+    """An item by itself, for a function without a window or for windows by count."""
+    groups = getattr(task.operation, "group_by", ())
+    return {
+        "own": "true",
+        "closes": f"({branch.time} + {literal(task.delay + 1)})",
+        "key": group_key([values[name] for name in groups]),
+        "item": _item(branch, values),
+    }
+
+
+FEEDS = {"aggregate": _aggregate_feed, "collect": _collect_feed, "call": _call_feed, "number": _call_feed}
+
 ORDER = "array<struct<missing: boolean, text: string, integer: bigint, number: double>>"
 """What `sort` compares first. A text to sort downwards is its bytes in hexadecimal digits, turned round."""
+ITEMS = (
+    f"array<struct<order: {ORDER}, time: bigint, rank: int, id: string, right: boolean, "
+    + ", ".join(f"{name}: {type}" for name, type in ARRAYS.items())
+    + ">>"
+)
 
 
 def _sort_key(value: Value, downwards: bool) -> str:
@@ -318,11 +390,13 @@ def _passed(stage: Stage) -> Iterator[Wanted]:
     row |= {"closes": "closes", "time": "time"}
     if stage.kind == "aggregate":
         slots = {name: f"cast(null as {type})" for name, type in slot_names(_counts(stage)).items()}
-        row |= {"id": "id", "rank": "rank", **arrays, **slots}
+        row |= {"key": "id", "rank": "rank", **arrays, **slots}
     else:
         none = f"cast(array() as {ORDER})"
         item = struct(order=none, time="time", rank="rank", id="id", right="false", **arrays)
         row |= {"key": "id", "mode": str(PASS), "take": "1", "reach": "0L", "item": item}
+        if stage.kind != "collect":
+            row = {name: row[name] for name in ("own", "closes", "key", "item")}
     numbers = ", ".join(map(str, sorted(stage.passed)))
     yield Wanted(f"task in ({numbers})", "task", tuple(row.items()))
 
@@ -332,38 +406,94 @@ def _passed(stage: Stage) -> Iterator[Wanted]:
 
 def run_stage(stage: Stage, rows: DataFrame) -> DataFrame:
     """The packed results of a stage, and what it hands on."""
-    windows = _in_windows(rows)
-    if rows.isStreaming:
-        moment = F.expr(f"timestamp_millis(least(closes, {literal(LAST_MOMENT)}))")
-        windows = windows.withColumn("closes", moment.alias("closes", metadata=WATERMARK))
-    results = _aggregated(stage, windows) if stage.kind == "aggregate" else _collected(windows)
+    if stage.kind == "call":
+        alone = rows.selectExpr("task", "closes", *_ITEM, "if(own, array(item), null) as items")
+        return _with_calls(stage, alone)
+    if stage.kind == "number":
+        return _numbered_in_stream(stage, rows) if rows.isStreaming else _numbered_in_batch(stage, rows)
+    timed = _with_event_time(rows) if rows.isStreaming else rows
+    results = _aggregated(stage, timed) if stage.kind == "aggregate" else _collected(timed)
     if rows.isStreaming:
         results = results.withColumn("closes", F.expr("unix_millis(closes)"))
-    return results
+    return _with_calls(stage, results) if stage.kind == "collect" else results
 
 
-def _in_windows(rows: DataFrame) -> DataFrame:
-    """A row for each window that an item is in, with the window's end as time."""
-    starts = rows.withColumn("start", F.explode_outer(F.expr("sequence(start, stop, slide)")))
-    own_id = {"id": F.expr("if(own, concat(cast(start as string), id), id)")} if "id" in rows.columns else {}
-    return starts.withColumns(
-        {
-            **own_id,
-            "time": F.expr("if(own, start + size - 1L, time)"),
-            "closes": F.expr("if(own, start + size + closes, closes)"),
-        }
+_ITEM = [f"item.{name} as {name}" for name in ("time", "rank", "id", *ARRAYS)]
+
+
+def _with_event_time(rows: DataFrame) -> DataFrame:
+    moment = F.expr(f"timestamp_millis(least(closes, {literal(LAST_MOMENT)}))")
+    return rows.withColumn("closes", moment.alias("closes", metadata=WATERMARK))
+
+
+def _calls(stage: Stage) -> dict[int, Call]:
+    return {
+        task.number: Call(task.number, task.operation, task.feeds[0].view.schema, task.gives)
+        for task in stage.tasks
+        if isinstance(task.operation, Function) or stage.kind == "number"
+    }
+
+
+def _with_calls(stage: Stage, rows: DataFrame) -> DataFrame:
+    """Packed rows with what Python makes of the items of those that have any."""
+    calls = _calls(stage)
+    return rows.mapInArrow(CallTask(calls).run, PACKED_DDL) if calls else rows.drop("items")
+
+
+def _numbered_in_batch(stage: Stage, rows: DataFrame) -> DataFrame:
+    """Windows by count over whole groups."""
+    groups = rows.groupBy("own", "task", "key").agg(
+        F.max("closes").alias("closes"), F.array_sort(F.collect_list("item")).alias("items")
     )
+    first = groups.selectExpr("task", "closes", "items[0] as item", "if(own, items, null) as items")
+    return _with_calls(stage, first.selectExpr("task", "closes", *_ITEM, "items"))
+
+
+def _numbered_in_stream(stage: Stage, rows: DataFrame) -> DataFrame:
+    """Windows by count over groups that wait for the watermark."""
+    buckets = _with_event_time(rows.mapInArrow(pack, "bucket int, closes bigint, payload binary"))
+    counted = buckets.groupBy("bucket").transformWithState(
+        CountingState(_calls(stage)),
+        "moment timestamp, payload binary",
+        "Append",
+        "EventTime",
+        None,
+        "moment",
+    )
+    return counted.mapInArrow(unpack, PACKED_DDL)
 
 
 def _aggregated(stage: Stage, rows: DataFrame) -> DataFrame:
     counts = _counts(stage)
-    grouped = rows.groupBy("own", *PACKED_ROW).agg(*(F.expr(text) for text in aggregations(counts)))
+    keys = _group_columns(stage)
+    grouped = rows.groupBy(*keys).agg(*(F.expr(text) for text in aggregations(counts)))
+    own = "own" if "own" in keys else "true"
     for level in finishing(counts):
         grouped = grouped.selectExpr("*", *level)
+    held = {name: name if name in keys else f"cast(array() as {type})" for name, type in ARRAYS.items()}
+    finished = finished_arrays(counts)
     arrays = [
-        f"if(own, concat({name}, {text}), {name}) as {name}" for name, text in finished_arrays(counts).items()
+        f"if({own}, concat({text}, {finished[name]}), {text}) as {name}"
+        if name in finished
+        else f"{text} as {name}"
+        for name, text in held.items()
     ]
-    return grouped.selectExpr("task", "closes", "time", "rank", "id", *arrays, "booleans")
+    rank = "rank" if "rank" in keys else "0 as rank"
+    id = f"if({own}, concat(cast(start as string), key), key) as id"
+    return grouped.selectExpr("task", "closes", "time", rank, id, *arrays)
+
+
+def _group_columns(stage: Stage) -> list[str]:
+    """By what the rows of a stage are grouped: no more than is needed, for there are very many of them."""
+    keys = ["task", "closes", "time", "start", "key"]
+    if stage.passed:
+        return [*keys, "own", "rank", *ARRAYS]
+    types = {
+        PACKED[task.feeds[0].view.schema.attributes[name]]
+        for task in stage.tasks
+        for name in task.operation.canonical.group_by  # type: ignore[attr-defined]
+    }
+    return [*keys, *(name for name in ARRAYS if name in types)]
 
 
 def _collected(rows: DataFrame) -> DataFrame:
@@ -375,39 +505,52 @@ def _collected(rows: DataFrame) -> DataFrame:
         rank=f"if(mode = {RANK}, place + 1, item.rank)",
         id="item.id",
         **arrays,
+        items=f"cast(null as {ITEMS})",
     )
     pair = struct(
         time="item.time",
         rank="0",
         id="concat(item.id, '&', other.id)",
         **{name: f"concat(item.{name}, other.{name})" for name in ARRAYS},
+        items=f"cast(null as {ITEMS})",
     )
     pairs = (
         "flatten(transform(filter(items, item -> not item.right), item -> transform(filter(items, "
         f"other -> other.right and abs(item.time - other.time) <= reach), other -> {pair})))"
     )
     ranked = f"transform(slice(array_sort(items), 1, take), (item, place) -> {numbered})"
-    items = f"if(mode = {JOIN}, {pairs}, {ranked})"
-    found = grouped.selectExpr("task", "closes", f"explode_outer({items}) as item").where("item is not null")
+    nothing = {name: f"cast(null as {type})" for name, type in ARRAYS.items()}
+    whole = struct(time="time", rank="0", id="''", **nothing, items="array_sort(items)")
+    made = f"case mode when {JOIN} then {pairs} when {CALL} then array({whole}) else {ranked} end"
+    found = grouped.selectExpr("task", "closes", f"explode_outer({made}) as item").where("item is not null")
     return found.select("task", "closes", "item.*")
 
 
 # What comes out
 
 
-def outputs(plan: Plan, intake: Intake, frame: int | None, sources: dict[str, Source]) -> Iterator[Wanted]:
+def outputs(
+    plan: Plan, intake: Intake, frame: int | None, sources: dict[str, Source], aside: bool
+) -> Iterator[Wanted]:
     """What is given out of the events or (None) of the results."""
     for number, name in enumerate(plan.wanted):
         view = plan.views[name]
         for branch in view.branches:
             if (branch.frame == EVENTS) == (frame == EVENTS):
-                yield Wanted(branch.present, str(number), tuple(_output(branch, view.schema).items()))
+                fields = tuple(_output(branch, view.schema).items())
+                yield Wanted(branch.present, str(number), fields, branch.within)
+    if not aside:
+        return
+    nothing = {array: f"cast(null as {type})" for array, type in ARRAYS.items()}
     if frame != EVENTS:
+        for number, task in enumerate(plan.functions, len(sources)):
+            told = {"field": "cast(null as string)", "reason": "get(texts, 0)", "id": "id"}
+            row = {**told, "time": "cast(null as bigint)", "rank": "0", **nothing}
+            yield Wanted(f"task = {failed(task.number)}", str(-1 - number), tuple(row.items()))
         return
     for number, name in enumerate(sources):
         misfit = intake.misfits[name]
         told = {"field": f"{misfit}.field", "reason": f"{misfit}.reason", "id": "event_id"}
-        nothing = {array: f"cast(null as {type})" for array, type in ARRAYS.items()}
         row = {**told, "time": "cast(null as bigint)", "rank": "0", **nothing}
         yield Wanted(f"{misfit} is not null", str(-1 - number), tuple(row.items()))
 
@@ -417,6 +560,11 @@ def _output(branch: Branch, schema: Schema) -> dict[str, str]:
     values = [value for name, value in branch.values(schema).items() if name != schema.time]
     item = {"id": branch.id, "time": branch.time, "rank": branch.rank}
     return {"field": nothing, "reason": nothing, **item, **packed(values)}
+
+
+def set_aside_streams(plan: Plan, sources: Iterable[str]) -> list[str]:
+    """The streams of which something may be set aside; their numbers in tagged rows are -1, -2 and so on."""
+    return [*sources, *(task.name for task in plan.functions)]
 
 
 def unpacked(schema: Schema) -> list[str]:

@@ -32,7 +32,7 @@ from distributary.flow.schema import Schema, Type
 from distributary.spark.columns import RESERVED, EventColumns
 from distributary.spark.micro_batch import running_micro_batch
 from distributary.spark.pipeline_commits import watermark_of
-from distributary.spark.queries_frames import quoted, tagged_rows
+from distributary.spark.queries_frames import quoted, set_aside_streams, tagged_rows
 from distributary.spark.queries_intake import take_in
 from distributary.spark.queries_plan import make_plan, packing
 from distributary.spark.queries_sql import SQL_TYPES
@@ -100,7 +100,7 @@ def derived_events(events: DataFrame, catalogue: Catalogue, columns: EventColumn
         [name for name in (*names, *catalogue.sources) if plan.computed[name] == stream]
         for stream in plan.wanted
     ]
-    sources = [[name] for name in catalogue.sources]
+    sources = [[name] for name in set_aside_streams(plan, catalogue.sources)]
     streams = F.when(F.col("stream") >= 0, F.element_at(F.lit(called), F.col("stream") + 1)).otherwise(
         F.element_at(F.lit(sources), -F.col("stream"))
     )

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field, replace
 
 from distributary.errors import DistributaryError
 from distributary.flow.catalogue import Catalogue, SharedOperator
+from distributary.flow.function import Function
 from distributary.flow.operators import Copy, Filter, Map, Operation, Rename, Split, Union
 from distributary.flow.schema import Schema, Type
 from distributary.flow.window import TimeWindow
@@ -77,6 +78,8 @@ class Branch:
     rank: str
     columns: Mapping[str, Value]
     """Every attribute but the time."""
+    within: tuple[str, str] | None = None
+    """Of what was filtered: what was present before, and the test."""
 
     def value(self, name: str, schema: Schema) -> Value:
         return (self.time, Type.INTEGER) if name == schema.time else self.columns[name]
@@ -108,7 +111,10 @@ class Task:
     operation: Operation
     feeds: tuple[Feed, ...]
     kind: str
-    """"aggregate" or "collect"."""
+    """How it is grouped: "aggregate", "call" (not at all), "collect" or "number"."""
+    name: str
+    """The operator it computes, or the first of those."""
+    gives: Schema
     level: int
     delay: int
     slots: Slots = field(default_factory=Slots)
@@ -132,6 +138,8 @@ class Task:
     def window(self) -> TimeWindow:
         if isinstance(self.operation, Join):
             return TimeWindow(self.bucket, self.bucket)
+        if self.kind in ("call", "number"):
+            return TimeWindow(1, 1)
         window = self.operation.span  # type: ignore[attr-defined]
         assert isinstance(window, TimeWindow)
         return window
@@ -163,6 +171,12 @@ class Plan:
     """From every stream of the catalogue to the one that is computed in its place."""
     wanted: tuple[str, ...]
     """The computed streams to give out; their places here are their numbers in tagged rows."""
+
+    @property
+    def functions(self) -> list[Task]:
+        """The tasks that may fail for some items."""
+        tasks = [task for stage in self.stages for task in stage.tasks]
+        return [task for task in tasks if isinstance(task.operation, Function)]
 
 
 def make_plan(
@@ -218,7 +232,12 @@ class _Planner:
             case Union():
                 return self._union(operator, inputs)
             case Aggregate() | Count():
-                return self._aggregated(operator, inputs[0])
+                if isinstance(operation.span, TimeWindow):
+                    return self._aggregated(operator, inputs[0])
+                return self._called(operator, operation.canonical, inputs[0], "number")
+            case Function():
+                kind = "call" if operation.span is None else "collect"
+                return self._called(operator, operation, inputs[0], kind)
             case Join():
                 return self._joined(operator, operation, inputs)
             case Sort():
@@ -226,11 +245,11 @@ class _Planner:
             case Truncate():
                 return self._ranked(operator, operation, inputs[0])
             case Unique():
-                first = self._task(operation, (Feed(inputs[0]),), "collect", first=True)
+                first = self._task(operator, operation, (Feed(inputs[0]),), "collect", first=True)
                 return self._ranked(
                     operator, operation, self._packed(operator.input_schemas[0], first, inputs[0])
                 )
-        raise DistributaryError(f"a {operation.kind} cannot run on Spark yet")
+        raise DistributaryError(f"a {operation.kind} cannot run on Spark")
 
     # Without memory
 
@@ -245,7 +264,7 @@ class _Planner:
             test = sheet.add(f"coalesce({condition_sql(filter.condition, values)}, false)", *_texts(values))
             kept = test if filter.where is not None else f"not {test}"
             present = sheet.add(f"{branch.present} and {kept}", branch.present, test)
-            yield replace(branch, present=present)
+            yield replace(branch, present=present, within=(branch.present, kept))
 
     def _mapped(self, map: Map, view: View) -> Iterable[Branch]:
         computed = map.values(view.schema)
@@ -299,7 +318,15 @@ class _Planner:
 
     # With memory
 
-    def _task(self, operation: Operation, feeds: tuple[Feed, ...], kind: str, *, first: bool = False) -> int:
+    def _task(
+        self,
+        operator: SharedOperator,
+        operation: Operation,
+        feeds: tuple[Feed, ...],
+        kind: str,
+        *,
+        first: bool = False,
+    ) -> int:
         frames = [
             self.tasks[branch.frame]
             for feed in feeds
@@ -309,7 +336,8 @@ class _Planner:
         level = 1 + max((task.level for task in frames), default=0)
         delay = max((task.result_delay for task in frames), default=0)
         number = len(self.tasks)
-        self.tasks.append(Task(operation, feeds, kind, level, delay, first=first, number=number))
+        known = operation, feeds, kind, operator.name, operator.schema, level, delay
+        self.tasks.append(Task(*known, first=first, number=number))
         return number
 
     def _result(self, task: int, schema: Schema, columns: Mapping[str, Value]) -> View:
@@ -320,11 +348,9 @@ class _Planner:
     def _aggregated(self, operator: SharedOperator, view: View) -> View:
         operation = operator.operation.canonical
         assert isinstance(operation, Aggregate)
-        if not isinstance(operation.span, TimeWindow):
-            raise DistributaryError("a count window cannot run on Spark yet")
         key = (operator.inputs, operation.window, operation.group_by)
         if key not in self._merged:
-            self._merged[key] = self._task(operation, (Feed(view),), "aggregate")
+            self._merged[key] = self._task(operator, operation, (Feed(view),), "aggregate")
         task = self.tasks[self._merged[key]]
         sizes = packed_sizes(operation.group_by, view.schema)
         columns: dict[str, Value] = {
@@ -348,12 +374,22 @@ class _Planner:
         return self._result(task, schema, columns)
 
     def _ranked(self, operator: SharedOperator, operation: Operation, view: View) -> View:
-        task = self._task(operation, (Feed(view),), "collect")
+        task = self._task(operator, operation, (Feed(view),), "collect")
         return self._packed(operator.schema, task, view)
+
+    def _called(self, operator: SharedOperator, operation: Operation, view: View, kind: str) -> View:
+        """A task that runs in Python gives its results packed as their schema says, but for the time."""
+        task = self._task(operator, operation, (Feed(view),), kind)
+        names = [name for name in operator.schema.attributes if name != operator.schema.time]
+        columns: dict[str, Value] = {
+            name: (f"get({array}, {place})", operator.schema.attributes[name])
+            for name, (array, place) in packing(names, operator.schema).items()
+        }
+        return self._result(task, operator.schema, columns)
 
     def _joined(self, operator: SharedOperator, join: Join, inputs: Sequence[View]) -> View:
         left, right = (view.schema for view in inputs)
-        task = self._task(join, (Feed(inputs[0]), Feed(inputs[1], right=True)), "collect")
+        task = self._task(operator, join, (Feed(inputs[0]), Feed(inputs[1], right=True)), "collect")
         before = packed_sizes(list(left.attributes), left)
         places = packing(list(right.attributes), right)
         columns = dict(self._packed(operator.schema, task, inputs[0]).branches[0].columns)
@@ -370,14 +406,21 @@ class _Planner:
         for task in sorted(self.tasks, key=lambda task: (task.level, task.kind)):
             groups.setdefault((task.level, task.kind), []).append(task)
         needed = used - {EVENTS}
+        # The failures of functions are always told; they are tagged with a number of their own.
+        needed |= {failed(task.number) for task in self.tasks if isinstance(task.operation, Function)}
         stages = []
         for (_, kind), tasks in reversed(groups.items()):
             own = {task.number for task in tasks}
-            needed -= own
+            needed -= own | {failed(number) for number in own}
             read = {branch.frame for task in tasks for feed in task.feeds for branch in feed.view.branches}
             stages.append(Stage(kind, tuple(tasks), frozenset(needed)))
             needed |= read - {EVENTS}
         return tuple(stages[::-1])
+
+
+def failed(task: int) -> int:
+    """What the failures of a task are tagged with, in place of its number."""
+    return -2 - task
 
 
 def packing(names: Sequence[str], schema: Schema) -> dict[str, tuple[str, int]]:
