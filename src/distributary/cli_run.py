@@ -45,9 +45,9 @@ def add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         commands,
         "run",
         "run a streaming pipeline",
-        """Reads events from any source of Spark's, matches them against the subscriptions of a store, which
-may change meanwhile, and writes deliveries, archive, quarantine and metrics. Ctrl-C or SIGTERM lets the batch
-under way finish; the same command goes on where it was.""",
+        """Reads events from any source of Spark's, matches them, and what queries derive of them, against
+the subscriptions of a store, which may change meanwhile, and writes deliveries, archive, quarantine and
+metrics. Ctrl-C or SIGTERM lets the batch under way finish; the same command goes on where it was.""",
         f"""  distributary run pipeline.toml
   distributary run pipeline.toml --check
   distributary run pipeline.toml --master spark://host:7077

@@ -190,7 +190,7 @@ def _in_windows(rows: DataFrame) -> DataFrame:
 
 
 def _united(frames: Sequence[DataFrame]) -> DataFrame:
-    return reduce(DataFrame.unionByName, frames)
+    return reduce(lambda one, other: one.unionByName(other), frames)
 
 
 def struct(**fields: str) -> str:
