@@ -55,7 +55,7 @@ def where(*conditions: str) -> list[Subscription]:
         ("documents", 12, 0.4, 1.0),
     ],
 )
-@pytest.mark.parametrize("sampled", [1, 5])
+@pytest.mark.parametrize("sampled", [pytest.param(1, marks=pytest.mark.chaos), 5])
 def test_parts_stay_small_and_events_see_few_subscriptions(
     name: str, most_parts: float, most_seen: float, most_stored: float, sampled: int
 ) -> None:

@@ -62,7 +62,7 @@ def chunks(random: Random, total: int, inner: int = 4) -> list[tuple[int, int]]:
     return list(pairwise(cuts))
 
 
-@pytest.mark.parametrize("strategy", ["index", "rendezvous"])
+@pytest.mark.parametrize("strategy", ["index", pytest.param("rendezvous", marks=pytest.mark.chaos)])
 def test_any_chunking_of_a_stream_matches_as_brute_force_does(
     spark: SparkSession, strategy: str, tmp_path: Path
 ) -> None:
