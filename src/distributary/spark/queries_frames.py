@@ -423,7 +423,8 @@ _ITEM = [f"item.{name} as {name}" for name in ("time", "rank", "id", *ARRAYS)]
 
 def _with_event_time(rows: DataFrame) -> DataFrame:
     moment = F.expr(f"timestamp_millis(least(closes, {literal(LAST_MOMENT)}))")
-    return rows.withColumn("closes", moment.alias("closes", metadata=WATERMARK))
+    others = [name for name in rows.columns if name != "closes"]
+    return rows.select(*others, moment.alias("closes", metadata=WATERMARK))
 
 
 def _calls(stage: Stage) -> dict[int, Call]:
