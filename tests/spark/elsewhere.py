@@ -1,7 +1,8 @@
 """Match a world on another engine than the tests' own session, and compare with brute force.
 
     python elsewhere.py local-cluster[2,1,1024] DIRECTORY
-    python elsewhere.py connect DIRECTORY        # a Spark Connect server of its own
+    python elsewhere.py connect DIRECTORY           # a Spark Connect server of its own
+    python elsewhere.py connect DIRECTORY queries   # queries instead, beside the interpreter
 
 Run by `test_elsewhere`. Prints one line for each thing that was shown; an exception means a difference.
 """
@@ -20,6 +21,9 @@ from distributary.spark.pipeline_config import load_pipeline
 from distributary.spark.replay import replay
 from distributary.spark.sink_deliveries import read_deliveries
 from distributary.store import open_store
+from flow.random_queries import KINDS
+from spark.test_queries import check_batch, check_stream
+from spark.test_queries_pipeline import check_pipeline
 from spark.test_streaming import Feed, run
 from spark.world import EVENT_DDL, QUIET, World, is_malformed, make_world, pairs, subscription_frame
 
@@ -92,6 +96,19 @@ def replayed(spark: SparkSession, world: World, place: Path) -> None:
     print("replay")
 
 
+def queries(engine: str, place: Path) -> None:
+    """Random queries of all kinds in a batch and as a stream, and a pipeline that has some."""
+    spark = session(engine)
+    check_batch(spark, 31, KINDS, 6)
+    print("batch")
+    check_stream(spark, place / "stream", 31, KINDS, 4, files=2)
+    print("stream")
+    (place / "pipeline").mkdir()
+    check_pipeline(spark, place / "pipeline")
+    print("pipeline")
+    spark.stop()
+
+
 def main(engine: str, place: Path) -> None:
     spark = session(engine)
     world = make_world(31, events=80, subscriptions=30)
@@ -109,4 +126,5 @@ def main(engine: str, place: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    run_all = queries if "queries" in sys.argv[3:] else main
+    run_all(sys.argv[1], Path(sys.argv[2]))

@@ -23,8 +23,19 @@ SHOWN = ["batch, index shipped by Spark", "batch, rendezvous", "pipeline"]
     ],
 )
 def test_other_engines_give_the_same_answers(engine: str, shown: list[str], tmp_path: Path) -> None:
+    assert shown_on(engine, str(tmp_path)) == shown
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("engine", ["local-cluster[2,1,1024]", "connect"])
+def test_queries_give_the_same_answers_on_other_engines(engine: str, tmp_path: Path) -> None:
+    assert shown_on(engine, str(tmp_path), "queries") == ["batch", "stream", "pipeline"]
+
+
+def shown_on(engine: str, *arguments: str) -> list[str]:
+    """What was shown in a process of its own; a difference ends it."""
     done = subprocess.run(
-        [sys.executable, str(TESTS / "spark" / "elsewhere.py"), engine, str(tmp_path)],
+        [sys.executable, str(TESTS / "spark" / "elsewhere.py"), engine, *arguments],
         env={
             **os.environ,
             "PYTHONPATH": f"{TESTS}{os.pathsep}{TESTS.parent}",
@@ -36,4 +47,4 @@ def test_other_engines_give_the_same_answers(engine: str, shown: list[str], tmp_
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr[-4000:]
-    assert done.stdout.splitlines() == shown
+    return done.stdout.splitlines()

@@ -87,21 +87,28 @@ def trade(number: int, at: int | None, size: int, symbol: str = "A") -> dict[str
 def test_derived_items_are_delivered_like_events_and_counted_across_restarts(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    pipeline = pipeline_in(tmp_path)
-    open_store(tmp_path / "subscriptions", create=True).commit(SUBSCRIPTIONS)
+    check_pipeline(spark, tmp_path)
+    with pytest.raises(DistributaryError, match="the queries are others than those of the checkpoint"):
+        run(spark, pipeline_in(tmp_path, QUERIES.replace("20 ms", "30 ms")))
+
+
+def check_pipeline(spark: SparkSession, place: Path) -> None:
+    """Run a pipeline twice, the second time with an event that is late, and look at all it writes."""
+    pipeline = pipeline_in(place)
+    open_store(place / "subscriptions", create=True).commit(SUBSCRIPTIONS)
     first = [trade(1, 5, 60), trade(2, 12, 30, "B"), trade(3, 3, 5), trade(4, None, 99)]
     second = [trade(5, 18, 20), trade(6, 41, 70), trade(7, 38, 15, "B")]
     third = [trade(8, 500, 1)]
     fourth = [trade(9, 501, 1)]
     late = [trade(10, 30, 80)]
     for number, chunk in enumerate([first, second]):
-        feed(tmp_path, number, [json.dumps(record) for record in chunk])
+        feed(place, number, [json.dumps(record) for record in chunk])
     run(spark, pipeline)
     for number, chunk in enumerate([third, fourth, late], 2):
-        feed(tmp_path, number, [json.dumps(record) for record in chunk])
+        feed(place, number, [json.dumps(record) for record in chunk])
     run(spark, pipeline)
 
-    catalogue = read_query_file(tmp_path / "queries.toml")
+    catalogue = read_query_file(place / "queries.toml")
     on_time = [_event(record) for chunk in (first, second, third, fourth) for record in chunk]
     streams = answer(catalogue, on_time).streams
     streams["busy.large"].append(catalogue.sources["trades"].item(_event(late[0])))
@@ -122,7 +129,7 @@ def test_derived_items_are_delivered_like_events_and_counted_across_restarts(
         ]
         for found in oracle.match(event)
     }
-    rows = read_deliveries(spark, str(tmp_path / "deliveries")).collect()
+    rows = read_deliveries(spark, str(place / "deliveries")).collect()
     found = [
         (row.event_id, row.topic, row["at"], row.subscriber, one) for row in rows for one in row.subscriptions
     ]
@@ -131,7 +138,7 @@ def test_derived_items_are_delivered_like_events_and_counted_across_restarts(
     rejected = read_batches(spark, pipeline.quarantine).collect()
     assert sorted((row.event_id, row.field) for row in rejected) == [("e10", "at"), ("e4", "at")]
     assert sum(record.late for record in read_records(pipeline.commits)) == 1
-    metrics = read_metrics(spark, str(tmp_path / "metrics"), "operators")
+    metrics = read_metrics(spark, str(place / "metrics"), "operators")
     totals = {
         row.stream: (row.kind, row["sum(items)"], row["sum(inputs)"])
         for row in metrics.groupBy("stream", "kind").sum("items", "inputs").collect()
@@ -143,8 +150,6 @@ def test_derived_items_are_delivered_like_events_and_counted_across_restarts(
         "top.twice": ("map", len(streams["top.twice"]), len(streams["busy.volume"])),
         "top.most": ("filter", len(streams["top.most"]), len(streams["top.twice"])),
     }
-    with pytest.raises(DistributaryError, match="the queries are others than those of the checkpoint"):
-        run(spark, pipeline_in(tmp_path, QUERIES.replace("20 ms", "30 ms")))
 
 
 @pytest.mark.chaos
