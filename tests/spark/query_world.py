@@ -110,13 +110,17 @@ def differences(
 
 def ship_functions(spark: SparkSession) -> None:
     """Have Python workers find the functions that queries name, as they find a user's installed module."""
-    module = Path(functions.__file__)
-    packed = Path(tempfile.gettempdir()) / f"query_functions_{os.getpid()}.zip"
-    if not packed.exists():
-        with zipfile.ZipFile(packed, "w") as archive:
-            archive.write(module, "flow/functions.py")
-        spark.addArtifact(str(packed), pyfile=True)
+    if _shipped.get("to") is spark:
+        return
+    packed = Path(tempfile.mkdtemp()) / "query_functions.zip"
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("flow/__init__.py", "")
+        archive.write(functions.__file__, "flow/functions.py")
+    spark.addArtifact(str(packed), pyfile=True)
+    _shipped["to"] = spark
 
+
+_shipped: dict[str, SparkSession] = {}
 
 FAR = 1_000_000
 """So much later than all others, in milliseconds, is the last item of every source."""
