@@ -52,7 +52,7 @@ def state_of(broker: FlowBroker, sources: set[str]) -> dict[str, Any]:
         "asked": dict(router._asked),
         "waiting": {stream: list(waiting) for stream, waiting in router._waiting.items() if waiting},
         "trees": (dict(router.parents), set(router._joining)),
-        "later": (dict(broker._later), list(broker._successions)),
+        "later": (dict(broker.changes.later), list(broker.changes.successions)),
         "active": set(broker._active),
         "subscriptions": dict(broker._subscriptions),
     }
