@@ -101,6 +101,17 @@ def test_operators_are_split_where_the_rules_say_so(
     assert "busy.large/1: new, at " in capsys.readouterr().out
 
 
+def test_what_a_site_does_besides_takes_its_room(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    limited = PLAN.replace("latency =", 'constraints = ["node load <= 12"]\nlatency =')
+    busy = f"{limited}\n[duties.a]\nload = 2\noperators = 1\n"
+    assert main(["plan", written(tmp_path, busy)]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("a  load 12, 2 besides\n  busy.large  filter of trades\n")
+    assert "busy.few" in out.partition("\nc  load ")[2]
+    network = read_query_plan(Path(written(tmp_path, busy))).start.network
+    assert [(duties.load, duties.operators) for duties in network.duties] == [(2, 1), (0, 0), (0, 0)]
+
+
 def test_trees_are_improved_as_well_when_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     limited = PLAN.replace("latency =", 'constraints = ["node load <= 12"]\nlatency =')
     pinned = limited.replace("selectivity = 0.2", "selectivity = 3.0")
@@ -138,6 +149,15 @@ def test_rates_and_selectivities_are_those_of_the_metrics(tmp_path: Path) -> Non
         ('c = "b"', 'c = "c"', "[tree.a] is no tree"),
         ('c = "b"', 'a = "b"', "[tree.a] gives 'a' a parent, and it is the root"),
         ("speed = 2", "speed = 0", "speed of a site is 0; expected a number above 0"),
+        ("[tree.a]", "[duties.z]\n[tree.a]", "there is no site 'z'; there are a, b, c"),
+        ("[tree.a]", "[duties.a]\nlod = 1\n[tree.a]", "[duties.a] has an unknown key 'lod'; known are load,"),
+        ("[tree.a]", "[duties]\na = 1\n[tree.a]", "duties must be tables such as [duties.NAME]"),
+        ("[tree.a]", "[duties.a]\nload = -1\n[tree.a]", "load of [duties.a] is -1; expected a number that"),
+        (
+            "[tree.a]",
+            "[duties.a]\noperators = 1.5\n[tree.a]",
+            "operators of [duties.a] is 1.5; expected a whole number",
+        ),
         (GOAL, "", "no goal; expected"),
         (GOAL, f'{GOAL}\nrules = ["magic"]', "rules is ['magic']; expected a list of migration, replication"),
         (GOAL, f"{GOAL}\nroot = 'a'", "the file has an unknown key 'root'"),

@@ -10,8 +10,8 @@ Rules:
   is what it took before.
 - Operators have the names they run by. A query that was withdrawn and is still read counts as one whose
   client is at a node that reads it.
-- A division that the planner does not know (into three, say) is left out: the operator counts as whole, where
-  its final operator is.
+- A division that the planner does not know (into more than `MOST_PARTS`) is left out: the operator counts as
+  whole, where its final operator is.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Known(NamedTuple):
     by_input: bool
     keyed: bool
     pinned: int | None
-    halves: int
+    share: int
     part: str
 
 
@@ -202,7 +202,7 @@ def _known(one: Operator) -> Known:
         one.by_input,
         one.keyed,
         one.pinned,
-        one.halves,
+        one.share,
         one.part.value,
     )
 
@@ -213,7 +213,8 @@ def _divided(workload: Workload, registry: Registry) -> Workload:
         index = next(at for at, one in enumerate(workload.operators) if one.name == parted.operator)
         try:
             by_input = parted.rule == REPLICATION.name
-            made = workload.replicated(index) if by_input else workload.partitioned(index)
+            parts = len(parted.replicas)
+            made = workload.replicated(index) if by_input else workload.partitioned(index, parts)
         except DistributaryError:
             continue
         if tuple(one.name for one in made.operators[len(workload.operators) :]) == parted.replicas:

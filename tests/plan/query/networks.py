@@ -1,11 +1,12 @@
-"""Random query networks for the tests: whole numbers, so that costs compare without a tolerance."""
+"""Random query networks for the tests: whole numbers and fractions, so that costs are measured exactly."""
 
 from __future__ import annotations
 
+from fractions import Fraction
 from random import Random
 
 from distributary.plan.query.graph import Operator, Query, Source, Workload, client
-from distributary.plan.query.placement import Network, Placement
+from distributary.plan.query.placement import Duties, Network, Placement
 from distributary.plan.tree import Sites, random_tree
 
 KINDS = ("filter", "count", "union", "unique", "sort", "rename")
@@ -20,13 +21,24 @@ def exact_network(count: int, trees: int, random: Random) -> Network:
         tuple(random_tree(count, random, random.randrange(count)) for _ in range(trees)),
         speed=[random.choice((1, 2, 4)) for _ in range(count)],
         matching=random.randint(0, 3),
+        duties=[exact_duties(random) for _ in range(count)] if random.random() < 0.5 else (),
     )
+
+
+def exact_duties(random: Random) -> Duties:
+    """What a site does besides; each kind of it about every second time."""
+    return Duties(*(random.choice((0, random.randint(0, 4000))) for _ in range(5)))
 
 
 def exact_workload(network: Network, queries: int, random: Random) -> Workload:
     """Queries that share feeds and each other's operators; rates are multiples of a power of two."""
     sources = tuple(
-        Source(f"s{number}", random.randrange(len(network.trees)), 1024 * random.randint(1, 4), 1024)
+        Source(
+            f"s{number}",
+            random.randrange(len(network.trees)),
+            Fraction(1024 * random.randint(1, 4)),
+            Fraction(1024),
+        )
         for number in range(random.randint(2, 4))
     )
     operators: list[Operator] = []
@@ -38,11 +50,11 @@ def exact_workload(network: Network, queries: int, random: Random) -> Workload:
         if published and random.random() < 0.4:
             streams.append(random.choice(published))
         for place in range(random.randint(1, 3)):
-            selectivity = random.choice((0, 0.25, 0.5, 1, 2))
+            selectivity = Fraction(random.choice((0, 1, 2, 4, 8)), 4)
             kind = random.choice(KINDS)
             inputs = tuple(streams) if place == 0 else (len(sources) + len(operators) - 1,)
             if kind == "union":
-                selectivity = 1
+                selectivity = Fraction(1)
             operators.append(
                 Operator(f"o{len(operators)}", kind, inputs, selectivity, cost=random.randint(0, 3))
             )

@@ -67,6 +67,15 @@ def measured(goal: QueryGoal, placement: Placement) -> float:
     return float(placement_cost(goal.cost, placement))
 
 
+def assert_weighed_as_measured(standing: Standing, operator: int) -> None:
+    """What moving an operator anywhere is worth is what measuring anew shows."""
+    goal, placement = standing.goal, standing.placement
+    sites = range(placement.network.sites.count)
+    now = measured(goal, placement)
+    exact = [goal.sign * (now - measured(goal, placement.moved({operator: site}))) for site in sites]
+    np.testing.assert_allclose(standing.benefits(operator, list(sites)), exact, rtol=1e-12, atol=1e-9)
+
+
 @pytest.mark.parametrize("name", GOALS)
 def test_which_goals_are_weighed_without_measuring_anew(name: str) -> None:
     state = State(exact_placement(1))
@@ -83,10 +92,8 @@ def test_the_benefit_of_a_move_is_that_of_recomputation(seed: int, name: str) ->
     sites = range(placement.network.sites.count)
     for _ in range(2):
         operator = random.choice(free)
-        now = measured(goal, placement)
-        np.testing.assert_allclose(standing.cost, now, rtol=1e-12)
-        exact = [goal.sign * (now - measured(goal, placement.moved({operator: site}))) for site in sites]
-        np.testing.assert_allclose(standing.benefits(operator, list(sites)), exact, rtol=1e-12, atol=1e-9)
+        np.testing.assert_allclose(standing.cost, measured(goal, placement), rtol=1e-12)
+        assert_weighed_as_measured(standing, operator)
         site = random.choice(sites)
         placement = placement.moved({operator: site})
         standing.move(operator, site)
@@ -121,25 +128,30 @@ def test_splits_are_costed_as_if_measured_anew_and_can_be_taken_back(seed: int, 
     splits = []
     for _ in range(2):
         workload = standing.placement.workload
+        parts = random.choice((2, 3, 7, 16))
         ways = [
-            (standing.partition, at) for at in range(len(workload.operators)) if workload.may_partition(at)
+            (standing.partition, (at, parts))
+            for at in range(len(workload.operators))
+            if workload.may_partition(at)
         ]
         ways += [
-            (standing.replicate, at)
+            (standing.replicate, (at,))
             for at in range(len(workload.operators))
             if len(workload.replica_inputs(at)) > 1
         ]
         if not ways:
             break
-        way, operator = random.choice(ways)
-        splits.append(way(operator))
+        way, arguments = random.choice(ways)
+        splits.append(way(*arguments))
         for replica in splits[-1].replicas:
             standing.move(replica, random.randrange(placement.network.sites.count))
-        np.testing.assert_allclose(standing.cost, measured(goal, standing.placement), rtol=1e-12)
+        exact = measured(goal, standing.placement)
+        np.testing.assert_allclose(standing.cost, exact, rtol=1e-12, atol=1e-9)
+        assert_weighed_as_measured(standing, random.choice(splits[-1].replicas))
     for split in reversed(splits):
         standing.undo(split)
     assert standing.placement == placement
-    np.testing.assert_allclose(standing.cost, before, rtol=1e-12)
+    np.testing.assert_allclose(standing.cost, before, rtol=1e-12, atol=1e-9)
 
 
 CONSTRAINTS = (

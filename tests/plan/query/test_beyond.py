@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from distributary.errors import DistributaryError
 from distributary.plan.adaptation import Patience
 from distributary.plan.query.adaptation import QueryAdaptation
+from distributary.plan.query.baselines import least_loaded
 from distributary.plan.query.benefit import Standing
 from distributary.plan.query.cost import placement_cost, query_violations
 from distributary.plan.query.generator import at_clients, feed_workload, random_network
@@ -20,7 +21,7 @@ from distributary.plan.query.goal_text import parse_query_goal
 from distributary.plan.query.graph import Operator, Query, Source, Workload, client
 from distributary.plan.query.joint import TreeProblem, improve_both, improve_trees
 from distributary.plan.query.optimiser import climb
-from distributary.plan.query.placement import Network, Placement
+from distributary.plan.query.placement import NO_DUTIES, Duties, Network, Placement
 from distributary.plan.query.relaxation import relaxed
 from distributary.plan.query.rules import PARTITION
 from distributary.plan.query.shedding import shed_load
@@ -120,10 +121,24 @@ def test_on_one_site_no_way_of_shedding_loses_less(pairs: list[tuple[int, int]],
 def test_shedding_keeps_every_limit_and_takes_nothing_when_there_is_room(seed: int, limit: int) -> None:
     placement = exact_placement(seed)
     shed = shed_load(placement, limit)
-    assert max(shed.loads) <= limit * (1 + 1e-6) + 1e-6
+    for site, load in enumerate(shed.loads):
+        least = float(placement.network.duties_of(site).load)
+        assert least <= load <= max(limit, least) * (1 + 1e-6) + 1e-6
     assert all(0 <= share <= 1 for share in shed.kept.values())
     room = float(placement_cost(LOAD.cost, placement)) <= limit
     assert (shed.lost == 0) or not room
+
+
+def test_what_a_site_does_besides_leaves_queries_that_much_less() -> None:
+    placement = one_site([6, 6], [1, 2])
+    busy = replace(placement, network=replace(placement.network, duties=(NO_DUTIES, Duties(load=7))))
+    assert shed_load(placement, 9).kept == pytest.approx({"q0": 0.5, "q1": 1.0})
+    shed = shed_load(busy, 12)
+    assert shed.kept == pytest.approx({"q0": 0.0, "q1": 5 / 6})
+    assert shed.loads == pytest.approx((0.0, 12.0))
+    assert shed_load(busy, 5).lost == 1
+    assert least_loaded(placement.workload, placement.network).hosts == (0, 1, 1, 1)
+    assert least_loaded(busy.workload, busy.network).hosts == (0, 1, 0, 1)
 
 
 def drifted(workload: Workload, factor: float, random: Random) -> Workload:

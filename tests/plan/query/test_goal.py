@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from distributary.errors import DistributaryError, InputError
 from distributary.plan.goal import Function
 from distributary.plan.query.cost import Measured, placement_cost, query_violations
-from distributary.plan.query.goal import Aggregate, Members, Over, Statistic, SystemCost
+from distributary.plan.query.goal import STATISTICS, Aggregate, Level, Members, Over, Statistic, SystemCost
 from distributary.plan.query.goal_text import parse_query_goal, query_goal_text
 from distributary.plan.query.graph import Operator, Query, Source, Workload, client
-from distributary.plan.query.placement import Network, Placement
+from distributary.plan.query.placement import NO_DUTIES, Duties, Network, Placement
 from distributary.plan.tree import NO_PARENT, Sites, Tree
 
 MAXIMUM_LATENCY = """
@@ -77,6 +79,37 @@ def test_maximum_load_of_section_5_3_1() -> None:
     assert Measured(AT_CLIENTS).values(cost.value) == [0, 0, 20 + 11, 15]
     assert placement_cost(cost, AT_CLIENTS) == 31
     assert Measured(SPREAD).values(cost.value) == [0, 20 + 15, 11, 0]
+
+
+def test_what_sites_do_besides_counts_for_them_and_not_for_the_workloads_operators() -> None:
+    duties = Duties(load=7, incoming=300, forwarding=50, operators=2, cycles=5)
+    network = replace(NETWORK, duties=(NO_DUTIES, NO_DUTIES, duties, NO_DUTIES))
+    busy, idle = Measured(Placement(WORKLOAD, network, AT_CLIENTS.hosts)), Measured(AT_CLIENTS)
+    more = {
+        name: [
+            busy.node_statistic(name, site) - idle.node_statistic(name, site)
+            for site in range(NETWORK.sites.count)
+        ]
+        for name, meaning in STATISTICS.items()
+        if meaning.level is Level.NODE
+    }
+    assert more == {
+        "node load": [0, 0, 7, 0],
+        "capacity": [0, 0, 0, 0],
+        "operators": [0, 0, 2, 0],
+        "fanout": [0, 0, 0, 0],
+        "incoming rate": [0, 0, 300, 0],
+        "forwarding rate": [0, 0, 50, 0],
+        "node delay": [0, 0, 5, 0],
+    }
+    assert busy.values(parse_query_goal(MAXIMUM_LOAD).cost.value) == [0, 0, 20 + 11, 15]
+
+
+def test_duties_are_of_every_site_and_never_negative() -> None:
+    with pytest.raises(DistributaryError, match="duties has 1 entries for 4 sites"):
+        replace(NETWORK, duties=(NO_DUTIES,))
+    with pytest.raises(DistributaryError, match="load is -1"):
+        Duties(load=-1)
 
 
 def test_total_bandwidth_of_section_5_3_1() -> None:

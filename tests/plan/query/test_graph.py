@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from distributary.errors import DistributaryError
 from distributary.plan.query.generator import at_clients, feed_workload, random_network
-from distributary.plan.query.graph import CLIENT, RETIRED, Operator, Query, Source, Workload, client
+from distributary.plan.query.graph import (
+    CLIENT,
+    MOST_PARTS,
+    RETIRED,
+    Operator,
+    Query,
+    Source,
+    Workload,
+    client,
+)
 from distributary.plan.query.placement import Network, Placement
 from distributary.plan.tree import Sites, star
 from plan.query.networks import exact_placement
@@ -39,12 +48,12 @@ def test_the_replicas_of_one_operator_carry_the_replicas_of_the_next() -> None:
 
 
 @settings(max_examples=30)
-@given(st.integers(0, 10_000))
-def test_splitting_an_operator_leaves_the_rates_of_all_others_as_they_were(seed: int) -> None:
+@given(st.integers(0, 10_000), st.integers(2, MOST_PARTS))
+def test_splitting_an_operator_leaves_the_rates_of_all_others_as_they_were(seed: int, count: int) -> None:
     workload = exact_placement(seed).workload
     random = Random(seed)
     index = random.randrange(len(workload.operators))
-    ways = [workload.partitioned] if workload.may_partition(index) else []
+    ways = [lambda at: workload.partitioned(at, count)] if workload.may_partition(index) else []
     ways += [workload.replicated] if len(workload.replica_inputs(index)) > 1 else []
     for way in ways:
         split = way(index)
@@ -55,6 +64,13 @@ def test_splitting_an_operator_leaves_the_rates_of_all_others_as_they_were(seed:
         parts = range(len(workload.operators), len(split.operators))
         assert sum(split.load(at) for at in parts) == workload.load(index)
         assert not any(split.may_partition(at) or split.replica_inputs(at) for at in (*parts, index))
+
+
+@pytest.mark.parametrize("parts", [0, 1, MOST_PARTS + 1])
+def test_a_partition_into_none_one_or_too_many_is_refused(parts: int) -> None:
+    workload = Workload((A, B), (Operator("f", "filter", (0,)), client("c", 2, 1)), (Query("q", (0, 1)),))
+    with pytest.raises(DistributaryError, match=f"into {parts}: take 2 to 16 equal parts"):
+        workload.partitioned(0, parts)
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def at_sources(workload: Workload, network: Network) -> Placement:
 
 def least_loaded(workload: Workload, network: Network) -> Placement:
     """Every query, in its order, at the site with the least load so far."""
-    loads = np.zeros(network.sites.count)
+    loads = np.array([float(network.duties_of(site).load) for site in range(network.sites.count)])
     hosts = list(at_clients(workload, network).hosts)
     placed: set[int] = set()
     for query in workload.queries:

@@ -337,9 +337,9 @@ class Standing:
         """Give each input of an operator a replica, all at the operator's host."""
         return self._split(operator, self.state.workload.replicated(operator))
 
-    def partition(self, operator: int) -> Split:
-        """Deal an operator's input out to two replicas, both at its host."""
-        return self._split(operator, self.state.workload.partitioned(operator))
+    def partition(self, operator: int, parts: int = 2) -> Split:
+        """Deal an operator's input out to so many replicas, all at its host."""
+        return self._split(operator, self.state.workload.partitioned(operator, parts))
 
     def _split(self, operator: int, after: Workload) -> Split:
         before = self.state.workload

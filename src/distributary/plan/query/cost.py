@@ -26,7 +26,7 @@ from distributary.plan.query.goal import (
     level_of,
 )
 from distributary.plan.query.goal_text import query_constraint_text
-from distributary.plan.query.graph import WHOLE, halved
+from distributary.plan.query.graph import WHOLE, shared
 from distributary.plan.query.placement import Placement
 from distributary.plan.tree import Number
 
@@ -65,10 +65,10 @@ class Measured:
         for reader, operator in enumerate(self.workload.operators):
             for stream in operator.inputs:
                 for link in self.placement.links(stream, reader):
-                    asked[stream, link] += operator.halves
+                    asked[stream, link] += operator.share
         return {
-            (stream, link): halved(self.workload.rate(stream), min(halves, WHOLE))
-            for (stream, link), halves in asked.items()
+            (stream, link): shared(self.workload.rate(stream), min(share, WHOLE))
+            for (stream, link), share in asked.items()
         }
 
     def of_sources(self, stream: int) -> bool:
@@ -101,23 +101,24 @@ class Measured:
 
     def node_statistic(self, name: str, site: int) -> Number:
         local = [index for index, host in enumerate(self.placement.hosts) if host == site]
+        duties = self.network.duties_of(site)
         if name == "node load":
-            return sum(self.workload.load(index) for index in local)
+            return duties.load + sum(self.workload.load(index) for index in local)
         if name == "capacity":
             return 1000 * self.network.speed_of(site)
         if name == "operators":
-            return len([index for index in local if self.workload.runs(index)])
+            return duties.operators + len([index for index in local if self.workload.runs(index)])
         if name == "incoming rate":
-            return sum(rate for (_, link), rate in self.carried.items() if link[1] == site)
+            return duties.incoming + sum(rate for (_, link), rate in self.carried.items() if link[1] == site)
         if name == "forwarding rate":
-            return sum(
+            return duties.forwarding + sum(
                 rate
                 for (stream, link), rate in self.carried.items()
                 if link[0] == site and self.of_sources(stream)
             )
         if name == "fanout":
             return self.fanout(site)
-        cycles = sum(self.workload.operators[index].cost for index in local)
+        cycles = duties.cycles + sum(self.workload.operators[index].cost for index in local)
         return divide(cycles + self.network.matching * self.fanout(site), self.network.speed_of(site))
 
     def fanout(self, site: int) -> int:

@@ -70,8 +70,9 @@ def placement_text(placement: Placement) -> str:
     streams = [source.name for source in workload.sources] + [one.name for one in workload.operators]
     lines = []
     for site, operators in operators_at(placement).items():
-        load = sum(float(workload.load(index)) for index in operators)
-        lines.append(f"{names(site)}  load {amount(load)}")
+        besides = float(placement.network.duties_of(site).load)
+        load = besides + sum(float(workload.load(index)) for index in operators)
+        lines.append(f"{names(site)}  load {amount(load)}{f', {amount(besides)} besides' if besides else ''}")
         for index in operators:
             one = workload.operators[index]
             reads = ", ".join(streams[stream] for stream in one.inputs)

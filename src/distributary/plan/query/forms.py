@@ -196,12 +196,16 @@ class NodeForm:
         if part.name == "capacity":
             return 1000 * self.speed
         if part.name in OF_NODE:
-            return quantity(OF_NODE[part.name])
+            return self._with_duties(OF_NODE[part.name], quantity)
         if part.name in ("node delay", "processing latency"):
             matching = float(self.state.network.matching)
-            cycles = quantity("cycles")
+            cycles = self._with_duties("cycles", quantity)
             return (cycles + matching * quantity("fanout") if matching else cycles) / self.speed
         raise UnfitError(f"{part.name} as a value of a node")
+
+    def _with_duties(self, name: str, quantity: Callable[[str], Floats]) -> Floats:
+        besides = self.state.duties.get(name)
+        return quantity(name) if besides is None else quantity(name) + besides
 
 
 def multiples(expression: Expression) -> list[tuple[float, str]] | None:

@@ -20,6 +20,7 @@ Cost: linear in what is made.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import hypot
 from random import Random
 
@@ -90,12 +91,7 @@ def _tree(shape: str, sites: int, root: int, random: Random) -> Tree:
 def with_stars(network: Network) -> Network:
     """The same network with every site directly under each root."""
     count = network.sites.count
-    return Network(
-        network.sites,
-        tuple(star(count, tree.root) for tree in network.trees),
-        network.speed,
-        network.matching,
-    )
+    return replace(network, trees=tuple(star(count, tree.root) for tree in network.trees))
 
 
 def feed_workload(

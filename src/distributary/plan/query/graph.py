@@ -11,7 +11,10 @@ Rules:
   keep their meaning: the operator itself becomes the final one, and its replicas are put at the end.
 - Replication gives each input a replica of its own. An operator that reads nothing but a union which only it
   reads is replicated over that union's inputs; the union then has nothing to do and leaves its queries.
-  Partition gives each of two replicas half of the items. An operator is split once, its parts never again.
+  Partition gives each of several replicas an equal share of the items. An operator is split once, its parts
+  never again.
+- Shares are counted in parts of `WHOLE`, so that they stay whole numbers: what is added to a link and taken
+  away again leaves nothing behind.
 
     >>> from distributary.plan.query.graph import Operator, Query, Source, Workload
     >>> feeds = (Source("a", tree=0, rate=100, items=10), Source("b", tree=1, rate=100, items=10))
@@ -53,8 +56,11 @@ FINALS: Mapping[str, str] = {
 }
 """Which operator makes one output of the replicas' (Table 5.1); what is not here is never split."""
 
-WHOLE = 2
-"""How many halves of its inputs an operator reads: both, unless it is one part of a partition."""
+MOST_PARTS = 16
+"""How many replicas a partition makes at most."""
+WHOLE = 720720
+"""All of a stream, in the parts in which shares are counted: every number of replicas up to `MOST_PARTS`
+divides it."""
 
 
 class Part(Enum):
@@ -98,7 +104,8 @@ class Operator:
     """Whether its items may be dealt out to several replicas (partition)."""
     pinned: int | None = None
     """The site it must stay at."""
-    halves: int = WHOLE
+    share: int = WHOLE
+    """How much of its inputs it reads, in parts of `WHOLE`: all, unless it is a replica of a partition."""
     part: Part = Part.ALL
 
     def __post_init__(self) -> None:
@@ -108,6 +115,8 @@ class Operator:
             raise DistributaryError(f"operator {self.name!r} reads the same stream twice")
         if self.selectivity < 0 or self.cost < 0 or self.growth < 0:
             raise DistributaryError(f"operator {self.name!r}: selectivity, cost and growth are at least 0")
+        if not 0 < self.share <= WHOLE:
+            raise DistributaryError(f"operator {self.name!r}: share is {self.share}, of {WHOLE} parts")
 
 
 def client(name: str, stream: int, site: int) -> Operator:
@@ -202,8 +211,8 @@ class Workload:
             operator, stream = self.operators[index], self.stream(index)
             came = sum(items[stream] for stream in operator.inputs)
             bytes_in = sum(rates[stream] for stream in operator.inputs)
-            items[stream] = operator.selectivity * halved(came, operator.halves)
-            rates[stream] = operator.selectivity * operator.growth * halved(bytes_in, operator.halves)
+            items[stream] = operator.selectivity * shared(came, operator.share)
+            rates[stream] = operator.selectivity * operator.growth * shared(bytes_in, operator.share)
         return rates, items
 
     def rate(self, stream: int) -> Number:
@@ -219,11 +228,11 @@ class Workload:
 
     def input_rate(self, operator: int) -> Number:
         one = self.operators[operator]
-        return halved(sum(self.rate(stream) for stream in one.inputs), one.halves)
+        return shared(sum(self.rate(stream) for stream in one.inputs), one.share)
 
     def input_items(self, operator: int) -> Number:
         one = self.operators[operator]
-        return halved(sum(self.items(stream) for stream in one.inputs), one.halves)
+        return shared(sum(self.items(stream) for stream in one.inputs), one.share)
 
     def load(self, operator: int) -> Number:
         """Processor cycles a second."""
@@ -239,11 +248,11 @@ class Workload:
         if len(one.inputs) > 1:
             return one.inputs
         above = self.producer(one.inputs[0]) if one.inputs else None
-        if above is None or one.halves != WHOLE:
+        if above is None or one.share != WHOLE:
             return ()
         union = self.operators[above]
         alone = self.readers[one.inputs[0]] == (operator,)
-        plain = union.kind == "union" and union.selectivity == union.growth == 1 and union.halves == WHOLE
+        plain = union.kind == "union" and union.selectivity == union.growth == 1 and union.share == WHOLE
         return union.inputs if alone and plain and union.pinned is None else ()
 
     def may_partition(self, operator: int) -> bool:
@@ -260,13 +269,18 @@ class Workload:
         retired = None if inputs == one.inputs else self.producer(one.inputs[0])
         return self._split(operator, replicas, retired)
 
-    def partitioned(self, operator: int) -> Workload:
-        """The workload in which two replicas of the operator read half of the items each."""
-        if not self.may_partition(operator):
-            raise DistributaryError(f"operator {self.operators[operator].name!r} cannot be partitioned")
+    def partitioned(self, operator: int, parts: int = 2) -> Workload:
+        """The workload in which so many replicas of the operator read an equal share of the items each."""
         one = self.operators[operator]
+        if not self.may_partition(operator):
+            raise DistributaryError(f"operator {one.name!r} cannot be partitioned")
+        if not 2 <= parts <= MOST_PARTS or one.share % parts:
+            raise DistributaryError(
+                f"operator {one.name!r} cannot be split into {parts}: take 2 to {MOST_PARTS} equal parts"
+            )
         replicas = [
-            replace(self._replica(operator, number, one.inputs), halves=one.halves // 2) for number in (1, 2)
+            replace(self._replica(operator, number, one.inputs), share=one.share // parts)
+            for number in range(1, parts + 1)
         ]
         return self._split(operator, replicas, None)
 
@@ -285,7 +299,7 @@ class Workload:
             selectivity=1,
             growth=1,
             cost=self.final_cost,
-            halves=WHOLE,
+            share=WHOLE,
             part=Part.FINAL,
         )
         if retired is not None:
@@ -310,6 +324,10 @@ def _with_parts(operators: tuple[int, ...], added: tuple[int, ...], retired: int
     return (*kept[:-1], *added, *kept[-1:])
 
 
-def halved(value: Number, halves: int) -> Number:
-    """All of a value, or half of it."""
-    return value if halves == WHOLE else value / WHOLE
+def shared(value: Number, share: int) -> Number:
+    """A share of a value, in parts of `WHOLE`; a fraction's is exact.
+
+    >>> shared(100, WHOLE), shared(100, WHOLE // 8)
+    (100, 12.5)
+    """
+    return value if share == WHOLE else value * share / WHOLE

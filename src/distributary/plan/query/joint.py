@@ -141,7 +141,7 @@ class TreeProblem:
         streams = [stream for stream, tree in enumerate(state.tree_of) if tree == number]
         place = {stream: row for row, stream in enumerate(streams)}
         self.asked = np.zeros((len(streams), state.count))
-        """How many halves of each stream each site asks for."""
+        """How much of each stream each site asks for, in parts of `WHOLE`."""
         self.weight = np.zeros(state.count)
         """How often the way to each site counts."""
         self.traffic, self.ways = _shares(standing)
@@ -149,7 +149,7 @@ class TreeProblem:
         for operator, host in enumerate(state.hosts):
             for stream in state.inputs[operator]:
                 if stream in place:
-                    self.asked[place[stream], host] += state.halves[operator]
+                    self.asked[place[stream], host] += state.shares[operator]
                     self.weight[host] += len(state.queries_of[operator]) / len(state.inputs[operator])
         wanted = self.asked.any(axis=1)
         self.asked, self.rates = self.asked[wanted], self.rates[wanted]

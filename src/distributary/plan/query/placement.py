@@ -6,7 +6,7 @@ How data travels (section 5.1):
   link of a tree carries a stream once, however many below it ask for it, and not at all if nobody does.
 - An operator's output is published on a tree of its own: its host sends it directly, once to every other site
   where somebody reads it. Where producer and reader share a site, nothing travels.
-- A replica of a partition asks for half of a stream. A link carries as much as those beyond it ask for
+- A replica of a partition asks for its share of a stream. A link carries as much as those beyond it ask for
   together, and never more than all of it.
 
 Cost: a placement is checked in the operators.
@@ -24,8 +24,36 @@ from distributary.plan.tree import Number, Sites, Tree
 
 
 @dataclass(frozen=True)
+class Duties:
+    """What a site does besides the workload: it counts for the site, and no rule moves it.
+
+    Left out is what cannot be added up: `fanout` counts the workload's links alone, as a link that both use
+    would count twice. Aggregates of LOCAL OPERATORS are of the workload's.
+    """
+
+    load: Number = 0
+    """Processor cycles a second, in `node load`."""
+    incoming: Number = 0
+    """Bytes a second that come in from other sites, in `incoming rate`."""
+    forwarding: Number = 0
+    """Bytes a second that it sends to other sites, in `forwarding rate`."""
+    operators: int = 0
+    """How many operators it runs, in `operators`."""
+    cycles: Number = 0
+    """What an item costs all of them together, in processor cycles: in `node delay`."""
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if value < 0:
+                raise DistributaryError(f"a site's duties: {name} is {value}, and is at least 0")
+
+
+NO_DUTIES = Duties()
+
+
+@dataclass(frozen=True)
 class Network:
-    """Sites, the trees over them, and how fast they compute."""
+    """Sites, the trees over them, how fast they compute, and what else they do."""
 
     sites: Sites
     trees: tuple[Tree, ...]
@@ -33,6 +61,8 @@ class Network:
     """Processor cycles a millisecond of each site; 1 where not given."""
     matching: Number = 0
     """Processor cycles that a site spends on an item for each link of a tree that it forwards on."""
+    duties: Sequence[Duties] = ()
+    """What each site does besides the workload; nothing where not given."""
 
     def __post_init__(self) -> None:
         if not self.trees:
@@ -46,9 +76,14 @@ class Network:
             raise DistributaryError(f"speed has {len(self.speed)} entries for {self.sites.count} sites")
         if any(speed <= 0 for speed in self.speed):
             raise DistributaryError("every site's speed is above 0")
+        if self.duties and len(self.duties) != self.sites.count:
+            raise DistributaryError(f"duties has {len(self.duties)} entries for {self.sites.count} sites")
 
     def speed_of(self, site: int) -> Number:
         return self.speed[site] if self.speed else 1
+
+    def duties_of(self, site: int) -> Duties:
+        return self.duties[site] if self.duties else NO_DUTIES
 
     def with_tree(self, number: int, tree: Tree) -> Network:
         """The network in which one tree is another."""

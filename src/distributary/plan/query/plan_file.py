@@ -28,6 +28,13 @@
     [tree.fra]                       # optional: the tree below a publishing site, by parents
     lon = "ams"                      # sites that are not named are directly under the root
 
+    [duties.lon]                     # optional, as is every key: what a site does besides these queries
+    load = 300                       # processor cycles a second, in `node load`
+    incoming = 5000                  # bytes a second from other sites, in `incoming rate`
+    forwarding = 5000                # bytes a second to other sites, in `forwarding rate`
+    operators = 4                    # how many operators it runs, in `operators`
+    cycles = 6.0                     # what an item costs all of these, in `node delay`
+
     [rates]                          # optional: rates and selectivities as a pipeline measured them
     metrics = "metrics"              # as for trees; `weight` is the bytes of an item
 
@@ -43,7 +50,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +62,7 @@ from distributary.plan.query.generator import at_clients
 from distributary.plan.query.goal import QueryGoal
 from distributary.plan.query.goal_text import parse_query_goal
 from distributary.plan.query.graph import Workload
-from distributary.plan.query.placement import Network, Placement
+from distributary.plan.query.placement import NO_DUTIES, Duties, Network, Placement
 from distributary.plan.query.rules import MIGRATIONS, PARTITION, REPLICATION, Rule
 from distributary.plan.rates import KEYS as RATE_KEYS
 from distributary.plan.rates import Rates, read_rates
@@ -75,10 +82,12 @@ KEYS = (
     "client",
     "operator",
     "tree",
+    "duties",
     "rates",
 )
 SOURCE_KEYS = ("site", "rate", "items")
 OPERATOR_KEYS = ("selectivity", "growth", "cost", "site")
+DUTY_KEYS = tuple(field.name for field in fields(Duties))
 
 RULES: Mapping[str, Sequence[Rule]] = {
     "migration": MIGRATIONS,
@@ -174,6 +183,7 @@ class _Reader:
             self.trees(roots),
             [self.positive(speed, "speed of a site") for speed in self.speeds],
             self.names.number(self.given.get("matching", 0), "matching"),
+            self.duties(),
         )
         start = at_clients(workload, network)
         today = self.today(catalogue, workload)
@@ -242,6 +252,24 @@ class _Reader:
             return Tree(tuple(parents))
         except DistributaryError as error:
             raise self.refuse(f"[tree.{name}] is no tree: {error}") from error
+
+    def duties(self) -> list[Duties]:
+        """What each site does besides these queries; an empty list if no site does anything."""
+        given = self.table("duties")
+        if not given:
+            return []
+        self.known(self.names.names, given, "site")
+        for name, row in given.items():
+            self.check_keys(row, DUTY_KEYS, f"[duties.{name}]")
+        found = {name: self.duties_at(name, row) for name, row in given.items()}
+        return [found.get(name, NO_DUTIES) for name in self.names.names]
+
+    def duties_at(self, name: str, given: Table) -> Duties:
+        found = {key: self.names.number(value, f"{key} of [duties.{name}]") for key, value in given.items()}
+        operators = found.pop("operators", 0.0)
+        if not operators.is_integer():
+            raise self.refuse(f"operators of [duties.{name}] is {operators}; expected a whole number")
+        return Duties(operators=int(operators), **found)
 
     def operators(self, catalogue: Catalogue) -> dict[str, Table]:
         given = self.table("operator")

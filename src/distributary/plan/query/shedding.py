@@ -11,6 +11,8 @@ Rules:
   dropped, at each query's own worth (`Query.utility`).
 - As long as a site has too much, its queries are thinned out, those first that lose the least utility for the
   load they free; no further than needed. Then room that is left is given back, the most worthy first.
+- What a site does besides the workload (`Duties`) is not thinned out: queries get what it leaves them, which
+  may be nothing.
 - With one site that has too much, and no operator shared, no other way loses less.
 
 Cost: about the queries, times the sites that have too much.
@@ -38,7 +40,7 @@ class Shed:
     kept: Mapping[str, float]
     lost: float
     loads: tuple[float, ...]
-    """Every site's load after it."""
+    """Every site's load after it, with what it does besides."""
 
 
 def shed_load(placement: Placement, limit: float | Sequence[float]) -> Shed:
@@ -47,6 +49,8 @@ def shed_load(placement: Placement, limit: float | Sequence[float]) -> Shed:
     limits = np.broadcast_to(np.asarray(limit, dtype=np.float64), (count,))
     if (limits < 0).any():
         raise DistributaryError("a site's limit is at least 0")
+    duties = np.array([float(placement.network.duties_of(site).load) for site in range(count)])
+    limits = np.maximum(limits - duties, 0.0)
     work = _Work(placement)
     kept = np.ones(len(placement.workload.queries))
     _thin_out(work, kept, limits)
@@ -55,7 +59,8 @@ def shed_load(placement: Placement, limit: float | Sequence[float]) -> Shed:
     total = float(utility.sum())
     lost = float((utility * (1 - kept)).sum()) / total if total else 0.0
     names = [query.name for query in placement.workload.queries]
-    return Shed(dict(zip(names, kept.tolist(), strict=True)), lost, tuple(work.loads(kept).tolist()))
+    loads = duties + work.loads(kept)
+    return Shed(dict(zip(names, kept.tolist(), strict=True)), lost, tuple(loads.tolist()))
 
 
 class _Work:

@@ -4,9 +4,10 @@ Rules:
 
 - Every quantity of a node (what it runs, sends, forwards, gets) is a row of numbers, one a site. A `Move`
   tells what each would become if one operator were at each of several sites: a matrix, a row a site tried.
-- Per link of a tree and stream it is known how many halves of the stream are asked for beyond it; per
-  operator and site, how many are read there. Nothing else is needed to say what a link carries.
-- Numbers are floats. Whole numbers stay exact; others gather rounding, which `recount` clears away.
+- Per link of a tree and stream it is known how much of the stream is asked for beyond it, in parts of
+  `WHOLE`; per operator and site, how much is read there. Nothing else is needed to say what a link carries.
+- Numbers are floats. Whole numbers stay exact (parts of a stream are: so rates are multiplied by them before
+  they are divided by `WHOLE`); others gather rounding, which `recount` clears away.
 
 Cost: a change costs the length of the paths to the roots; a `Move` the sites it tries times all sites.
 """
@@ -30,6 +31,10 @@ QUANTITIES = ("load", "cycles", "operators", "fanout", "incoming", "forwarding",
 """What is known of every node, beside sums of what its operators read (`input`, `selectivity`)."""
 
 
+DUTIES = ("load", "cycles", "operators", "incoming", "forwarding")
+"""Of these, what a site has besides the workload's."""
+
+
 class TreeArrays:
     """A tree as arrays: the links on the way to each site, and the sites that send on them."""
 
@@ -37,12 +42,11 @@ class TreeArrays:
         count = len(tree.parents)
         self.root = tree.root
         self.parents: Indices = np.array(tree.parents, dtype=np.intp)
-        self.above: npt.NDArray[np.int32] = np.zeros((count, count), dtype=np.int32)
+        self.above: Floats = np.zeros((count, count))
+        """1 where a link, known by its lower end, is on the way to a site; floats, for products."""
         for site in tree.order[1:]:
             self.above[site] = self.above[tree.parents[site]]
             self.above[site, site] = 1
-        self.passing: npt.NDArray[np.float32] = self.above.astype(np.float32)
-        """The same for products of matrices, which are slow in whole numbers."""
         self.paths: list[Indices] = [np.flatnonzero(row) for row in self.above]
         """The links on the way to each site, each known by its lower end."""
         self.links: Indices = np.argsort(self.parents, kind="stable")[1:]
@@ -67,12 +71,18 @@ class State:
         self.workload: Workload = placement.workload
         self.count = self.network.sites.count
         self.trees = [TreeArrays(tree) for tree in self.network.trees]
+        self.duties: dict[str, Floats] = {
+            name: np.array([float(getattr(duties, name)) for duties in self.network.duties])
+            for name in DUTIES
+            if any(getattr(duties, name) for duties in self.network.duties)
+        }
+        """What sites have of some quantities besides the workload's, which no move changes."""
         self.hosts: list[int] = list(placement.hosts)
         workload, sources = self.workload, len(self.workload.sources)
         self.sources = sources
         self.tree_of = [source.tree for source in workload.sources]
         self.inputs = [operator.inputs for operator in workload.operators]
-        self.halves = [operator.halves for operator in workload.operators]
+        self.shares = [operator.share for operator in workload.operators]
         self.readers = [list(row) for row in workload.readers]
         self.rates = [float(workload.rate(stream)) for stream in range(sources + len(self.hosts))]
         self.items = [float(workload.items(stream)) for stream in range(sources + len(self.hosts))]
@@ -81,7 +91,8 @@ class State:
         self.local: list[set[int]] = [set() for _ in range(self.count)]
         for operator, host in enumerate(self.hosts):
             self.local[host].add(operator)
-        self.units: npt.NDArray[np.int32] = np.zeros((sources, self.count), dtype=np.int32)
+        self.units: Floats = np.zeros((sources, self.count))
+        """How much of each source is asked for beyond each link of its tree."""
         self.active: npt.NDArray[np.int32] = np.zeros((len(self.trees), self.count), dtype=np.int32)
         self.reading: list[dict[int, int]] = [{} for _ in self.hosts]
         self.quantities: dict[str, Floats] = {}
@@ -89,11 +100,11 @@ class State:
             for stream in self.inputs[operator]:
                 if stream < sources:
                     path = self.trees[self.tree_of[stream]].paths[self.hosts[operator]]
-                    self.units[stream, path] += self.halves[operator]
+                    self.units[stream, path] += self.shares[operator]
                 else:
                     readers = self.reading[stream - sources]
                     site = self.hosts[operator]
-                    readers[site] = readers.get(site, 0) + self.halves[operator]
+                    readers[site] = readers.get(site, 0) + self.shares[operator]
         self.recount()
 
     @property
@@ -104,7 +115,7 @@ class State:
     # What operators are worth by themselves
 
     def input_items(self, operator: int) -> float:
-        return sum(self.items[stream] for stream in self.inputs[operator]) * self.halves[operator] / WHOLE
+        return sum(self.items[stream] for stream in self.inputs[operator]) * self.shares[operator] / WHOLE
 
     def statistic(self, name: str, operator: int) -> float:
         """A statistic of an operator that does not depend on where it runs."""
@@ -119,11 +130,11 @@ class State:
             return self.rates[self.sources + operator]
         if name == "selectivity":
             return float(one.selectivity)
-        return sum(self.rates[stream] for stream in self.inputs[operator]) * self.halves[operator] / WHOLE
+        return sum(self.rates[stream] for stream in self.inputs[operator]) * self.shares[operator] / WHOLE
 
-    def carried(self, stream: int, halves: int) -> float:
-        """What a link carries of a stream of which so many halves are asked for beyond it."""
-        return self.rates[stream] * min(halves, WHOLE) / WHOLE
+    def carried(self, stream: int, share: int) -> float:
+        """What a link carries of a stream of which so much is asked for beyond it."""
+        return self.rates[stream] * min(share, WHOLE) / WHOLE
 
     def near(self, operator: int) -> list[int]:
         """An operator and those it exchanges data with."""
@@ -139,9 +150,9 @@ class State:
         for operator, host in enumerate(self.hosts):
             for name in ("load", "cycles", "operators", "produced", "input", "selectivity"):
                 quantities[name][host] += self.statistic(name, operator)
-            for site, halves in self.reading[operator].items():
+            for site, share in self.reading[operator].items():
                 if site != host:
-                    rate = self.carried(self.sources + operator, halves)
+                    rate = self.carried(self.sources + operator, share)
                     quantities["published"][host] += rate
                     quantities["incoming"][site] += rate
         rates = np.array(self.rates[: self.sources])
@@ -183,7 +194,7 @@ class State:
                 for stream in self.inputs[operator]:
                     self.readers[stream].remove(operator)
         del self.hosts[len(workload.operators) :]
-        for rows in (self.inputs, self.halves, self.reading, self.queries_of):
+        for rows in (self.inputs, self.shares, self.reading, self.queries_of):
             del rows[len(self.hosts) :]
         for numbers in (self.rates, self.items):
             del numbers[self.sources + len(self.hosts) :]
@@ -206,7 +217,7 @@ class State:
     def _extend(self, host: int) -> None:
         self.hosts.append(host)
         self.inputs.append(())
-        self.halves.append(WHOLE)
+        self.shares.append(WHOLE)
         self.reading.append({})
         self.queries_of.append([])
         self.rates.append(0.0)
@@ -217,10 +228,10 @@ class State:
         """Read an operator's description from the workload. Those it reads have been described before."""
         one, stream = self.workload.operators[operator], self.sources + operator
         self.inputs[operator] = one.inputs
-        self.halves[operator] = one.halves
+        self.shares[operator] = one.share
         for above in one.inputs:
             self.readers[above].append(operator)
-        came = sum(self.rates[above] for above in one.inputs) * one.halves / WHOLE
+        came = sum(self.rates[above] for above in one.inputs) * one.share / WHOLE
         self.rates[stream] = float(one.selectivity) * float(one.growth) * came
         self.items[stream] = float(one.selectivity) * self.input_items(operator)
 
@@ -241,23 +252,23 @@ class State:
             quantities[name][host] += sign * self.statistic(name, operator)
         for stream in self.inputs[operator]:
             if stream < self.sources:
-                self._ask(stream, host, sign * self.halves[operator])
+                self._ask(stream, host, sign * self.shares[operator])
             else:
-                self._read(stream - self.sources, host, sign * self.halves[operator])
-        for site, halves in self.reading[operator].items():
+                self._read(stream - self.sources, host, sign * self.shares[operator])
+        for site, share in self.reading[operator].items():
             if site != host:
-                rate = sign * self.carried(self.sources + operator, halves)
+                rate = sign * self.carried(self.sources + operator, share)
                 quantities["published"][host] += rate
                 quantities["incoming"][site] += rate
 
-    def _ask(self, stream: int, site: int, halves: int) -> None:
+    def _ask(self, stream: int, site: int, share: int) -> None:
         number = self.tree_of[stream]
         tree, quantities = self.trees[number], self.quantities
         path = tree.paths[site]
         before = self.units[stream, path]
-        after = before + halves
+        after = before + share
         self.units[stream, path] = after
-        change = (np.minimum(after, WHOLE) - np.minimum(before, WHOLE)) * (self.rates[stream] / WHOLE)
+        change = (np.minimum(after, WHOLE) - np.minimum(before, WHOLE)) * self.rates[stream] / WHOLE
         senders = tree.parents[path]
         quantities["incoming"][path] += change
         quantities["forwarding"][senders] += change
@@ -266,10 +277,10 @@ class State:
         self.active[number, path] = now
         quantities["fanout"][senders] += (now > 0).astype(np.float64) - (was > 0)
 
-    def _read(self, producer: int, site: int, halves: int) -> None:
+    def _read(self, producer: int, site: int, share: int) -> None:
         readers, stream = self.reading[producer], self.sources + producer
         before = readers.get(site, 0)
-        after = before + halves
+        after = before + share
         if after:
             readers[site] = after
         else:
@@ -290,11 +301,11 @@ class Move:
         self.start = state.hosts[operators[0]]
         self.rows: Indices = np.arange(len(sites))
         self.asked: dict[int, int] = {}
-        """How many halves of each stream from outside they read."""
+        """How much of each stream from outside they read, in parts of `WHOLE`."""
         for operator in operators:
             for stream in state.inputs[operator]:
                 if stream - state.sources not in self.operators:
-                    self.asked[stream] = self.asked.get(stream, 0) + state.halves[operator]
+                    self.asked[stream] = self.asked.get(stream, 0) + state.shares[operator]
 
     def quantity(self, name: str) -> Floats:
         """A quantity of every node, for each of the sites tried."""
@@ -329,16 +340,16 @@ class Move:
     def _forwarded_in_all(self) -> Floats:
         state = self.state
         found = np.zeros(len(self.sites))
-        for stream, halves in self.asked.items():
+        for stream, share in self.asked.items():
             if stream < state.sources:
                 tree, before = state.trees[state.tree_of[stream]], state.units[stream]
                 path = tree.paths[self.start]
                 without = before.copy()
-                without[path] -= halves
+                without[path] -= share
                 less = (np.minimum(without[path], WHOLE) - np.minimum(before[path], WHOLE)).sum()
-                more = np.minimum(without + halves, WHOLE) - np.minimum(without, WHOLE)
-                on_path = tree.passing @ more.astype(np.float32)
-                found += (on_path[self.sites] + less) * (state.rates[stream] / WHOLE)
+                more = np.minimum(without + share, WHOLE) - np.minimum(without, WHOLE)
+                on_path = tree.above @ more
+                found += (on_path[self.sites] + less) * state.rates[stream] / WHOLE
         return found
 
     @cached_property
@@ -346,15 +357,15 @@ class Move:
         """By tree: what each link carries more, and how many streams more."""
         state = self.state
         found: dict[int, tuple[Floats, npt.NDArray[np.int32]]] = {}
-        for stream, halves in self.asked.items():
+        for stream, share in self.asked.items():
             if stream >= state.sources:
                 continue
             number = state.tree_of[stream]
             above, before = state.trees[number].above, state.units[stream]
-            after = (before - halves * above[self.start]) + halves * above[self.sites]
+            after = (before - share * above[self.start]) + share * above[self.sites]
             change = np.minimum(after, WHOLE) - np.minimum(before, WHOLE)
             more = (after > 0).astype(np.int32) - (before > 0)
-            rate: Floats = change * (state.rates[stream] / WHOLE)
+            rate: Floats = change * state.rates[stream] / WHOLE
             if number in found:
                 rate, more = rate + found[number][0], more + found[number][1]
             found[number] = rate, more
@@ -378,18 +389,18 @@ class Move:
     def _read(self) -> list[tuple[int, float, Floats]]:
         """By producer from outside: its host, what it sends less to where they were, more to each site."""
         state, found = self.state, []
-        for stream, halves in self.asked.items():
+        for stream, share in self.asked.items():
             if stream < state.sources:
                 continue
             host, readers = state.hosts[stream - state.sources], state.reading[stream - state.sources]
             there = np.zeros(state.count)
             there[list(readers)] = list(readers.values())
             before = min(there[self.start], WHOLE)
-            there[self.start] -= halves
+            there[self.start] -= share
             without = np.minimum(there, WHOLE)
-            more = (np.minimum(there + halves, WHOLE) - without) * (state.rates[stream] / WHOLE)
+            more = (np.minimum(there + share, WHOLE) - without) * state.rates[stream] / WHOLE
             more[host] = 0
-            less = (without[self.start] - before) * (state.rates[stream] / WHOLE)
+            less = (without[self.start] - before) * state.rates[stream] / WHOLE
             found.append((host, float(less) if self.start != host else 0.0, more))
         return found
 
@@ -400,9 +411,9 @@ class Move:
         found = np.zeros(state.count)
         for operator in self.operators:
             stream = state.sources + operator
-            along = sum(state.halves[one] for one in state.readers[stream] if one in self.operators)
-            for site, halves in state.reading[operator].items():
-                found[site] += state.carried(stream, halves - along if site == self.start else halves)
+            along = sum(state.shares[one] for one in state.readers[stream] if one in self.operators)
+            for site, share in state.reading[operator].items():
+                found[site] += state.carried(stream, share - along if site == self.start else share)
         return found
 
     @cached_property

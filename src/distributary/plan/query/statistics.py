@@ -96,7 +96,7 @@ def values_by_tree(standing: Standing, own_link: bool = False) -> list[tuple[int
             links = ways.direct[tree.parents, np.arange(state.count)]
             found.append((number, values, np.nan_to_num(links) if own_link else values))
         return found
-    load = state.quantities["load"]
+    load = state.quantities["load"] + state.duties.get("load", 0.0)
     return [(0, load, load)]
 
 
@@ -180,14 +180,23 @@ class Dissemination:
 
     def _drawn(self, held: Indices, values: Floats) -> Indices:
         """At most `top` of these, by lottery."""
-        if self.top is None or len(held) <= self.top:
-            return held
-        worth = values[held]
-        spread = float(worth.max() - worth.min()) or 1.0
-        tickets = LEAST_TICKETS + (worth.max() - worth) / spread
-        # Of exponential times with rates in proportion to the tickets, the first are drawn as in a lottery.
-        times = self._random.exponential(size=len(held)) / tickets
-        return held[np.argpartition(times, self.top)[: self.top]]
+        return held[drawn(self._random, values[held], self.top)]
+
+
+def drawn(random: np.random.Generator, worth: Floats, top: int | None) -> Indices:
+    """Which of so many values are passed on: all, or `top` of them by lottery, in which the least fare best.
+
+    >>> len(drawn(np.random.default_rng(1), np.array([3.0, 1.0, 2.0]), 2))
+    2
+    """
+    if top is None or len(worth) <= top:
+        return np.arange(len(worth))
+    spread = float(worth.max() - worth.min()) or 1.0
+    tickets = LEAST_TICKETS + (worth.max() - worth) / spread
+    # Of exponential times with rates in proportion to the tickets, the first are drawn as in a lottery.
+    times = random.exponential(size=len(worth)) / tickets
+    found: Indices = np.argpartition(times, top)[:top]
+    return found
 
 
 def maintenance(standing: Standing) -> int:
