@@ -240,20 +240,18 @@ class _Watch:
 
 
 def _tell_what_is_left_out(pipeline: Pipeline, console: Console) -> None:
-    """Without an order, or of derived items, no tolerance can be kept; who asked for one must hear of it."""
-    if pipeline.events.order is not None and pipeline.queries is None:
+    """Without an order no tolerance can be kept; who asked for one must hear of it."""
+    if pipeline.events.order is not None:
         return
     changes = subscription_store(pipeline).table()["change"]
     count = len(changes) - changes.null_count
-    if not count:
-        return
-    told = f"{count:,} subscriptions with a tolerance get nothing of what queries derive"
-    if pipeline.events.order is None:
-        told = (
+    if count:
+        console.print(
             f"{count:,} subscriptions with a tolerance are left out: name the column that orders the events "
-            "with order under [events]"
+            "with order under [events]",
+            highlight=False,
+            soft_wrap=True,
         )
-    console.print(told, highlight=False, soft_wrap=True)
 
 
 def failure(error: BaseException, log: Path) -> DistributaryError:

@@ -3,9 +3,10 @@
 A pipeline's queries give tagged rows (see `queries_frames`), which are read once: a stream's state is kept
 for each reading. So one task does all that is to be done with them:
 
-- items of published streams become events with the topic `query/operator` and are matched like any other, but
-  for tolerances, which are kept for the events of the source alone. Their ids have the topic and `#` before
-  them, since a stream's items may have the ids of the events they are made of;
+- items of published streams become events with the topic `query/operator` and are matched like any other.
+  Their ids have the topic and `#` before them, since a stream's items may have the ids of the events they are
+  made of. Tolerances see the items of a micro-batch in their stream's order, and are kept where the pipeline
+  keeps those of its events;
 - what each stream had is counted, in items and bytes, for the metrics;
 - events that do not fit their source, or come later than it allows, are told of as rejected. A late one may
   still have counted where its window was open; where that had closed it did not.
@@ -39,11 +40,16 @@ from distributary.spark.queries_sql import SQL_TYPES
 from distributary.spark.rows import REJECTED, TaggedRows
 from distributary.spark.subscribed import Subscribed, parts_for
 from distributary.spark.tasks import Batches, MatchTask
+from distributary.spark.tolerances import PACKED, PackTask, kept_in_stream, packed_rows
 from distributary.store import SubscriptionStore
 
 FLOW = "flow"
 """The kind of rows that count."""
 STREAM, TIME, SIZE = RESERVED + "stream", RESERVED + "time", RESERVED + "size"
+ORDER = RESERVED + "order"
+"""The column by which tolerances see the items of a stream."""
+AS_ORDER = f"concat(lpad(hex(time + {2**62}L), 16, '0'), lpad(hex(rank), 8, '0'))"
+"""A text that compares as time and then rank do."""
 FIELD, REASON = RESERVED + "field", RESERVED + "reason"
 
 
@@ -59,13 +65,17 @@ def derived_rows(
 ) -> DataFrame:
     """The rows about derived items, with the columns of `like`, the rows about the events themselves."""
     items = derived_events(events, catalogue, columns)
-    named = EventColumns()
-    parts, _ = parts_for(items, store, named, Subscribed(tolerances=False, strategy="index"), [])
+    tolerances = columns.order is not None
+    named = EventColumns(order=ORDER if tolerances else None)
+    parts, _ = parts_for(items, store, named, Subscribed(tolerances, strategy="index"), [])
     carried = tuple(name for name in carry if name in items.columns)
     shape = TaggedRows(carried or ("id",), carried, (), keep_events=False)
     times = {name: source.time for name, source in catalogue.sources.items()}
     task = FlowTask(MatchTask(parts, named, shape), times, checkpoint)
-    rows = items.mapInArrow(task.run, shape.schema(items.schema))
+    if tolerances:
+        rows = kept_in_stream(items.mapInArrow(task.packed, PACKED), parts, named, shape, items.schema)
+    else:
+        rows = items.mapInArrow(task.run, shape.schema(items.schema))
     inner = like.schema["event"].dataType
     assert isinstance(inner, StructType)
     event = F.struct(*(_as_carried(field.name, field.dataType, rows) for field in inner.fields))
@@ -117,6 +127,7 @@ def derived_events(events: DataFrame, catalogue: Catalogue, columns: EventColumn
         F.coalesce(F.concat(topic, F.lit("#"), "id"), "id").alias("id"),
         topic.alias("topic"),
         F.col("time").alias(TIME),
+        F.expr(AS_ORDER).alias(ORDER),
         size.cast("bigint").alias(SIZE),
         F.col("field").alias(FIELD),
         F.col("reason").alias(REASON),
@@ -182,6 +193,17 @@ class FlowTask:
             yield from aside
             aside.clear()
         yield from aside
+
+    def packed(self, batches: Batches) -> Batches:
+        """All rows, and the events whose matches depend on tolerances, for the state that keeps those."""
+        aside: list[pa.RecordBatch] = []
+        pack = PackTask(self.match.parts, self.match.columns)
+        for events in self._published(batches, aside):
+            yield from pack.run(iter([events]))
+            yield from packed_rows(self.match.run(iter([events])))
+            yield from packed_rows(aside)
+            aside.clear()
+        yield from packed_rows(aside)
 
     def _published(self, batches: Batches, aside: list[pa.RecordBatch]) -> Batches:
         """The events to match; the rows about all others go aside."""

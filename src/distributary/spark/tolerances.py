@@ -13,7 +13,7 @@ later micro-batch than its successors is compared with what was delivered by the
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -37,6 +37,11 @@ BUCKETS = 64
 """Keys of the state operator. Each call of it costs much, however little it does."""
 SHARDS = 64
 """Shards of a bucket: only those whose topics occur in a micro-batch are read and written."""
+PACKED = "bucket int, part int, version bigint, payload binary"
+"""A packed row. Below 0 are buckets of what is a row of the result already, and is only passed on."""
+PACKED_SCHEMA = pa.schema(
+    [("bucket", pa.int32()), ("part", pa.int32()), ("version", pa.int64()), ("payload", pa.binary())]
+)
 PLAN = (-1, -1)
 """The key under which a bucket's state remembers for which rendezvous plan it was made."""
 
@@ -55,13 +60,18 @@ def matched_in_batch(events: DataFrame, parts: Parts, columns: EventColumns, sha
 
 def matched_in_stream(events: DataFrame, parts: Parts, columns: EventColumns, shape: Shape) -> DataFrame:
     """The matches of the events of a stream that depend on tolerances."""
-    packed = events.mapInArrow(
-        PackTask(parts, columns).run, "bucket int, part int, version bigint, payload binary"
-    )
+    packed = events.mapInArrow(PackTask(parts, columns).run, PACKED)
+    return kept_in_stream(packed, parts, columns, shape, events.schema)
+
+
+def kept_in_stream(
+    packed: DataFrame, parts: Parts, columns: EventColumns, shape: Shape, events: StructType
+) -> DataFrame:
+    """The matches of packed events, and whatever rows were packed with them."""
     kept = packed.groupBy("bucket").transformWithState(
         ToleranceState(parts, columns, shape), "payload binary", "Append", "None"
     )
-    return kept.mapInArrow(unpack, shape.schema(events.schema))
+    return kept.mapInArrow(unpack, shape.schema(events))
 
 
 @dataclass(frozen=True)
@@ -85,8 +95,18 @@ class PackTask:
                         [to_bytes(table.filter(pa.array(buckets == one))) for one in found], pa.binary()
                     ),
                 ],
-                ["bucket", "part", "version", "payload"],
+                PACKED_SCHEMA.names,
             )
+
+
+def packed_rows(rows: Iterable[pa.RecordBatch]) -> Batches:
+    """Rows of the result, packed to be passed on by the state operator."""
+    for batch in rows:
+        payload = to_bytes(pa.Table.from_batches([batch]))
+        bucket = -1 - zlib.crc32(payload) % BUCKETS
+        yield pa.RecordBatch.from_pylist(
+            [{"bucket": bucket, "part": 0, "version": 0, "payload": payload}], PACKED_SCHEMA
+        )
 
 
 class ToleranceState(StatefulProcessor):
@@ -102,6 +122,9 @@ class ToleranceState(StatefulProcessor):
         self._memory = handle.getMapState("memory", "part int, shard int", "memory binary")
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
+        if key[0] < 0:
+            yield from (Row(payload=row.payload) for row in rows)
+            return
         self._require_the_same_plan()
         tables: dict[int, list[pa.Table]] = {}
         version = 0
