@@ -14,7 +14,7 @@ demo: $(VENV)/spark jdk ## a pipeline on Spark with live subscriptions of every 
 	$(BIN)/distributary demo
 
 test: $(VENV)/dev jdk   ## all tests: properties against the oracles, worked examples, fuzzing
-	$(BIN)/pytest -q -n 2 --dist loadgroup
+	$(BIN)/pytest -q -n 3 --dist loadgroup
 
 chaos: $(VENV)/dev jdk  ## kill pipelines and break networks thousands of times: all heals (SEED=n for others)
 	DISTRIBUTARY_SEED=$(or $(SEED),1) $(BIN)/pytest -q -m chaos tests
