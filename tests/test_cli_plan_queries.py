@@ -112,6 +112,17 @@ def test_what_a_site_does_besides_takes_its_room(tmp_path: Path, capsys: pytest.
     assert [(duties.load, duties.operators) for duties in network.duties] == [(2, 1), (0, 0), (0, 0)]
 
 
+def test_in_a_network_that_filters_a_filter_has_no_reason_to_move(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    alone = QUERIES.partition('[[queries.busy.operators]]\nname = "few"')[0]
+    plan = PLAN.replace('[operator."busy.few"]\nselectivity = 0.1\n', "").replace('c = "b"', "")
+    assert main(["plan", written(tmp_path, plan, alone)]) == 0
+    assert "busy.large: from c to a" in capsys.readouterr().out
+    assert main(["plan", written(tmp_path, f"filtering = true\n{plan}", alone)]) == 0
+    assert "all at their clients: 200\nplanned: 200, with 0 operators elsewhere" in capsys.readouterr().out
+
+
 def test_trees_are_improved_as_well_when_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     limited = PLAN.replace("latency =", 'constraints = ["node load <= 12"]\nlatency =')
     pinned = limited.replace("selectivity = 0.2", "selectivity = 3.0")
@@ -158,6 +169,7 @@ def test_rates_and_selectivities_are_those_of_the_metrics(tmp_path: Path) -> Non
             "[duties.a]\noperators = 1.5\n[tree.a]",
             "operators of [duties.a] is 1.5; expected a whole number",
         ),
+        (GOAL, f"{GOAL}\nfiltering = 1", "filtering is 1; expected true or false"),
         (GOAL, "", "no goal; expected"),
         (GOAL, f'{GOAL}\nrules = ["magic"]', "rules is ['magic']; expected a list of migration, replication"),
         (GOAL, f"{GOAL}\nroot = 'a'", "the file has an unknown key 'root'"),

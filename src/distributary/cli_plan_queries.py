@@ -87,7 +87,7 @@ def _record(plan: QueryPlan, found: Placement) -> dict[str, Any]:
                 "site": name(site),
                 "kind": workload.operators[index].kind,
                 "reads": [streams[stream] for stream in workload.operators[index].inputs],
-                "load": float(workload.load(index)),
+                "load": float(found.load(index)),
                 "rate": float(workload.output_rate(index)),
             }
             for site, operators in operators_at(found).items()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from distributary.flow import Catalogue, Item, QueryBuilder, Source
+from distributary.plan.query.benefit import Standing
 from distributary.plan.query.goal_text import parse_query_goal
 from distributary.plan.query.graph import WHOLE, Part
 from distributary.plan.query.placement import Placement
 from distributary.plan.tree import Sites
 from distributary.systems.flow_optimising import Optimising
 from distributary.systems.flow_situation import situation_of
-from systems.flow_worlds import REGISTRY, World
+from systems.flow_worlds import REGISTRY, World, expect_equal
 
 TRAFFIC = parse_query_goal("minimise aggregate(SUM, incoming rate, BROKERS)")
 TRADES = Source(
@@ -49,6 +50,21 @@ def placement_of(world: World) -> Placement:
     return situation.placement(Sites([[float(one != other) for other in count] for one in count]))
 
 
+def test_a_filter_is_sent_what_passes_it_and_gains_nothing_by_moving() -> None:
+    build = QueryBuilder("q")
+    build.filter("large", "trades", where="size > 7")
+    world = observed(Catalogue([TRADES], [build.query()]), {"trades": 1, "q": 4})
+    feed(world)
+    placement = placement_of(world)
+    workload = placement.workload
+    assert workload.operators[0].selectivity == pytest.approx(0.2, rel=0.15)
+    assert placement.input_rate(0) == pytest.approx(float(workload.output_rate(0)), rel=0.01)
+    # Its work is an item in and an item out for each that passes: those of 4 a second whose size is 8 or 9.
+    assert placement.load(0) == pytest.approx(2 * 0.2 * 4, rel=0.15)
+    worth = Standing(TRAFFIC, placement).benefits(0, range(placement.network.sites.count))
+    assert max(worth) <= 0.01 * Standing(TRAFFIC, placement).cost
+
+
 @pytest.mark.parametrize("parts", [2, 3, 5])
 def test_a_division_into_any_number_of_parts_is_the_planners_too(parts: int) -> None:
     build = QueryBuilder("q")
@@ -63,3 +79,22 @@ def test_a_division_into_any_number_of_parts_is_the_planners_too(parts: int) -> 
     assert {one.share for one in replicas} == {WHOLE // parts}
     hosts = dict(zip((one.name for one in placement.workload.operators), placement.hosts, strict=True))
     assert [hosts[one.name] for one in replicas] == list(range(parts))
+
+
+def test_replicas_of_a_filter_behind_a_union_are_sent_what_passes_them() -> None:
+    build = QueryBuilder("q")
+    both = build.union("both", "trades", "quotes")
+    build.filter("large", both, where="size > 7")
+    quotes = Source("quotes", TRADES.schema.attributes, time="at", topic="quotes", lateness=0)
+    catalogue = Catalogue([TRADES, quotes], [build.query()])
+    world = observed(catalogue, {"trades": 1, "quotes": 2, "q": 4})
+    host = world.broker(4)
+    world.simulator.call(4, lambda: host.replicate("q.large", to=[4, 5]))
+    world.run(10)
+    fed = feed(world)
+    for source in ("trades", "quotes"):
+        world.end(source)
+    world.run(30)
+    expect_equal(world, catalogue, {**fed, "quotes": []})
+    passing = len([item for item in fed["trades"] if item.attributes["size"] > 7])
+    assert len(world.taken["q.large/1", 0, "trades"]) == passing > 0

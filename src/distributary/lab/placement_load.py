@@ -78,7 +78,7 @@ def run_steps(point: Point, random: np.random.Generator) -> list[Row]:
     start = start_at(point, random)
     goal, workload, network = goal_of(LOAD), start.workload, start.network
     levels: dict[str, Value] = {
-        OPTIMAL: least_maximum_load(workload, network.sites.count),
+        OPTIMAL: least_maximum_load(workload, network),
         GLOBAL: row_of(goal, GLOBAL, least_loaded(workload, network))["cost"],
     }
     rows: list[Row] = []
@@ -98,7 +98,7 @@ def run_sizes(point: Point, random: np.random.Generator) -> list[Row]:
     """Figures 5.15 and 5.16: by network size, from three starts."""
     given = start_at(point, random)
     goal, workload, network = goal_of(LOAD), given.workload, given.network
-    best = least_maximum_load(workload, network.sites.count)
+    best = least_maximum_load(workload, network)
     rows: list[Row] = []
     for name, place in STARTS.items():
         found = climb(goal, place(workload, network), MIGRATIONS, DIRECTED)
@@ -114,7 +114,7 @@ def run_statistics(point: Point, random: np.random.Generator) -> list[Row]:
     """Figure 5.17: period by period, with all statistics and with some of them."""
     start = start_at(point, random)
     goal = goal_of(LOAD)
-    best = least_maximum_load(start.workload, start.network.sites.count)
+    best = least_maximum_load(start.workload, start.network)
     rows: list[Row] = []
     for top in map(int, str(point["tops"]).split()):
         told = Dissemination(None if top == ALL else top, seed=int(random.integers(2**31)))
@@ -133,7 +133,7 @@ def run_partition(point: Point, random: np.random.Generator) -> list[Row]:
     plain = point["operators"] == FILTERS
     start = start_at(point, random, filters_only=plain, two_feeds=0.0 if plain else 0.2)
     goal = goal_of(LOAD)
-    best = least_maximum_load(start.workload, start.network.sites.count)
+    best = least_maximum_load(start.workload, start.network)
     ends = {name: climb(goal, start, rules, HYBRID) for name, rules in RULES.items()}
     rows = [row_of(goal, CLIENT_TREE, start), *(row_of(goal, name, found) for name, found in ends.items())]
     before = ends[MIGRATED].before

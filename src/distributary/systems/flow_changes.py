@@ -31,7 +31,7 @@ from distributary.flow.splitting import Splitting
 from distributary.overlay.node import Address, Node
 from distributary.plan.query.rules import MIGRATION, PARTITION, REPLICATION
 from distributary.systems.flow_connections import Connections
-from distributary.systems.flow_engine import Engine, inlets_of
+from distributary.systems.flow_engine import Engine, inlets_of, selection_of
 from distributary.systems.flow_guarding import Guard
 from distributary.systems.flow_messages import PART, HandOver, Inlet, Located, Parted, Place, Reader, Spec
 from distributary.systems.flow_optimising import Order
@@ -250,7 +250,9 @@ class Changes:
         for index, (inlet, state) in enumerate(zip(above.inlets, states, strict=True)):
             operation = Branch(index, None if behind is None else splitting.replica)
             made = Spec(f"{operator}{PART}{index + 1}", operation, (inlet.stream,), spec.schemas[:1])
-            replicas.append(Replica(made, [inlet._replace(turn=0)], state))
+            # A union leaves attributes as they are: what the operator can use of it can be told before it.
+            taken = inlet if behind is None else inlet._replace(selection=selection_of(spec))
+            replicas.append(Replica(made, [taken._replace(turn=0)], state))
         retired = [operator] if union == operator else [operator, union]
         self._divide(operator, replicas, splitting, final, retired)
         self._scatter(replicas, to)

@@ -4,8 +4,9 @@ Rules:
 
 - Sites are the brokers in the order of their addresses. Trees are those of the sources; a broker that is not
   a member is taken to be where it would join.
-- Selectivity is measured against all that an operator's inputs give out. What is filtered on the way to it
-  is part of its work that others do.
+- Selectivity is measured against all that an operator's inputs give out, though a filter is sent only what
+  passes it: the network filters on the way (`Network.filtering`). What an item costs a filter is measured
+  against those that reach it, which are those it gives out.
 - An operator that has been divided gives out what its final operator does; what it takes to process an item
   is what it took before.
 - Operators have the names they run by. A query that was withdrawn and is still read counts as one whose
@@ -21,7 +22,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from distributary.errors import DistributaryError
-from distributary.flow import SharedOperator
+from distributary.flow import Filter, SharedOperator
 from distributary.flow.splitting import splitting_of
 from distributary.overlay.node import Address
 from distributary.plan.query.catalogue import Measured, workload_of
@@ -47,6 +48,7 @@ class Known(NamedTuple):
     keyed: bool
     pinned: int | None
     share: int
+    wanted: float | None
     part: str
 
 
@@ -72,7 +74,7 @@ class Situation(NamedTuple):
 
     def placement(self, sites: Sites) -> Placement:
         """The problem as the planner takes it."""
-        network = Network(sites, tuple(Tree(parents) for parents in self.trees))
+        network = Network(sites, tuple(Tree(parents) for parents in self.trees), filtering=True)
         return Placement(self.workload(), network, self.hosts)
 
 
@@ -141,7 +143,8 @@ class Measurements:
             items, bytes = (sum(each[place] for each in read if each) for place in (0, 1))
             if items:
                 selectivity[one.name] = rates.items / items
-                cost[one.name] = rates.work / items
+                reached = rates.items if isinstance(one.operation, Filter) else items
+                cost[one.name] = rates.work / reached if reached else 0.0
                 if rates.items:
                     growth[one.name] = (rates.bytes / rates.items) / (bytes / items)
         return Measured(
@@ -203,6 +206,7 @@ def _known(one: Operator) -> Known:
         one.keyed,
         one.pinned,
         one.share,
+        None if one.wanted is None else float(one.wanted),
         one.part.value,
     )
 

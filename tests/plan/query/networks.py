@@ -22,6 +22,7 @@ def exact_network(count: int, trees: int, random: Random) -> Network:
         speed=[random.choice((1, 2, 4)) for _ in range(count)],
         matching=random.randint(0, 3),
         duties=[exact_duties(random) for _ in range(count)] if random.random() < 0.5 else (),
+        filtering=random.random() < 0.5,
     )
 
 

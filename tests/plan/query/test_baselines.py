@@ -54,7 +54,7 @@ def test_nothing_is_better_than_the_optimum(seed: int, goal) -> None:  # type: i
 @given(st.integers(0, 10_000))
 def test_no_placement_is_below_the_bound_on_the_greatest_load(seed: int) -> None:
     placement = exact_placement(seed)
-    assert placement_cost(LOAD.cost, placement) >= least_maximum_load(placement.workload, 7)
+    assert placement_cost(LOAD.cost, placement) >= least_maximum_load(placement.workload, placement.network)
 
 
 def test_an_optimum_that_cannot_be_found_in_time_is_refused() -> None:

@@ -197,8 +197,11 @@ def test_recounting_changes_nothing(seed: int) -> None:
             state.move(index, random.randrange(state.count))
     moved = {name: values.copy() for name, values in state.quantities.items()}
     state.recount()
+    # Parts of a stream are whole numbers; only the one that a filter asks for which lets nothing pass makes
+    # rates that are none.
+    rounding = 1e-9 if placement.network.filtering else 0.0
     for name, values in moved.items():
-        assert values.tolist() == state.quantities[name].tolist()
+        np.testing.assert_allclose(values, state.quantities[name], rtol=0, atol=rounding)
     assert all(
         state.quantities[name].tolist() == State(state.placement).quantities[name].tolist() for name in moved
     )

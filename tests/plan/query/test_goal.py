@@ -105,6 +105,24 @@ def test_what_sites_do_besides_counts_for_them_and_not_for_the_workloads_operato
     assert busy.values(parse_query_goal(MAXIMUM_LOAD).cost.value) == [0, 0, 20 + 11, 15]
 
 
+def test_a_network_that_filters_sends_a_filter_what_passes_it_and_that_is_its_work() -> None:
+    network = replace(NETWORK, filtering=True)
+    measured = Measured(Placement(WORKLOAD, network, AT_CLIENTS.hosts))
+    # Of A's 100 bytes and 10 items, half pass. The union at 2 gets B's 60, the count at 3 the filter's 50.
+    assert measured.carried == {(0, (0, 1)): 50, (0, (1, 2)): 50, (1, (3, 2)): 60, (2, (2, 3)): 50}
+    assert [measured.operator_statistic("load", index) for index in (0, 1, 3)] == [5 * 2, 11, 5 * 3]
+    assert [measured.operator_statistic("input rate", index) for index in (0, 1, 3)] == [50, 110, 50]
+    total = parse_query_goal(TOTAL_BANDWIDTH).cost
+    nearer = Placement(WORKLOAD, network, (1, *AT_CLIENTS.hosts[1:]))
+    # One byte in two travels on from 1 either way; now the count's come from there as well.
+    assert placement_cost(total, nearer) - measured.system(total) == -50 + 50
+    thirds = WORKLOAD.partitioned(0, 3)
+    split = Measured(AT_CLIENTS.split(thirds, (2, 1, 0)))
+    filtered = Measured(Placement(thirds, network, split.placement.hosts))
+    for (stream, link), rate in split.carried.items():
+        assert filtered.carried[stream, link] == pytest.approx(rate / 2 if stream == 0 else rate)
+
+
 def test_duties_are_of_every_site_and_never_negative() -> None:
     with pytest.raises(DistributaryError, match="duties has 1 entries for 4 sites"):
         replace(NETWORK, duties=(NO_DUTIES,))

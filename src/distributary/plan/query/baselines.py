@@ -62,7 +62,8 @@ def at_sources(workload: Workload, network: Network) -> Placement:
 def least_loaded(workload: Workload, network: Network) -> Placement:
     """Every query, in its order, at the site with the least load so far."""
     loads = np.array([float(network.duties_of(site).load) for site in range(network.sites.count)])
-    hosts = list(at_clients(workload, network).hosts)
+    start = at_clients(workload, network)
+    hosts = list(start.hosts)
     placed: set[int] = set()
     for query in workload.queries:
         site = int(loads.argmin())
@@ -70,7 +71,7 @@ def least_loaded(workload: Workload, network: Network) -> Placement:
             if workload.operators[index].pinned is None and index not in placed:
                 placed.add(index)
                 hosts[index] = site
-                loads[site] += float(workload.load(index))
+                loads[site] += float(start.load(index))
     return Placement(workload, network, tuple(hosts))
 
 
@@ -131,7 +132,10 @@ def optimum(goal: QueryGoal, placement: Placement) -> tuple[Placement, float]:
     return best
 
 
-def least_maximum_load(workload: Workload, sites: int) -> float:
-    """What the most loaded of so many sites carries at least, however operators are placed."""
-    loads = [float(workload.load(index)) for index in range(len(workload.operators))]
-    return max(max(loads, default=0.0), sum(loads) / sites)
+def least_maximum_load(workload: Workload, network: Network) -> float:
+    """What the most loaded site carries at least, however operators are placed."""
+    anywhere = at_clients(workload, network)
+    loads = [float(anywhere.load(index)) for index in range(len(workload.operators))]
+    besides = [float(network.duties_of(site).load) for site in range(network.sites.count)]
+    heaviest = max(loads, default=0.0) + min(besides)
+    return max(heaviest, max(besides), (sum(loads) + sum(besides)) / network.sites.count)

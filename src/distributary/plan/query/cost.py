@@ -65,7 +65,7 @@ class Measured:
         for reader, operator in enumerate(self.workload.operators):
             for stream in operator.inputs:
                 for link in self.placement.links(stream, reader):
-                    asked[stream, link] += operator.share
+                    asked[stream, link] += self.network.asked(operator)
         return {
             (stream, link): shared(self.workload.rate(stream), min(share, WHOLE))
             for (stream, link), share in asked.items()
@@ -87,9 +87,9 @@ class Measured:
     def operator_statistic(self, name: str, operator: int) -> Number:
         workload = self.workload
         if name == "load":
-            return workload.load(operator)
+            return self.placement.load(operator)
         if name == "input rate":
-            return workload.input_rate(operator)
+            return self.placement.input_rate(operator)
         if name == "produced rate":
             return workload.output_rate(operator)
         if name == "selectivity":
@@ -103,7 +103,7 @@ class Measured:
         local = [index for index, host in enumerate(self.placement.hosts) if host == site]
         duties = self.network.duties_of(site)
         if name == "node load":
-            return duties.load + sum(self.workload.load(index) for index in local)
+            return duties.load + sum(self.placement.load(index) for index in local)
         if name == "capacity":
             return 1000 * self.network.speed_of(site)
         if name == "operators":

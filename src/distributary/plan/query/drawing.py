@@ -71,7 +71,7 @@ def placement_text(placement: Placement) -> str:
     lines = []
     for site, operators in operators_at(placement).items():
         besides = float(placement.network.duties_of(site).load)
-        load = besides + sum(float(workload.load(index)) for index in operators)
+        load = besides + sum(float(placement.load(index)) for index in operators)
         lines.append(f"{names(site)}  load {amount(load)}{f', {amount(besides)} besides' if besides else ''}")
         for index in operators:
             one = workload.operators[index]

@@ -41,6 +41,7 @@ from distributary.errors import DistributaryError
 from distributary.plan.tree import Number
 
 CLIENT = "client"
+FILTER = "filter"
 RETIRED = "retired"
 """The kind of a union that replication left without work."""
 
@@ -106,6 +107,9 @@ class Operator:
     """The site it must stay at."""
     share: int = WHOLE
     """How much of its inputs it reads, in parts of `WHOLE`: all, unless it is a replica of a partition."""
+    wanted: Number | None = None
+    """Which share of its inputs it can use at all, as far as others can tell; if not said, a filter's is its
+    selectivity, and any other operator's is all."""
     part: Part = Part.ALL
 
     def __post_init__(self) -> None:
@@ -117,6 +121,13 @@ class Operator:
             raise DistributaryError(f"operator {self.name!r}: selectivity, cost and growth are at least 0")
         if not 0 < self.share <= WHOLE:
             raise DistributaryError(f"operator {self.name!r}: share is {self.share}, of {WHOLE} parts")
+
+    @property
+    def usable(self) -> Number:
+        """Which share of what it reads a network that filters must send it: see `wanted`."""
+        if self.wanted is not None:
+            return self.wanted
+        return self.selectivity if self.kind == FILTER else 1
 
 
 def client(name: str, stream: int, site: int) -> Operator:

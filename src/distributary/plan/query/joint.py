@@ -149,7 +149,7 @@ class TreeProblem:
         for operator, host in enumerate(state.hosts):
             for stream in state.inputs[operator]:
                 if stream in place:
-                    self.asked[place[stream], host] += state.shares[operator]
+                    self.asked[place[stream], host] += state.asked_by[operator]
                     self.weight[host] += len(state.queries_of[operator]) / len(state.inputs[operator])
         wanted = self.asked.any(axis=1)
         self.asked, self.rates = self.asked[wanted], self.rates[wanted]

@@ -8,6 +8,9 @@ How data travels (section 5.1):
   where somebody reads it. Where producer and reader share a site, nothing travels.
 - A replica of a partition asks for its share of a stream. A link carries as much as those beyond it ask for
   together, and never more than all of it.
+- Where the network filters (`filtering`), a filter is sent only what passes it: it asks for its selectivity's
+  share of what it reads, and works on that. What several filters beyond a link let pass may be the same
+  items, which a network sends once; how many is not known, so what such a link carries is an upper bound.
 
 Cost: a placement is checked in the operators.
 """
@@ -17,9 +20,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from math import ceil
 
 from distributary.errors import DistributaryError
-from distributary.plan.query.graph import Workload
+from distributary.plan.query.graph import Operator, Workload, shared
 from distributary.plan.tree import Number, Sites, Tree
 
 
@@ -63,6 +67,8 @@ class Network:
     """Processor cycles that a site spends on an item for each link of a tree that it forwards on."""
     duties: Sequence[Duties] = ()
     """What each site does besides the workload; nothing where not given."""
+    filtering: bool = False
+    """Whether what a filter does not let pass is left out already on the way to it."""
 
     def __post_init__(self) -> None:
         if not self.trees:
@@ -84,6 +90,22 @@ class Network:
 
     def duties_of(self, site: int) -> Duties:
         return self.duties[site] if self.duties else NO_DUTIES
+
+    def asked(self, operator: Operator) -> int:
+        """How much of its inputs travels to an operator, in parts of `WHOLE`, rounded up.
+
+        It is never nothing: a filter that lets nothing pass still hears how far its inputs have come.
+
+        >>> from distributary.plan.query.graph import WHOLE
+        >>> from distributary.plan.tree import star
+        >>> network = Network(Sites(latency=[[0, 5], [5, 0]]), (star(2),), filtering=True)
+        >>> network.asked(Operator("rare", "filter", (0,), selectivity=0.25)) / WHOLE
+        0.25
+        """
+        if not self.filtering:
+            return operator.share
+        passing = ceil(round(operator.share * operator.usable, 6))
+        return max(1, min(operator.share, passing))
 
     def with_tree(self, number: int, tree: Tree) -> Network:
         """The network in which one tree is another."""
@@ -128,6 +150,16 @@ class Placement:
     def split(self, workload: Workload, replicas: Sequence[int]) -> Placement:
         """The placement of a workload that has an operator split, its replicas at these sites."""
         return Placement(workload, self.network, (*self.hosts, *replicas))
+
+    def input_rate(self, operator: int) -> Number:
+        """The bytes a second that reach an operator."""
+        one = self.workload.operators[operator]
+        return shared(sum(map(self.workload.rate, one.inputs)), self.network.asked(one))
+
+    def load(self, operator: int) -> Number:
+        """The processor cycles a second that an operator spends on the items that reach it."""
+        one = self.workload.operators[operator]
+        return one.cost * shared(sum(map(self.workload.items, one.inputs)), self.network.asked(one))
 
     def publisher(self, stream: int) -> int:
         """The site that publishes a stream."""

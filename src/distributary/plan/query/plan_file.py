@@ -5,6 +5,7 @@
     constraints = ["node load <= 500"]           # optional
     latency = "latency.csv"          # as for trees; so are bandwidth, symmetric and [[site]]
     rules = ["migration", "replication"]         # optional; also partition; migration alone if not said
+    filtering = true                 # optional: what a filter does not let pass is left out on the way to it
     matching = 0.1                   # optional: cycles an item for every link that a site forwards on
 
     [[site]]
@@ -78,6 +79,7 @@ KEYS = (
     *SITES,
     "rules",
     "matching",
+    "filtering",
     "source",
     "client",
     "operator",
@@ -184,6 +186,7 @@ class _Reader:
             [self.positive(speed, "speed of a site") for speed in self.speeds],
             self.names.number(self.given.get("matching", 0), "matching"),
             self.duties(),
+            self.filtering(),
         )
         start = at_clients(workload, network)
         today = self.today(catalogue, workload)
@@ -213,6 +216,12 @@ class _Reader:
         if not isinstance(given, list) or not given or any(name not in RULES for name in given):
             raise self.refuse(f"rules is {given!r}; expected a list of {', '.join(RULES)}")
         return tuple(rule for name in given for rule in RULES[name])
+
+    def filtering(self) -> bool:
+        given = self.given.get("filtering", False)
+        if not isinstance(given, bool):
+            raise self.refuse(f"filtering is {given!r}; expected true or false")
+        return given
 
     def publishers(self, catalogue: Catalogue) -> dict[str, int]:
         given = self.table("source")

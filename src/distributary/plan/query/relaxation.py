@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from distributary.plan.query.generator import at_clients
-from distributary.plan.query.graph import Workload
+from distributary.plan.query.graph import WHOLE, Workload
 from distributary.plan.query.placement import Network, Placement
 from distributary.plan.query.state import Floats
 from distributary.plan.tree import Sites
@@ -45,7 +45,7 @@ def relaxed(workload: Workload, network: Network, *, rounds: int = 200, dimensio
     roots = points[[network.trees[source.tree].root for source in workload.sources]]
     free = np.array([operator.pinned is None for operator in workload.operators])
     ends = [
-        (stream, sources + reader, float(workload.rate(stream)))
+        (stream, sources + reader, float(workload.rate(stream)) * network.asked(operator) / WHOLE)
         for reader, operator in enumerate(workload.operators)
         for stream in operator.inputs
     ]

@@ -70,7 +70,7 @@ class _Work:
         workload = placement.workload
         self.utility: Floats = np.array([float(query.utility) for query in workload.queries])
         self.hosts = np.array(placement.hosts, dtype=np.intp)
-        self.load: Floats = np.array([float(workload.load(at)) for at in range(len(workload.operators))])
+        self.load: Floats = np.array([float(placement.load(at)) for at in range(len(workload.operators))])
         self.count = placement.network.sites.count
         self.queries_of = workload.queries_of
         self.operators = [query.operators for query in workload.queries]

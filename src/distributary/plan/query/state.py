@@ -52,7 +52,7 @@ class TreeArrays:
         self.links: Indices = np.argsort(self.parents, kind="stable")[1:]
         """All links, those of one parent together; the root, which has none, comes first and is left out."""
         parents = self.parents[self.links]
-        self.starts: Indices = np.flatnonzero(np.r_[True, parents[1:] != parents[:-1]])
+        self.starts: Indices = np.flatnonzero(np.r_[True, parents[1:] != parents[:-1]][: len(parents)])
         self.senders: Indices = parents[self.starts]
 
     def by_sender(self, values: Floats) -> Floats:
@@ -82,7 +82,8 @@ class State:
         self.sources = sources
         self.tree_of = [source.tree for source in workload.sources]
         self.inputs = [operator.inputs for operator in workload.operators]
-        self.shares = [operator.share for operator in workload.operators]
+        self.asked_by = [self.network.asked(operator) for operator in workload.operators]
+        """How much of its inputs each operator asks for, in parts of `WHOLE`."""
         self.readers = [list(row) for row in workload.readers]
         self.rates = [float(workload.rate(stream)) for stream in range(sources + len(self.hosts))]
         self.items = [float(workload.items(stream)) for stream in range(sources + len(self.hosts))]
@@ -100,11 +101,11 @@ class State:
             for stream in self.inputs[operator]:
                 if stream < sources:
                     path = self.trees[self.tree_of[stream]].paths[self.hosts[operator]]
-                    self.units[stream, path] += self.shares[operator]
+                    self.units[stream, path] += self.asked_by[operator]
                 else:
                     readers = self.reading[stream - sources]
                     site = self.hosts[operator]
-                    readers[site] = readers.get(site, 0) + self.shares[operator]
+                    readers[site] = readers.get(site, 0) + self.asked_by[operator]
         self.recount()
 
     @property
@@ -115,7 +116,8 @@ class State:
     # What operators are worth by themselves
 
     def input_items(self, operator: int) -> float:
-        return sum(self.items[stream] for stream in self.inputs[operator]) * self.shares[operator] / WHOLE
+        """The items a second that reach an operator."""
+        return sum(self.items[stream] for stream in self.inputs[operator]) * self.asked_by[operator] / WHOLE
 
     def statistic(self, name: str, operator: int) -> float:
         """A statistic of an operator that does not depend on where it runs."""
@@ -130,7 +132,7 @@ class State:
             return self.rates[self.sources + operator]
         if name == "selectivity":
             return float(one.selectivity)
-        return sum(self.rates[stream] for stream in self.inputs[operator]) * self.shares[operator] / WHOLE
+        return sum(self.rates[stream] for stream in self.inputs[operator]) * self.asked_by[operator] / WHOLE
 
     def carried(self, stream: int, share: int) -> float:
         """What a link carries of a stream of which so much is asked for beyond it."""
@@ -194,7 +196,7 @@ class State:
                 for stream in self.inputs[operator]:
                     self.readers[stream].remove(operator)
         del self.hosts[len(workload.operators) :]
-        for rows in (self.inputs, self.shares, self.reading, self.queries_of):
+        for rows in (self.inputs, self.asked_by, self.reading, self.queries_of):
             del rows[len(self.hosts) :]
         for numbers in (self.rates, self.items):
             del numbers[self.sources + len(self.hosts) :]
@@ -217,7 +219,7 @@ class State:
     def _extend(self, host: int) -> None:
         self.hosts.append(host)
         self.inputs.append(())
-        self.shares.append(WHOLE)
+        self.asked_by.append(WHOLE)
         self.reading.append({})
         self.queries_of.append([])
         self.rates.append(0.0)
@@ -228,12 +230,12 @@ class State:
         """Read an operator's description from the workload. Those it reads have been described before."""
         one, stream = self.workload.operators[operator], self.sources + operator
         self.inputs[operator] = one.inputs
-        self.shares[operator] = one.share
+        self.asked_by[operator] = self.network.asked(one)
         for above in one.inputs:
             self.readers[above].append(operator)
-        came = sum(self.rates[above] for above in one.inputs) * one.share / WHOLE
-        self.rates[stream] = float(one.selectivity) * float(one.growth) * came
-        self.items[stream] = float(one.selectivity) * self.input_items(operator)
+        passed = float(one.selectivity) * one.share / WHOLE
+        self.items[stream] = passed * sum(self.items[above] for above in one.inputs)
+        self.rates[stream] = passed * float(one.growth) * sum(self.rates[above] for above in one.inputs)
 
     def _enlist(self, number: int) -> None:
         """Read a query's operators from the workload."""
@@ -252,9 +254,9 @@ class State:
             quantities[name][host] += sign * self.statistic(name, operator)
         for stream in self.inputs[operator]:
             if stream < self.sources:
-                self._ask(stream, host, sign * self.shares[operator])
+                self._ask(stream, host, sign * self.asked_by[operator])
             else:
-                self._read(stream - self.sources, host, sign * self.shares[operator])
+                self._read(stream - self.sources, host, sign * self.asked_by[operator])
         for site, share in self.reading[operator].items():
             if site != host:
                 rate = sign * self.carried(self.sources + operator, share)
@@ -305,7 +307,7 @@ class Move:
         for operator in operators:
             for stream in state.inputs[operator]:
                 if stream - state.sources not in self.operators:
-                    self.asked[stream] = self.asked.get(stream, 0) + state.shares[operator]
+                    self.asked[stream] = self.asked.get(stream, 0) + state.asked_by[operator]
 
     def quantity(self, name: str) -> Floats:
         """A quantity of every node, for each of the sites tried."""
@@ -411,7 +413,7 @@ class Move:
         found = np.zeros(state.count)
         for operator in self.operators:
             stream = state.sources + operator
-            along = sum(state.shares[one] for one in state.readers[stream] if one in self.operators)
+            along = sum(state.asked_by[one] for one in state.readers[stream] if one in self.operators)
             for site, share in state.reading[operator].items():
                 found[site] += state.carried(stream, share - along if site == self.start else share)
         return found
