@@ -159,7 +159,8 @@ def _list(parsed: argparse.Namespace) -> int:
     for document, group in groupby(listed, key=lambda each: str(each["document"])):
         table = Table(title=f"{document} {DOCUMENTS[document]}", title_justify="left", expand=True)
         for heading in ("id", "claim", "paper", "experiment"):
-            table.add_column(heading, no_wrap=heading == "id", ratio=None if heading == "id" else 1)
+            ratio = None if heading == "id" else 1
+            table.add_column(heading, no_wrap=heading == "id", ratio=ratio, overflow="fold")
         for each in group:
             cells = (each["id"], each["claim"], each["paper"], each["experiment"] or each["state"])
             table.add_row(*(Text(str(cell)) for cell in cells))
