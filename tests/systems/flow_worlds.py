@@ -75,7 +75,7 @@ class World:
 
         def watched(stream: str, reader: Reader, elements: Sequence[Element]) -> None:
             hosted = broker.engine.hosted.get(reader.name)
-            if hosted is not None and hosted.inlets[reader.input].turn == reader.turn:
+            if hosted is not None and hosted.expects(stream, reader):
                 taken = self.taken.setdefault((reader.name, reader.input, stream), [])
                 taken += [element.number for element in elements if element.item is not None]
             take(stream, reader, elements)

@@ -227,7 +227,7 @@ def test_a_publication_keeps_what_somebody_has_not_acknowledged() -> None:
     publication.acknowledge("a", 0, 3)
     publication.acknowledge("b", 0, 1)
     assert [element.number for element in publication.since(1, Selection())] == [2, 3, 3]
-    publication.forget("b", 0)
+    publication.forget(Reader("b", 0, 1))
     assert not publication.kept
 
 

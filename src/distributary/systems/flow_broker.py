@@ -223,6 +223,7 @@ class FlowBroker:
 
     def _activate(self, stream: str) -> None:
         """Somebody wants a stream that is published here."""
+        self.engine.wake(stream)
         if stream in self._intakes and stream not in self._active:
             _, proxy = self._intakes[stream]
             self.connections.send(proxy, Activate(stream))
@@ -291,6 +292,9 @@ class FlowBroker:
         for stream in unread:
             if stream in self._intakes:
                 self.connections.send(self._intakes[stream][1], Deactivate(stream))
+            elif self.engine.remembers_nothing(stream):
+                # Those who need it have replicas in its place, and who came later has left.
+                self.engine.put_to_sleep(stream, forget=True)
 
     def _confirmed(self, message: Confirmed, sender: Address) -> None:
         if message.subscription:
@@ -336,7 +340,7 @@ class FlowBroker:
         now = self.node.now
         counted = []
         for name, hosted in self.engine.hosted.items():
-            if hosted.spec is not None and now > hosted.measures.since:
+            if hosted.spec is not None and not hosted.asleep and now > hosted.measures.since:
                 counted.append(hosted.measures.counted(name, now))
                 hosted.measures = Measures(now)
         sources: list[Counted] = []

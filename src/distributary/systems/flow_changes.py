@@ -9,6 +9,8 @@ Rules:
   another change has come first.
 - A division happens inside one node: the operator's memory is dealt out to replicas, and the final operator
   goes on with its stream. What the operator had read is forgotten only when all replicas have their inputs.
+- A union whose inputs have a replica each is asleep from then on. Who comes later and wants its stream, as a
+  query that computes the same or a subscription, finds it where the registry says it is, and wakes it.
 - What is over, or has left, is changed no more.
 
 Cost: a move costs the hand-over, a subscription and its answer for each input and each node that reads the
@@ -47,6 +49,16 @@ class Replica:
     state: State
 
 
+@dataclass(frozen=True)
+class Succession:
+    """Readings that are forgotten as soon as all that took their place are at rest."""
+
+    waiting: set[str]
+    readers: list[tuple[str, Reader]]
+    union: str | None
+    """Whose readings they are, if it is asleep from then on."""
+
+
 class Changes:
     """What is to be changed of the operators at one node."""
 
@@ -57,8 +69,7 @@ class Changes:
         """Operators that have left here for another node."""
         self.later: dict[str, list[Callable[[], None]]] = {}
         """What is to be done with operators as soon as they are at rest."""
-        self.successions: list[tuple[set[str], list[tuple[str, Reader]]]] = []
-        """Readers that are forgotten as soon as all that took their place are at rest."""
+        self.successions: list[Succession] = []
         self._node = node
         self._connections = connections
         self._engine = engine
@@ -102,7 +113,7 @@ class Changes:
     def can_partition(self, operator: str) -> bool:
         """Whether an operator that is here can be divided any way."""
         spec = self._require(operator)
-        whole = PART not in operator and spec.unit is None
+        whole = PART not in operator and spec.unit is None and not self._engine.hosted[operator].asleep
         return whole and splitting_of(spec.operation, *spec.schemas) is not None
 
     def can_replicate(self, operator: str) -> bool:
@@ -150,20 +161,24 @@ class Changes:
 
     def rested(self, operator: str) -> None:
         """An operator has been granted all its inputs: what waited for that is done."""
-        for waiting, readers in self.successions:
-            waiting.discard(operator)
-            if not waiting and self._guard is not None:
-                self._guard.after_checkpoint(partial(self._forget, readers))
-            elif not waiting:
-                self._forget(readers)
-        self.successions = [each for each in self.successions if each[0]]
+        for each in self.successions:
+            each.waiting.discard(operator)
+        ended = [each for each in self.successions if not each.waiting]
+        self.successions = [each for each in self.successions if each.waiting]
+        for each in ended:
+            if self._guard is not None:
+                self._guard.after_checkpoint(partial(self._forget, each))
+            else:
+                self._forget(each)
         if operator in self.later:
             # Not at once: the operator may be in the middle of handing out what it has just been given.
             self._node.wake_after(0.0, "flow at rest", operator)
 
-    def _forget(self, readers: list[tuple[str, Reader]]) -> None:
-        for stream, reader in readers:
+    def _forget(self, succession: Succession) -> None:
+        for stream, reader in succession.readers:
             self._router.unsubscribe(stream, reader, forget=True)
+        if succession.union is not None:
+            self._engine.fall_asleep(succession.union)
 
     def _do_later(self, operator: str) -> None:
         actions = self.later.pop(operator, [])
@@ -227,7 +242,7 @@ class Changes:
                 for number, inlet in enumerate(hosted.inlets)
             ]
             replicas.append(Replica(Spec(name, splitting.replica, spec.inputs, spec.schemas), inlets, state))
-        self._divide(operator, replicas, splitting, final, [operator])
+        self._divide(operator, replicas, splitting, final, None)
         self._scatter(replicas, to)
         names = tuple(one.spec.name for one in replicas)
         self._tell_registry(Parted(operator, "partition", names, None))
@@ -253,11 +268,11 @@ class Changes:
             # A union leaves attributes as they are: what the operator can use of it can be told before it.
             taken = inlet if behind is None else inlet._replace(selection=selection_of(spec))
             replicas.append(Replica(made, [taken._replace(turn=0)], state))
-        retired = [operator] if union == operator else [operator, union]
-        self._divide(operator, replicas, splitting, final, retired)
+        above_it = None if union == operator else union
+        self._divide(operator, replicas, splitting, final, above_it)
         self._scatter(replicas, to)
         names = tuple(one.spec.name for one in replicas)
-        self._tell_registry(Parted(operator, "replication", names, None if union == operator else union))
+        self._tell_registry(Parted(operator, "replication", names, above_it))
 
     def _divide(
         self,
@@ -265,16 +280,16 @@ class Changes:
         replicas: list[Replica],
         splitting: Splitting,
         final: State,
-        stopped: list[str],
+        union: str | None,
     ) -> None:
-        """Put replicas and their final operator in the place of an operator; all begin here."""
-        forgotten = []
-        for name in stopped:
-            old = self._engine.stop(name, forget=False)
-            forgotten += [(inlet.stream, old.reader(number)) for number, inlet in enumerate(old.inlets)]
-            if name != operator:
-                self._router.retire(name)
-        forgotten = [each for each in forgotten if each[0] not in stopped]
+        """Put replicas and their final operator in the place of an operator, and of the union it reads.
+
+        All begin here.
+        """
+        old = self._engine.stop(operator, forget=False)
+        forgotten = [(inlet.stream, old.reader(number)) for number, inlet in enumerate(old.inlets)]
+        if union is not None:
+            forgotten = self._engine.put_to_sleep(union, forget=False)
         given = replicas[0].spec.operation.schema(*replicas[0].spec.schemas)
         names = tuple(one.spec.name for one in replicas)
         last = Spec(operator, splitting.final, names, (given,) * len(names))
@@ -282,7 +297,7 @@ class Changes:
         for replica in replicas:
             self._begin_from(replica.spec, replica.inlets, replica.state)
             self._router.install(replica.spec.name, Publication(), Place(self._node.address))
-        self.successions.append((set(names), forgotten))
+        self.successions.append(Succession(set(names), forgotten, union))
         for name in (operator, *names):
             self._engine.begin(name)
         if self._guard is not None:
@@ -303,10 +318,10 @@ class Changes:
         """Change nothing that is over."""
         over = self._router.over
         self.later = {name: actions for name, actions in self.later.items() if not over(name)}
-        ended = [each for each in self.successions if any(over(name) for name in each[0])]
+        ended = [each for each in self.successions if any(over(name) for name in each.waiting)]
         self.successions = [each for each in self.successions if each not in ended]
-        for _, readers in ended:
-            self._forget(readers)
+        for each in ended:
+            self._forget(each)
 
     # What the optimiser wants done
 

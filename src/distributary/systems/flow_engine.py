@@ -7,6 +7,8 @@ Rules:
 - What an operator gives out goes to the router at once, with its watermark after it.
 - An operator is at rest when each of its inlets has been granted where it is; only then is it moved or
   divided, so that never two nodes ask for the same input.
+- An operator that remembers nothing and that nobody reads may be asleep: it reads nothing, and begins with
+  what comes next as soon as somebody reads it.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from distributary.flow import Filter, Item, Running, start
+from distributary.flow import Filter, Item, Running, Union, start
 from distributary.flow.splitting import PARTIAL
 from distributary.overlay.node import Address
 from distributary.overlay.wire import size_of
@@ -113,12 +115,20 @@ class Hosted:
         self.running: Running | None = start(spec.operation, *spec.schemas) if spec is not None else None
         self.memories = [Memory() for _ in self.inlets]
         self.granted: set[int] = set()
+        self.asleep = False
+        self.dozing = False
+        """Whether it is asleep and cannot be woken yet, as its place in its inputs is kept for others."""
         self.acknowledged = [0] * len(self.inlets)
         self.measures = Measures(now)
 
     @property
     def at_rest(self) -> bool:
-        return len(self.granted) == len(self.inlets)
+        return len(self.granted) == len(self.inlets) or (self.asleep and not self.dozing)
+
+    def expects(self, stream: str, reader: Reader) -> bool:
+        """Whether elements are for a subscription that counts, and not for one before a change."""
+        inlet = self.inlets[reader.input] if reader.input < len(self.inlets) else None
+        return inlet is not None and (inlet.stream, inlet.turn) == (stream, reader.turn)
 
     def reader(self, number: int) -> Reader:
         return Reader(self.name, number, self.inlets[number].turn)
@@ -144,6 +154,8 @@ class Engine:
         """Whether operators may go on from checkpoints: then items may come again, and what operators have
         read is acknowledged by the guard."""
         self.hosted: dict[str, Hosted] = {}
+        self.woken = 0
+        """Operators that were asleep, and that somebody read again."""
         self.router: Router
         """Set by the broker, as each needs the other."""
         self.on_rest: Callable[[str], None] = lambda name: None
@@ -164,13 +176,15 @@ class Engine:
         self.begin(name)
 
     def begin(self, name: str) -> None:
-        """Subscribe to all inputs, from where each has come."""
+        """Subscribe to all inputs, from where each has come, unless it is asleep."""
+        if self.hosted[name].asleep:
+            return
         for number in range(len(self.hosted[name].inlets)):
             self._ask(self.hosted[name], number)
 
     def begin_again(self, stream: str) -> None:
         """A stream has moved: its readers here go on from where they are."""
-        for hosted in list(self.hosted.values()):
+        for hosted in [one for one in self.hosted.values() if not one.asleep]:
             for number, inlet in enumerate(hosted.inlets):
                 if inlet.stream == stream:
                     self._ask(hosted, number)
@@ -188,6 +202,45 @@ class Engine:
         for number, inlet in enumerate(hosted.inlets):
             self.router.unsubscribe(inlet.stream, hosted.reader(number), forget=forget)
         return hosted
+
+    def put_to_sleep(self, name: str, *, forget: bool) -> list[tuple[str, Reader]]:
+        """Have an operator that nobody reads read nothing; returns as whom it has read which streams.
+
+        Unless those readings are to be forgotten at once, it dozes until `fall_asleep` says that they are.
+        """
+        hosted = self.hosted[name]
+        readers = [(inlet.stream, hosted.reader(number)) for number, inlet in enumerate(hosted.inlets)]
+        for stream, reader in readers:
+            self.router.unsubscribe(stream, reader, forget=forget)
+        hosted.asleep = True
+        hosted.dozing = not forget
+        hosted.granted.clear()
+        hosted.inlets = [inlet._replace(position=None) for inlet in hosted.inlets]
+        self.router.dismiss(name)
+        return readers
+
+    def fall_asleep(self, name: str) -> None:
+        """What an operator had read is forgotten: it can be woken, and is if somebody reads it."""
+        hosted = self.hosted.get(name)
+        if hosted is not None and hosted.dozing:
+            hosted.dozing = False
+            if self.router.publications[name].acknowledged:
+                self.wake(name)
+            else:
+                self.on_rest(name)
+
+    def remembers_nothing(self, name: str) -> bool:
+        """Whether this is a union that is here: such may sleep without loss."""
+        hosted = self.hosted.get(name)
+        return hosted is not None and hosted.spec is not None and isinstance(hosted.spec.operation, Union)
+
+    def wake(self, name: str) -> None:
+        """Somebody reads an operator: if it was asleep, it begins with what comes next."""
+        hosted = self.hosted.get(name)
+        if hosted is not None and hosted.asleep and not hosted.dozing:
+            self.woken += 1
+            hosted.asleep = False
+            self.begin(name)
 
     def withdraw_all(self) -> None:
         """Host nothing that is over."""
@@ -222,8 +275,12 @@ class Engine:
             publication.number,
             publication.watermark,
             tuple(publication.kept),
-            tuple((reader, input, at) for (reader, input), at in publication.acknowledged.items()),
+            tuple(
+                (Reader(*key, publication.turns.get(key, 0)), at)
+                for key, at in publication.acknowledged.items()
+            ),
             tuple(memory.state() for memory in hosted.memories) if self.guarded else (),
+            hosted.asleep,
         )
 
     def take_over(self, message: HandOver) -> None:
@@ -232,19 +289,22 @@ class Engine:
         assert hosted.running is not None
         hosted.running.restore(json.loads(message.state))
         hosted.memories = [Memory(recent, mark) for mark, recent in message.memories] or hosted.memories
+        hosted.asleep = message.asleep
         publication = Publication(message.number, message.watermark, message.kept)
-        publication.acknowledged = {(name, input): at for name, input, at in message.acknowledged}
+        publication.acknowledged = {(one.name, one.input): at for one, at in message.acknowledged}
+        publication.turns = {(one.name, one.input): one.turn for one, _ in message.acknowledged}
         publication.forget_those(self.router.over)
         self.router.learn(message.places)
         self.router.install(message.spec.name, publication, message.place)
-        self.begin(message.spec.name)
+        if hosted.asleep == message.asleep:  # else somebody was waiting for it, and has woken it
+            self.begin(message.spec.name)
 
     # Running
 
     def take(self, stream: str, reader: Reader, elements: Sequence[Element]) -> None:
         """Elements for a reader of this node; the first after a subscription say that it is granted."""
         hosted = self.hosted.get(reader.name)
-        if hosted is None or reader.turn != hosted.inlets[reader.input].turn:
+        if hosted is None or hosted.asleep or not hosted.expects(stream, reader):
             return
         position = hosted.inlets[reader.input].position
         if position is not None:

@@ -299,10 +299,12 @@ class HandOver:
     number: int
     watermark: int
     kept: tuple[Element, ...]
-    acknowledged: tuple[tuple[str, int, int], ...]
-    """How far each reader of its stream has come: name, input, number."""
+    acknowledged: tuple[tuple[Reader, int], ...]
+    """How far each reader of its stream has come."""
     memories: tuple[tuple[int | None, tuple[tuple[str, int], ...]], ...] = ()
     """Of each input, where it may be read again: the watermark, and ids and times of items after it."""
+    asleep: bool = False
+    """Whether it reads nothing until somebody reads it."""
     sender: Address | None = None
     """Who wants to know that it has arrived."""
 

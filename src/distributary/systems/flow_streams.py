@@ -10,7 +10,9 @@ Rules:
   after its position once and in order, whatever else changes meanwhile.
 - An element goes over a connection once, if anybody behind it can use it: each hop knows their selections.
 - The publisher keeps elements until every reader has acknowledged them. A reader that stops at one node to go
-  on at another is still waited for.
+  on at another is still waited for. One that begins goes on from where the publisher knows it to be, if it
+  does: an earlier answer may have been lost with the way it took.
+- What is said of an earlier subscription of a reader than the one that counts is void.
 - A subscription to a stream whose way is not known yet waits here.
 - Streams and readers that were withdrawn are over: nothing is kept of them but their names, which are never
   used again, so that whatever is still said of them is known to be void.
@@ -101,6 +103,8 @@ class Publication:
         self.kept = deque(kept)
         self.acknowledged: dict[tuple[str, int], int] = {}
         """How far each reader has come, wherever it is; nothing above the least is forgotten."""
+        self.turns: dict[tuple[str, int], int] = {}
+        """The subscription of each reader that counts."""
 
     def number_all(self, items: Iterable[Item], watermark: int) -> tuple[Element, ...]:
         """Give new items, and the watermark after them if it is new, their numbers."""
@@ -127,18 +131,33 @@ class Publication:
         ]
         return (*missed, Element(self.number, watermark=self.watermark))
 
+    def welcome(self, reader: Reader, position: int | None) -> int | None:
+        """Wait for a reader; returns from where it goes on, or None if a later subscription of it counts."""
+        key = reader.name, reader.input
+        if self.turns.get(key, 0) > reader.turn:
+            return None
+        start = self.acknowledged.get(key, self.number) if position is None else position
+        self.turns[key] = reader.turn
+        self.acknowledge(*key, start)
+        return start
+
     def acknowledge(self, name: str, input: int, position: int) -> None:
         self.acknowledged[name, input] = max(position, self.acknowledged.get((name, input), 0))
         self._trim()
 
-    def forget(self, name: str, input: int) -> None:
-        self.acknowledged.pop((name, input), None)
-        self._trim()
+    def forget(self, reader: Reader) -> None:
+        """Wait no more for a reader, unless it has subscribed again."""
+        key = reader.name, reader.input
+        if self.turns.get(key, 0) <= reader.turn:
+            self.acknowledged.pop(key, None)
+            self.turns.pop(key, None)
+            self._trim()
 
     def forget_those(self, over: Callable[[str], bool]) -> bool:
         """Wait no more for readers that are over; returns whether there were any, and nobody is left."""
         before = len(self.acknowledged)
         self.acknowledged = {key: at for key, at in self.acknowledged.items() if not over(key[0])}
+        self.turns = {key: turn for key, turn in self.turns.items() if not over(key[0])}
         self._trim()
         return before > 0 and not self.acknowledged
 
@@ -218,9 +237,12 @@ class Router:
         self.learn([(stream, place)])
         return publication, place
 
-    def retire(self, stream: str) -> None:
-        """End a stream that nobody reads any more."""
-        del self.publications[stream]
+    def dismiss(self, stream: str) -> None:
+        """Wait for nobody who reads a stream that is published here."""
+        publication = self.publications[stream]
+        publication.acknowledged.clear()
+        publication.turns.clear()
+        publication.kept.clear()
         self.routes.pop(stream, None)
 
     # Withdrawing
@@ -342,13 +364,12 @@ class Router:
 
     def _grant(self, publication: Publication, message: Subscribe, sender: Address) -> None:
         stream, reader, selection, position, _ = message
+        start = publication.welcome(reader, position)
+        if start is None:
+            return  # overtaken by a later subscription
         routes = self.routes.setdefault(stream, {})
         for other in [other for other in routes if other[:2] == reader[:2]]:
-            if other.turn > reader.turn:
-                return  # overtaken by a later subscription
             del routes[other]
-        start = publication.number if position is None else position
-        publication.acknowledge(reader.name, reader.input, start)
         self._asked[stream, reader] = Asked(sender, message)
         self._granted(Granted(stream, reader, publication.since(start, selection)), self.node.address)
         self._wanted(stream)
@@ -361,7 +382,7 @@ class Router:
         if publication is None:
             self._up(message, sender)
         elif forget:
-            publication.forget(reader.name, reader.input)
+            publication.forget(reader)
 
     def _acknowledged(self, message: Acknowledged, sender: Address) -> None:
         stream, reader, position = message
