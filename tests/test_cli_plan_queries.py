@@ -123,6 +123,33 @@ def test_in_a_network_that_filters_a_filter_has_no_reason_to_move(
     assert "all at their clients: 200\nplanned: 200, with 0 operators elsewhere" in capsys.readouterr().out
 
 
+UNIT = QUERIES.replace(
+    "[[queries.busy.operators]]",
+    '[queries.busy]\nsuper = { both = ["large", "few"] }\n[[queries.busy.operators]]',
+    1,
+)
+
+
+def test_a_super_operator_is_placed_as_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rules = f'rules = ["migration", "replication", "partition"]\n{PLAN}'
+    assert main(["plan", written(tmp_path, rules, UNIT)]) == 0
+    out = capsys.readouterr().out
+    # Ten items at the filter and two at the other; of twenty bytes in a hundred, a tenth goes out.
+    assert out.startswith(
+        "a  load 12\n  busy.both  super-operator of trades\nc  load 0\n  busy  gets busy.both\n"
+    )
+    assert "all at their clients: 2,000\nplanned: 20, with 1 operator elsewhere" in out
+    assert "busy.both: from c to a  (the whole would cost 2,000 without)" in out
+
+
+@pytest.mark.parametrize("name", ["busy.both", "busy.few"])
+def test_a_super_operator_runs_where_it_or_one_of_its_members_is_said_to(tmp_path: Path, name: str) -> None:
+    plan = PLAN.replace('[operator."busy.few"]\nselectivity = 0.1\n', f'[operator."{name}"]\nsite = "b"\n')
+    start = read_query_plan(Path(written(tmp_path, plan, UNIT))).start
+    assert [one.name for one in start.workload.operators] == ["busy.both", "busy"]
+    assert start.hosts == (1, 2)
+
+
 def test_trees_are_improved_as_well_when_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     limited = PLAN.replace("latency =", 'constraints = ["node load <= 12"]\nlatency =')
     pinned = limited.replace("selectivity = 0.2", "selectivity = 3.0")

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from distributary.flow import Catalogue, Item, QueryBuilder, Source
+from distributary.flow import Catalogue, Item, Query, QueryBuilder, Source
 from distributary.plan.query.benefit import Standing
+from distributary.plan.query.blocks import SUPER
+from distributary.plan.query.goal import QueryGoal
 from distributary.plan.query.goal_text import parse_query_goal
 from distributary.plan.query.graph import WHOLE, Part
 from distributary.plan.query.placement import Placement
+from distributary.plan.query.rules import MIGRATIONS, PARTITION
 from distributary.plan.tree import Sites
 from distributary.systems.flow_optimising import Optimising
-from distributary.systems.flow_situation import situation_of
+from distributary.systems.flow_situation import Measurements, situation_of
 from systems.flow_worlds import REGISTRY, World, expect_equal
 
 TRAFFIC = parse_query_goal("minimise aggregate(SUM, incoming rate, BROKERS)")
@@ -22,8 +27,8 @@ SECONDS = 30
 
 
 def observed(catalogue: Catalogue, at: dict[str, int]) -> World:
-    """A network that measures and, as no change brings ten times the cost, changes nothing by itself."""
-    world = World(5, 1, optimising=Optimising(TRAFFIC, period=5.0, window=1.0, margin=10.0))
+    """A network that changes nothing by itself."""
+    world = World(5, 1)
     world.register(catalogue, at)
     return world
 
@@ -40,11 +45,17 @@ def feed(world: World, seconds: int = SECONDS) -> dict[str, list[Item]]:
 
 
 def placement_of(world: World) -> Placement:
-    """The planner's problem, with a second between any two sites."""
-    broker = world.broker(REGISTRY)
-    assert broker.registry is not None
-    assert broker.optimiser is not None
-    situation = situation_of(broker.registry, 0, broker.optimiser._measurements)
+    """The planner's problem by what was measured so far, with a second between any two sites."""
+    registry = world.broker(REGISTRY).registry
+    assert registry is not None
+    measurements = Measurements(memory=1.0)
+    for broker in world.brokers:
+        report = broker._measure()
+        for counted in report.sources:
+            measurements.source(counted)
+        for counted in report.counted:
+            measurements.operator(counted, divided=False)
+    situation = situation_of(registry, 0, measurements)
     assert situation is not None
     count = range(len(situation.sites))
     return situation.placement(Sites([[float(one != other) for other in count] for one in count]))
@@ -98,3 +109,76 @@ def test_replicas_of_a_filter_behind_a_union_are_sent_what_passes_them() -> None
     expect_equal(world, catalogue, {**fed, "quotes": []})
     passing = len([item for item in fed["trades"] if item.attributes["size"] > 7])
     assert len(world.taken["q.large/1", 0, "trades"]) == passing > 0
+
+
+# Super-operators
+
+
+def grouped(name: str, unit: bool = True) -> Query:
+    """Large trades and how many there are of each symbol, in one unit; and only the many."""
+    build = QueryBuilder(name)
+    large = build.filter("large", "trades", where="size > 7")
+    many = build.count("many", large, window="1 second", group_by=["symbol"])
+    build.filter("often", many, where="count >= 1")
+    if unit:
+        build.unit("counted", "large", "many")
+    return build.query()
+
+
+def test_a_super_operator_is_one_operator_with_the_name_its_last_member_runs_by() -> None:
+    world = observed(Catalogue([TRADES], [grouped("q")]), {"trades": 1, "q": 4})
+    feed(world)
+    workload = placement_of(world).workload
+    assert [one.name for one in workload.operators] == ["q.many", "q.often", "q"]
+    whole = workload.operators[0]
+    assert (whole.kind, whole.final, whole.inputs) == (SUPER, "", (0,))
+    assert whole.wanted == pytest.approx(0.2, rel=0.15)
+    world.simulator.call(4, lambda: world.broker(4).move("q.many", 2))
+    world.run(10)
+    placement = placement_of(world)
+    assert placement.hosts[0] == 1
+    assert dict(world.operators()) == {"q.large": 2, "q.many": 2, "q.often": 4}
+
+
+def test_a_super_operator_that_another_query_reads_inside_stays_where_it_is() -> None:
+    world = observed(Catalogue([TRADES], [grouped("q")]), {"trades": 1, "q": 4})
+    reader = QueryBuilder("r")
+    reader.filter("large", "trades", where="size > 7")
+    world.register_queries(Catalogue([TRADES], [reader.query()]), {"r": 3})
+    feed(world)
+    operators = placement_of(world).workload.operators
+    assert {one.name: one.pinned for one in operators} == {
+        "q.large": 3,
+        "q.many": 3,
+        "q.often": None,
+        "q": 3,
+        "r": 2,
+    }
+
+
+WHOLE_SITUATION = parse_query_goal("minimise aggregate(SUM, incoming rate + fanout / 1000, BROKERS)")
+"""A goal that is weighed with the whole situation."""
+
+
+@pytest.mark.parametrize("goal", [TRAFFIC, WHOLE_SITUATION])
+def test_a_network_that_optimises_itself_moves_super_operators_as_a_whole(goal: QueryGoal) -> None:
+    catalogue = Catalogue([TRADES], [grouped("q")])
+    world = World(6, 3, optimising=Optimising(goal, period=4.0, window=0.5, rules=(*MIGRATIONS, PARTITION)))
+    asked: list[str] = []
+    for broker in world.brokers:
+        move = broker.changes.move
+
+        def watched(operator: str, to: int, move: Callable[[str, int], None] = move) -> None:
+            asked.append(operator)
+            move(operator, to)
+
+        broker.changes.move = watched  # type: ignore[method-assign]
+    world.register(catalogue, {"trades": 1, "q": 6})
+    fed = feed(world, 40)
+    world.end("trades")
+    world.run(30)
+    expect_equal(world, catalogue, fed)
+    assert "q.many" in asked
+    assert "q.large" not in asked
+    hosts = dict(world.operators())
+    assert hosts["q.large"] == hosts["q.many"] != 6

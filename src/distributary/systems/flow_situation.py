@@ -11,6 +11,8 @@ Rules:
   is what it took before.
 - Operators have the names they run by. A query that was withdrawn and is still read counts as one whose
   client is at a node that reads it.
+- A super-operator is one operator, with the name that its last member runs by: who moves that moves all of
+  it. If an inner stream of it is read elsewhere, by a query that computes the same, it stays where it is.
 - A division that the planner does not know (into more than `MOST_PARTS`) is left out: the operator counts as
   whole, where its final operator is.
 """
@@ -25,6 +27,7 @@ from distributary.errors import DistributaryError
 from distributary.flow import Filter, SharedOperator
 from distributary.flow.splitting import splitting_of
 from distributary.overlay.node import Address
+from distributary.plan.query.blocks import running_blocks
 from distributary.plan.query.catalogue import Measured, workload_of
 from distributary.plan.query.graph import Operator, Part, Query, Source, Workload
 from distributary.plan.query.placement import Network, Placement
@@ -169,7 +172,9 @@ def situation_of(registry: Registry, period: int, measured: Measurements) -> Sit
     clients = {query: numbers[at] for query, at in stand_ins.items()}
     trees = {name: registry.places[name].tree or 0 for name in catalogue.sources}
     shared_operators = catalogue.shared().operators
-    workload = workload_of(catalogue, clients, trees, measured.measured(shared_operators, registry.runs))
+    blocks = running_blocks(catalogue, lambda one: registry.specs[registry.runs[one.name]].unit)
+    known = measured.measured(shared_operators, registry.runs)
+    workload = workload_of(catalogue, clients, trees, known, blocks=blocks, filtering=True)
     dealt = {
         shared.name
         for shared in shared_operators
@@ -189,8 +194,12 @@ def situation_of(registry: Registry, period: int, measured: Measurements) -> Sit
         for one in workload.operators
     )
     shapes = tuple(_shape(tree, addresses, numbers, registry) for tree in registry.trees)
-    known = tuple(_known(one) for one in workload.operators)
-    return Situation(period, addresses, shapes, workload.sources, known, workload.queries, hosts)
+    staying = {registry.runs[block.name] for block in blocks.blocks if block.open}
+    told = tuple(
+        _known(replace(one, pinned=host) if one.name in staying else one)
+        for one, host in zip(workload.operators, hosts, strict=True)
+    )
+    return Situation(period, addresses, shapes, workload.sources, told, workload.queries, hosts)
 
 
 def _known(one: Operator) -> Known:

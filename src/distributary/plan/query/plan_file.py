@@ -20,7 +20,7 @@
     [client]
     busy = "lon"                     # who wants the query's results: a site for every query
 
-    [operator."busy.large"]          # optional, as is every key
+    [operator."busy.large"]          # optional, as is every key; or "busy.UNIT", a super-operator as a whole
     selectivity = 0.1                # items out for an item in
     growth = 0.5                     # bytes of an item that goes out, against one that comes in
     cost = 2.0                       # processor cycles an item
@@ -58,6 +58,7 @@ from typing import Any
 from distributary.errors import DistributaryError
 from distributary.flow.catalogue import Catalogue
 from distributary.flow.query_file import read_catalogue
+from distributary.plan.query.blocks import blocks_of
 from distributary.plan.query.catalogue import ITEMS, RATE, Measured, workload_of
 from distributary.plan.query.generator import at_clients
 from distributary.plan.query.goal import QueryGoal
@@ -179,6 +180,7 @@ class _Reader:
             self.clients(catalogue),
             {name: roots.index(site) for name, site in publishers.items()},
             measured,
+            filtering=self.filtering(),
         )
         network = Network(
             self.sites.sites(),
@@ -282,7 +284,8 @@ class _Reader:
 
     def operators(self, catalogue: Catalogue) -> dict[str, Table]:
         given = self.table("operator")
-        self.known([bound.name for bound in catalogue.operators], given, "operator")
+        units = dict.fromkeys(bound.unit for bound in catalogue.operators if bound.unit is not None)
+        self.known([*(bound.name for bound in catalogue.operators), *units], given, "operator")
         for name, row in given.items():
             self.check_keys(row, OPERATOR_KEYS, f"operator {name!r}")
         return given
@@ -292,11 +295,11 @@ class _Reader:
         given = self.operators(catalogue)
         places = {operator.name: index for index, operator in enumerate(workload.operators)}
         found: dict[int, int] = {}
-        for shared in catalogue.shared().operators:
-            for name in shared.stands_for:
+        for block in blocks_of(catalogue).blocks:
+            for name in (*block.stands_for, block.name):
                 if "site" in given.get(name, {}):
                     site = self.names.index(given[name]["site"], f"the site of operator {name!r}")
-                    found[places[shared.name]] = site
+                    found[places[block.name]] = site
         return found
 
     # Numbers
