@@ -11,9 +11,12 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
+from distributary.cli import main
 from distributary.errors import DistributaryError
-from distributary.flow import answer, read_query_file
+from distributary.flow import Catalogue, Item, answer, read_query_file
 from distributary.model import Event, Subscription
+from distributary.plan.query.plan_file import read_query_plan
+from distributary.plan.rates import read_rates
 from distributary.spark import read_metrics, sink
 from distributary.spark.pipeline_commits import BatchRecord, read_records
 from distributary.spark.pipeline_config import Pipeline, parse_pipeline
@@ -49,6 +52,7 @@ map = { from = "busy.volume", set = { total = "total * 2" } }
 name = "most"
 filter = { from = "twice", where = "total > 100" }
 """
+PUBLISHED = ("busy.large", "busy.volume", "top.most")
 SUBSCRIPTIONS = [
     Subscription("s1", "ann", topic="trades", where="size > 50"),
     Subscription("s2", "ann", topic="busy/volume", where="total >= 40"),
@@ -87,10 +91,46 @@ def trade(number: int, at: int | None, size: int, symbol: str = "A") -> dict[str
     return {"id": f"e{number}", "topic": "trades", "symbol": symbol, "size": size, "at": at}
 
 
+ON_TIME = [
+    [trade(1, 5, 60), trade(2, 12, 30, "B"), trade(3, 3, 5), trade(4, None, 99)],
+    [trade(5, 18, 20), trade(6, 41, 70), trade(7, 38, 15, "B")],
+    [trade(8, 500, 1)],
+    [trade(9, 501, 1)],
+]
+LATE = [trade(10, 30, 80)]
+
+
+def answered(place: Path) -> tuple[Catalogue, dict[str, list[Item]]]:
+    """What the interpreter gives: the late one still passes the filter, and comes too late for its window."""
+    catalogue = read_query_file(place / "queries.toml")
+    streams = answer(catalogue, [_event(record) for chunk in ON_TIME for record in chunk]).streams
+    streams["busy.large"].append(catalogue.sources["trades"].item(_event(LATE[0])))
+    return catalogue, streams
+
+
+def wanted_deliveries(catalogue: Catalogue, streams: dict[str, list[Item]]) -> set[tuple[object, ...]]:
+    """Event, topic, time, subscriber and subscription of each match."""
+    events = [_event(record) for chunk in (*ON_TIME, LATE) for record in chunk]
+    published = [catalogue.streams[name].event(item) for name in PUBLISHED for item in streams[name]]
+    oracle = MatcherOracle()
+    for subscription in SUBSCRIPTIONS:
+        oracle.add(subscription)
+    subscribers = {one.id: one.subscriber for one in SUBSCRIPTIONS}
+    return {
+        (event_id, event.topic, event.attributes.get("at"), subscribers[found], found)
+        for event_id, event in [
+            *((event.id, event) for event in events),
+            *((f"{event.topic}#{event.id}", event) for event in published),
+        ]
+        for found in oracle.match(event)
+    }
+
+
 def test_derived_items_are_delivered_like_events_and_counted_across_restarts(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     check_pipeline(spark, tmp_path)
+    check_plan(tmp_path)
     with pytest.raises(DistributaryError, match="the queries are others than those of the checkpoint"):
         run(spark, pipeline_in(tmp_path, QUERIES.replace("20 ms", "30 ms")))
 
@@ -99,44 +139,17 @@ def check_pipeline(spark: SparkSession, place: Path) -> None:
     """Run a pipeline twice, the second time with an event that is late, and look at all it writes."""
     pipeline = pipeline_in(place)
     open_store(place / "subscriptions", create=True).commit(SUBSCRIPTIONS)
-    first = [trade(1, 5, 60), trade(2, 12, 30, "B"), trade(3, 3, 5), trade(4, None, 99)]
-    second = [trade(5, 18, 20), trade(6, 41, 70), trade(7, 38, 15, "B")]
-    third = [trade(8, 500, 1)]
-    fourth = [trade(9, 501, 1)]
-    late = [trade(10, 30, 80)]
-    for number, chunk in enumerate([first, second]):
+    for number, chunk in enumerate([*ON_TIME, LATE]):
         feed(place, number, [json.dumps(record) for record in chunk])
-    run(spark, pipeline)
-    for number, chunk in enumerate([third, fourth, late], 2):
-        feed(place, number, [json.dumps(record) for record in chunk])
-    run(spark, pipeline)
+        if number in (1, 4):
+            run(spark, pipeline)
 
-    catalogue = read_query_file(place / "queries.toml")
-    on_time = [_event(record) for chunk in (first, second, third, fourth) for record in chunk]
-    streams = answer(catalogue, on_time).streams
-    streams["busy.large"].append(catalogue.sources["trades"].item(_event(late[0])))
-    published = [
-        catalogue.streams[name].event(item)
-        for name in ("busy.large", "busy.volume", "top.most")
-        for item in streams[name]
-    ]
-    oracle = MatcherOracle()
-    for subscription in SUBSCRIPTIONS:
-        oracle.add(subscription)
-    subscribers = {one.id: one.subscriber for one in SUBSCRIPTIONS}
-    wanted = {
-        (event_id, event.topic, event.attributes.get("at"), subscribers[found], found)
-        for event_id, event in [
-            *((event.id, event) for event in [*on_time, _event(late[0])]),
-            *((f"{event.topic}#{event.id}", event) for event in published),
-        ]
-        for found in oracle.match(event)
-    }
+    catalogue, streams = answered(place)
     rows = read_deliveries(spark, str(place / "deliveries")).collect()
     found = [
         (row.event_id, row.topic, row["at"], row.subscriber, one) for row in rows for one in row.subscriptions
     ]
-    assert sorted(found, key=repr) == sorted(wanted, key=repr)
+    assert sorted(found, key=repr) == sorted(wanted_deliveries(catalogue, streams), key=repr)
 
     rejected = read_batches(spark, pipeline.quarantine).collect()
     assert sorted((row.event_id, row.field) for row in rejected) == [("e10", "at"), ("e4", "at")]
@@ -153,6 +166,57 @@ def check_pipeline(spark: SparkSession, place: Path) -> None:
         "top.twice": ("map", len(streams["top.twice"]), len(streams["busy.volume"])),
         "top.most": ("filter", len(streams["top.most"]), len(streams["top.twice"])),
     }
+
+
+PLAN = """
+queries = "queries.toml"
+goal = "minimise aggregate(SUM, incoming rate, BROKERS)"
+latency = [[0, 5], [5, 0]]
+site = [{ name = "here" }, { name = "there" }]
+[source.trades]
+site = "here"
+[client]
+busy = "there"
+top = "there"
+[rates]
+metrics = "metrics"
+seconds = 4
+weight = 50
+"""
+
+
+def check_plan(place: Path) -> None:
+    """Plan the queries with what the pipeline has measured."""
+    catalogue, streams = answered(place)
+    (place / "plan.toml").write_text(PLAN)
+    workload = read_query_plan(place / "plan.toml").start.workload
+    (source,) = workload.sources
+    # The planner takes all events of a source's topics; one of them had no time.
+    assert (source.items, source.rate) == (10 / 4, 50 * 10 / 4)
+    items = [source.items]
+    for operator in workload.operators:
+        items.append(operator.selectivity * sum(items[stream] for stream in operator.inputs))
+    large, volume = workload.operators[:2]
+    assert (large.name, large.selectivity) == ("busy.large", len(streams["busy.large"]) / 10)
+    assert (volume.name, volume.selectivity) == (
+        "busy.volume",
+        pytest.approx(len(streams["busy.volume"]) / len(streams["busy.large"])),
+    )
+    # The last operators are the clients', who give nothing out; before them comes what `top` has at its end.
+    assert len({len(streams[name]) for name in PUBLISHED}) == 3
+    assert [4 * items[at] for at in (1, 2, -3)] == pytest.approx([len(streams[name]) for name in PUBLISHED])
+    topics = read_rates(place / "metrics").topics
+    assert {topic: one.events for topic, one in topics.items()} == {
+        "trades": 10,
+        **{name.replace(".", "/"): len(streams[name]) for name in PUBLISHED},
+    }
+    volumes = [one for one in wanted_deliveries(catalogue, streams) if one[1] == "busy/volume"]
+    assert topics["busy/volume"].matches == len(volumes)
+    assert main(["plan", str(place / "plan.toml"), "--json", str(place / "placed.json")]) == 0
+    placed = json.loads((place / "placed.json").read_text())
+    assert placed["before"] == source.rate
+    # Only what the windows give goes from here to there.
+    assert placed["after"] == pytest.approx(50 * len(streams["busy.volume"]) / 4)
 
 
 def test_tolerances_hold_for_derived_items_across_restarts(spark: SparkSession, tmp_path: Path) -> None:
@@ -177,7 +241,7 @@ def test_tolerances_hold_for_derived_items_across_restarts(spark: SparkSession, 
     closed = 4 * 39 - 10  # what the watermark has passed
     published = [
         (f"{event.topic}#{event.id}", event)
-        for name in ("busy.large", "busy.volume", "top.most")
+        for name in PUBLISHED
         for item in sorted(answer(catalogue, events).streams[name], key=lambda item: item.order)
         if name == "busy.large" or item.time < closed
         for event in [catalogue.streams[name].event(item)]

@@ -2,7 +2,8 @@
 
 Tables below one path, joined by `batch`:
 
-- `topics/batch=<id>`: topic, events, matches, selectivity (matches an event);
+- `topics/batch=<id>`: topic, events, matches, selectivity (matches an event); the items of a stream that
+  queries publish are the events of its topic;
 - `subscriptions/batch=<id>`: subscription_id, subscriber, events (all of the batch), matches, selectivity
   (the share of events that matched); a subscription that matched nothing in a batch has no row there;
 - `operators/batch=<id>`, with queries: stream (a source, or `query.operator`), kind, items, bytes, inputs
@@ -31,20 +32,33 @@ RECORDS = (
 )
 
 
-def write_metrics(tagged: DataFrame, path: str, batch: int, topic: str | None, events: int) -> None:
-    """Write what the tagged rows of a batch, with so many events, say about topics and subscriptions."""
-    write_batch(topic_metrics(tagged, topic), f"{path}/topics", batch, rows=1)
+def write_metrics(
+    tagged: DataFrame, path: str, batch: int, topic: str | None, events: int, derived: Mapping[str, int]
+) -> None:
+    """Write what the tagged rows of a batch, with so many events, say about topics and subscriptions.
+
+    `derived` tells of how many items the topics of queries had.
+    """
+    write_batch(topic_metrics(tagged, topic, derived), f"{path}/topics", batch, rows=1)
     write_batch(subscription_metrics(tagged, events), f"{path}/subscriptions", batch, rows=1)
 
 
-def topic_metrics(tagged: DataFrame, topic: str | None) -> DataFrame:
-    """The events and matches of each topic; null stands for events without one."""
+def topic_metrics(tagged: DataFrame, topic: str | None, derived: Mapping[str, int]) -> DataFrame:
+    """The events and matches of each topic; null stands for events without one.
+
+    Where events have no topics at all, derived items are not told apart from them.
+    """
     name = F.lit(None).cast("string") if topic is None else F.col(f"event.`{topic}`")
     counted = (
         tagged.where(F.col("kind").isin("event", "match"))
         .groupBy(name.alias("topic"))
         .agg(_count("event").alias("events"), _count("match").alias("matches"))
     )
+    if topic is not None and derived:
+        rows = [(name, items, 0) for name, items in derived.items()]
+        items = tagged.sparkSession.createDataFrame(rows, "topic STRING, events LONG, matches LONG")
+        sums = (F.sum(name).alias(name) for name in ("events", "matches"))
+        counted = counted.unionByName(items).groupBy("topic").agg(*sums)
     return counted.withColumn("selectivity", F.try_divide("matches", "events"))
 
 

@@ -22,7 +22,7 @@ from distributary.spark.columns import EventColumns
 from distributary.spark.pipeline_commits import directories, exists, read_text, write_whole
 from distributary.spark.pipeline_config import FILE_FORMATS, UNREADABLE, Pipeline
 from distributary.spark.queries import limit_methods
-from distributary.spark.queries_matching import derived_rows
+from distributary.spark.queries_matching import derived_rows, published_topics
 from distributary.spark.routing import routed
 from distributary.spark.sink import BatchWriter
 from distributary.spark.sink_files import batches_begun
@@ -90,6 +90,7 @@ def batch_writer(events: DataFrame, pipeline: Pipeline) -> BatchWriter:
     """What writes the micro-batches of a pipeline with such events."""
     order = pipeline.events.order
     times = order is not None and isinstance(events.schema[order].dataType, TimestampType | TimestampNTZType)
+    catalogue = query_catalogue(pipeline)
     return BatchWriter(
         sink=pipeline.sink,
         quarantine=pipeline.quarantine,
@@ -99,7 +100,8 @@ def batch_writer(events: DataFrame, pipeline: Pipeline) -> BatchWriter:
         metrics=pipeline.metrics,
         topic=pipeline.events.topic if pipeline.events.topic in events.columns else None,
         clock=order if times else None,
-        operators=query_operators(query_catalogue(pipeline)),
+        operators=query_operators(catalogue),
+        published={} if catalogue is None else published_topics(catalogue),
     )
 
 

@@ -114,7 +114,7 @@ def derived_events(events: DataFrame, catalogue: Catalogue, columns: EventColumn
     streams = F.when(F.col("stream") >= 0, F.element_at(F.lit(called), F.col("stream") + 1)).otherwise(
         F.element_at(F.lit(sources), -F.col("stream"))
     )
-    published = [name for name in names if catalogue.streams[name].published]
+    published = list(published_topics(catalogue))
     places = attribute_columns(catalogue, published)
     told = tagged.withColumn(STREAM, F.explode(streams))
     topic = F.when(F.col(STREAM).isin(published), F.translate(STREAM, ".", "/"))
@@ -134,6 +134,12 @@ def derived_events(events: DataFrame, catalogue: Catalogue, columns: EventColumn
         STREAM,
         *(_attribute(name, type, where).alias(name) for name, (type, where) in places.items()),
     )
+
+
+def published_topics(catalogue: Catalogue) -> dict[str, str]:
+    """The streams whose items become events, with the topics of these."""
+    streams = [catalogue.streams[name] for each in catalogue.operators for name in each.streams]
+    return {stream.name: str(stream.topic) for stream in streams if stream.published}
 
 
 Places = dict[str, tuple[Type, dict[str, list[str]]]]

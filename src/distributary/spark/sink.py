@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.utils import is_remote
 
 from distributary.spark.archive import write_archive
-from distributary.spark.metrics import flow_counts, write_metrics, write_operator_metrics
+from distributary.spark.metrics import Flow, flow_counts, write_metrics, write_operator_metrics
 from distributary.spark.micro_batch import tagging
 from distributary.spark.pipeline_commits import BatchRecord, query_id, write_record
 from distributary.spark.pipeline_config import UNREADABLE, Sink
@@ -44,6 +44,8 @@ class BatchWriter:
     """The order column, if it holds times."""
     operators: Mapping[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
     """The streams of queries: of what kind each is, and of which streams it is made."""
+    published: Mapping[str, str] = field(default_factory=dict)
+    """Those of them that are published, with their topics."""
 
     def __call__(self, rows: DataFrame, batch: int) -> None:
         if is_remote():
@@ -59,7 +61,7 @@ class BatchWriter:
         try:
             totals = self._totals(tagged)
             flows = flow_counts(tagged) if self.operators else {}
-            delivered = self._write(tagged, batch, totals)
+            delivered = self._write(tagged, batch, totals, self._published(flows))
             if self.metrics and flows:
                 write_operator_metrics(tagged.sparkSession, flows, self.operators, self.metrics, batch)
         finally:
@@ -87,7 +89,13 @@ class BatchWriter:
         )
         return Totals.of({row["kind"]: row.asDict() for row in counted.collect()})
 
-    def _write(self, tagged: DataFrame, batch: int, totals: Totals) -> int:
+    def _published(self, flows: Mapping[str, Flow]) -> dict[str, int]:
+        """How many items each topic of queries had; none of them is left out where any stream had some."""
+        if not flows:
+            return {}
+        return {topic: flows.get(stream, Flow()).items for stream, topic in self.published.items()}
+
+    def _write(self, tagged: DataFrame, batch: int, totals: Totals, derived: Mapping[str, int]) -> int:
         """Write all there is; returns the number of deliveries."""
         delivered = 0
         if totals.matches:
@@ -97,8 +105,8 @@ class BatchWriter:
             write_archive(tagged.where(_is("event")), self.archive, batch, totals.events)
         if totals.rejected:
             write_batch(rejected(tagged), self.quarantine, batch, rows=totals.rejected)
-        if self.metrics and (totals.events or totals.matches):
-            write_metrics(tagged, self.metrics, batch, self.topic, totals.events)
+        if self.metrics and (totals.events or totals.matches or derived):
+            write_metrics(tagged, self.metrics, batch, self.topic, totals.events, derived)
         return delivered
 
 
