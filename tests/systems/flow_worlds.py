@@ -23,6 +23,8 @@ from distributary.systems.flow_registry import Surroundings
 from flow.random_queries import random_arrivals
 
 REGISTRY = 1
+VOLUME = 100.0
+"""Bytes a second of every source: brokers with less bandwidth are no root brokers while there are others."""
 
 
 class World:
@@ -37,6 +39,7 @@ class World:
         fanout: int = 2,
         optimising: Optimising | None = None,
         guarding: Guarding | None = None,
+        bandwidth: Mapping[Address, float] | None = None,
     ) -> None:
         self.random = Random(f"{seed}/world")
         self.taken: dict[tuple[str, int, str], list[int]] = {}
@@ -45,7 +48,11 @@ class World:
         self.simulator = Simulator(seed, network or Uniform(0.01, 0.1, seed=seed), [self.metrics])
         self.nodes = list(range(1, nodes + 1))
         surroundings = Surroundings(
-            latency=lambda one, other: abs(one - other), brokers=self.nodes, most_trees=2, fanout=fanout
+            lambda one, other: abs(one - other),
+            bandwidth or {},
+            brokers=self.nodes,
+            most_trees=2,
+            fanout=fanout,
         )
         self.population: Population[FlowBroker] = Population(
             self.simulator,
@@ -97,7 +104,7 @@ class World:
         given = at or {}
         for source in catalogue.sources.values():
             self._proxies[source.name] = node = given.get(source.name) or self.random.choice(self.nodes)
-            self.simulator.call(node, partial(self.broker(node).register_source, source))
+            self.simulator.call(node, partial(self.broker(node).register_source, source, VOLUME))
         self.run(4)
         self.register_queries(catalogue, given)
 
@@ -176,11 +183,16 @@ class World:
 
 
 def run_through(
-    world: World, catalogue: Catalogue, items: dict[str, list[Item]], changes: float, rest: float = 400
+    world: World,
+    catalogue: Catalogue,
+    items: dict[str, list[Item]],
+    changes: float,
+    rest: float = 400,
+    pace: float = 1.0,
 ) -> None:
     """Feed items in a random order within their lateness, with changes in between; then let all come to rest.
 
-    `changes` says how many there are for an element that is fed.
+    `changes` says how many there are for an element that is fed, `pace` how much time passes in between.
     """
     for source, step in random_arrivals(world.random, items):
         if isinstance(step, Item):
@@ -190,7 +202,7 @@ def run_through(
         while world.random.random() < changes / (1 + changes):
             world.change()
             world.run(world.random.choice([0.0, 0.01, 0.05, 0.3]))
-        world.run(world.random.choice([0.0, 0.02, 0.2]))
+        world.run(world.random.choice([0.0, 0.02, 0.2]) * pace)
     world.run(rest)
 
 

@@ -8,13 +8,14 @@ from random import Random
 import pytest
 
 from distributary.flow import BEGINNING, Catalogue, Item, QueryBuilder, Source
+from distributary.overlay.node import Address
 from distributary.sim.faults import Crash, Duplication, Injection, Loss, Reordering
 from distributary.systems.flow_engine import Memory
 from distributary.systems.flow_guarding import GUARDING, Guarding
 from distributary.systems.flow_messages import Element
 from distributary.systems.flow_registry import SourceTree, Surroundings
 from flow.random_queries import random_catalogue, random_streams
-from systems.flow_worlds import World, expect_equal, run_through
+from systems.flow_worlds import REGISTRY, VOLUME, World, expect_equal, run_through
 
 QUICK = Guarding(checkpoint=0.3, beat=0.2, silence=2.0)
 PATIENT = Guarding(checkpoint=0.3, beat=0.5, silence=15.0)
@@ -23,37 +24,93 @@ ENDS = (1, 2, 3)
 """Where sources and clients are; the others may go."""
 
 
-def with_a_node_gone(seed: int, changes: float, faults: bool = False) -> tuple[World, Counter[str]]:
-    """Random queries over random data; some time on the way, one of the other nodes is gone for good."""
+def with_nodes_gone(
+    seed: int, changes: float, faults: bool = False, victims: int = 1, roots: bool = False
+) -> tuple[World, Counter[str]]:
+    """Random queries over random data; some time on the way, nodes are gone for good, one after the other.
+
+    With `roots`, others than the proxies are the root brokers of the sources, and such go first.
+    """
     random = Random(f"{seed}/gone")
     catalogue, items = random_catalogue(random, queries=3), random_streams(random)
-    world = World(6, seed, guarding=PATIENT if faults else QUICK)
+    nodes = 5 + victims
+    rich = {node: random.choice([1.5, 10.0]) * VOLUME for node in range(len(ENDS) + 1, nodes + 1)}
+    world = World(
+        nodes,
+        seed,
+        guarding=PATIENT if faults else QUICK,
+        bandwidth={**dict.fromkeys(ENDS, 1.0), **rich} if roots else None,
+    )
     where = {name: random.choice(ENDS) for name in (*catalogue.sources, *catalogue.queries)}
     world.register(catalogue, where)
     for name, at in world.operators():
         broker, to = world.broker(at), random.choice(world.nodes)
         world.simulator.call(at, lambda broker=broker, name=name, to=to: broker.move(name, to))
         world.run(0.2)
-    now = world.simulator.now
-    victim = random.choice([node for node in world.nodes if node not in ENDS])
-    planned = [Crash(start=now + random.uniform(0.1, 4.0), node=victim)]
+    gone = chosen_victims(random, world, victims, roots)
+    planned, moment = [], world.simulator.now + random.uniform(0.1, 4.0)
+    for node in gone:
+        planned.append(Crash(start=moment, node=node))
+        moment += random.uniform(20.0, 30.0) if faults else random.uniform(3.0, 6.0)
     if faults:
+        now, end = world.simulator.now, moment + 10
         planned += [
-            Loss(start=now, end=now + 60, probability=0.05),
-            Duplication(start=now, end=now + 60, probability=0.05, within=0.5),
-            Reordering(start=now, end=now + 60, probability=0.05, by=0.2),
+            Loss(start=now, end=end, probability=0.05),
+            Duplication(start=now, end=end, probability=0.05, within=0.5),
+            Reordering(start=now, end=end, probability=0.05, by=0.2),
         ]
     fired = Injection(world.population, planned).fired
-    run_through(world, catalogue, items, changes, rest=100 if faults else 20)
-    assert fired["crash"] == 1
+    rest, slower = (100, 8) if faults else (20, 2)
+    run_through(world, catalogue, items, changes, rest, pace=1.0 if victims == 1 else slower)
+    assert fired["crash"] == victims
     expect_equal(world, catalogue, items, in_order=False)
-    assert not [name for name, at in world.operators() if at == victim and world.simulator.is_up(at)]
     return world, fired
+
+
+def chosen_victims(random: Random, world: World, count: int, roots: bool) -> list[Address]:
+    """Who goes: hosts, often one and then the one who went on with its operators; or root brokers first."""
+    able = [node for node in world.nodes if node not in ENDS]
+    registry = world.broker(REGISTRY).registry
+    assert registry is not None
+    found = sorted({tree.root for tree in registry.trees}) if roots else [random.choice(able)]
+    random.shuffle(found)
+    assert able, "proxies have too little bandwidth to be roots"
+    found = found[:count]
+    while len(found) < count:
+        rest = [node for node in able if node not in found]
+        after = [node for node in rest if node > found[-1]]
+        found.append(after[0] if after and random.random() < 0.6 else random.choice(rest))
+    return found
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_answers_are_exact_after_a_node_is_gone(seed: int) -> None:
-    with_a_node_gone(seed, changes=random_changes(seed))
+    with_nodes_gone(seed, changes=random_changes(seed))
+
+
+@pytest.mark.parametrize("seed", range(100, 104))
+def test_answers_are_exact_after_a_node_and_then_its_guardian_are_gone(seed: int) -> None:
+    with_nodes_gone(seed, random_changes(seed), victims=2)
+
+
+@pytest.mark.parametrize("seed", range(200, 204))
+def test_answers_are_exact_after_a_root_broker_is_gone(seed: int) -> None:
+    world, _ = with_nodes_gone(seed, random_changes(seed), roots=True)
+    registry = world.broker(REGISTRY).registry
+    assert registry is not None
+    moved = [name for name in registry.sources if registry.places[name].moves]
+    assert moved, "another root was chosen"
+    assert all(world.simulator.is_up(registry.places[name].host) for name in registry.sources)
+
+
+def test_a_root_is_replaced_by_one_that_passed_nothing_on_to_those_below_it() -> None:
+    surroundings = Surroundings(lambda one, other: abs(one - other), fanout=2)
+    tree = SourceTree(root=1, parents={2: 1, 3: 2, 4: 3, 5: 1, 6: 5})
+    assert tree.heirs(range(2, 9)) == [2, 5, 7, 8]
+    assert sorted(tree.inherit(5, surroundings)) == [2, 3, 4, 6]
+    assert (tree.root, tree.parents) == (5, {2: 5, 3: 2, 4: 3, 6: 5})
+    assert sorted(tree.inherit(9, surroundings)) == [2, 3, 4, 6]
+    assert (tree.root, tree.parents) == (9, {2: 9, 3: 2, 4: 3, 6: 4})
 
 
 def random_changes(seed: int) -> float:
@@ -63,7 +120,7 @@ def random_changes(seed: int) -> float:
 def test_guardians_do_go_on_with_operators() -> None:
     revived = 0
     for seed in range(50, 53):
-        world, _ = with_a_node_gone(seed, changes=0.0)
+        world, _ = with_nodes_gone(seed, changes=0.0)
         revived += sum(broker.guard.revived for broker in world.brokers if broker.guard is not None)
         assert {kind.__name__ for kind in GUARDING} <= world.metrics.by_kind().keys()
     assert revived > 2
@@ -108,15 +165,18 @@ def test_those_below_a_member_that_is_gone_get_another_way_to_the_root() -> None
     surroundings = Surroundings(lambda one, other: abs(one - other), fanout=2)
     tree = SourceTree(root=1, parents={2: 1, 3: 2, 4: 3, 5: 2, 6: 1})
     assert sorted(tree.leave(2, surroundings)) == [3, 4, 5]
-    assert tree.parents == {3: 1, 4: 3, 5: 6, 6: 1}
+    assert tree.parents == {3: 1, 4: 3, 5: 4, 6: 1}
     assert tree.leave(2, surroundings) == []
 
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("faults", [False, True])
-def test_answers_are_exact_after_a_node_is_gone_on_many_seeds(faults: bool) -> None:
+@pytest.mark.parametrize(("victims", "roots"), [(1, False), (2, False), (3, False), (1, True), (2, True)])
+def test_answers_are_exact_after_nodes_are_gone_on_many_seeds(
+    faults: bool, victims: int, roots: bool
+) -> None:
     total: Counter[str] = Counter()
     for seed in range(4000, 4100):
-        total.update(with_a_node_gone(seed, random_changes(seed), faults)[1])
-    assert total["crash"] == 100
+        total.update(with_nodes_gone(seed, random_changes(seed), faults, victims, roots)[1])
+    assert total["crash"] == 100 * victims
     assert not faults or total["loss"]

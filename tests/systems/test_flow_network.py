@@ -11,11 +11,11 @@ from distributary.errors import DistributaryError
 from distributary.flow import Catalogue, Item, QueryBuilder, Source, interpret
 from distributary.model import Delivery, Subscription
 from distributary.overlay.node import Node
-from distributary.systems.flow_broker import FlowBroker
 from distributary.systems.flow_connections import Connections
 from distributary.systems.flow_messages import Element, Elements, Granted, Moved, Place, Reader, Selection
 from distributary.systems.flow_registry import Registry, SourceTree, Surroundings
 from distributary.systems.flow_streams import Publication, Router, selects
+from distributary.systems.flow_trees import Feed, best_root
 from flow.random_queries import random_catalogue, random_streams
 from systems.flow_worlds import REGISTRY, World, expect_equal, run_through
 
@@ -183,7 +183,7 @@ def test_nothing_is_sent_of_a_source_that_nobody_wants() -> None:
     world.register(Catalogue([TRADES], []))
     world.feed("trades", trades(1)["trades"][0])
     world.run(5)
-    assert "Fed" not in world.metrics.by_kind()
+    assert "Elements" not in world.metrics.by_kind()
     assert sum(broker.unwanted for broker in world.brokers) == 1
 
 
@@ -208,9 +208,7 @@ def test_a_root_broker_is_near_and_has_bandwidth(
     latency: dict[int, float], bandwidth: dict[int, float], root: int
 ) -> None:
     surroundings = Surroundings(lambda one, other: latency[other], bandwidth, brokers=(1, 2, 3))
-    broker = FlowBroker(Node(9), registry=9, surroundings=surroundings)
-    assert broker.registry is not None
-    assert broker.registry._root_for(9, 100.0) == root
+    assert best_root([Feed(9, 100.0)], (1, 2, 3), surroundings, {}) == root
 
 
 def test_a_node_joins_a_tree_below_the_nearest_member_with_room() -> None:

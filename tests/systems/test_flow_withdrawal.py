@@ -53,7 +53,6 @@ def state_of(broker: FlowBroker, sources: set[str]) -> dict[str, Any]:
         "waiting": {stream: list(waiting) for stream, waiting in router._waiting.items() if waiting},
         "trees": (dict(router.parents), set(router._joining)),
         "later": (dict(broker.changes.later), list(broker.changes.successions)),
-        "active": set(broker._active),
         "subscriptions": dict(broker._subscriptions),
     }
     if guard is not None:

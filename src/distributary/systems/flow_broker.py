@@ -7,8 +7,9 @@ that is gone).
 
 Rules:
 
-- External sources have a proxy here or elsewhere, which sends their events to the root broker once somebody
-  wants them. The root broker judges what is late and publishes the rest.
+- An external source has a proxy at some node, which judges what is late and publishes the rest, once somebody
+  reads it. The root broker of the source is where its stream enters the tree: what readers missed when a root
+  broker is gone is still to be had at the proxy.
 - A query's operators begin at its client's node, each as the publisher of a stream of its own. They may be
   moved, divided, and moved again while items flow (`flow_changes`).
 - Queries and subscriptions are withdrawn where they were made. The registry says what is over with them, and
@@ -32,12 +33,8 @@ from distributary.systems.flow_connections import Connections
 from distributary.systems.flow_engine import Engine, Measures, inlets_of
 from distributary.systems.flow_guarding import Guard, Guarding
 from distributary.systems.flow_messages import (
-    Activate,
     Confirmed,
     Counted,
-    Deactivate,
-    Ended,
-    Fed,
     Inlet,
     Place,
     Planned,
@@ -104,7 +101,7 @@ class FlowBroker:
         self.connections = Connections(node, timeout=timeout)
         self.engine = Engine(lambda: node.now, guarded=guarding is not None)
         self.router = Router(
-            node, self.connections, registry, self.engine.take, self.engine.begin_again, self._activate
+            node, self.connections, registry, self.engine.take, self.engine.begin_again, self.engine.wake
         )
         self.engine.router = self.router
         self.engine.on_set_aside = lambda name, id, reason: node.deliver(SetAside(name, id, reason))
@@ -116,21 +113,20 @@ class FlowBroker:
         self.unwanted = 0
         """Events that were not sent, as nobody wants their source's stream."""
         self._registry_at = registry
-        self._proxied: dict[str, tuple[Source, Place | None]] = {}
-        self._active: set[str] = set()
-        self._intakes: dict[str, tuple[Intake, Address]] = {}
+        self._intakes: dict[str, Intake] = {}
+        """Of the sources whose proxy this is."""
+        self._fed_since: dict[str, Measures] = {}
+        self._told: list[Counted] = []
+        """What proxies elsewhere have counted of sources whose root broker this is."""
         self._subscriptions: dict[str, Subscription] = {}
         for kind, handler in (
             (Rooted, self._rooted),
-            (Activate, self._activated),
-            (Fed, self._fed),
-            (Ended, self._ended),
             (Planned, self._planned),
             (Refused, self._refused),
             (Streams, self._streams),
-            (Deactivate, self._deactivated),
             (Withdrawn, self._withdrawn),
             (Confirmed, self._confirmed),
+            (Counted, self._counted),
         ):
             node.handle(kind, handler)  # type: ignore[arg-type]
         self.guard: Guard | None = None
@@ -146,7 +142,6 @@ class FlowBroker:
                 self.engine.take_over,
             )
         self.changes = Changes(node, self.connections, self.engine, self.router, self.guard)
-        self._fed_since: dict[str, Measures] = {}
         self.optimiser: Optimiser | None = None
         if optimising is not None:
             self.optimiser = Optimiser(
@@ -168,23 +163,23 @@ class FlowBroker:
 
     def register_source(self, source: Source, volume: float = 0.0) -> None:
         """Be the proxy of an external source of about so many bytes a second."""
-        self._proxied[source.name] = source, None
+        self._intakes.setdefault(source.name, Intake(source))
         self._send_registry(RegisterSource(source, self.node.address, volume))
 
     def publish(self, event: Event) -> None:
         """An event of an external source whose proxy this is."""
-        for name, (source, place) in self._proxied.items():
-            if source.accepts(event):
-                if place is None or name not in self._active:
+        for name, intake in self._intakes.items():
+            if intake.source.accepts(event):
+                publication = self.router.publications.get(name)
+                if publication is None or not publication.acknowledged:
                     self.unwanted += 1
                 else:
-                    self.connections.send(place.host, Fed(name, event))
+                    self._take_in(intake, event)
 
     def end(self, source: str) -> None:
         """A source gives nothing more: all windows over it can close."""
-        _, place = self._proxied[source]
-        if place is not None:
-            self.connections.send(place.host, Ended(source))
+        if source in self.router.publications:
+            self.router.publish(source, [], END)
 
     # What clients call: queries and subscriptions
 
@@ -215,37 +210,20 @@ class FlowBroker:
 
     def _rooted(self, message: Rooted, sender: Address) -> None:
         source, place, proxy = message
-        if source.name in self._proxied:
-            self._proxied[source.name] = source, place
-        if place.host == self.node.address:
-            self._intakes[source.name] = Intake(source), proxy
+        if proxy == self.node.address and source.name not in self.router.publications:
             self.router.install(source.name, Publication(), place)
+        if place.host == self.node.address:
+            self.router.root(source.name, place, proxy)
 
-    def _activate(self, stream: str) -> None:
-        """Somebody wants a stream that is published here."""
-        self.engine.wake(stream)
-        if stream in self._intakes and stream not in self._active:
-            _, proxy = self._intakes[stream]
-            self.connections.send(proxy, Activate(stream))
-
-    def _activated(self, message: Activate, sender: Address) -> None:
-        self._active.add(message.source)
-
-    def _deactivated(self, message: Deactivate, sender: Address) -> None:
-        self._active.discard(message.source)
-
-    def _fed(self, message: Fed, sender: Address) -> None:
-        intake, _ = self._intakes[message.source]
-        item = intake.admit(message.event)
+    def _take_in(self, intake: Intake, event: Event) -> None:
+        item = intake.admit(event)
         for aside in intake.set_aside:
             self.node.deliver(aside)
         intake.set_aside.clear()
         if item is not None:
-            self._fed_since.setdefault(message.source, Measures(self.node.now)).take_in(item)
-            self.router.publish(message.source, [item], intake.watermark)
-
-    def _ended(self, message: Ended, sender: Address) -> None:
-        self.router.publish(message.source, [], END)
+            source = intake.source.name
+            self._fed_since.setdefault(source, Measures(self.node.now)).take_in(item)
+            self.router.publish(source, [item], intake.watermark)
 
     # Queries
 
@@ -290,9 +268,7 @@ class FlowBroker:
             self.guard.withdraw_all()
         self.changes.withdraw_all()
         for stream in unread:
-            if stream in self._intakes:
-                self.connections.send(self._intakes[stream][1], Deactivate(stream))
-            elif self.engine.remembers_nothing(stream):
+            if self.engine.remembers_nothing(stream):
                 # Those who need it have replicas in its place, and who came later has left.
                 self.engine.put_to_sleep(stream, forget=True)
 
@@ -332,20 +308,24 @@ class FlowBroker:
 
     def _tree(self) -> int | None:
         """A tree of sources that this node is a member of."""
-        rooted = [self.router.places[source].tree for source in self._intakes]
+        here = self.node.address
+        rooted = [place.tree for place in self.router.places.values() if place.host == here]
         return next((tree for tree in (*rooted, *self.router.parents) if tree is not None), None)
 
     def _measure(self) -> Report:
-        """What has been measured since this was last asked for."""
+        """What was measured since this was last asked for, here and by proxies of sources rooted here."""
         now = self.node.now
         counted = []
         for name, hosted in self.engine.hosted.items():
             if hosted.spec is not None and not hosted.asleep and now > hosted.measures.since:
                 counted.append(hosted.measures.counted(name, now))
                 hosted.measures = Measures(now)
-        sources: list[Counted] = []
         for name, measures in self._fed_since.items():
             if now > measures.since:
-                sources.append(measures.counted(name, now))
+                self.connections.send(self.router.places[name].host, measures.counted(name, now))
                 self._fed_since[name] = Measures(now)
-        return Report(tuple(counted), tuple(sources))
+        sources, self._told = tuple(self._told), []
+        return Report(tuple(counted), sources)
+
+    def _counted(self, message: Counted, sender: Address) -> None:
+        self._told.append(message)

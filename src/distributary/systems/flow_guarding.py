@@ -13,10 +13,10 @@ Rules:
   and times do not depend on the order, so a reader knows them again: it has seen the id, or the item is
   before the watermark, up to which it has had everything. New numbers are beyond all that were given before.
 
-What is survived: one node after the other, with time for a checkpoint in between; not the registry, root
-brokers and proxies of sources, nor what a node's own clients were still to get. What was under way from a
-node that stops, or about it, must arrive before it is declared gone: `silence` is longer than it takes to
-send again what was lost.
+What is survived: one node after the other, with time for a checkpoint in between, root brokers of sources
+among them; not the registry and proxies of sources, nor what a node's own clients were still to get. What
+was under way from a node that stops, or about it, must arrive before it is declared gone: `silence` is longer
+than it takes to send again what was lost.
 
 Cost: a message for each node and checkpoint, of the size of its operators' memories; a sign of life a beat.
 """

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from distributary.flow import Item, Operation, Query, Schema, Source
-from distributary.model import Event, Subscription
+from distributary.model import Subscription
 from distributary.overlay.node import Address
 
 PART = "/"
@@ -102,17 +102,6 @@ class Elements(NamedTuple):
     elements: tuple[Element, ...]
 
 
-class Fed(NamedTuple):
-    """An event of an external source, from its proxy to the root broker."""
-
-    source: str
-    event: Event
-
-
-class Ended(NamedTuple):
-    source: str
-
-
 # Subscriptions of readers to streams
 
 
@@ -175,23 +164,11 @@ class RegisterSource(NamedTuple):
 
 
 class Rooted(NamedTuple):
-    """The root broker of a source and its tree, told to both root and proxy."""
+    """The root broker of a source and its tree, told to both root and proxy, at first and when it changes."""
 
     source: Source
     place: Place
     proxy: Address
-
-
-class Activate(NamedTuple):
-    """Somebody wants the source's stream: its proxy is to send it."""
-
-    source: str
-
-
-class Deactivate(NamedTuple):
-    """Nobody wants the source's stream any more."""
-
-    source: str
 
 
 class RegisterQuery(NamedTuple):
@@ -310,7 +287,10 @@ class HandOver:
 
 
 class Counted(NamedTuple):
-    """What went through an operator, or into a source, within some seconds."""
+    """What went through an operator, or into a source, within some seconds.
+
+    Of a source, its proxy tells it to the root broker.
+    """
 
     name: str
     seconds: float
@@ -321,9 +301,9 @@ class Counted(NamedTuple):
     work: int
 
 
-DATA = (Elements, Fed, Ended)
+DATA = (Elements,)
 CONTROL = (
-    *(Subscribe, Granted, Unsubscribe, Acknowledged, Moved, Bounced, RegisterSource, Rooted, Activate),
+    *(Subscribe, Granted, Unsubscribe, Acknowledged, Moved, Bounced, RegisterSource, Rooted),
     *(
         RegisterQuery,
         Planned,
@@ -336,5 +316,5 @@ CONTROL = (
         Parent,
         HandOver,
     ),
-    *(UnregisterQuery, UnregisterSubscription, Withdrawn, Confirmed, Deactivate, LeaveTree),
+    *(UnregisterQuery, UnregisterSubscription, Withdrawn, Confirmed, LeaveTree),
 )

@@ -3,10 +3,10 @@ are.
 
 Rules:
 
-- A source gets a root broker: of those with bandwidth left for its volume, the one that is nearest to its
-  proxy, where volume on little bandwidth counts as distance. All sources of one root broker share a tree, and
-  there are at most `most_trees` trees.
-- A node that wants a stream of a tree joins it once. Its parent is the nearest member that has room.
+- A source gets a root broker (`flow_trees`). All sources of one root broker share a tree, and there are at
+  most `most_trees` trees. When a root broker is gone, another is chosen in its place, and all members of the
+  tree are told of their ways.
+- A node that wants a stream of a tree joins it once.
 - A query is checked together with all before it. What an operator elsewhere computes already is not computed
   again; the rest is the business of the node where its client is.
 - Where a stream is changes with every move of its operator; news of more moves counts.
@@ -21,8 +21,7 @@ Cost: a withdrawal costs a message to each broker.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from distributary.filters.topic import TopicFilter
@@ -53,70 +52,9 @@ from distributary.systems.flow_messages import (
     numbered,
     whole,
 )
-
-BANDWIDTH = 1e6
-"""Bytes a second of a broker of which nothing else is said."""
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """What is known of the network below."""
-
-    latency: Callable[[Address, Address], float] = lambda one, other: 1.0
-    """Seconds from one node to another."""
-    bandwidth: Mapping[Address, float] = field(default_factory=dict)
-    """Bytes a second that a broker can send."""
-    brokers: Sequence[Address] = ()
-    """Who can be a root broker."""
-    most_trees: int = 4
-    fanout: int = 4
-
-
-@dataclass
-class SourceTree:
-    """A tree of sources: its root and the members' parents."""
-
-    root: Address
-    parents: dict[Address, Address] = field(default_factory=dict)
-    idle: set[Address] = field(default_factory=set)
-    """Members that need nothing any more, and stay for those below them."""
-
-    def join(self, node: Address, surroundings: Surroundings) -> Address:
-        """The parent of a node, which is a member from now on."""
-        self.idle.discard(node)
-        if node not in self.parents:
-            taken = list(self.parents.values())
-            able = [one for one in (self.root, *self.parents) if taken.count(one) < surroundings.fanout]
-            self.parents[node] = min(able, key=lambda one: (surroundings.latency(one, node), one))
-        return self.parents[node]
-
-    def retire(self, node: Address) -> None:
-        """Take out a member that needs nothing any more, as soon as nobody is below it."""
-        self.idle.add(node)
-        while free := self.idle - set(self.parents.values()):
-            self.idle -= free
-            for one in free:
-                self.parents.pop(one, None)
-
-    def leave(self, gone: Address, surroundings: Surroundings) -> list[Address]:
-        """Take a member out; returns those that were below it, whose way to the root is another now."""
-        self.idle.discard(gone)
-        if self.parents.pop(gone, None) is None:
-            return []
-        below = [gone]
-        for one in below:
-            below += [node for node, parent in self.parents.items() if parent == one]
-        for orphan in [node for node, parent in self.parents.items() if parent == gone]:
-            taken = list(self.parents.values())
-            able = [
-                one
-                for one in (self.root, *self.parents)
-                if one not in below and taken.count(one) < surroundings.fanout
-            ]
-            self.parents[orphan] = min(
-                able or [self.root], key=lambda one: (surroundings.latency(one, orphan), one)
-            )
-        return below[1:]
+from distributary.systems.flow_trees import Feed, best_root
+from distributary.systems.flow_trees import SourceTree as SourceTree
+from distributary.systems.flow_trees import Surroundings as Surroundings
 
 
 class Registry:
@@ -141,6 +79,8 @@ class Registry:
         self.gone: set[Address] = set()
         """Brokers that nothing is to be placed at any more."""
         self._spent: dict[Address, float] = {}
+        self._feeds: dict[str, Feed] = {}
+        """Where each source comes from."""
         self._left: dict[str, Query] = {}
         """Queries that were withdrawn and are still read, as they were."""
         self._times: Counter[str] = Counter()
@@ -183,45 +123,57 @@ class Registry:
         if source.name in self.sources:
             self.send(sender, Refused(source.name, "there is a source of this name already"))
             return
-        root = self._root_for(proxy, volume)
-        self._spent[root] = self._spent.get(root, 0.0) + volume
         roots = [tree.root for tree in self.trees]
+        there = [broker for broker in self.surroundings.brokers or [proxy] if broker not in self.gone]
+        full = len(roots) >= self.surroundings.most_trees
+        self._feeds[source.name] = feed = Feed(proxy, volume)
+        root = self._root_for([feed], roots if full else there)
         if root not in roots:
             self.trees.append(SourceTree(root))
             roots.append(root)
         place = Place(root, roots.index(root))
         self.sources[source.name] = source
         self.places[source.name] = place
-        for address in dict.fromkeys((root, proxy)):
-            self.send(address, Rooted(source, place, proxy))
+        self._tell_root(source.name)
 
-    def _root_for(self, proxy: Address, volume: float) -> Address:
-        given = self.surroundings
-        roots = [tree.root for tree in self.trees]
-        there = [broker for broker in given.brokers or [proxy] if broker not in self.gone]
-        brokers = roots if len(roots) >= given.most_trees else there
+    def _root_for(self, feeds: Sequence[Feed], brokers: Iterable[Address]) -> Address:
+        root = best_root(feeds, brokers, self.surroundings, self._spent)
+        self._spent[root] = self._spent.get(root, 0.0) + sum(feed.volume for feed in feeds)
+        return root
 
-        def worth(broker: Address) -> tuple[bool, float, Address]:
-            left = given.bandwidth.get(broker, BANDWIDTH) - self._spent.get(broker, 0.0)
-            near = 0.0 if broker == proxy else given.latency(proxy, broker)
-            full = left <= volume
-            return full, near if full else near + volume / left, broker
-
-        return min(brokers, key=worth)
+    def _tell_root(self, source: str) -> None:
+        place, proxy = self.places[source], self._feeds[source].proxy
+        for address in dict.fromkeys((place.host, proxy)):
+            self.send(address, Rooted(self.sources[source], place, proxy))
 
     def _join(self, message: JoinTree, sender: Address) -> None:
-        parent = self.trees[message.tree].join(sender, self.surroundings)
-        self.send(sender, Parent(message.tree, parent))
+        tree = self.trees[message.tree]
+        if sender != tree.root:  # one that has not heard yet that it is the root
+            self.send(sender, Parent(message.tree, tree.join(sender, self.surroundings)))
 
     def _leave(self, message: LeaveTree, sender: Address) -> None:
         self.trees[message.tree].retire(sender)
 
     def mend(self, gone: Address) -> None:
-        """A node is gone: those below it in a tree get other ways to the root."""
+        """A node is gone: those below it in a tree get other ways to the root, or to another root."""
         self.gone.add(gone)
         for number, tree in enumerate(self.trees):
-            for node in tree.leave(gone, self.surroundings):
+            lost = tree.root == gone
+            told = self._replace_root(number) if lost else tree.leave(gone, self.surroundings)
+            for node in told:
                 self.send(node, Parent(number, tree.parents[node]))
+
+    def _replace_root(self, number: int) -> list[Address]:
+        """Choose another root broker of a tree; returns the members, whose ways are others now."""
+        tree = self.trees[number]
+        names = [name for name, place in self.places.items() if place.tree == number]
+        brokers = [broker for broker in self.surroundings.brokers if broker not in self.gone]
+        root = self._root_for([self._feeds[name] for name in names], tree.heirs(brokers))
+        members = tree.inherit(root, self.surroundings)
+        for name in names:
+            self.places[name] = Place(root, number, self.places[name].moves + 1)
+            self._tell_root(name)
+        return members
 
     # Queries
 

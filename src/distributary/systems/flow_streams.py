@@ -16,6 +16,9 @@ Rules:
 - A subscription to a stream whose way is not known yet waits here.
 - Streams and readers that were withdrawn are over: nothing is kept of them but their names, which are never
   used again, so that whatever is still said of them is known to be void.
+- The way up a tree of sources leads from parent to parent to its root broker, and from there to the proxy of
+  the source, which publishes it. When the way changes, all that was passed on is void, and every reader whose
+  way it was subscribes anew.
 - A node that nothing of a tree of sources passes any more leaves it.
 
 Cost: an element costs one message for each connection it must take, batches of elements one together; state
@@ -24,16 +27,10 @@ is one route for each reader at every hop on its way, and the name of each that 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
-from zlib import crc32
 
-from distributary.filters.where import WhereFilter
-from distributary.flow import BEGINNING, Item
-from distributary.flow.identifiers import group_of, group_text
-from distributary.model import Event
+from distributary.flow import Item
 from distributary.overlay.node import Address, Node
 from distributary.systems.flow_connections import Connections
 from distributary.systems.flow_messages import (
@@ -53,31 +50,10 @@ from distributary.systems.flow_messages import (
     Unsubscribe,
     whole,
 )
-
-
-@lru_cache(maxsize=4096)
-def _condition(text: str) -> WhereFilter:
-    return WhereFilter.parse(text)
-
-
-def selects(selection: Selection, item: Item) -> bool:
-    """Whether a reader can use an item.
-
-    >>> selects(Selection(where="size > 3"), Item("a", 1, {"size": 4}))
-    True
-    """
-    where, block, part, parts, keys = selection
-    if parts > 1:
-        text = item.id if keys is None else group_text(group_of(item.attributes, keys))
-        if crc32(text.encode()) % parts != part:
-            return False
-    if where is None and block is None:
-        return True
-    event = Event("", attributes=item.attributes)
-    if where is not None:
-        return _condition(where).matches(event)
-    assert block is not None
-    return not _condition(block).matches(event)
+from distributary.systems.flow_publications import EVERYTHING as EVERYTHING
+from distributary.systems.flow_publications import Publication as Publication
+from distributary.systems.flow_publications import fit
+from distributary.systems.flow_publications import selects as selects
 
 
 class Route(NamedTuple):
@@ -92,79 +68,6 @@ class Asked(NamedTuple):
 
     hop: Address
     message: Subscribe
-
-
-class Publication:
-    """A stream as its publisher has it."""
-
-    def __init__(self, number: int = 0, watermark: int = BEGINNING, kept: Iterable[Element] = ()) -> None:
-        self.number = number
-        self.watermark = watermark
-        self.kept = deque(kept)
-        self.acknowledged: dict[tuple[str, int], int] = {}
-        """How far each reader has come, wherever it is; nothing above the least is forgotten."""
-        self.turns: dict[tuple[str, int], int] = {}
-        """The subscription of each reader that counts."""
-
-    def number_all(self, items: Iterable[Item], watermark: int) -> tuple[Element, ...]:
-        """Give new items, and the watermark after them if it is new, their numbers."""
-        made = []
-        for item in items:
-            self.number += 1
-            made.append(Element(self.number, item))
-        if watermark > self.watermark:
-            self.watermark = watermark
-            self.number += 1
-            made.append(Element(self.number, watermark=watermark))
-        if self.acknowledged:
-            self.kept.extend(made)
-        return tuple(made)
-
-    def since(self, position: int | None, selection: Selection) -> tuple[Element, ...]:
-        """What a reader has missed, and how far the stream's time has come."""
-        missed = [
-            element
-            for element in self.kept
-            if position is not None
-            and element.number > position
-            and (element.item is None or selects(selection, element.item))
-        ]
-        return (*missed, Element(self.number, watermark=self.watermark))
-
-    def welcome(self, reader: Reader, position: int | None) -> int | None:
-        """Wait for a reader; returns from where it goes on, or None if a later subscription of it counts."""
-        key = reader.name, reader.input
-        if self.turns.get(key, 0) > reader.turn:
-            return None
-        start = self.acknowledged.get(key, self.number) if position is None else position
-        self.turns[key] = reader.turn
-        self.acknowledge(*key, start)
-        return start
-
-    def acknowledge(self, name: str, input: int, position: int) -> None:
-        self.acknowledged[name, input] = max(position, self.acknowledged.get((name, input), 0))
-        self._trim()
-
-    def forget(self, reader: Reader) -> None:
-        """Wait no more for a reader, unless it has subscribed again."""
-        key = reader.name, reader.input
-        if self.turns.get(key, 0) <= reader.turn:
-            self.acknowledged.pop(key, None)
-            self.turns.pop(key, None)
-            self._trim()
-
-    def forget_those(self, over: Callable[[str], bool]) -> bool:
-        """Wait no more for readers that are over; returns whether there were any, and nobody is left."""
-        before = len(self.acknowledged)
-        self.acknowledged = {key: at for key, at in self.acknowledged.items() if not over(key[0])}
-        self.turns = {key: turn for key, turn in self.turns.items() if not over(key[0])}
-        self._trim()
-        return before > 0 and not self.acknowledged
-
-    def _trim(self) -> None:
-        least = min(self.acknowledged.values(), default=self.number)
-        while self.kept and self.kept[0].number <= least:
-            self.kept.popleft()
 
 
 class Router:
@@ -187,6 +90,8 @@ class Router:
         """Where streams are, as far as this node has heard."""
         self.parents: dict[int, Address] = {}
         """The parent in each tree of sources that this node has joined."""
+        self.proxies: dict[str, Address] = {}
+        """Of the sources whose root broker this is."""
         self.routes: dict[str, dict[Reader, Route]] = {}
         self.passed = 0
         """Elements sent on to other nodes."""
@@ -225,6 +130,19 @@ class Router:
         self.places[stream] = place
         self._begin_again(stream)
         self._serve(stream)
+
+    def root(self, source: str, place: Place, proxy: Address) -> None:
+        """Be the root broker of a source from now on: what it gives comes from its proxy."""
+        assert place.tree is not None
+        known = source in self.places
+        self.places[source] = place
+        if proxy != self.node.address:
+            self.proxies[source] = proxy
+        self.parents.pop(place.tree, None)
+        self._joining.discard(place.tree)
+        if known and source not in self.publications:
+            self._by_another_way(source, passing=True)
+        self._serve(source)
 
     def withdraw(self, stream: str, host: Address) -> tuple[Publication, Place]:
         """Publish a stream no more; whoever reads it finds it at another host."""
@@ -310,7 +228,8 @@ class Router:
             known = self.places.get(stream)
             if known is None or place.moves > known.moves:
                 self.places[stream] = place
-                if known is not None:
+                # Of a source that has another root broker: those are told whose way up is another now.
+                if known is not None and (place.tree is None or place.tree != known.tree):
                     self._begin_again(stream)
                 if self._hop(stream) is not None:
                     self._serve(stream)
@@ -367,9 +286,6 @@ class Router:
         start = publication.welcome(reader, position)
         if start is None:
             return  # overtaken by a later subscription
-        routes = self.routes.setdefault(stream, {})
-        for other in [other for other in routes if other[:2] == reader[:2]]:
-            del routes[other]
         self._asked[stream, reader] = Asked(sender, message)
         self._granted(Granted(stream, reader, publication.since(start, selection)), self.node.address)
         self._wanted(stream)
@@ -406,8 +322,10 @@ class Router:
             return None
         if place.tree is None:
             return place.host if place.host != self.node.address else None
+        if place.host == self.node.address:
+            return self.proxies.get(stream)
         parent = self.parents.get(place.tree)
-        if parent is None and place.host != self.node.address and place.tree not in self._joining:
+        if parent is None and place.tree not in self._joining:
             self._joining.add(place.tree)
             self.send(self.registry, JoinTree(place.tree))
             parent = self.parents.get(place.tree)  # known at once where the registry is
@@ -421,7 +339,10 @@ class Router:
         if asked is None:
             return  # given up meanwhile
         route = Route(asked.hop, asked.message.selection)
-        self.routes.setdefault(stream, {})[reader] = route
+        routes = self.routes.setdefault(stream, {})
+        for other in [other for other in routes if other[:2] == reader[:2]]:
+            del routes[other]
+        routes[reader] = route
         if route.hop == self.node.address:
             self._take(stream, reader, elements)
         else:
@@ -437,16 +358,16 @@ class Router:
         hops: dict[Address, list[Selection]] = {}
         for reader, route in list(self.routes.get(stream, {}).items()):
             if route.hop == self.node.address:
-                fit = _fit(elements, [route.selection])
-                if fit:
-                    self._take(stream, reader, fit)
+                usable = fit(elements, [route.selection])
+                if usable:
+                    self._take(stream, reader, usable)
             else:
                 hops.setdefault(route.hop, []).append(route.selection)
         for hop, selections in hops.items():
-            fit = _fit(elements, selections)
-            if fit:
-                self.passed += len(fit)
-                self.send(hop, Elements(stream, fit))
+            usable = fit(elements, selections)
+            if usable:
+                self.passed += len(usable)
+                self.send(hop, Elements(stream, usable))
 
     def hear(self, places: Iterable[tuple[str, Place]]) -> None:
         """Hear from others where streams are; of what is here, this node knows best."""
@@ -475,11 +396,12 @@ class Router:
         self.node.wake_after(0.0, "flow idle tree", tree)
 
     def _by_another_way(self, stream: str, passing: bool) -> None:
-        """The way up has changed: readers here subscribe anew, and what was passed on is passed on again."""
+        """The way up has changed: readers here subscribe anew, and what was passed on is passed on again.
+
+        Those below are sent nothing until they have subscribed anew: they may have missed something.
+        """
         here = self.node.address
-        routes = self.routes.get(stream, {})
-        for reader in [reader for reader, route in routes.items() if route.hop == here]:
-            del routes[reader]
+        self.routes.pop(stream, None)
         for key, asked in list(self._asked.items()):
             if key[0] == stream and asked.hop == here:
                 del self._asked[key]
@@ -500,17 +422,3 @@ class Router:
                 self._unsubscribe(message, sender)
             else:
                 self._acknowledged(message, sender)
-
-
-def _fit(elements: Sequence[Element], selections: Sequence[Selection]) -> tuple[Element, ...]:
-    """The elements that one of several readers can use."""
-    if any(selection == EVERYTHING for selection in selections):
-        return tuple(elements)
-    return tuple(
-        element
-        for element in elements
-        if element.item is None or any(selects(selection, element.item) for selection in selections)
-    )
-
-
-EVERYTHING = Selection()
