@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
-from distributary.errors import DistributaryError
-from distributary.terminal import FAILED, WELL, add_command, progress_shown, say
+from distributary.cli_sim_queries import add_queries
+from distributary.cli_trials import Trials, add_seeds
+from distributary.terminal import FAILED, WELL, add_command
 
 if TYPE_CHECKING:
-    from distributary.lab.trial import Outcome, Trial
+    from distributary.lab.trial import Outcome
 
 Commands = argparse._SubParsersAction  # what `add_subparsers` returns
-
-SHOWN = 10
-"""Problems that are told; the others are counted."""
 
 
 def add_sim(commands: Commands[argparse.ArgumentParser]) -> None:
@@ -36,10 +33,12 @@ promises has failed, as has one whose deliveries are not those that brute force 
   distributary sim run churn --system central --nodes 64 --seed 7
   distributary sim run calm --system flooding --nodes 1000 --latency transit-stub
   distributary sim run random --system state-aware-sf --seed 3 --trace a.txt.gz
+  distributary sim queries --scenario messages --goal bandwidth
   distributary sim compare a.txt.gz b.txt.gz""",
     )
     parts = command.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_run(parts)
+    add_queries(parts)
     _add_compare(parts)
     _add_list(parts)
 
@@ -65,10 +64,7 @@ exit codes: 0 all was delivered as it should be; 1 it was not, or a promised fau
     command.add_argument("scenario", metavar="SCENARIO", help="what goes wrong, such as loss, churn, random")
     command.add_argument("--system", required=True, metavar="NAME", help="what is tried")
     command.add_argument("--nodes", type=int, default=64, metavar="N", help="(64)")
-    command.add_argument("--seed", type=int, default=1, metavar="S", help="where all randomness starts (1)")
-    command.add_argument(
-        "--seeds", type=int, default=1, metavar="N", help="run so many, from that one on (1)"
-    )
+    add_seeds(command)
     command.add_argument("--subscriptions", type=int, default=200, metavar="N", help="(200)")
     command.add_argument("--events", type=int, default=100, metavar="N", help="(100)")
     command.add_argument("--workload", default="", metavar="NAME", help="(the system's own)")
@@ -78,9 +74,6 @@ exit codes: 0 all was delivered as it should be; 1 it was not, or a promised fau
     )
     command.add_argument(
         "--robust", action="store_true", help="acknowledgements, upkeep, copies and refresh also when calm"
-    )
-    command.add_argument(
-        "--trace", type=Path, metavar="FILE", help="write all that happens (.gz: compressed)"
     )
     command.set_defaults(run=_run)
 
@@ -135,10 +128,8 @@ def _compare(parsed: argparse.Namespace) -> int:
 
 
 def _run(parsed: argparse.Namespace) -> int:
-    from distributary.lab.trial import Trial
+    from distributary.lab.trial import Trial, run_trial
 
-    if parsed.trace is not None and parsed.seeds > 1:
-        raise DistributaryError("--trace is for one seed; leave out --seeds")
     trial = Trial(
         parsed.system,
         parsed.scenario,
@@ -151,45 +142,7 @@ def _run(parsed: argparse.Namespace) -> int:
         robust=parsed.robust,
         gap=parsed.gap,
     )
-    failed = 0
-    for seed in range(parsed.seed, parsed.seed + parsed.seeds):
-        failed += not _run_one(replace(trial, seed=seed), parsed.trace, brief=parsed.seeds > 1)
-    if parsed.seeds > 1:
-        say(f"{parsed.seeds - failed:,} of {parsed.seeds:,} seeds went well")
-    return FAILED if failed else WELL
-
-
-def _run_one(trial: Trial, trace_path: Path | None, *, brief: bool) -> bool:
-    """Run and tell; whether it went well."""
-    from distributary.lab.trial import run_trial
-    from distributary.sim.trace import Trace
-
-    with progress_shown() as progress:
-        task = progress.add_task(f"seed {trial.seed}", total=None)
-
-        def passed(now: float, end: float) -> None:
-            progress.update(task, completed=round(now), total=round(end))
-
-        try:
-            if trace_path is None:
-                outcome = run_trial(trial, progress=passed)
-            else:
-                with Trace(trace_path) as trace:
-                    outcome = run_trial(trial, [trace], passed)
-        except DistributaryError as error:
-            say(f"{error}\nrun it again with: {trial.command}")
-            return False
-    if trace_path is not None:
-        say(f"{trace.lines:,} lines in {trace_path}, digest {trace.digest()}")
-    if not brief:
-        _show(Console(width=None if sys.stdout.isatty() else 110), outcome)
-    for problem in outcome.problems[:SHOWN]:
-        say(problem)
-    if len(outcome.problems) > SHOWN:
-        say(f"and {len(outcome.problems) - SHOWN:,} more")
-    if outcome.problems:
-        say(f"run it again with: {trial.command}")
-    return not outcome.problems
+    return Trials(run_trial, _show).run_seeds(trial, parsed)
 
 
 def _show(console: Console, outcome: Outcome) -> None:
