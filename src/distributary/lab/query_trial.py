@@ -147,7 +147,7 @@ class QueryTrial:
             return None
         goal = parse_query_goal(GOALS.get(self.goal, self.goal))
         rules = (*MIGRATIONS, REPLICATION, PARTITION)
-        return Optimising(goal, period=self.period, rules=rules, seed=self.seed)
+        return Optimising(goal, period=self.period, rules=rules)
 
 
 @dataclass(frozen=True)
