@@ -67,8 +67,12 @@ def state_of(broker: FlowBroker, sources: set[str]) -> dict[str, Any]:
             *(dict(registry._offered), dict(registry._left)),
             [(tree.root, dict(tree.parents), set(tree.idle)) for tree in registry.trees],
         )
-    if registry is not None and optimiser is not None:
-        known["measured"] = set(optimiser._measurements.operators)
+    if optimiser is not None and optimiser.settings.local:
+        local = optimiser.local
+        known["measured"] = (set(local.measurements.operators), dict(local.counts))
+        known["passing"] = (dict(local._passing), dict(local._told_passing))
+    elif registry is not None and optimiser is not None:
+        known["measured"] = set(optimiser.measurements.operators)
     return known
 
 

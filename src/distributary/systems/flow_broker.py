@@ -149,6 +149,8 @@ class FlowBroker:
                 self.connections,
                 optimising,
                 surroundings or Surroundings(),
+                self.engine,
+                self.router,
                 self.registry,
                 registry,
                 self._measure,
@@ -264,6 +266,8 @@ class FlowBroker:
         """Free all that is here of what is over."""
         unread = self.router.withdraw_all(message.names)
         self.engine.withdraw_all()
+        if self.optimiser is not None:
+            self.optimiser.withdraw_all()
         if self.guard is not None:
             self.guard.withdraw_all()
         self.changes.withdraw_all()

@@ -5,36 +5,47 @@
 
 Rules, for every period:
 
-- Each node reports what it has measured of its operators and of the sources it is the root broker of. The
-  registry, which knows queries and trees, tells the situation to the nodes that host operators.
-- Each of these weighs the planner's rules on its own operators only, and proposes the best to the root
-  of a tree it is a member of. The roots pass their best on to the first of them, and that has the
-  best of all carried out by the operator's host: one change a period, as in the seed.
+- Nodes tell each other how they are doing (`flow_statistics`). Each that the cost hangs on asks its
+  neighbourhood what it needs to know (`flow_asking`), and weighs the planner's rules on its own operators
+  (`flow_neighbourhood`). What is told and asked does not grow with the number of queries.
+- Or, with `told="whole"` and for goals that need it (`flow_goals.is_local` says which do not): each node
+  reports what it has measured to the registry, which tells the whole situation to all that host operators.
+- The best change that a node found it proposes to the root of a tree it is a member of. The roots pass their
+  best on to the first of them, and that has the best of all carried out by the operator's host: one change a
+  period, as in the seed.
 - A change must bring a share of the cost (`margin`), so that noise moves nothing.
 - What is proposed is checked again by the host that carries it out: an operator that has left meanwhile stays
   where it is.
 
-Nodes are told the whole situation, which costs bytes in proportion to the operators (`plan.query.statistics`
-has what the seed saves by telling less). Messages are of kinds of their own, `STATISTICS` and `OPTIMISATION`.
+Messages are of kinds of their own, `STATISTICS` and `OPTIMISATION`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from distributary.overlay.node import Address, Node
+from distributary.plan.goal import Function
 from distributary.plan.query.benefit import Standing
-from distributary.plan.query.goal import QueryGoal
+from distributary.plan.query.goal import Members, QueryGoal
 from distributary.plan.query.optimiser import Climber
 from distributary.plan.query.rules import HYBRID, MIGRATIONS, Area, Rewrite, Rule
 from distributary.plan.query.statistics import critical_sites
 from distributary.plan.tree import Sites
+from distributary.systems.flow_asking import ASKING, Answers, Asking
 from distributary.systems.flow_connections import Connections
+from distributary.systems.flow_engine import Engine
+from distributary.systems.flow_goals import is_local
+from distributary.systems.flow_local import Local
 from distributary.systems.flow_messages import Counted
+from distributary.systems.flow_neighbourhood import NearbyClimber, Surrounded
 from distributary.systems.flow_registry import Registry, Surroundings
-from distributary.systems.flow_situation import Measurements, Situation, situation_of
+from distributary.systems.flow_rounds import TELLING, rounds_of
+from distributary.systems.flow_situation import Measurements, Rates, Situation, situation_of
+from distributary.systems.flow_statistics import Statistics, Telling
+from distributary.systems.flow_streams import Router
 
 
 @dataclass(frozen=True)
@@ -50,6 +61,19 @@ class Optimising:
     area: Area = HYBRID
     margin: float = 0.05
     """The share of the cost that a change must bring."""
+    told: Literal["neighbourhood", "whole"] = "neighbourhood"
+    """Whether nodes weigh with what their neighbourhood tells them, where the goal allows it, or with all."""
+    top: int | None = 20
+    """How many nodes' values are passed on over a link, at most."""
+    slack: float = 0.0
+    """Under a MIN or MAX: the share of the cost within which a node's value must be for it to matter."""
+    seed: int = 0
+    """Of the lottery for values."""
+
+    @property
+    def local(self) -> bool:
+        """Whether nodes weigh with what their neighbourhood tells them."""
+        return self.told == "neighbourhood" and is_local(self.goal)
 
 
 class Report(NamedTuple):
@@ -81,8 +105,21 @@ class Order(NamedTuple):
     moves: tuple[tuple[str, Address], ...]
 
 
-STATISTICS = (Report, Situation)
-OPTIMISATION = (Proposal, Order)
+class Believed(NamedTuple):
+    """What is believed of an operator, to its new host."""
+
+    name: str
+    rates: Rates
+
+
+class Counts(NamedTuple):
+    """Of how many queries operators are; from the registry to their host, when that changes."""
+
+    queries: tuple[tuple[str, int], ...]
+
+
+STATISTICS = (Report, Situation, Counts, *TELLING)
+OPTIMISATION = (Proposal, Order, Believed, *ASKING)
 
 
 class Optimiser:
@@ -94,6 +131,8 @@ class Optimiser:
         connections: Connections,
         settings: Optimising,
         surroundings: Surroundings,
+        engine: Engine,
+        router: Router,
         registry: Registry | None,
         registry_at: Address,
         measure: Callable[[], Report],
@@ -105,52 +144,152 @@ class Optimiser:
         self.surroundings = surroundings
         self.weighed = 0
         """Changes that were considered here."""
+        self.measurements = Measurements(settings.period)
+        """Of all operators, at the registry, where nodes are told the whole."""
         self._send = connections.send
         self._registry = registry
         self._registry_at = registry_at
         self._measure = measure
         self._tree_of = tree_of
-        self._measurements = Measurements(settings.period)
+        self._carry_out = carry_out
         self._period = 0
         self._best: Proposal | None = None
-        node.handle(Report, self._report)
-        node.handle(Situation, self._situation)
+        self._counted: dict[Address, dict[str, int]] = {}
+        """At the registry: what hosts were told of their operators' queries."""
         node.handle(Proposal, self._proposal)
-        node.handle(Order, lambda order, sender: carry_out(order))
+        node.handle(Order, self._order)
         node.at_alarm("flow period", self._begin_period)
-        node.at_alarm("flow situation", self._tell)
         node.at_alarm("flow best", self._decide)
         node.at_start(lambda: node.wake_after(settings.period, "flow period"))
+        if settings.local:
+            self._tell_neighbours(engine, router)
+        else:
+            node.handle(Report, self._report)
+            node.handle(Situation, self._situation)
+            node.at_alarm("flow situation", self._tell)
 
-    # Statistics
+    def _tell_neighbours(self, engine: Engine, router: Router) -> None:
+        """Set up what is needed where nodes weigh with what their neighbourhood tells them."""
+        node, settings = self.node, self.settings
+        latency = self.surroundings.latency
+        self.local = Local(
+            node, engine, router, settings.goal, latency, settings.period, self._measure, self._send
+        )
+        telling = Telling(
+            settings.goal, settings.window, settings.top, settings.slack, settings.seed, settings.area.levels
+        )
+        self.statistics = Statistics(node, self._send, telling, self.local, self._ask)
+        self.local.statistics = self.statistics
+        self.asking = Asking(
+            node, self._send, self.local, self.statistics, settings.window, self._weigh_neighbourhood
+        )
+        self.surrounded: Surrounded | None = None
+        """What was weighed last."""
+        node.handle(Believed, lambda message, sender: self.local.believe(*message))
+        node.handle(Counts, lambda message, sender: self.local.counts.update(message.queries))
 
     def _begin_period(self, about: object) -> None:
         self.node.wake_after(self.settings.period, "flow period")
-        report = self._measure()
-        if report.counted or report.sources:
-            self._send(self._registry_at, report)
-        if self._registry is not None:
-            self.node.wake_after(self.settings.window, "flow situation")
+        if self.settings.local:
+            self._begin_rounds()
+        else:
+            report = self._measure()
+            if report.counted or report.sources:
+                self._send(self._registry_at, report)
+            if self._registry is not None:
+                self.node.wake_after(self.settings.window, "flow situation")
+
+    def withdraw_all(self) -> None:
+        """Know nothing of operators that are over."""
+        if self.settings.local:
+            self.local.forget_others()
+
+    # With what the neighbourhood tells
+
+    def _begin_rounds(self) -> None:
+        """At the registry: begin a round everywhere."""
+        if self._registry is None:
+            return
+        self._period += 1
+        situation = situation_of(self._registry, self._period, self.measurements)
+        if situation is None:
+            self._counted = {}
+            return
+        if self.settings.goal.cost.members is Members.QUERIES:
+            self._tell_counts(situation)
+        rounds = rounds_of(self._period, situation.sites, situation.trees, len(situation.queries))
+        for site, round in rounds.items():
+            self._send(site, round)
+
+    def _tell_counts(self, situation: Situation) -> None:
+        """Tell hosts of how many queries their operators are, as far as they do not know."""
+        workload = situation.workload()
+        found: dict[Address, dict[str, int]] = {}
+        for index, operator in enumerate(workload.operators):
+            if workload.runs(index):
+                host = situation.sites[situation.hosts[index]]
+                found.setdefault(host, {})[operator.name] = len(workload.queries_of[index])
+        for host, counts in found.items():
+            known = self._counted.get(host, {})
+            news = tuple(each for each in counts.items() if known.get(each[0]) != each[1])
+            if news:
+                self._send(host, Counts(news))
+        self._counted = found
+
+    def _ask(self) -> None:
+        """A round is over: whoever can better the cost asks around."""
+        if self.statistics.critical() and self.local.pieces():
+            self.asking.begin(self._places())
+
+    def _places(self) -> list[Address]:
+        """Where operators might go, as far as that is known without asking."""
+        area, found = self.settings.area, []
+        if area.local:
+            found += self.statistics.near()
+        if area.directed:
+            heard = sorted(self.statistics.heard.items(), key=lambda each: (each[1], each[0]))
+            found += [site for site, _ in heard[: area.reach]]
+        return found
+
+    def _weigh_neighbourhood(self, answers: Answers) -> None:
+        statistics, settings = self.statistics, self.settings
+        cost, round = statistics.cost, statistics.round
+        if cost is None or round is None:
+            return
+        self.surrounded = Surrounded(self.local, answers, self.surroundings.latency, statistics.rates)
+        standing = self.surrounded.standing(settings.goal, statistics.worst)
+        climber = NearbyClimber(standing, settings.rules, settings.area, self.surrounded.places())
+        members = statistics.members if settings.goal.cost.function is Function.AVERAGE else 1
+        # The cost that was told may be of the period before, and be less than what is known here alone.
+        before = max(abs(cost), abs(standing.cost) / members)
+        done = climber.at_site(self.surrounded.numbers[self.node.address], 1)
+        self.weighed += climber.considered
+        benefit = done[0].benefit / members if done else 0.0
+        if benefit > settings.margin * before:
+            lead = round.positions[0].root
+            sites = self.surrounded.sites
+            proposal = self._proposed(statistics.period, lead, sites, climber, done[0], benefit)
+            self._send(round.positions[self._tree_of() or 0].root, proposal)
+
+    # With the whole situation
 
     def _report(self, report: Report, sender: Address) -> None:
         registry = self._registry
         assert registry is not None
         divided = {parted.operator for parted in registry.parted}
         for counted in [one for one in report.counted if registry.has(one.name)]:
-            self._measurements.operator(counted, counted.name in divided)
+            self.measurements.operator(counted, counted.name in divided)
         for counted in report.sources:
-            self._measurements.source(counted)
+            self.measurements.source(counted)
 
     def _tell(self, about: object) -> None:
         assert self._registry is not None
-        self._measurements.forget(self._registry.has)
+        self.measurements.forget(self._registry.has)
         self._period += 1
-        situation = situation_of(self._registry, self._period, self._measurements)
+        situation = situation_of(self._registry, self._period, self.measurements)
         if situation is not None:
             for site in sorted(set(situation.hosts)):
                 self._send(situation.sites[site], situation)
-
-    # Proposals
 
     def _situation(self, situation: Situation, sender: Address) -> None:
         """Weigh the rules on this node's operators, and propose the best to a root."""
@@ -173,16 +312,24 @@ class Optimiser:
         self.weighed += climber.considered
         if not done or done[0].benefit <= settings.margin * abs(before):
             return None
-        return self._proposed(situation, climber, done[0])
+        lead, sites = situation.root(0), situation.sites
+        return self._proposed(situation.period, lead, sites, climber, done[0], done[0].benefit)
 
-    def _proposed(self, situation: Situation, climber: Climber, rewrite: Rewrite) -> Proposal:
+    # Proposals
+
+    def _proposed(
+        self,
+        period: int,
+        lead: Address,
+        sites: Sequence[Address],
+        climber: Climber,
+        rewrite: Rewrite,
+        benefit: float,
+    ) -> Proposal:
         names = [one.name for one in climber.standing.state.workload.operators]
-        moves = tuple((names[index], situation.sites[site]) for index, site in rewrite.changes.items())
+        moves = tuple((names[index], sites[site]) for index, site in rewrite.changes.items())
         operator = names[rewrite.operator]
-        lead, here = situation.root(0), self.node.address
-        return Proposal(situation.period, rewrite.benefit, lead, here, rewrite.rule, operator, moves)
-
-    # Choosing
+        return Proposal(period, benefit, lead, self.node.address, rewrite.rule, operator, moves)
 
     def _proposal(self, proposal: Proposal, sender: Address) -> None:
         """At a root: keep the best of a period, and pass it on, or carry it out, after a while."""
@@ -203,6 +350,15 @@ class Optimiser:
             self._send(best.lead, best)
         else:
             self._send(best.host, Order(best.rule, best.operator, best.moves))
+
+    def _order(self, order: Order, sender: Address) -> None:
+        """Have an order carried out; what is believed of an operator goes where it goes."""
+        if self.settings.local:
+            for name, to in order.moves:
+                rates = self.local.measurements.operators.get(name)
+                if rates is not None and to != self.node.address:
+                    self._send(to, Believed(name, rates))
+        self._carry_out(order)
 
 
 def worth(proposal: Proposal) -> tuple[float, str]:

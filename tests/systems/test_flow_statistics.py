@@ -1,0 +1,229 @@
+"""What nodes hear of each other is what the planner's model says, and changes are worth what they find."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+import distributary.systems.flow_local as flow_local
+from distributary.flow import Catalogue, Filter
+from distributary.overlay.courier import Packet
+from distributary.plan.goal import Function
+from distributary.plan.query.benefit import Standing
+from distributary.plan.query.goal_text import parse_query_goal
+from distributary.plan.query.rules import MIGRATIONS
+from distributary.plan.query.statistics import Dissemination
+from distributary.plan.tree import Sites
+from distributary.sim.simulator import Observer
+from distributary.systems.flow_goals import is_local
+from distributary.systems.flow_optimising import Optimiser, Optimising
+from distributary.systems.flow_rounds import Down, Up
+from distributary.systems.flow_situation import Rates, Situation, situation_of
+from flow.random_queries import random_catalogue
+from systems.flow_worlds import REGISTRY, World
+from systems.test_flow_optimising import LATENCY, LOAD, TRAFFIC, believed
+
+INCOMING = parse_query_goal("minimise aggregate(MAX, incoming rate, BROKERS)")
+OUTGOING = parse_query_goal(
+    """
+    node out rate = aggregate(SUM, output rate, LOCAL OPERATORS) + forwarding rate
+    minimise aggregate(AVERAGE, node out rate, BROKERS)
+    """
+)
+LEAST = parse_query_goal("maximise aggregate(MIN, node load, BROKERS)")
+SQUARES = parse_query_goal("minimise aggregate(SUM, incoming rate * incoming rate, BROKERS)")
+BOUNDED = parse_query_goal("minimise aggregate(SUM, incoming rate, BROKERS)\nsubject to node load <= 50")
+GOALS = {
+    "traffic": TRAFFIC,
+    "load": LOAD,
+    "latency": LATENCY,
+    "incoming": INCOMING,
+    "outgoing": OUTGOING,
+    "least": LEAST,
+    "squares": SQUARES,
+    "bounded": BOUNDED,
+}
+PERIOD = 8.0
+
+
+def optimiser(world: World, node: int) -> Optimiser:
+    found = world.broker(node).optimiser
+    assert found is not None
+    return found
+
+
+def believe(world: World, random: Random) -> None:
+    """Let all nodes believe in some rates that go together, and measure no others."""
+    registry = world.broker(REGISTRY).registry
+    assert registry is not None
+    rates: dict[str, Rates] = {}
+    for name in registry.sources:
+        items = random.randint(1, 64)
+        rates[name] = Rates(items, items * random.randint(8, 64), 0.0)
+        known = optimiser(world, registry.places[name].host).local.measurements
+        known.sources[name] = rates[name]
+    hosts = dict(world.operators())
+    for name, spec in registry.specs.items():
+        offered = sum(rates[stream].items for stream in set(spec.inputs))
+        filters = isinstance(spec.operation, Filter)
+        items = offered * random.randint(0, 16 if filters else 32) / 16
+        work = (items if filters else offered) * random.randint(1, 4)
+        rates[name] = Rates(items, items * random.randint(8, 64), work)
+        optimiser(world, hosts[name]).local.measurements.operators[name] = rates[name]
+    for node in world.nodes:
+        optimiser(world, node).local._measure = lambda: ((), ())
+
+
+def settled(goal: str, seed: int, **settings: Any) -> World:
+    """A world of random queries, operators moved about, after some rounds in which nothing changed."""
+    random = Random(f"{seed}/statistics")
+    world = World(
+        random.randint(2, 8),
+        seed,
+        optimising=Optimising(GOALS[goal], PERIOD, window=1.0, margin=1e9, **settings),
+    )
+    catalogue = random_catalogue(random)
+    world.register(Catalogue(catalogue.sources.values(), catalogue.queries.values()))
+    for _ in range(6):
+        name, at = random.choice(world.operators())
+        to = random.choice(world.nodes)
+        world.simulator.call(at, lambda at=at, name=name, to=to: world.broker(at).move(name, to))
+        world.run(1)
+    world.run(5)
+    believe(world, random)
+    after_rounds(world, 4)
+    return world
+
+
+def after_rounds(world: World, count: int) -> None:
+    """Run until so many more rounds are over."""
+    period = optimiser(world, REGISTRY)._period
+    while optimiser(world, REGISTRY)._period < period + count:
+        world.run(0.5)
+    world.run(3)
+
+
+def whole(world: World) -> tuple[Situation, Standing]:
+    """The situation as one who knows everything sees it."""
+    registry = world.broker(REGISTRY).registry
+    assert registry is not None
+    situation = situation_of(registry, 0, believed(world))
+    assert situation is not None
+    latency, nodes = registry.surroundings.latency, situation.sites
+    matrix = [[0.0 if one == other else latency(one, other) for other in nodes] for one in nodes]
+    goal = optimiser(world, REGISTRY).settings.goal
+    return situation, Standing(goal, situation.placement(Sites(matrix)))
+
+
+def expect_worth(world: World) -> int:
+    """All nodes weigh all changes as one who knows everything does; returns how many there were."""
+    for node in world.nodes:
+        one = optimiser(world, node)
+        world.simulator.call(node, lambda one=one: one.asking.begin(one._places()))
+    world.run(2)
+    situation, standing = whole(world)
+    names = {one.name: index for index, one in enumerate(standing.state.workload.operators)}
+    weighed = 0
+    for node in world.nodes:
+        one = optimiser(world, node)
+        here = situation.sites.index(node)
+        for name, total in zip(one.local.names, one.local.totals(), strict=True):
+            assert total == pytest.approx(standing.state.quantities[name][here], rel=1e-5), (node, name)
+        assert one.statistics.cost == pytest.approx(standing.cost, rel=1e-5)
+        if one.surrounded is None or not one.local.pieces():
+            continue
+        mine = one.surrounded.standing(one.settings.goal, one.statistics.worst)
+        average = one.settings.goal.cost.function is Function.AVERAGE
+        members = one.statistics.members if average else 1
+        operators, places = mine.state.workload.operators, one.surrounded.places()
+        places = places[places != one.surrounded.numbers[node]]
+        sites = [situation.sites.index(one.surrounded.sites[place]) for place in places]
+        free = [index for index, operator in enumerate(operators) if operator.pinned is None]
+        groups = {
+            group
+            for index in free
+            for rule in MIGRATIONS
+            if rule.groups is not None
+            for group in rule.groups(mine.state, index)
+        }
+        for group in groups if sites else ():
+            found = mine.benefits(group, places) / members
+            expected = standing.benefits([names[operators[index].name] for index in group], sites)
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5 * abs(standing.cost))
+            weighed += len(sites)
+    return weighed
+
+
+@pytest.mark.parametrize("goal", GOALS)
+def test_a_change_is_worth_to_a_node_what_it_is_worth_to_all(
+    goal: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flow_local, "CHANGED", 0.0)
+    assert is_local(GOALS[goal])
+    weighed = sum(expect_worth(settled(goal, seed)) for seed in range(4))
+    assert weighed > 40
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("seed", range(1000, 1060))
+@pytest.mark.parametrize("goal", GOALS)
+def test_a_change_is_worth_to_a_node_what_it_is_worth_to_all_on_many_seeds(
+    goal: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flow_local, "CHANGED", 0.0)
+    expect_worth(settled(goal, seed))
+
+
+@pytest.mark.parametrize("goal", ["traffic", "load", "latency", "incoming", "least"])
+@pytest.mark.parametrize("slack", [0.0, 0.5])
+def test_nodes_hear_of_those_that_the_model_says(goal: str, slack: float) -> None:
+    seen = 0
+    for seed in range(4):
+        world = settled(goal, seed, top=None, slack=slack)
+        situation, standing = whole(world)
+        expected = Dissemination(slack=slack).round(standing).sites
+        for number, node in enumerate(situation.sites):
+            found = optimiser(world, node).statistics.heard
+            best = sorted(found, key=lambda site: (found[site], site))
+            assert set(best) == {situation.sites[site] for site in expected[number]}, (seed, node)
+            seen += len(best)
+    assert seen > 2
+
+
+class Links(Observer):
+    """How many values went over each link in each period, each way and in each tree."""
+
+    def __init__(self) -> None:
+        self.values: dict[tuple[Any, ...], int] = defaultdict(int)
+
+    def sent(self, now: float, sender: int, to: int, message: Any, *rest: Any) -> None:
+        inner = message.message if isinstance(message, Packet) else message
+        if isinstance(inner, Up | Down):
+            self.values[sender, to, type(inner).__name__, inner.tree, inner.period] += len(inner.values)
+
+
+@pytest.mark.parametrize("top", [1, 2])
+def test_no_link_carries_more_than_the_best_few(top: int) -> None:
+    links = Links()
+    world = settled("traffic", 5, top=top)
+    world.simulator.observe(links)
+    after_rounds(world, 3)
+    assert max(links.values.values()) == top
+
+
+def test_all_that_could_be_heard_of_are_heard_of_some_time() -> None:
+    world = settled("traffic", 5, top=2)
+    situation, standing = whole(world)
+    expected = Dissemination().round(standing).sites
+    assert max(len(sites) for sites in expected) > 2
+    ever: dict[int, set[int]] = {node: set() for node in world.nodes}
+    for _ in range(60):
+        after_rounds(world, 1)
+        for node in world.nodes:
+            ever[node] |= set(optimiser(world, node).statistics.heard)
+    for number, node in enumerate(situation.sites):
+        assert ever[node] == {situation.sites[site] for site in expected[number]}
