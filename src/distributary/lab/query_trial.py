@@ -36,7 +36,7 @@ from distributary.sim.population import Population
 from distributary.sim.scenario import SCENARIOS, Scenario, random_scenario
 from distributary.sim.simulator import Observer, Simulator
 from distributary.systems.flow_broker import FlowBroker, Result
-from distributary.systems.flow_messages import CONTROL, DATA
+from distributary.systems.flow_messages import CONTROL, DATA, Counted
 from distributary.systems.flow_optimising import OPTIMISATION, STATISTICS, Optimising
 from distributary.systems.flow_registry import Surroundings
 
@@ -391,7 +391,7 @@ def _shown(item: Item) -> str:
 PURPOSES = {
     "streams": DATA,
     "registering, subscribing, moving": CONTROL,
-    "statistics": STATISTICS,
+    "statistics": (*STATISTICS, Counted),
     "weighing and deciding": OPTIMISATION,
     "acknowledgements": (Ack,),
 }
