@@ -80,7 +80,9 @@ def test_partition_and_migration_go_below_the_heaviest_operator() -> None:
 
 
 def test_a_lottery_sends_fewer_statistics() -> None:
-    some, every = traffic.run_traffic({"nodes": 30, "queries": 40, "tops": "2 0"}, random())
+    point = {"nodes": 30, "queries": 40, "tops": "2 0", "hears": "everybody worst"}
+    some, every, _, worst = traffic.run_traffic(point, random())
+    assert number(worst, "statistics") < number(every, "statistics") / 2
     assert number(some, "statistics") < number(every, "statistics")
     total = sum(number(every, kind) for kind in traffic.KINDS)
     assert number(every, "bytes") == pytest.approx(total)
@@ -130,6 +132,20 @@ def test_partition_has_to_add_something_to_migration(both: float, holds: bool) -
 def test_traffic_has_to_stay_when_queries_become_many(many: float, holds: bool) -> None:
     rows: list[Row] = [{"queries": 10, "bytes": 100.0}, {"queries": 90, "bytes": many}]
     assert (traffic.check_queries(rows).outcome is Outcome.HOLDS) is holds
+
+
+@pytest.mark.parametrize(("some", "holds"), [(60.0, True), (80.0, False)])
+def test_a_lottery_has_to_save_most_of_what_everybody_hears_whatever_the_worst_do(
+    some: float, holds: bool
+) -> None:
+    sent = {(traffic.EVERYBODY, traffic.ALL): 200.0, (traffic.EVERYBODY, 20): some}
+    sent |= {(traffic.WORST, traffic.ALL): 20.0, (traffic.WORST, 20): 15.0}
+    rows: list[Row] = [
+        {"nodes": nodes, "hears": hears, "top": top, "statistics": told, "cost": 1.0}
+        for nodes in (50, 200)
+        for (hears, top), told in sent.items()
+    ]
+    assert (traffic.check_saved(rows).outcome is Outcome.HOLDS) is holds
 
 
 @pytest.mark.parametrize(("broken", "holds"), [(0, True), (1, False)])

@@ -3,6 +3,12 @@
 Counted are the bytes that sites send each other in a period, a site on average: to keep their own values
 known (maintenance), to ask their neighbours when they weigh rules (optimisation), and to tell the others how
 they are doing (statistics). The climb is the one with local and directed rules.
+
+For a maximum, Table 5.2 lets only the sites hear statistics whose value is within some delta of it, and the
+thesis does not say which. What it reports of Figures 5.19 and 5.20 (statistics that go to more nodes the more
+there are, and a lottery that saves 85 % of them) is what is seen when everybody hears, so these are measured
+and judged like that. When only the worst sites hear, most of it is saved already, and the lottery has little
+left to save: measured beside it.
 """
 
 from __future__ import annotations
@@ -19,6 +25,10 @@ from distributary.plan.query.statistics import Dissemination
 
 ALL = 0
 """The `top` that stands for all statistics."""
+
+EVERYBODY, WORST = "everybody", "worst"
+SLACK = {EVERYBODY: float("inf"), WORST: 0.0}
+"""Who hears statistics, and the delta of Table 5.2 that this is, as a share of the cost."""
 
 METRICS = {"latency": LATENCY, "load": LOAD, "bandwidth": BANDWIDTH}
 KINDS = ("maintenance", "optimisation", "statistics")
@@ -44,11 +54,13 @@ def traffic_of(found: QueryClimb) -> Row:
 def run_traffic(point: Point, random: np.random.Generator) -> list[Row]:
     """Figures 5.18 to 5.20: the maximum load, with all statistics and with some of them."""
     start = start_at(point, random)
-    rows = []
-    for top in map(int, str(point["tops"]).split()):
-        told = Dissemination(None if top == ALL else top, seed=int(random.integers(2**31)))
-        found = climb(goal_of(LOAD), start, MIGRATIONS, DIRECTED, statistics=told)
-        rows.append({"top": top, **traffic_of(found)})
+    rows: list[Row] = []
+    for hears in str(point["hears"]).split():
+        for top in map(int, str(point["tops"]).split()):
+            seed = int(random.integers(2**31))
+            told = Dissemination(None if top == ALL else top, seed=seed, slack=SLACK[hears])
+            found = climb(goal_of(LOAD), start, MIGRATIONS, DIRECTED, statistics=told)
+            rows.append({"hears": hears, "top": top, **traffic_of(found)})
     return rows
 
 
@@ -85,7 +97,10 @@ def check_queries(rows: Rows) -> Verdict:
 def check_nodes(rows: Rows) -> Verdict:
     """Figure 5.19: only statistics grow with the network."""
     kinds = {
-        kind: {int(nodes): sent for nodes, sent in means(select(rows, top=ALL), kind, by="nodes").items()}
+        kind: {
+            int(nodes): sent
+            for nodes, sent in means(select(rows, top=ALL, hears=EVERYBODY), kind, by="nodes").items()
+        }
         for kind in KINDS
     }
     growth = {kind: sent[max(sent)] / sent[min(sent)] for kind, sent in kinds.items()}
@@ -105,23 +120,24 @@ def check_saved(rows: Rows) -> Verdict:
     smallest = min(int(number(row, "nodes")) for row in rows)
     tops = sorted({int(number(row, "top")) for row in rows} - {ALL})
 
-    def saved(top: int, nodes: int) -> float:
-        told = [mean(rows, "statistics", top=each, nodes=nodes) for each in (top, ALL)]
-        return 100 * (1 - told[0] / told[1])
+    def told(top: int, nodes: int, hears: str = EVERYBODY) -> float:
+        return mean(rows, "statistics", top=top, nodes=nodes, hears=hears)
+
+    def saved(top: int, hears: str = EVERYBODY) -> float:
+        return 100 * (1 - told(top, largest, hears) / told(ALL, largest, hears))
 
     least = tops[0]
-    grown = mean(rows, "statistics", top=least, nodes=largest) / mean(
-        rows, "statistics", top=least, nodes=smallest
-    )
-    dearer = mean(rows, "cost", top=least, nodes=largest) / mean(rows, "cost", top=ALL, nodes=largest)
+    grown = told(least, largest) / told(least, smallest)
+    costs = [mean(rows, "cost", top=top, nodes=largest, hears=EVERYBODY) for top in (least, ALL)]
     return Verdict.of(
-        saved(least, largest) >= 70 and grown <= 1.5,
-        ours=", ".join(f"top {top}: {saved(top, largest):.0f} % saved" for top in tops)
-        + f" at {largest} nodes",
-        ratio=saved(least, largest) / 85,
+        saved(least) >= 70 and grown <= 1.5,
+        ours=", ".join(f"top {top}: {saved(top):.0f} % saved" for top in tops) + f" at {largest} nodes",
+        ratio=saved(least) / 85,
         reason=f"Judged: at least 70 % saved with the fewest, whose traffic grows by at most half from "
         f"{smallest} to {largest} nodes (it grows {grown:.2f} times). The maximum load ends at "
-        f"{dearer:.3f} times that with all statistics.",
+        f"{costs[0] / costs[1]:.3f} times that with all statistics. Everybody hears. When only the worst "
+        f"sites do, all statistics are {told(ALL, largest, WORST):.0f} B a site instead of "
+        f"{told(ALL, largest):.0f}, and of those top {least} saves {saved(least, WORST):.0f} %.",
     )
 
 
@@ -145,13 +161,17 @@ def check_metrics(rows: Rows) -> Verdict:
 # The experiments
 
 BYTES = "bytes a site and period"
+WHO_HEARS = (
+    " The thesis does not say how near to the maximum a site must be to hear statistics (the delta of its "
+    "Table 5.2). Everybody hears here: of the two ends, the one whose figures are like the thesis's."
+)
 
 EXPERIMENTS = (
     Experiment(
         name="placement-traffic-queries",
         title="Traffic for the maximum load by the number of queries",
-        grid=grid(nodes=[100], queries=[100, 300, 500, 700, 900], tops=["0"], run=[1, 2]),
-        quick=grid(nodes=[40], queries=[60, 120, 240], tops=["0"], run=[1]),
+        grid=grid(nodes=[100], queries=[100, 300, 500, 700, 900], tops=["0"], hears=[EVERYBODY], run=[1, 2]),
+        quick=grid(nodes=[40], queries=[60, 120, 240], tops=["0"], hears=[EVERYBODY], run=[1]),
         run=run_traffic,
         options=OPTIONS,
         answers={
@@ -167,13 +187,19 @@ EXPERIMENTS = (
                 ),
             ),
         },
-        deviation=DEVIATION,
+        deviation=DEVIATION + WHO_HEARS,
     ),
     Experiment(
         name="placement-traffic-nodes",
         title="Traffic for the maximum load by network size, and what a lottery saves",
-        grid=grid(nodes=[50, 100, 150, 200], queries=[500], tops=["0 40 20"], run=[1]),
-        quick=grid(nodes=[20, 120], queries=[100], tops=["0 24 12"], run=[1]),
+        grid=grid(
+            nodes=[50, 100, 150, 200],
+            queries=[500],
+            tops=["0 40 20"],
+            hears=[f"{EVERYBODY} {WORST}"],
+            run=[1],
+        ),
+        quick=grid(nodes=[20, 120], queries=[100], tops=["0 24 12"], hears=[f"{EVERYBODY} {WORST}"], run=[1]),
         run=run_traffic,
         options=OPTIONS,
         answers={
@@ -184,7 +210,7 @@ EXPERIMENTS = (
                         "Traffic by nodes, all statistics",
                         x="nodes",
                         y=KINDS,
-                        where={"top": ALL},
+                        where={"top": ALL, "hears": EVERYBODY},
                         y_label=BYTES,
                     ),
                 ),
@@ -197,12 +223,13 @@ EXPERIMENTS = (
                         x="nodes",
                         y="statistics",
                         series="top",
+                        where={"hears": EVERYBODY},
                         y_label=BYTES,
                     ),
                 ),
             ),
         },
-        deviation=DEVIATION,
+        deviation=DEVIATION + WHO_HEARS,
     ),
     Experiment(
         name="placement-traffic-metrics",
