@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from distributary.errors import DistributaryError
 from distributary.plan.adaptation import Patience
-from distributary.plan.query.adaptation import QueryAdaptation
+from distributary.plan.query.adaptation import QueryAdaptation, smoothed
 from distributary.plan.query.baselines import least_loaded
 from distributary.plan.query.benefit import Standing
 from distributary.plan.query.cost import placement_cost, query_violations
@@ -168,3 +168,13 @@ def test_noise_below_the_margin_moves_nothing_and_a_lasting_change_is_followed()
 def test_only_migrations_follow_drift() -> None:
     with pytest.raises(DistributaryError, match="not split"):
         QueryAdaptation(BANDWIDTH, small(), rules=(PARTITION,))
+
+
+def test_what_an_operator_can_use_is_believed_as_slowly_as_what_it_lets_pass() -> None:
+    def measured(passing: float, wanted: float | None) -> Workload:
+        one = Operator("o", "super-operator", (0,), selectivity=passing, wanted=wanted)
+        return Workload((Source("s", 0, 1, 1),), (one, client("c", 1, site=0)), (Query("q", (0, 1)),))
+
+    believed = smoothed(measured(0.2, 0.5), measured(0.4, 0.9), 0.25).operators[0]
+    assert (believed.selectivity, believed.wanted) == pytest.approx((0.25, 0.6))
+    assert smoothed(measured(0.2, None), measured(0.4, None), 0.25).operators[0].wanted is None

@@ -96,8 +96,10 @@ def smoothed(believed: Workload | None, measured: Workload, share: float) -> Wor
         return replace(new, rate=nearer(old.rate, new.rate), items=nearer(old.items, new.items))
 
     def operator(old: Operator, new: Operator) -> Operator:
+        unsaid = old.wanted is None or new.wanted is None
         return replace(
             new,
+            wanted=new.wanted if unsaid else nearer(old.usable, new.usable),
             selectivity=nearer(old.selectivity, new.selectivity),
             cost=nearer(old.cost, new.cost),
             growth=nearer(old.growth, new.growth),
