@@ -7,11 +7,12 @@ from random import Random
 
 import pytest
 
-from distributary.flow import BEGINNING, Catalogue, Item, QueryBuilder, Source
+from distributary.flow import BEGINNING, Catalogue, Item, Query, QueryBuilder, Source
 from distributary.overlay.node import Address
 from distributary.sim.faults import Crash, Duplication, Injection, Loss, Reordering
+from distributary.systems.flow_broker import FlowBroker
 from distributary.systems.flow_engine import Memory
-from distributary.systems.flow_guarding import GUARDING, Guarding
+from distributary.systems.flow_guarding import AGAIN, GUARDING, Guarding
 from distributary.systems.flow_messages import Element
 from distributary.systems.flow_registry import SourceTree, Surroundings
 from flow.random_queries import random_catalogue, random_streams
@@ -126,28 +127,88 @@ def test_guardians_do_go_on_with_operators() -> None:
     assert revived > 2
 
 
-def test_what_was_given_out_after_the_last_checkpoint_is_not_delivered_twice() -> None:
-    source = Source("ticks", {"at": "integer"}, time="at", topic="ticks", lateness=1000)
-    build = QueryBuilder("q")
-    build.filter("some", "ticks", where="at > 2")
-    catalogue = Catalogue([source], [build.query()])
+TICKS = Source("ticks", {"at": "integer"}, time="at", topic="ticks", lateness=1000)
+
+
+def ticks(count: int) -> dict[str, list[Item]]:
+    return {"ticks": [Item(f"t{at}", at, {"at": at}) for at in range(count)]}
+
+
+def long_after_a_checkpoint(*queries: Query) -> World:
+    """The first operator of query q is at node 4; a checkpoint has just been stored, another is far."""
     world = World(5, 1, guarding=Guarding(checkpoint=20.0, beat=0.2, silence=2.0))
-    world.register(catalogue, {"ticks": 1, "q": 2})
+    world.register(Catalogue([TICKS], queries), {"ticks": 1, "q": 2})
     world.simulator.call(2, lambda: world.broker(2).move("q.some", 4))
-    world.run(40 - world.simulator.now % 20)  # a checkpoint has just been stored, another is far
-    items = {"ticks": [Item(f"t{at}", at, {"at": at}) for at in range(10)]}
-    for item in items["ticks"]:
-        world.feed("ticks", item)
-    world.run(2)
-    assert len(world.results()["q.some"]) == 7
+    world.run(40 - world.simulator.now % 20)
+    return world
+
+
+def lose_the_operator(world: World) -> None:
     world.population.crash(4)
     world.run(10)
     world.end("ticks")
     world.run(10)
-    expect_equal(world, catalogue, items, in_order=False)
     guard = world.broker(5).guard
     assert guard is not None
     assert guard.revived == 1
+
+
+def test_what_was_given_out_after_the_last_checkpoint_is_not_delivered_twice() -> None:
+    build = QueryBuilder("q")
+    build.filter("some", "ticks", where="at > 2")
+    world = long_after_a_checkpoint(build.query())
+    for item in ticks(10)["ticks"]:
+        world.feed("ticks", item)
+    world.run(2)
+    assert len(world.results()["q.some"]) == 7
+    lose_the_operator(world)
+    expect_equal(world, Catalogue([TICKS], [build.query()]), ticks(10), in_order=False)
+
+
+@pytest.mark.parametrize("by", ["partition", "replicate"])
+def test_replicas_know_again_what_was_taken_before_the_division(by: str) -> None:
+    build = QueryBuilder("q")
+    some = build.filter("some", "ticks", where="at > 2")
+    of = some if by == "partition" else build.union("both", some, some)
+    build.count("many", of, window="5 ms")
+    world = long_after_a_checkpoint(build.query())
+    for item in ticks(10)["ticks"]:
+        world.feed("ticks", item)
+    world.run(2)
+    broker = world.broker(2)
+    world.simulator.call(2, lambda: getattr(broker, by)("q.many"))
+    world.run(2)
+    assert len(world.operators()) == (4 if by == "partition" else 5)
+    lose_the_operator(world)
+    expect_equal(world, Catalogue([TICKS], [build.query()]), ticks(10), in_order=False)
+
+
+def test_who_came_after_the_last_checkpoint_gets_everything_too() -> None:
+    build, later = QueryBuilder("q"), QueryBuilder("later")
+    build.filter("some", "ticks", where="at > 2")
+    later.count("many", "q.some", window="5 ms")
+    world = long_after_a_checkpoint(build.query())
+    world.simulator.call(3, lambda: world.broker(3).register_query(later.query()))
+    world.run(2)
+    for item in ticks(10)["ticks"]:
+        world.feed("ticks", item)
+    world.run(2)
+    lose_the_operator(world)
+    catalogue = Catalogue([TICKS], [build.query(), later.query()])
+    expect_equal(world, catalogue, ticks(10), in_order=False)
+
+
+def test_guardians_are_guarded() -> None:
+    """Operators are found that two nodes have gone on with, one after the other."""
+    moves = []
+    for seed in range(110, 113):
+        world, _ = with_nodes_gone(seed, changes=0.0, victims=2)
+        moves += [broker.router.places[name].moves for broker in world.brokers for name in published(broker)]
+    assert max(moves) >= 2 * AGAIN
+
+
+def published(broker: FlowBroker) -> list[str]:
+    return [name for name, hosted in broker.engine.hosted.items() if hosted.spec is not None]
 
 
 def test_a_reader_knows_again_what_it_has_taken() -> None:

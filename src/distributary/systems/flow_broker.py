@@ -104,6 +104,7 @@ class FlowBroker:
             node, self.connections, registry, self.engine.take, self.engine.begin_again, self.engine.wake
         )
         self.engine.router = self.router
+        self.router.on_void = self.engine.give_up
         self.engine.on_set_aside = lambda name, id, reason: node.deliver(SetAside(name, id, reason))
         self.registry: Registry | None = None
         if node.address == registry:

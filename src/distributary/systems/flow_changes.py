@@ -33,7 +33,7 @@ from distributary.flow.splitting import Splitting
 from distributary.overlay.node import Address, Node
 from distributary.plan.query.rules import MIGRATION, PARTITION, REPLICATION
 from distributary.systems.flow_connections import Connections
-from distributary.systems.flow_engine import Engine, inlets_of, selection_of
+from distributary.systems.flow_engine import Engine, Hosted, Memory, inlets_of, selection_of
 from distributary.systems.flow_guarding import Guard
 from distributary.systems.flow_messages import PART, HandOver, Inlet, Located, Parted, Place, Reader, Spec
 from distributary.systems.flow_optimising import Order
@@ -47,6 +47,8 @@ class Replica:
     spec: Spec
     inlets: list[Inlet]
     state: State
+    memories: list[Memory]
+    """Of what was taken of its inputs lately, by whom it takes the place of."""
 
 
 @dataclass(frozen=True)
@@ -241,7 +243,8 @@ class Changes:
                 )
                 for number, inlet in enumerate(hosted.inlets)
             ]
-            replicas.append(Replica(Spec(name, splitting.replica, spec.inputs, spec.schemas), inlets, state))
+            made = Spec(name, splitting.replica, spec.inputs, spec.schemas)
+            replicas.append(Replica(made, inlets, state, [one.copy() for one in hosted.memories]))
         self._divide(operator, replicas, splitting, final, None)
         self._scatter(replicas, to)
         names = tuple(one.spec.name for one in replicas)
@@ -267,7 +270,8 @@ class Changes:
             made = Spec(f"{operator}{PART}{index + 1}", operation, (inlet.stream,), spec.schemas[:1])
             # A union leaves attributes as they are: what the operator can use of it can be told before it.
             taken = inlet if behind is None else inlet._replace(selection=selection_of(spec))
-            replicas.append(Replica(made, [taken._replace(turn=0)], state))
+            memory = above.memories[index].copy()
+            replicas.append(Replica(made, [taken._replace(turn=0)], state, [memory]))
         above_it = None if union == operator else union
         self._divide(operator, replicas, splitting, final, above_it)
         self._scatter(replicas, to)
@@ -295,7 +299,7 @@ class Changes:
         last = Spec(operator, splitting.final, names, (given,) * len(names))
         self._begin_from(last, inlets_of(last), final)
         for replica in replicas:
-            self._begin_from(replica.spec, replica.inlets, replica.state)
+            self._begin_from(replica.spec, replica.inlets, replica.state).memories = replica.memories
             self._router.install(replica.spec.name, Publication(), Place(self._node.address))
         self.successions.append(Succession(set(names), forgotten, union))
         for name in (operator, *names):
@@ -307,10 +311,11 @@ class Changes:
         for replica, address in zip(replicas, to, strict=False):
             self.move(replica.spec.name, address)
 
-    def _begin_from(self, spec: Spec, inlets: list[Inlet], state: State) -> None:
+    def _begin_from(self, spec: Spec, inlets: list[Inlet], state: State) -> Hosted:
         hosted = self._engine.install(spec, inlets)
         assert hosted.running is not None
         hosted.running.restore(json.loads(json.dumps(state)))
+        return hosted
 
     # Withdrawals
 

@@ -98,6 +98,9 @@ class Memory:
             found.append(element)
         return found
 
+    def copy(self) -> Memory:
+        return Memory(self._times.items(), self._watermark)
+
     def state(self) -> tuple[int | None, tuple[tuple[str, int], ...]]:
         return self._watermark, tuple(self._times.items())
 
@@ -242,6 +245,11 @@ class Engine:
             hosted.asleep = False
             self.begin(name)
 
+    def give_up(self, name: str) -> None:
+        """Another node has gone on with an operator: what is here of it is void."""
+        if name in self.hosted:
+            self.stop(name, forget=False)
+
     def withdraw_all(self) -> None:
         """Host nothing that is over."""
         self.hosted = {name: hosted for name, hosted in self.hosted.items() if not self.router.over(name)}
@@ -285,6 +293,7 @@ class Engine:
 
     def take_over(self, message: HandOver) -> None:
         """Go on with an operator from another node."""
+        self.router.learn(message.places)
         hosted = self.install(message.spec, message.inlets)
         assert hosted.running is not None
         hosted.running.restore(json.loads(message.state))
@@ -294,7 +303,6 @@ class Engine:
         publication.acknowledged = {(one.name, one.input): at for one, at in message.acknowledged}
         publication.turns = {(one.name, one.input): one.turn for one, _ in message.acknowledged}
         publication.forget_those(self.router.over)
-        self.router.learn(message.places)
         self.router.install(message.spec.name, publication, message.place)
         if hosted.asleep == message.asleep:  # else somebody was waiting for it, and has woken it
             self.begin(message.spec.name)

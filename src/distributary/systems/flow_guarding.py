@@ -12,6 +12,9 @@ Rules:
 - An operator that goes on from a checkpoint gives some items a second time, perhaps in another order. Ids
   and times do not depend on the order, so a reader knows them again: it has seen the id, or the item is
   before the watermark, up to which it has had everything. New numbers are beyond all that were given before.
+- A checkpoint may know less than there was: a reader that came after it, or that the operator was moved on.
+  So what an operator that goes on gives out is kept for a while, until all its readers have heard of it; and
+  of two that go on with an operator the one counts that has gone on more often, while the other gives up.
 
 What is survived: one node after the other, with time for a checkpoint in between, root brokers of sources
 among them; not the registry and proxies of sources, nor what a node's own clients were still to get. What
@@ -46,6 +49,10 @@ class Guarding:
     beat: float = 1.0
     silence: float = 8.0
     """Seconds."""
+
+
+UNKNOWN = Reader("unknown", 0, 0)
+"""Stands for readers of an operator that goes on which the checkpoint did not know of."""
 
 
 class Checkpoint(NamedTuple):
@@ -119,6 +126,8 @@ class Guard:
         """Operators that have left here and have not arrived, and by whom they went."""
         self._told: dict[tuple[str, int, str], int] = {}
         """How far publishers know each reader to be."""
+        self._awaiting: set[str] = set()
+        """Operators that have gone on here, while readers may come that their checkpoint did not know of."""
         self._heard: dict[Address, float] = {}
         for kind, handler in (
             (Checkpoint, self._checkpoint),
@@ -131,6 +140,7 @@ class Guard:
             node.handle(kind, handler)  # type: ignore[arg-type]
         node.at_alarm("flow checkpoint", self._tick)
         node.at_alarm("flow beat", self._beat)
+        node.at_alarm("flow unknown", self._await_no_more)
         node.at_start(self._begin)
 
     def guardian(self, of: Address) -> Address:
@@ -181,6 +191,7 @@ class Guard:
             for name in [name for name in stored if over(name)]:
                 del stored[name]
         self._leaving = {name: one for name, one in self._leaving.items() if not over(name)}
+        self._awaiting = {name for name in self._awaiting if not over(name)}
         self._told = {key: at for key, at in self._told.items() if not (over(key[0]) or over(key[2]))}
 
     # Time
@@ -189,6 +200,8 @@ class Guard:
         self.node.wake_after(self.settings.checkpoint, "flow checkpoint")
         self.node.wake_after(self.settings.beat, "flow beat")
         self._heard = dict.fromkeys(self._brokers, self.node.now)
+        for name in self._awaiting:
+            self.node.wake_after(self.settings.silence, "flow unknown", name)
 
     def _tick(self, about: object) -> None:
         self.node.wake_after(self.settings.checkpoint, "flow checkpoint")
@@ -238,7 +251,11 @@ class Guard:
         if self._router.over(operator.spec.name):
             return
         if to in self.connections.gone:
-            self._go_on_with(operator)
+            known = self._router.places.get(operator.spec.name)
+            if known is None or known.moves <= operator.place.moves:
+                self._go_on_with(operator)
+            else:
+                self.arrived(operator)  # somebody has gone on with it
             return
         self._entrusted.setdefault(to, {})[operator.spec.name] = operator
         self.connections.send(to, operator)
@@ -278,13 +295,25 @@ class Guard:
 
     def _go_on_with(self, operator: HandOver) -> None:
         """Go on with an operator from what was stored of it; everybody is told."""
-        self.revived += 1
         name = operator.spec.name
+        self.arrived(operator)
+        if name in self._router.publications:
+            return  # it has come here by another way already
+        self.revived += 1
         place = Place(self.node.address, None, operator.place.moves + AGAIN)
         inlets = tuple(inlet._replace(turn=inlet.turn + AGAIN) for inlet in operator.inlets)
-        self._revive(replace(operator, place=place, inlets=inlets, number=operator.number + AGAIN))
+        number = operator.number + AGAIN
+        readers = tuple(each for each in operator.acknowledged if each[0] != UNKNOWN)
+        acknowledged = (*readers, (UNKNOWN, number))
+        self._revive(replace(operator, place=place, inlets=inlets, number=number, acknowledged=acknowledged))
+        self._awaiting.add(name)
+        self.node.wake_after(self.settings.silence, "flow unknown", name)
         self.connections.send(self._router.registry, Located(name, place))
         for one in self._brokers:
             if one != self.node.address:
                 self.connections.send(one, Moved(name, place))
         self.checkpoint()
+
+    def _await_no_more(self, name: str) -> None:
+        self._awaiting.discard(name)
+        self._router.unsubscribe(name, UNKNOWN, forget=True)

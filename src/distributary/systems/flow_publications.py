@@ -106,7 +106,8 @@ class Publication:
             return None
         start = self.acknowledged.get(key, self.number) if position is None else position
         self.turns[key] = reader.turn
-        self.acknowledge(*key, start)
+        if key not in self.acknowledged:  # else it may have to go on from where it was known to be
+            self.acknowledge(*key, start)
         return start
 
     def acknowledge(self, name: str, input: int, position: int) -> None:

@@ -95,6 +95,8 @@ class Router:
         self.routes: dict[str, dict[Reader, Route]] = {}
         self.passed = 0
         """Elements sent on to other nodes."""
+        self.on_void: Callable[[str], None] = lambda stream: None
+        """Told of a stream that was published here, and that somebody has gone on with from a checkpoint."""
         self._take = take
         self._moved = moved
         self._wanted = wanted
@@ -228,6 +230,9 @@ class Router:
             known = self.places.get(stream)
             if known is None or place.moves > known.moves:
                 self.places[stream] = place
+                if stream in self.publications and place.tree is None and place.host != self.node.address:
+                    del self.publications[stream]
+                    self.on_void(stream)
                 # Of a source that has another root broker: those are told whose way up is another now.
                 if known is not None and (place.tree is None or place.tree != known.tree):
                     self._begin_again(stream)
@@ -389,7 +394,8 @@ class Router:
         self.parents[tree] = parent
         if before is not None:
             for stream in [name for name in self.places if self._on_tree(name, tree)]:
-                self._by_another_way(stream, before != parent)
+                if stream not in self.publications:
+                    self._by_another_way(stream, before != parent)
         for stream in [name for name in self._waiting if self._on_tree(name, tree)]:
             self._serve(stream)
         # Not at once: who asked for the parent may be about to use it.
