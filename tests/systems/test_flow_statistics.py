@@ -10,22 +10,36 @@ import numpy as np
 import pytest
 
 import distributary.systems.flow_local as flow_local
-from distributary.flow import Catalogue, Filter
+import distributary.systems.flow_statistics as flow_statistics
+from distributary.flow import Catalogue, Filter, QueryBuilder
 from distributary.overlay.courier import Packet
 from distributary.plan.goal import Function
 from distributary.plan.query.benefit import Standing
 from distributary.plan.query.goal_text import parse_query_goal
-from distributary.plan.query.rules import MIGRATIONS
+from distributary.plan.query.rules import MIGRATIONS, Area
 from distributary.plan.query.statistics import Dissemination
 from distributary.plan.tree import Sites
+from distributary.sim.faults import Injection
 from distributary.sim.simulator import Observer
 from distributary.systems.flow_goals import is_local
-from distributary.systems.flow_optimising import Optimiser, Optimising
+from distributary.systems.flow_optimising import OPTIMISATION, STATISTICS, Optimiser, Optimising
 from distributary.systems.flow_rounds import Down, Up
 from distributary.systems.flow_situation import Rates, Situation, situation_of
 from flow.random_queries import random_catalogue
-from systems.flow_worlds import REGISTRY, World
-from systems.test_flow_optimising import LATENCY, LOAD, TRAFFIC, believed
+from systems.flow_worlds import REGISTRY, World, expect_equal
+from systems.test_flow_moves import random_faults
+from systems.test_flow_optimising import (
+    LATENCY,
+    LOAD,
+    SOURCES,
+    TRAFFIC,
+    Told,
+    believed,
+    finish,
+    queries,
+    steady,
+    ways_of_telling,
+)
 
 INCOMING = parse_query_goal("minimise aggregate(MAX, incoming rate, BROKERS)")
 OUTGOING = parse_query_goal(
@@ -119,10 +133,12 @@ def whole(world: World) -> tuple[Situation, Standing]:
     return situation, Standing(goal, situation.placement(Sites(matrix)))
 
 
-def expect_worth(world: World) -> int:
-    """All nodes weigh all changes as one who knows everything does; returns how many there were."""
+def expect_worth(world: World, at_most: bool = False) -> int:
+    """All nodes weigh all changes as one who knows everything does, or lower; returns how many there were."""
     for node in world.nodes:
         one = optimiser(world, node)
+        if one.surrounded is not None and one.statistics.critical():
+            assert set(one.surrounded.complete) == set(one.surrounded.answers.asked), "in the round itself"
         world.simulator.call(node, lambda one=one: one.asking.begin(one._places()))
     world.run(2)
     situation, standing = whole(world)
@@ -136,7 +152,7 @@ def expect_worth(world: World) -> int:
         assert one.statistics.cost == pytest.approx(standing.cost, rel=1e-5)
         if one.surrounded is None or not one.local.pieces():
             continue
-        mine = one.surrounded.standing(one.settings.goal, one.statistics.worst)
+        mine = one.surrounded.standing(one.settings.goal, one.statistics.worst, len(world.nodes))
         average = one.settings.goal.cost.function is Function.AVERAGE
         members = one.statistics.members if average else 1
         operators, places = mine.state.workload.operators, one.surrounded.places()
@@ -153,6 +169,8 @@ def expect_worth(world: World) -> int:
         for group in groups if sites else ():
             found = mine.benefits(group, places) / members
             expected = standing.benefits([names[operators[index].name] for index in group], sites)
+            if at_most:
+                found = np.maximum(found, expected)
             np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5 * abs(standing.cost))
             weighed += len(sites)
     return weighed
@@ -164,8 +182,15 @@ def test_a_change_is_worth_to_a_node_what_it_is_worth_to_all(
 ) -> None:
     monkeypatch.setattr(flow_local, "CHANGED", 0.0)
     assert is_local(GOALS[goal])
-    weighed = sum(expect_worth(settled(goal, seed)) for seed in range(4))
-    assert weighed > 40
+    weighed = sum(expect_worth(settled(goal, seed)) for seed in range(2))
+    assert weighed > 20
+
+
+def test_where_few_of_the_worst_are_told_nothing_is_overrated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flow_local, "CHANGED", 0.0)
+    monkeypatch.setattr(flow_statistics, "WORST", 1)
+    area = Area(levels=1)
+    assert sum(expect_worth(settled("load", seed, area=area), at_most=True) for seed in (0, 5)) > 5
 
 
 @pytest.mark.chaos
@@ -178,11 +203,13 @@ def test_a_change_is_worth_to_a_node_what_it_is_worth_to_all_on_many_seeds(
     expect_worth(settled(goal, seed))
 
 
-@pytest.mark.parametrize("goal", ["traffic", "load", "latency", "incoming", "least"])
-@pytest.mark.parametrize("slack", [0.0, 0.5])
+@pytest.mark.parametrize(
+    ("goal", "slack"),
+    [("traffic", 0.0), ("latency", 0.0), ("load", 0.0), ("load", 0.5), ("incoming", 0.5), ("least", 0.0)],
+)
 def test_nodes_hear_of_those_that_the_model_says(goal: str, slack: float) -> None:
     seen = 0
-    for seed in range(4):
+    for seed in range(2):
         world = settled(goal, seed, top=None, slack=slack)
         situation, standing = whole(world)
         expected = Dissemination(slack=slack).round(standing).sites
@@ -191,7 +218,7 @@ def test_nodes_hear_of_those_that_the_model_says(goal: str, slack: float) -> Non
             best = sorted(found, key=lambda site: (found[site], site))
             assert set(best) == {situation.sites[site] for site in expected[number]}, (seed, node)
             seen += len(best)
-    assert seen > 2
+    assert seen > 0
 
 
 class Links(Observer):
@@ -221,9 +248,90 @@ def test_all_that_could_be_heard_of_are_heard_of_some_time() -> None:
     expected = Dissemination().round(standing).sites
     assert max(len(sites) for sites in expected) > 2
     ever: dict[int, set[int]] = {node: set() for node in world.nodes}
-    for _ in range(60):
+    for _ in range(40):
         after_rounds(world, 1)
         for node in world.nodes:
             ever[node] |= set(optimiser(world, node).statistics.heard)
     for number, node in enumerate(situation.sites):
         assert ever[node] == {situation.sites[site] for site in expected[number]}
+
+
+# What it costs
+
+
+def different(count: int) -> Catalogue:
+    """Queries that share no operator."""
+    made = []
+    for number in range(count):
+        build = QueryBuilder(f"q{number}")
+        where = f"size > {number % 9} and size <> {1000 + number}"
+        large = build.filter("large", SOURCES[number % 2].name, where=where)
+        build.count("per_second", large, window="1 second", group_by=["symbol"])
+        made.append(build.query())
+    return Catalogue(SOURCES, made)
+
+
+def bytes_told(count: int, told: Told) -> float:
+    """Bytes a node and period, once every node hosts some of so many queries."""
+    world = World(5, 3, optimising=Optimising(TRAFFIC, PERIOD, window=1.0, told=told))
+    at = {f"q{number}": 1 + number // 2 % 5 for number in range(count)}
+    world.register(different(count), {"trades": 1, "quotes": 2, **at})
+    kinds = {kind.__name__ for kind in (*STATISTICS, *OPTIMISATION)}
+
+    def spent() -> int:
+        return sum(traffic.bytes for kind, traffic in world.metrics.by_kind().items() if kind in kinds)
+
+    before = spent()
+    steady(world, 12)
+    return (spent() - before) / 4 / len(world.nodes)
+
+
+def test_what_is_told_does_not_grow_with_the_number_of_queries() -> None:
+    few, many = bytes_told(10, "neighbourhood"), bytes_told(30, "neighbourhood")
+    assert many < 1.2 * few
+    whole_few, whole_many = bytes_told(10, "whole"), bytes_told(30, "whole")
+    assert whole_many > 2.5 * whole_few
+    assert many < whole_many / 3
+
+
+# Faults
+
+
+def through_faults(seed: int, told: Told) -> tuple[World, dict[str, int]]:
+    """A network that optimises itself while messages and nodes fail."""
+    random = Random(f"{seed}/faults")
+    settings = Optimising(random.choice([TRAFFIC, LOAD, LATENCY]), 4.0, 0.5, told=told, margin=0.01)
+    world = World(random.randint(3, 6), seed, optimising=settings)
+    catalogue = queries(random.randint(2, 4))
+    world.register(catalogue)
+    fired = Injection(world.population, random_faults(random, world, world.simulator.now + 20)).fired
+    fed = steady(world, 40)
+    finish(world)
+    world.run(100)
+    expect_equal(world, catalogue, fed)
+    return world, fired
+
+
+@ways_of_telling
+def test_answers_are_exact_while_it_optimises_itself_through_faults(told: Told) -> None:
+    moves = 0
+    for seed in range(2):
+        world, fired = through_faults(seed, told)
+        moves += sum(broker.moves for broker in world.brokers)
+        assert fired["loss"]
+        assert fired["duplication"]
+        if told == "neighbourhood":
+            after_rounds(world, 1)
+            periods = {optimiser(world, node).statistics.period for node in world.nodes}
+            assert periods == {optimiser(world, REGISTRY)._period}, "rounds go on afterwards"
+            assert all(optimiser(world, node).statistics.complete for node in world.nodes)
+    assert moves > 0
+
+
+@pytest.mark.chaos
+@ways_of_telling
+@pytest.mark.parametrize("seed", range(100, 140))
+def test_answers_are_exact_while_it_optimises_itself_through_faults_on_many_seeds(
+    seed: int, told: Told
+) -> None:
+    through_faults(seed, told)

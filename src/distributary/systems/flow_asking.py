@@ -3,20 +3,20 @@
 Rules:
 
 - Asked are the places that operators could go to: neighbours in the trees, hosts of those that the operators
-  read and of those that read them, and nodes that were heard of (`flow_statistics`). Nobody else is.
-- Each answers what it does in all, what it publishes of the streams asked for, and who reads those how much.
-- For each tree whose sources the operators read, the question goes on from there to the root, hop by hop.
-  Each hop adds what it does in all, and how much of each source is asked for on its link; the root answers.
+  read and of those that read them, and nodes that were heard of (`flow_statistics`). Nobody else is, but for
+  the nodes between these and the roots of the trees whose sources the operators read: those are asked next.
+- Each answers what it does in all, what it publishes of the streams asked for, and who reads those how much;
+  and for each of the trees who is above it, and how much of each source is asked for on the link to it.
+- Questions about a round are answered when it is over where they come to.
 - Whoever does not answer within the window is no place to go to in this period.
 
-Cost: for each place asked, two messages, and for each tree the hops to its root; their size depends on the
-streams that the operators here exchange with other nodes.
+Cost: two messages for each node asked; their size depends on the streams that the operators here exchange
+with other nodes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from distributary.overlay.node import Address, Node
@@ -25,7 +25,7 @@ from distributary.systems.flow_statistics import Statistics
 
 
 class Ask(NamedTuple):
-    """To a place that operators could go to."""
+    """To a place that operators could go to, or a node on the way there."""
 
     period: int
     sources: tuple[tuple[int, tuple[str, ...]], ...]
@@ -46,62 +46,62 @@ class Published(NamedTuple):
     """By node, how much of it is asked for there; not at the asker's, who knows that."""
 
 
+class Uplink(NamedTuple):
+    """Where a node is in a tree."""
+
+    above: tuple[Address, ...]
+    """Who is between it and the root, which comes last."""
+    shares: tuple[int, ...]
+    """How much of each source is asked for at the node and below."""
+
+
 class Told(NamedTuple):
     """The answer."""
 
     period: int
     totals: tuple[float, ...]
+    uplinks: tuple[Uplink | None, ...]
+    """In each tree asked about; None where that is not known now."""
     published: tuple[Published, ...]
     readers: tuple[Reading, ...]
 
 
-class Hop(NamedTuple):
-    """A node on the way to a root."""
-
-    site: Address
-    totals: tuple[float, ...]
-    shares: tuple[int, ...]
-    """How much of each source is asked for there and below."""
+ASKING = (Ask, Told)
 
 
-class Climb(NamedTuple):
-    """A question on its way to a root."""
-
-    period: int
-    asker: Address
-    place: Address
-    tree: int
-    sources: tuple[str, ...]
-    way: tuple[Hop, ...]
-
-
-class Way(NamedTuple):
-    """The way from a place to the root of a tree, from the root."""
-
-    period: int
-    place: Address
-    tree: int
-    way: tuple[Hop, ...]
-
-
-ASKING = (Ask, Told, Climb, Way)
-
-
-@dataclass
 class Answers:
-    """What has been answered so far in a period."""
+    """What has been answered so far in a period.
 
-    asked: Mapping[Address, Ask]
-    told: dict[Address, Told] = field(default_factory=dict)
-    ways: dict[tuple[Address, int], tuple[Hop, ...]] = field(default_factory=dict)
+    `ways` says whether all is asked for only by who is above whom, and not by what passes there.
+    """
 
-    def complete(self, place: Address) -> bool:
-        """Whether all is known of a place."""
-        return place in self.told and all((place, tree) in self.ways for tree, _ in self.asked[place].sources)
+    def __init__(self, asked: dict[Address, Ask], ways: bool) -> None:
+        self.places = tuple(asked)
+        """Where operators could go."""
+        self.asked = asked
+        self.told: dict[Address, Told] = {}
+        self._ways = ways
+        self.trees = [tree for tree, _ in next(iter(asked.values())).sources]
+
+    def missing(self) -> list[Address]:
+        """Nodes above others that have not been asked yet."""
+        if self._ways:
+            return []
+        uplinks = [uplink for told in self.told.values() for uplink in told.uplinks if uplink is not None]
+        found = dict.fromkeys(site for uplink in uplinks for site in uplink.above)
+        return [site for site in found if site not in self.asked]
+
+    def complete(self, site: Address) -> bool:
+        """Whether all is known of a node, and of those above it."""
+        told = self.told.get(site)
+        return told is not None and all(
+            uplink is not None and (self._ways or all(above in self.told for above in uplink.above))
+            for uplink in told.uplinks
+        )
 
     @property
-    def all_complete(self) -> bool:
-        return all(self.complete(place) for place in self.asked)
+    def all_told(self) -> bool:
+        return len(self.told) == len(self.asked)
 
 
 class Asking:
@@ -124,8 +124,10 @@ class Asking:
         self._weigh = weigh
         self._answers: Answers | None = None
         self._period = 0
-        for kind, handler in ((Ask, self._ask), (Told, self._told), (Climb, self._climb), (Way, self._way)):
-            node.handle(kind, handler)  # type: ignore[arg-type]
+        self._waiting: list[tuple[Ask, Address]] = []
+        """Questions that came before the round they are about was over here."""
+        node.handle(Ask, self._ask)
+        node.handle(Told, self._told)
         node.at_alarm("flow answers", self._at_last)
 
     # Asking
@@ -134,9 +136,10 @@ class Asking:
         """Ask all these places about what the operators here read and are read by."""
         self._period = self._statistics.period
         questions = self._questions(list(places))
-        self._answers = Answers(questions)
+        ways = self._local.of_ways and not self._local.names
+        self._answers = Answers(questions, ways)
         self.node.wake_after(self._window, "flow answers", self._period)
-        for place, ask in questions.items():
+        for place, ask in list(questions.items()):
             self._send(place, ask)
 
     def _questions(self, places: list[Address]) -> dict[Address, Ask]:
@@ -163,18 +166,18 @@ class Asking:
         }
 
     def _told(self, message: Told, sender: Address) -> None:
-        if self._answers is not None and message.period == self._period:
-            self._answers.told[sender] = message
-            self._weigh_if_complete()
-
-    def _way(self, message: Way, sender: Address) -> None:
-        if self._answers is not None and message.period == self._period:
-            self._answers.ways[message.place, message.tree] = message.way
-            self._weigh_if_complete()
-
-    def _weigh_if_complete(self) -> None:
-        if self._answers is not None and self._answers.all_complete:
-            self._at_last(self._period)
+        answers = self._answers
+        if answers is None or message.period != self._period or sender not in answers.asked:
+            return
+        answers.told[sender] = message
+        if answers.all_told:
+            further = answers.missing()
+            sources = answers.asked[self.node.address].sources
+            answers.asked.update((site, Ask(self._period, sources, (), ())) for site in further)
+            for site in further:
+                self._send(site, answers.asked[site])
+            if answers.all_told:
+                self._at_last(self._period)
 
     def _at_last(self, period: int) -> None:
         answers = self._answers
@@ -185,6 +188,18 @@ class Asking:
     # Answering
 
     def _ask(self, message: Ask, sender: Address) -> None:
+        if self._statistics.is_over(message.period):
+            self._answer(message, sender)
+        else:
+            self._waiting.append((message, sender))
+
+    def answer_waiting(self) -> None:
+        """A round is over here: answer those who asked before."""
+        waiting, self._waiting = self._waiting, []
+        for message, sender in waiting:
+            self._ask(message, sender)
+
+    def _answer(self, message: Ask, sender: Address) -> None:
         local = self._local
         known = {piece.name: piece for piece in local.pieces()}
         published = tuple(
@@ -198,24 +213,10 @@ class Asking:
             if stream in known and (known[stream].measured or local.of_ways)
         )
         readers = tuple(reading for reading in map(local.reading, message.readers) if reading is not None)
-        self._send(sender, Told(message.period, local.totals(), published, readers))
-        for tree, sources in message.sources:
-            self._climb(Climb(message.period, sender, self.node.address, tree, sources, ()), sender)
+        uplinks = tuple(self._uplink(tree, sources) for tree, sources in message.sources)
+        self._send(sender, Told(message.period, local.totals(), uplinks, published, readers))
 
-    def _climb(self, message: Climb, sender: Address) -> None:
-        """Add what is known here, and pass the question on to the root, or answer it there."""
-        round, here = self._statistics.round, self.node.address
-        if (
-            round is None
-            or message.tree >= len(round.positions)
-            or any(hop.site == here for hop in message.way)
-        ):
-            return
-        shares = self._statistics.shares.get(message.tree, {})
-        hop = Hop(here, self._local.totals(), tuple(shares.get(source, 0) for source in message.sources))
-        way = (*message.way, hop)
-        parent = round.positions[message.tree].parent
-        if parent is None:
-            self._send(message.asker, Way(message.period, message.place, message.tree, way))
-        else:
-            self._send(parent, message._replace(way=way))
+    def _uplink(self, tree: int, sources: tuple[str, ...]) -> Uplink | None:
+        above = self._statistics.above(tree)
+        shares = self._statistics.shares.get(tree, {})
+        return None if above is None else Uplink(above, tuple(shares.get(source, 0) for source in sources))

@@ -86,8 +86,9 @@ class Surrounded:
         self.here = local.node.address
         self.pieces = local.pieces()
         self.rates = rates
-        hops = {hop.site for way in answers.ways.values() for hop in way}
-        known = {self.here, *answers.asked, *hops}
+        self.complete = [site for site in answers.asked if answers.complete(site)]
+        ways = [uplink.above for told in answers.told.values() for uplink in told.uplinks if uplink]
+        known = {*answers.asked, *(site for above in ways for site in above)}
         self.sites: tuple[Address, ...] = tuple(sorted(known))
         self.numbers = {site: number for number, site in enumerate(self.sites)}
         self.latency = [
@@ -116,8 +117,8 @@ class Surrounded:
     # What there is
 
     def _describe(self) -> None:
-        for tree, sources in next(iter(self.answers.asked.values())).sources:
-            self._add_tree(tree, sources)
+        for order, (tree, sources) in enumerate(self.answers.asked[self.here].sources):
+            self._add_tree(order, tree, sources)
         for stream, (host, published) in self._published.items():
             self._add_producer(stream, host, published)
         for piece in self._ordered():
@@ -126,19 +127,23 @@ class Surrounded:
         if not self._trees:
             self._trees.append(self._star(self.here))
 
-    def _add_tree(self, tree: int, sources: Sequence[str]) -> None:
-        """A tree of sources, as far as ways lead through it, and what others ask for on its links."""
-        ways = [way for (_, number), way in self.answers.ways.items() if number == tree]
+    def _add_tree(self, order: int, tree: int, sources: Sequence[str]) -> None:
+        """A tree of sources, as far as it is known, and what others ask for on its links."""
+        uplinks = {site: self.answers.told[site].uplinks[order] for site in self.complete}
+        ways = [(site, *uplink.above) for site, uplink in uplinks.items() if uplink is not None]
         if not ways:
             return
-        root = self.numbers[ways[0][-1].site]
+        root = self.numbers[ways[0][-1]]
         parents = [root] * len(self.sites)
         parents[root] = NO_PARENT
-        shares: dict[int, tuple[int, ...]] = {}
         for way in ways:
-            for hop, above in pairwise(way):
-                parents[self.numbers[hop.site]] = self.numbers[above.site]
-                shares[self.numbers[hop.site]] = hop.shares
+            for site, above in pairwise(way):
+                parents[self.numbers[site]] = self.numbers[above]
+        shares = {
+            self.numbers[site]: uplink.shares
+            for site, uplink in uplinks.items()
+            if uplink is not None and self.numbers[site] != root
+        }
         self._trees.append(tuple(parents))
         for at, source in enumerate(sources):
             rate = self.rates.get(source, Rate(source, 0.0, 0.0))
@@ -309,10 +314,11 @@ class Surrounded:
         network = Network(Sites(self.latency), trees, filtering=True)
         return Placement(self.workload(), network, tuple(self._hosts))
 
-    def standing(self, goal: QueryGoal, worst: Sequence[Value] = ()) -> Standing:
-        """The problem as it stands; `worst` are the worst nodes of all, where the cost is a MIN or MAX.
+    def standing(self, goal: QueryGoal, worst: Sequence[Value] = (), brokers: int = 0) -> Standing:
+        """The problem as it stands; `worst` are the worst of so many nodes, where the cost is a MIN or MAX.
 
-        Averages are taken as sums here: of how many is not known from some.
+        Averages are taken as sums here: of how many is not known from some. Those that are neither known nor
+        among the worst are taken to be as bad as the last of these, so that nothing is overrated.
         """
         function = Function.SUM if goal.cost.function is Function.AVERAGE else goal.cost.function
         goal = replace(goal, cost=replace(goal.cost, function=function))
@@ -321,20 +327,17 @@ class Surrounded:
             for name, total in zip(self.local.names, totals, strict=True):
                 standing.state.quantities[name][self.numbers[site]] = total
         others = [one.value for one in worst if one.site not in self.numbers]
+        if not others and len(self.sites) < brokers:
+            others = [one.value for one in worst[-1:]]
         if function in (Function.MIN, Function.MAX) and others:
             assert goal.cost.members is Members.BROKERS
             standing.system = AmongOthers(goal.cost, standing.state, others[0])
         return standing
 
     def _totals(self) -> dict[Address, tuple[float, ...]]:
-        found = {hop.site: hop.totals for way in self.answers.ways.values() for hop in way}
-        found.update((site, told.totals) for site, told in self.answers.told.items())
-        return found
+        return {site: told.totals for site, told in self.answers.told.items()}
 
     def places(self) -> Indices:
         """The sites that operators may go to."""
-        found = [number for number, site in enumerate(self.sites) if self._is_place(site)]
-        return np.array(found, dtype=np.intp)
-
-    def _is_place(self, site: Address) -> bool:
-        return site in self.answers.asked and self.answers.complete(site)
+        found = [self.numbers[site] for site in self.answers.places if site in self.complete]
+        return np.array(sorted(found), dtype=np.intp)

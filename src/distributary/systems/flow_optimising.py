@@ -238,6 +238,7 @@ class Optimiser:
 
     def _ask(self) -> None:
         """A round is over: whoever can better the cost asks around."""
+        self.asking.answer_waiting()
         if self.statistics.critical() and self.local.pieces():
             self.asking.begin(self._places())
 
@@ -254,10 +255,10 @@ class Optimiser:
     def _weigh_neighbourhood(self, answers: Answers) -> None:
         statistics, settings = self.statistics, self.settings
         cost, round = statistics.cost, statistics.round
-        if cost is None or round is None:
+        if cost is None or round is None or not answers.complete(self.node.address):
             return
         self.surrounded = Surrounded(self.local, answers, self.surroundings.latency, statistics.rates)
-        standing = self.surrounded.standing(settings.goal, statistics.worst)
+        standing = self.surrounded.standing(settings.goal, statistics.worst, round.brokers)
         climber = NearbyClimber(standing, settings.rules, settings.area, self.surrounded.places())
         members = statistics.members if settings.goal.cost.function is Function.AVERAGE else 1
         # The cost that was told may be of the period before, and be less than what is known here alone.

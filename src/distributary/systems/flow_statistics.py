@@ -123,7 +123,7 @@ class Statistics:
         """Of this node in this round."""
         self._asked: dict[tuple[int, Address], tuple[Asked, ...]] = {}
         """What children asked for when they were last heard of."""
-        self._begun = True
+        self._over = True
         node.handle(Round, self._begin)
         node.handle(Up, self._up)
         node.handle(Down, self._down)
@@ -136,6 +136,10 @@ class Statistics:
     def complete(self) -> bool:
         """Whether the round has come back from all roots."""
         return bool(self._trees) and all(tree.down is not None for tree in self._trees)
+
+    def is_over(self, period: int) -> bool:
+        """Whether a round is over here: what there is to hear in it has been heard."""
+        return self.period > period or (self.period == period and self._over)
 
     @property
     def cost(self) -> float | None:
@@ -162,8 +166,16 @@ class Statistics:
                 found.append(tree.position.parent)
             found += tree.position.children
             found += [site for up in tree.ups.values() for site, _ in up.below]
-            found += (*tree.down.above, *tree.down.beside) if tree.down is not None else ()
+            if tree.down is not None:
+                found += (*tree.down.above[: self._settings.levels - 1], *tree.down.beside)
         return [site for site in dict.fromkeys(found) if site != self.node.address]
+
+    def above(self, number: int) -> tuple[Address, ...] | None:
+        """Who is between this node and the root of a tree, which comes last; None while that is not known."""
+        tree = self._trees[number] if number < len(self._trees) else None
+        if tree is None or tree.down is None:
+            return None
+        return () if tree.position.parent is None else (tree.position.parent, *tree.down.above)
 
     def critical(self) -> bool:
         """Whether the system's cost hangs on this node."""
@@ -191,7 +203,7 @@ class Statistics:
         if message.period <= self.period:
             return
         self.period, self.round = message.period, message
-        self.heard, self._begun = {}, False
+        self.heard, self._over = {}, False
         self._trees = [TreeRound(position) for position in message.positions]
         self._self.begin(message)
         self._value, self._part = self._self.value(), self._self.part()
@@ -213,8 +225,8 @@ class Statistics:
             self._end()
 
     def _end(self) -> None:
-        if not self._begun:
-            self._begun = True
+        if not self._over:
+            self._over = True
             self._ready()
 
     # Up
@@ -323,7 +335,7 @@ class Statistics:
             self._end()
 
     def _to_child(self, number: int, child: Address, known: list[Value], down: Down) -> Down:
-        tree, levels = self._trees[number], self._settings.levels
+        tree = self._trees[number]
         up = tree.ups.get(child)
         values: tuple[Value, ...] = ()
         if up is not None:
@@ -334,10 +346,9 @@ class Statistics:
             )
         asked = {stream for stream, _ in self._asked.get((number, child), ())}
         rates = tuple(self.rates[stream] for stream in sorted(asked & self.rates.keys()))
-        above = () if tree.position.parent is None else (tree.position.parent, *down.above)
+        above = self.above(number) or ()
         beside = tuple(one for one in tree.position.children if one != child)
         way = self.way(number) or 0.0
-        above = above[: levels - 1]
         return Down(self.period, number, values, down.worst, down.total, way, rates, above, beside)
 
     # Values
