@@ -46,6 +46,12 @@ exit codes: 0 all answers are right; 1 one is not, or a promised fault never hap
         "--period", type=float, default=15.0, metavar="SECONDS", help="between its changes (15)"
     )
     command.add_argument(
+        "--told",
+        default="neighbourhood",
+        choices=["neighbourhood", "whole"],
+        help="what nodes are told for it: what concerns them, or the whole situation (neighbourhood)",
+    )
+    command.add_argument(
         "--changes", type=int, default=0, metavar="N", help="moves and divisions at random (0)"
     )
     command.add_argument("--nodes", type=int, default=16, metavar="N", help="(16)")
@@ -77,6 +83,7 @@ def _run(parsed: argparse.Namespace) -> int:
         seconds=parsed.seconds,
         goal=parsed.goal,
         period=parsed.period,
+        told=parsed.told,
         changes=parsed.changes,
         latency=parsed.latency,
     )

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from random import Random
+from typing import Literal
 
 from distributary.errors import DistributaryError
 from distributary.files import Quarantine, read_events
@@ -88,6 +89,8 @@ class QueryTrial:
     goal: str = ""
     """What the network follows by itself: a name of `GOALS`, or a goal's text."""
     period: float = 15.0
+    told: Literal["neighbourhood", "whole"] = "neighbourhood"
+    """What nodes are told to follow it with (`systems.flow_optimising`)."""
     changes: int = 0
     """How often an operator is moved, divided or replicated at random."""
     latency: str = "uniform"
@@ -147,7 +150,7 @@ class QueryTrial:
             return None
         goal = parse_query_goal(GOALS.get(self.goal, self.goal))
         rules = (*MIGRATIONS, REPLICATION, PARTITION)
-        return Optimising(goal, period=self.period, rules=rules)
+        return Optimising(goal, period=self.period, rules=rules, told=self.told, seed=self.seed)
 
 
 @dataclass(frozen=True)

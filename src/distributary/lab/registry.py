@@ -39,6 +39,7 @@ MODULES = (
     "placement_load",
     "placement_traffic",
     "placement_beyond",
+    "query_network",
     "comparison",
 )
 """The modules of `distributary.lab` that hold experiments, in the order of the report."""
