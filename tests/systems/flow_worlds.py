@@ -20,6 +20,7 @@ from distributary.systems.flow_guarding import Guarding
 from distributary.systems.flow_messages import Element, Reader
 from distributary.systems.flow_optimising import Optimising
 from distributary.systems.flow_registry import Surroundings
+from distributary.systems.flow_trees import Regrouping
 from flow.random_queries import random_arrivals
 
 REGISTRY = 1
@@ -40,6 +41,7 @@ class World:
         optimising: Optimising | None = None,
         guarding: Guarding | None = None,
         bandwidth: Mapping[Address, float] | None = None,
+        regrouping: Regrouping | None = None,
     ) -> None:
         self.random = Random(f"{seed}/world")
         self.taken: dict[tuple[str, int, str], list[int]] = {}
@@ -57,7 +59,12 @@ class World:
         self.population: Population[FlowBroker] = Population(
             self.simulator,
             lambda address: FlowBroker(
-                Node(address), REGISTRY, surroundings, optimising=optimising, guarding=guarding
+                Node(address),
+                REGISTRY,
+                surroundings,
+                optimising=optimising,
+                guarding=guarding,
+                regrouping=regrouping,
             ),
         )
         for address in self.nodes:

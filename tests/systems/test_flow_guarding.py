@@ -99,9 +99,9 @@ def test_answers_are_exact_after_a_root_broker_is_gone(seed: int) -> None:
     world, _ = with_nodes_gone(seed, random_changes(seed), roots=True)
     registry = world.broker(REGISTRY).registry
     assert registry is not None
-    moved = [name for name in registry.sources if registry.places[name].moves]
-    assert moved, "another root was chosen"
-    assert all(world.simulator.is_up(registry.places[name].host) for name in registry.sources)
+    roots = {registry.places[name].host for name in registry.sources}
+    assert roots == {tree.root for tree in registry.trees}
+    assert all(world.simulator.is_up(root) for root in roots), "others were chosen"
 
 
 def test_a_root_is_replaced_by_one_that_passed_nothing_on_to_those_below_it() -> None:

@@ -52,6 +52,7 @@ from distributary.systems.flow_messages import (
 from distributary.systems.flow_optimising import Optimiser, Optimising, Report
 from distributary.systems.flow_registry import Registry, Surroundings, client_name, subscriber_name
 from distributary.systems.flow_streams import Publication, Router
+from distributary.systems.flow_trees import Regrouping
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,7 @@ class FlowBroker:
         *,
         optimising: Optimising | None = None,
         guarding: Guarding | None = None,
+        regrouping: Regrouping | None = None,
         timeout: float = 1.0,
     ) -> None:
         self.node = node
@@ -108,7 +110,7 @@ class FlowBroker:
         self.engine.on_set_aside = lambda name, id, reason: node.deliver(SetAside(name, id, reason))
         self.registry: Registry | None = None
         if node.address == registry:
-            self.registry = Registry(node, self.connections, surroundings or Surroundings())
+            self.registry = Registry(node, self.connections, surroundings or Surroundings(), regrouping)
         self.refused: dict[str, str] = {}
         """Queries and subscriptions that could not be served, and why."""
         self.unwanted = 0
@@ -217,6 +219,10 @@ class FlowBroker:
             self.router.install(source.name, Publication(), place)
         if place.host == self.node.address:
             self.router.root(source.name, place, proxy)
+        elif proxy == self.node.address:
+            self.router.learn([(source.name, place)])
+            if place.moves == self.router.places[source.name].moves:
+                self.router.places[source.name] = place  # another root of the same tree
 
     def _take_in(self, intake: Intake, event: Event) -> None:
         item = intake.admit(event)

@@ -83,7 +83,7 @@ class Alive(NamedTuple):
 
 
 class Gone(NamedTuple):
-    """A node is gone for good; and where the registry believes all operators to be."""
+    """A node is gone for good; and where the registry believes all streams to be."""
 
     node: Address
     places: tuple[tuple[str, Place], ...]
@@ -222,8 +222,7 @@ class Guard:
         self._heard[sender] = self.node.now
 
     def _declare_gone(self, registry: Registry, node: Address) -> None:
-        operators = [(name, place) for name, place in registry.places.items() if place.tree is None]
-        gone = Gone(node, tuple(operators))
+        gone = Gone(node, tuple(registry.places.items()))
         for one in self._brokers:
             if one != node:
                 self.connections.send(one, gone)
@@ -276,8 +275,9 @@ class Guard:
         for by, (to, operator) in list(self._leaving.values()):
             if by == node:
                 self.hand_over(to, operator)
-        # What has left the node before may be news here: the node's own notice can have been lost with it.
-        self._router.hear([each for each in places if each[1].host != node])
+        # What has left the node before may be news here: the node's own notice can have been lost with it, as
+        # can that of a source which has changed trees. Trees whose root it was get another.
+        self._router.hear([each for each in places if each[1].tree is not None or each[1].host != node])
         if was_guardian:
             self._take_over(node, dict(places))
         if had_guardian == node:

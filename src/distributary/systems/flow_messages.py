@@ -69,7 +69,8 @@ class Place(NamedTuple):
     host: Address
     tree: int | None = None
     moves: int = 0
-    """How often its operator has moved: of two places, the one after more moves is right."""
+    """How often its operator has moved, or the source has changed trees: of two places, the one after more
+    moves is right. That a tree has another root is no move: those are told whose way it concerns."""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,8 @@ Rules:
 - A source gets a root broker (`flow_trees`). All sources of one root broker share a tree, and there are at
   most `most_trees` trees. When a root broker is gone, another is chosen in its place, and all members of the
   tree are told of their ways.
+- Now and then the sources of a tree are published by another that has nearly the same members (003, 5.2). The
+  registry knows the members of all trees, so it compares them as they are, and needs no Bloom filters.
 - A node that wants a stream of a tree joins it once.
 - A query is checked together with all before it. What an operator elsewhere computes already is not computed
   again; the rest is the business of the node where its client is.
@@ -52,7 +54,7 @@ from distributary.systems.flow_messages import (
     numbered,
     whole,
 )
-from distributary.systems.flow_trees import Feed, best_root
+from distributary.systems.flow_trees import Feed, Regrouping, best_root, mergeable
 from distributary.systems.flow_trees import SourceTree as SourceTree
 from distributary.systems.flow_trees import Surroundings as Surroundings
 
@@ -60,7 +62,13 @@ from distributary.systems.flow_trees import Surroundings as Surroundings
 class Registry:
     """The registry; a layer of one node, whose address all know."""
 
-    def __init__(self, node: Node, connections: Connections, surroundings: Surroundings) -> None:
+    def __init__(
+        self,
+        node: Node,
+        connections: Connections,
+        surroundings: Surroundings,
+        regrouping: Regrouping | None = None,
+    ) -> None:
         self.send = connections.send
         self.runs: dict[str, str] = {}
         """From operators of queries, as `query.operator`, to those that run in their place."""
@@ -78,6 +86,8 @@ class Registry:
         """Operators that have been divided, in order."""
         self.gone: set[Address] = set()
         """Brokers that nothing is to be placed at any more."""
+        self.merged = 0
+        """Trees whose sources went over to another."""
         self._spent: dict[Address, float] = {}
         self._feeds: dict[str, Feed] = {}
         """Where each source comes from."""
@@ -101,6 +111,9 @@ class Registry:
             (LeaveTree, self._leave),
         ):
             node.handle(kind, self._noting(handler))
+        if regrouping is not None:
+            node.at_alarm("flow regroup", lambda about: self._regroup(node, regrouping))
+            node.at_start(lambda: node.wake_after(regrouping.period, "flow regroup"))
 
     def _noting(self, handler: Callable[[Any, Address], None]) -> Callable[[Any, Address], None]:
         """A handler that notes who takes part."""
@@ -123,11 +136,12 @@ class Registry:
         if source.name in self.sources:
             self.send(sender, Refused(source.name, "there is a source of this name already"))
             return
-        roots = [tree.root for tree in self.trees]
+        used = [self.trees[number].root for number in self._used_trees()]
         there = [broker for broker in self.surroundings.brokers or [proxy] if broker not in self.gone]
-        full = len(roots) >= self.surroundings.most_trees
+        full = len(used) >= self.surroundings.most_trees
         self._feeds[source.name] = feed = Feed(proxy, volume)
-        root = self._root_for([feed], roots if full else there)
+        root = self._root_for([feed], used if full else there)
+        roots = [tree.root for tree in self.trees]
         if root not in roots:
             self.trees.append(SourceTree(root))
             roots.append(root)
@@ -135,6 +149,13 @@ class Registry:
         self.sources[source.name] = source
         self.places[source.name] = place
         self._tell_root(source.name)
+
+    def _used_trees(self) -> list[int]:
+        """The trees that have sources."""
+        return sorted({tree for name in self.sources if (tree := self.places[name].tree) is not None})
+
+    def _sources_of(self, number: int) -> list[str]:
+        return [name for name in self.sources if self.places[name].tree == number]
 
     def _root_for(self, feeds: Sequence[Feed], brokers: Iterable[Address]) -> Address:
         root = best_root(feeds, brokers, self.surroundings, self._spent)
@@ -165,15 +186,35 @@ class Registry:
 
     def _replace_root(self, number: int) -> list[Address]:
         """Choose another root broker of a tree; returns the members, whose ways are others now."""
-        tree = self.trees[number]
-        names = [name for name, place in self.places.items() if place.tree == number]
+        tree, names = self.trees[number], self._sources_of(number)
         brokers = [broker for broker in self.surroundings.brokers if broker not in self.gone]
         root = self._root_for([self._feeds[name] for name in names], tree.heirs(brokers))
         members = tree.inherit(root, self.surroundings)
         for name in names:
-            self.places[name] = Place(root, number, self.places[name].moves + 1)
+            self.places[name] = self.places[name]._replace(host=root)
             self._tell_root(name)
         return members
+
+    def _regroup(self, node: Node, regrouping: Regrouping) -> None:
+        node.wake_after(regrouping.period, "flow regroup")
+        volumes = {
+            number: sum(self._feeds[name].volume for name in self._sources_of(number))
+            for number in self._used_trees()
+        }
+        pair = mergeable(self.trees, volumes, regrouping.likeness, self.surroundings, self._spent)
+        if pair is not None:
+            self.merge(*pair)
+
+    def merge(self, number: int, into: int) -> None:
+        """Have the sources of a tree published by another; their readers hear of it from above."""
+        self.merged += 1
+        gone, root = self.trees[number].root, self.trees[into].root
+        for name in self._sources_of(number):
+            volume = self._feeds[name].volume
+            self._spent[gone] = self._spent.get(gone, 0.0) - volume
+            self._spent[root] = self._spent.get(root, 0.0) + volume
+            self.places[name] = Place(root, into, self.places[name].moves + 1)
+            self._tell_root(name)
 
     # Queries
 

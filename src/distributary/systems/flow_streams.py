@@ -18,7 +18,8 @@ Rules:
   used again, so that whatever is still said of them is known to be void.
 - The way up a tree of sources leads from parent to parent to its root broker, and from there to the proxy of
   the source, which publishes it. When the way changes, all that was passed on is void, and every reader whose
-  way it was subscribes anew.
+  way it was subscribes anew. When a source changes trees, each node tells those below it, and a subscription
+  that still goes the old way is sent back: nobody passes on what is older than what it knows.
 - A node that nothing of a tree of sources passes any more leaves it.
 
 Cost: an element costs one message for each connection it must take, batches of elements one together; state
@@ -136,14 +137,17 @@ class Router:
     def root(self, source: str, place: Place, proxy: Address) -> None:
         """Be the root broker of a source from now on: what it gives comes from its proxy."""
         assert place.tree is not None
-        known = source in self.places
-        self.places[source] = place
+        known = self.places.get(source)
         if proxy != self.node.address:
             self.proxies[source] = proxy
         self.parents.pop(place.tree, None)
         self._joining.discard(place.tree)
-        if known and source not in self.publications:
-            self._by_another_way(source, passing=True)
+        if known is not None and place.moves != known.moves:
+            self.learn([(source, place)])
+        else:
+            self.places[source] = place
+            if known is not None and source not in self.publications:
+                self._by_another_way(source, passing=True)
         self._serve(source)
 
     def withdraw(self, stream: str, host: Address) -> tuple[Publication, Place]:
@@ -233,11 +237,22 @@ class Router:
                 if stream in self.publications and place.tree is None and place.host != self.node.address:
                     del self.publications[stream]
                     self.on_void(stream)
-                # Of a source that has another root broker: those are told whose way up is another now.
-                if known is not None and (place.tree is None or place.tree != known.tree):
+                if known is not None and known.tree is not None:
+                    self._tell_below(stream, place)
+                    self.node.wake_after(0.0, "flow idle tree", known.tree)
+                if known is not None:
                     self._begin_again(stream)
-                if self._hop(stream) is not None:
+                if stream in self._waiting and (stream in self.publications or self._hop(stream) is not None):
                     self._serve(stream)
+
+    def _tell_below(self, stream: str, place: Place) -> None:
+        """Tell all who get a source by this node, or want to, that it is on another tree."""
+        hops = [route.hop for route in self.routes.get(stream, {}).values()]
+        hops += [asked.hop for (name, _), asked in self._asked.items() if name == stream]
+        hops += [sender for _, sender in self._waiting.get(stream, ())]
+        for hop in dict.fromkeys(hops):
+            if hop != self.node.address:
+                self.send(hop, Moved(stream, place))
 
     def drop(self, node: Address) -> None:
         """Forget everybody who was served by way of a node that is gone."""
@@ -265,14 +280,13 @@ class Router:
     def _subscribe(self, message: Subscribe, sender: Address) -> None:
         stream, reader, _, _, place = message
         self.hear([(stream, place)])
-        publication = self.publications.get(stream)
-        if publication is not None:
+        publication, known = self.publications.get(stream), self.places[stream]
+        if sender != self.node.address and place.moves > known.moves:
+            self._waiting.setdefault(stream, []).append((message, sender))  # this node will hear of it
+        elif sender != self.node.address and self._has_left(stream, place):
+            self.send(sender, Bounced(stream, reader, known))
+        elif publication is not None:
             self._grant(publication, message, sender)
-        elif sender != self.node.address and self._has_left(stream):
-            if place.moves > self.places[stream].moves:
-                self._waiting.setdefault(stream, []).append((message, sender))
-            else:
-                self.send(sender, Bounced(stream, reader, self.places[stream]))
         else:
             self._asked[stream, reader] = Asked(sender, message)
             self._up(message, sender)
@@ -281,10 +295,12 @@ class Router:
         """Whether to believe a reader: not that the stream is here, which this node will hear first hand."""
         return place.host != self.node.address or stream not in self.places
 
-    def _has_left(self, stream: str) -> bool:
-        """Whether the stream was or is to be had at another host, without a tree that leads there."""
+    def _has_left(self, stream: str, believed: Place) -> bool:
+        """Whether the stream is elsewhere, without a tree that leads there, or has changed trees since."""
         place = self.places[stream]
-        return place.tree is None and place.host != self.node.address
+        if place.tree is not None:
+            return believed.moves < place.moves
+        return place.host != self.node.address and stream not in self.publications
 
     def _grant(self, publication: Publication, message: Subscribe, sender: Address) -> None:
         stream, reader, selection, position, _ = message

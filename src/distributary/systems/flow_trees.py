@@ -6,6 +6,8 @@ Rules:
   proxy, where volume on little bandwidth counts as distance.
 - The parent of a new member is the nearest member that has room. Parents change only when somebody is gone.
 - When the root is gone, another broker takes its place, chosen as for all its sources together.
+- Of two trees with nearly the same members one is enough: the one whose root has bandwidth left for the
+  other's sources, and the more volume.
 
 Cost: linear in the members, for each who joins or leaves.
 """
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import permutations
 from typing import NamedTuple
 
 from distributary.overlay.node import Address
@@ -36,6 +39,15 @@ class Surroundings:
     fanout: int = 4
 
 
+@dataclass(frozen=True)
+class Regrouping:
+    """How often trees that have nearly the same members are looked for, to be merged."""
+
+    period: float = 60.0
+    likeness: float = 0.8
+    """Of all who are a member of either, how many must be of both."""
+
+
 @dataclass
 class SourceTree:
     """A tree of sources: its root and the members' parents."""
@@ -44,6 +56,10 @@ class SourceTree:
     parents: dict[Address, Address] = field(default_factory=dict)
     idle: set[Address] = field(default_factory=set)
     """Members that need nothing any more, and stay for those below them."""
+
+    @property
+    def members(self) -> set[Address]:
+        return {self.root, *self.parents}
 
     def join(self, node: Address, surroundings: Surroundings) -> Address:
         """The parent of a node, which is a member from now on."""
@@ -130,3 +146,30 @@ def best_root(
         return full, sum(ways) + (0.0 if full else volume / left), broker
 
     return min(brokers, key=worth)
+
+
+def mergeable(
+    trees: Sequence[SourceTree],
+    volumes: Mapping[int, float],
+    likeness: float,
+    surroundings: Surroundings,
+    spent: Mapping[Address, float],
+) -> tuple[int, int] | None:
+    """The tree to give up, and the one to go on with, of the two that are most alike; None if none are.
+
+    `volumes` has the bytes a second of the sources of each tree that has any.
+
+    >>> trees = [SourceTree(1, {2: 1, 3: 1}), SourceTree(2, {1: 2, 3: 2}), SourceTree(3)]
+    >>> mergeable(trees, {0: 10.0, 1: 20.0, 2: 5.0}, 0.8, Surroundings(), {})
+    (0, 1)
+    """
+    found = []
+    for one, other in permutations(volumes, 2):
+        mine, theirs = trees[one].members, trees[other].members
+        alike = len(mine & theirs) / len(mine | theirs)
+        root = trees[other].root
+        left = surroundings.bandwidth.get(root, BANDWIDTH) - spent.get(root, 0.0)
+        if alike >= likeness and left > volumes[one]:
+            found.append((alike, volumes[other], one, other))
+    best = max(found, default=None)
+    return None if best is None else best[2:]
