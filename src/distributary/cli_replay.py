@@ -155,8 +155,9 @@ def _tell(written: Written, parsed: argparse.Namespace) -> None:
     batches = replayed.batches
     which = f" ({batches.start} to {batches[-1]})" if batches else ""
     place = "" if parsed.out == STANDARD else f" in {parsed.out}"
+    derived = f" and {replayed.derived:,} derived items" if replayed.derived else ""
     say(
-        f"{len(batches):,} batches{which}, {replayed.events:,} events looked at, "
+        f"{len(batches):,} batches{which}, {replayed.events:,} events{derived} looked at, "
         f"{written.deliveries:,} deliveries{place}"
     )
     for subscription, count in islice(written.subscriptions.items(), COUNTS_SHOWN):

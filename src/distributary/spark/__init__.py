@@ -6,7 +6,7 @@
 What runs on Spark is here; nothing else in the package imports Spark but the demonstration, which shows it.
 """
 
-from distributary.spark.archive import read_archive
+from distributary.spark.archive import read_archive, read_derived
 from distributary.spark.columns import EventColumns
 from distributary.spark.deliver import deliver
 from distributary.spark.match import match, rejected
@@ -27,6 +27,7 @@ __all__ = [
     "match",
     "read_archive",
     "read_deliveries",
+    "read_derived",
     "read_metrics",
     "rejected",
     "replay",

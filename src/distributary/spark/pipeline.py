@@ -20,7 +20,7 @@ from distributary.flow.catalogue import Catalogue
 from distributary.flow.query_file import read_query_file
 from distributary.spark.columns import EventColumns
 from distributary.spark.pipeline_commits import directories, exists, read_text, write_whole
-from distributary.spark.pipeline_config import FILE_FORMATS, UNREADABLE, Pipeline
+from distributary.spark.pipeline_config import FILE_FORMATS, UNREADABLE, Pipeline, derived_in
 from distributary.spark.queries import limit_methods
 from distributary.spark.queries_matching import derived_rows, published_topics
 from distributary.spark.routing import routed
@@ -79,11 +79,17 @@ def tagged_rows(events: DataFrame, pipeline: Pipeline, store: SubscriptionStore,
     if catalogue is None:
         return rows
     limit_methods(events.sparkSession)
-    return rows.unionByName(
-        derived_rows(
-            events, catalogue, columns, store, like=rows, carry=carry, checkpoint=pipeline.checkpoint
-        )
+    derived = derived_rows(
+        events,
+        catalogue,
+        columns,
+        store,
+        like=rows,
+        carry=carry,
+        checkpoint=pipeline.checkpoint,
+        keep=pipeline.archive is not None,
     )
+    return rows.unionByName(derived, allowMissingColumns=True)
 
 
 def batch_writer(events: DataFrame, pipeline: Pipeline) -> BatchWriter:
@@ -145,6 +151,8 @@ def require_the_same_queries(pipeline: Pipeline) -> None:
 def require_own_outputs(pipeline: Pipeline) -> None:
     """Refuse to overwrite what another run has written, or to mix two layouts in one directory."""
     outputs = [pipeline.quarantine, pipeline.archive]
+    if pipeline.archive:
+        outputs.append(derived_in(pipeline.archive))
     if pipeline.sink.format in FILE_FORMATS:
         outputs.append(pipeline.sink.path)
         _require_one_layout(pipeline)

@@ -45,6 +45,9 @@ class BatchRecord:
     """The greatest time in the order column, if that holds times."""
     derived: int = 0
     """The items that queries made of the events, in all their streams."""
+    published: int = 0
+    """Those of them that are in published streams, and so matched and archived; 0 in records of a release
+    that did not archive them."""
     late: int = 0
     """The events that came later than their source allows; they are among those rejected."""
 

@@ -120,6 +120,11 @@ class Pipeline:
         return f"{self.metrics or self.checkpoint}/batches"
 
 
+def derived_in(archive: str) -> str:
+    """Where in an archive the derived items are."""
+    return f"{archive}/_derived"
+
+
 def load_pipeline(path: Path | str) -> Pipeline:
     """Read and check a pipeline's file."""
     file = Path(path)

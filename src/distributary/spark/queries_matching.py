@@ -7,6 +7,7 @@ for each reading. So one task does all that is to be done with them:
   Their ids have the topic and `#` before them, since a stream's items may have the ids of the events they are
   made of. Tolerances see the items of a micro-batch in their stream's order, and are kept where the pipeline
   keeps those of its events;
+- for an archive, every item that was matched is told of with its columns, as the kind "derived";
 - what each stream had is counted, in items and bytes, for the metrics;
 - events that do not fit their source, or come later than it allows, are told of as rejected. A late one may
   still have counted where its window was open; where that had closed it did not.
@@ -25,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import StructType, TimestampNTZType, TimestampType
+from pyspark.sql.types import StructField, StructType, TimestampNTZType, TimestampType
 
 from distributary.errors import DistributaryError
 from distributary.flow.catalogue import Catalogue
@@ -37,7 +38,7 @@ from distributary.spark.queries_frames import quoted, set_aside_streams, tagged_
 from distributary.spark.queries_intake import take_in
 from distributary.spark.queries_plan import make_plan, packing
 from distributary.spark.queries_sql import SQL_TYPES
-from distributary.spark.rows import REJECTED, TaggedRows
+from distributary.spark.rows import DERIVED, EVENT, REJECTED, TaggedRows
 from distributary.spark.subscribed import Subscribed, parts_for
 from distributary.spark.tasks import Batches, MatchTask
 from distributary.spark.tolerances import PACKED, PackTask, kept_in_stream, packed_rows
@@ -51,6 +52,10 @@ ORDER = RESERVED + "order"
 AS_ORDER = f"concat(lpad(hex(time + {2**62}L), 16, '0'), lpad(hex(rank), 8, '0'))"
 """A text that compares as time and then rank do."""
 FIELD, REASON = RESERVED + "field", RESERVED + "reason"
+ASIDE = (TIME, SIZE, FIELD, REASON, STREAM)
+"""Columns that are there to be counted or told of, and are not part of an event."""
+OWN = ("id", "topic")
+"""Columns that every derived event has besides its attributes."""
 
 
 def derived_rows(
@@ -62,38 +67,69 @@ def derived_rows(
     like: DataFrame,
     carry: Sequence[str],
     checkpoint: str,
+    keep: bool = False,
 ) -> DataFrame:
-    """The rows about derived items, with the columns of `like`, the rows about the events themselves."""
+    """The rows about derived items, with the columns of `like`, the rows about the events themselves.
+
+    With `keep` there is a row for every item that was matched, which has its columns in the struct `derived`.
+    """
+    if keep:
+        require_columns_to_keep(catalogue)
     items = derived_events(events, catalogue, columns)
     tolerances = columns.order is not None
     named = EventColumns(order=ORDER if tolerances else None)
     parts, _ = parts_for(items, store, named, Subscribed(tolerances, strategy="index"), [])
-    carried = tuple(name for name in carry if name in items.columns)
-    shape = TaggedRows(carried or ("id",), carried, (), keep_events=False)
+    carried = carried_columns(carry, columns, items.columns)
+    kept = tuple(name for name in items.columns if name not in ASIDE) if keep else ()
+    shape = TaggedRows(kept or carried or ("id",), carried, kept, keep)
     times = {name: source.time for name, source in catalogue.sources.items()}
     task = FlowTask(MatchTask(parts, named, shape), times, checkpoint)
     if tolerances:
         rows = kept_in_stream(items.mapInArrow(task.packed, PACKED), parts, named, shape, items.schema)
     else:
         rows = items.mapInArrow(task.run, shape.schema(items.schema))
-    inner = like.schema["event"].dataType
+    inner, found = like.schema["event"].dataType, rows.schema["event"].dataType
     assert isinstance(inner, StructType)
-    event = F.struct(*(_as_carried(field.name, field.dataType, rows) for field in inner.fields))
-    return rows.withColumn("event", event).select(*like.columns)
+    assert isinstance(found, StructType)
+    event = F.struct(*(as_carried(field, columns, found, "event.") for field in inner.fields))
+    told = rows.withColumn("event", event).select(*like.columns)
+    if not keep:
+        return told
+    is_item = F.col("kind") == EVENT
+    held = rows.withColumn("derived", F.when(is_item, F.col("event"))).withColumn("event", event)
+    kind = F.when(is_item, DERIVED).otherwise(F.col("kind"))
+    return held.withColumn("kind", kind).select(*like.columns, "derived")
 
 
-def _as_carried(name: str, type: object, rows: DataFrame) -> Column:
-    """A column of a derived event with the type it has in the source's events; null where it has none."""
-    inner = rows.schema["event"].dataType
-    assert isinstance(inner, StructType)
-    wanted = type.simpleString()  # type: ignore[attr-defined]
-    if name not in inner.names:
-        return F.lit(None).cast(wanted).alias(name)
-    value = F.col(f"event.{quoted(name)}")
+def as_carried(field: StructField, columns: EventColumns, items: StructType, at: str = "") -> Column:
+    """What a derived event carries in a column of the source's events; null where it has no such thing.
+
+    Derived events are found `at` some place, with `items` as their columns.
+    """
+    type, name = field.dataType, _stands_for(field.name, columns, items.names)
+    wanted = type.simpleString()
+    if name is None:
+        return F.lit(None).cast(wanted).alias(field.name)
+    value = F.col(at + quoted(name))
     if isinstance(type, TimestampType | TimestampNTZType):
-        numbers = inner[name].dataType.simpleString() == "bigint"
+        numbers = items[name].dataType.simpleString() == "bigint"
         value = F.timestamp_millis(value) if numbers else F.lit(None)
-    return value.try_cast(wanted).alias(name)
+    return value.try_cast(wanted).alias(field.name)
+
+
+def carried_columns(names: Sequence[str], columns: EventColumns, items: Sequence[str]) -> tuple[str, ...]:
+    """The columns of derived events that stand for columns of the source's events, each once."""
+    found = (_stands_for(name, columns, items) for name in names)
+    return tuple(dict.fromkeys(name for name in found if name is not None))
+
+
+def _stands_for(name: str, columns: EventColumns, items: Sequence[str]) -> str | None:
+    """What derived events have for a column of the source's; id and topic may be called otherwise there."""
+    if name in (columns.id, columns.topic):
+        name = "id" if name == columns.id else "topic"
+    elif name in OWN:
+        return None
+    return name if name in items else None
 
 
 def derived_events(events: DataFrame, catalogue: Catalogue, columns: EventColumns) -> DataFrame:
@@ -152,6 +188,10 @@ def attribute_columns(catalogue: Catalogue, published: Sequence[str]) -> Places:
     first: dict[str, tuple[str, Type]] = {}
     for stream in published:
         for name, (type, text) in _places_in(catalogue.streams[stream].schema).items():
+            if name in OWN or name.startswith(RESERVED):
+                raise DistributaryError(
+                    f"the stream {stream} publishes {name!r}, a name that is taken; rename it"
+                )
             other, known = first.setdefault(name, (stream, type))
             if known is not type and {known, type} != {Type.INTEGER, Type.NUMBER}:
                 raise DistributaryError(
@@ -164,6 +204,19 @@ def attribute_columns(catalogue: Catalogue, published: Sequence[str]) -> Places:
             before.setdefault(text, []).append(stream)
             places[name] = merged, before
     return places
+
+
+def require_columns_to_keep(catalogue: Catalogue) -> None:
+    """Refuse attributes that cannot be columns of one table of files, where case makes no difference."""
+    taken = {name: f"its own {name}" for name in (*OWN, "batch")}
+    for stream in published_topics(catalogue):
+        for name in catalogue.streams[stream].schema.attributes:
+            other = taken.setdefault(name.lower(), repr(name))
+            if other != repr(name):
+                raise DistributaryError(
+                    f"the stream {stream} publishes {name!r}, which an archive cannot tell from {other}; "
+                    "rename it"
+                )
 
 
 def _places_in(schema: Schema) -> dict[str, tuple[Type, str]]:

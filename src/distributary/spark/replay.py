@@ -7,7 +7,8 @@
 Rules:
 
 - A point in time stands for the first batch that started then or later. Ranges of batches are half-open.
-- Tolerances see what they would see live: the events of a topic by batch, order column and id. They begin
+- Tolerances see what they would see live: the events of a topic by batch, order column and id, and what
+  queries published with a topic by batch and the order of its stream. They begin
   afresh with the first batch from which on a subscription counts as registered.
 - A cursor is the last batch that somebody has; -1 before the first. Calls that each start after the cursor of
   the one before share the deliveries out among them: nothing is missed, nothing comes twice.
@@ -52,6 +53,8 @@ class Replayed:
     """The batches whose events are read: with tolerances also earlier ones."""
     events: int
     """How many events these have."""
+    derived: int
+    """How many items of published streams they have."""
     rejected: tuple[Rejection, ...] = ()
     """Subscriptions that are left out: malformed, or with a tolerance where the pipeline has no order."""
     live: bool = True
@@ -100,9 +103,7 @@ def replayed(
     given = _later(history, seen, after_batch)
     found = passed(spark, pipeline, history, wanted, given)
     rejected += found.rejected
-    return Replayed(
-        found.deliveries, given, found.looked_at, history.events(found.looked_at), tuple(rejected)
-    )
+    return _replayed(history, found.deliveries, given, found.looked_at, rejected)
 
 
 def catch_up(
@@ -127,7 +128,7 @@ def catch_up(
     lives = _lives(_store(pipeline), subscriber)
     wanted = [Wanted(life.subscription, history.during(life)) for life in lives]
     found = passed(spark, pipeline, history, wanted, given)
-    return Replayed(found.deliveries, given, found.looked_at, history.events(found.looked_at), found.rejected)
+    return _replayed(history, found.deliveries, given, found.looked_at, found.rejected)
 
 
 def as_if_subscribed(
@@ -166,11 +167,11 @@ def as_if_subscribed(
     had = [Wanted(life.subscription, history.during(life)) for life in lives]
     delivered = passed(spark, pipeline, history, had, range(given.start, end))
     looked_at = tuple(sorted({*found.looked_at, *delivered.looked_at}))
-    return Replayed(
+    return _replayed(
+        history,
         _without(found.deliveries, delivered.deliveries) if delivered.looked_at else found.deliveries,
         given,
         looked_at,
-        history.events(looked_at),
         found.rejected,
         live=all(batch is not None and batch <= given.stop for batch in taken_over),
     )
@@ -181,6 +182,18 @@ def require_past(pipeline: Pipeline, subscriber: str | None = None) -> None:
     archived_batches(pipeline)
     if subscriber is not None:
         _lives(_store(pipeline), subscriber)
+
+
+def _replayed(
+    history: History,
+    deliveries: DataFrame,
+    given: range,
+    looked_at: tuple[int, ...],
+    rejected: Iterable[Rejection],
+    live: bool = True,
+) -> Replayed:
+    counts = history.events(looked_at), history.derived(looked_at)
+    return Replayed(deliveries, given, looked_at, *counts, tuple(rejected), live)
 
 
 def _batches(history: History, since: Point | None, until: Point | None) -> range:

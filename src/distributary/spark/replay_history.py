@@ -1,4 +1,4 @@
-"""What a pipeline has done: its finished micro-batches, and the events of those in the archive.
+"""What a pipeline has done: its finished micro-batches, and what the archive has of those.
 
 Rules: only finished batches count, those that have a record; their ids run from 0 without a gap and the
 versions they used never fall, or it is an error; an archive that lacks a batch which is needed is an error,
@@ -15,9 +15,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from distributary.errors import DistributaryError
+from distributary.spark.archive import read_some
 from distributary.spark.columns import BATCH
 from distributary.spark.pipeline_commits import BatchRecord, complete_batches, read_records
-from distributary.spark.pipeline_config import Pipeline
+from distributary.spark.pipeline_config import Pipeline, derived_in
 from distributary.store import Life
 
 Point = int | datetime
@@ -89,8 +90,16 @@ class History:
         named = {batch for one in batches for batch in one}
         return [batch for batch in sorted(named) if self.records[batch].events]
 
+    def with_derived(self, batches: Iterable[range]) -> list[int]:
+        """Those of some ranges that have derived items, each once, in order."""
+        named = {batch for one in batches for batch in one}
+        return [batch for batch in sorted(named) if self.records[batch].published]
+
     def events(self, batches: Iterable[int]) -> int:
         return sum(self.records[batch].events for batch in batches)
+
+    def derived(self, batches: Iterable[int]) -> int:
+        return sum(self.records[batch].published for batch in batches)
 
 
 def archived_batches(pipeline: Pipeline) -> list[int]:
@@ -110,19 +119,28 @@ def archived_events(spark: SparkSession, pipeline: Pipeline, batches: list[int])
     """The archived events of some batches, each with its batch in the column `BATCH`."""
     complete = archived_batches(pipeline)
     assert pipeline.archive is not None, "an archive with batches"
+    _require(pipeline.archive, complete, batches, "events")
+    # With nothing to read, one batch still tells the columns.
+    events = read_some(spark, pipeline.archive, batches or complete[-1:])
+    if not batches:
+        events = events.where(F.lit(False))
+    return events.withColumnRenamed("batch", BATCH)
+
+
+def archived_derived(spark: SparkSession, pipeline: Pipeline, batches: list[int]) -> DataFrame:
+    """What queries published in some batches, of which there is one, with their batch in `BATCH`."""
+    assert pipeline.archive is not None, "an archive with batches"
+    derived = derived_in(pipeline.archive)
+    _require(derived, complete_batches(derived), batches, "derived items")
+    return read_some(spark, derived, batches).withColumnRenamed("batch", BATCH)
+
+
+def _require(archive: str, complete: Iterable[int], batches: Iterable[int], what: str) -> None:
     known = set(complete)
     missing = [batch for batch in batches if batch not in known]
     if missing:
         more = f" and {len(missing) - 1:,} more" if len(missing) > 1 else ""
         raise DistributaryError(
-            f"the archive {pipeline.archive} lacks batch {missing[0]}{more}, of which events are needed; "
+            f"the archive {archive} lacks batch {missing[0]}{more}, of which {what} are needed; "
             "bring it back, or begin later"
         )
-    # With nothing to read, one batch still tells the columns.
-    places = [f"{pipeline.archive}/batch={batch}" for batch in batches or complete[-1:]]
-    # Columns may have been added to the source since: an event that came before has none of them.
-    reader = spark.read.option("basePath", pipeline.archive).option("mergeSchema", "true")
-    events = reader.parquet(*places)
-    if not batches:
-        events = events.where(F.lit(False))
-    return events.withColumn(BATCH, F.col("batch").cast("long")).drop("batch")

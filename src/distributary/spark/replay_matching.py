@@ -3,6 +3,8 @@
 A live stream gives tolerances the events of a topic by micro-batch, within it by the order column, then by
 id; so does the pass. Each registration has a range of batches of its own: its condition is made to hold in
 those alone, so its tolerances begin with the first of them and are disturbed by nothing before or after.
+Derived items are matched beside the events, as they are live: with tolerances of their own, in the order of
+their streams.
 
 Cost: the batches that any registration needs are read and matched once, whatever the number of registrations.
 One without a tolerance needs only the batches of which deliveries are wanted; one with a tolerance needs all
@@ -24,7 +26,8 @@ from distributary.spark.bases import single_part
 from distributary.spark.columns import BATCH, EventColumns
 from distributary.spark.dataflow import dataflow
 from distributary.spark.pipeline_config import Pipeline
-from distributary.spark.replay_history import History, archived_events
+from distributary.spark.queries_matching import ORDER, as_carried, carried_columns
+from distributary.spark.replay_history import History, archived_derived, archived_events
 from distributary.spark.rows import MatchRows
 
 
@@ -53,8 +56,10 @@ def passed(
     rejected: list[Rejection] = []
     if pipeline.events.order is None:
         needed = _without_tolerances(needed, rejected)
-    looked_at = history.with_events(one.batches for one in needed)
-    events = archived_events(spark, pipeline, looked_at)
+    with_events = history.with_events(one.batches for one in needed)
+    with_derived = history.with_derived(one.batches for one in needed)
+    looked_at = sorted({*with_events, *with_derived})
+    events = archived_events(spark, pipeline, with_events)
     named = pipeline.events
     columns = EventColumns(named.id, named.topic, named.document, named.order, micro_batch=BATCH)
     columns.check(events.schema)
@@ -65,8 +70,19 @@ def passed(
     rejected += [replace(one, place=f"subscription {one.place.split(' ', 2)[2]}") for one in refused]
     shape = MatchRows((BATCH, *pipeline.sink.columns))
     matches = dataflow(events, built.parts, columns, shape, built.tolerances)
+    if with_derived:
+        items = archived_derived(spark, pipeline, with_derived)
+        shape = MatchRows((BATCH, *carried_columns(pipeline.sink.columns, columns, items.columns)))
+        derived = dataflow(items, built.parts, _of_derived(columns), shape, built.tolerances)
+        carried = (as_carried(events.schema[name], columns, derived.schema) for name in pipeline.sink.columns)
+        matches = matches.union(derived.select(*matches.columns[:3], BATCH, *carried))
     within = matches.where(F.col(BATCH).between(batches.start, batches.stop - 1))
     return Pass(_deliveries(within, pipeline.sink.columns), tuple(looked_at), tuple(rejected))
+
+
+def _of_derived(columns: EventColumns) -> EventColumns:
+    """What the columns of derived items mean, beside those of events: the same as when they came."""
+    return EventColumns(order=None if columns.order is None else ORDER, micro_batch=BATCH)
 
 
 def _without_tolerances(wanted: Iterable[Wanted], rejected: list[Rejection]) -> list[Wanted]:

@@ -22,8 +22,8 @@ from distributary.files import Rejection, rejection
 from distributary.matching.batch import EventBatch
 from distributary.matching.matcher import Matches
 
-MATCH, REJECTED, EVENT = "match", "rejected", "event"
-"""The kinds of tagged rows."""
+MATCH, REJECTED, EVENT, DERIVED = "match", "rejected", "event", "derived"
+"""The kinds of tagged rows. Those of derived items, which only queries make, have a column `derived`."""
 
 
 class Shape(ABC):

@@ -19,11 +19,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.utils import is_remote
 
-from distributary.spark.archive import write_archive
+from distributary.spark.archive import write_archive, write_derived
 from distributary.spark.metrics import Flow, flow_counts, write_metrics, write_operator_metrics
 from distributary.spark.micro_batch import tagging
 from distributary.spark.pipeline_commits import BatchRecord, query_id, write_record
 from distributary.spark.pipeline_config import UNREADABLE, Sink
+from distributary.spark.rows import DERIVED
 from distributary.spark.sink_deliveries import deliveries, write_deliveries
 from distributary.spark.sink_files import write_batch
 
@@ -61,7 +62,8 @@ class BatchWriter:
         try:
             totals = self._totals(tagged)
             flows = flow_counts(tagged) if self.operators else {}
-            delivered = self._write(tagged, batch, totals, self._published(flows))
+            published = self._published(flows)
+            delivered = self._write(tagged, batch, totals, published)
             if self.metrics and flows:
                 write_operator_metrics(tagged.sparkSession, flows, self.operators, self.metrics, batch)
         finally:
@@ -77,6 +79,7 @@ class BatchWriter:
             finished=datetime.now(UTC),
             latest=totals.latest,
             derived=sum(flow.items for name, flow in flows.items() if self.operators[name][1]),
+            published=sum(published.values()),
             late=sum(flow.late for flow in flows.values()),
         )
         write_record(self.commits, record)
@@ -103,6 +106,9 @@ class BatchWriter:
             delivered = write_deliveries(found, self.sink, batch, totals.matches)
         if self.archive and totals.events:
             write_archive(tagged.where(_is("event")), self.archive, batch, totals.events)
+        if self.archive and any(derived.values()):
+            rows = sum(derived.values())
+            write_derived(tagged.where(_is(DERIVED)), self.archive, batch, rows)
         if totals.rejected:
             write_batch(rejected(tagged), self.quarantine, batch, rows=totals.rejected)
         if self.metrics and (totals.events or totals.matches or derived):
