@@ -14,8 +14,10 @@ from distributary.plan.query.cost import Measured, placement_cost
 from distributary.plan.query.forms import Anew, system_form
 from distributary.plan.query.goal import Constraint, QueryGoal
 from distributary.plan.query.goal_text import parse_query_goal
-from distributary.plan.query.placement import Placement
+from distributary.plan.query.graph import Operator, Query, Source, Workload, client
+from distributary.plan.query.placement import Network, Placement
 from distributary.plan.query.state import State
+from distributary.plan.tree import NO_PARENT, Sites, Tree
 from plan.query.networks import exact_placement
 
 SEEDS = st.integers(0, 100_000)
@@ -152,6 +154,22 @@ def test_splits_are_costed_as_if_measured_anew_and_can_be_taken_back(seed: int, 
         standing.undo(split)
     assert standing.placement == placement
     np.testing.assert_allclose(standing.cost, before, rtol=1e-12, atol=1e-9)
+
+
+def test_parts_of_streams_add_up_exactly_over_ways_of_any_length() -> None:
+    """Fifteen sixteenths of a stream, over so many links that their sum does not fit into small numbers."""
+    sites = 60
+    chain = Tree((NO_PARENT, *range(sites - 1)))
+    network = Network(Sites([[1] * sites] * sites), (chain,))
+    operator = Operator("o", "filter", (0,), selectivity=0)
+    source = Source("s", 0, 16 * 10**9, 1)
+    workload = Workload((source,), (operator, client("c", 1, 0)), (Query("q", (0, 1)),))
+    replicas = range(2, 17)
+    placement = Placement(workload, network, (0, 0))
+    placement = placement.split(workload.partitioned(0, 16), (*(0 for _ in replicas), sites - 1))
+    goal = parse_query_goal("minimise aggregate(SUM, incoming rate, BROKERS)")
+    worth = Standing(goal, placement).benefits(list(replicas), list(range(sites)))
+    assert worth.tolist() == [-15 * 10**9 * links for links in range(sites)]
 
 
 CONSTRAINTS = (

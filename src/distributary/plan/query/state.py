@@ -35,6 +35,10 @@ DUTIES = ("load", "cycles", "operators", "incoming", "forwarding")
 """Of these, what a site has besides the workload's."""
 
 
+LARGEST = 2**24
+"""Whole numbers up to this are exact in 32 bits."""
+
+
 class TreeArrays:
     """A tree as arrays: the links on the way to each site, and the sites that send on them."""
 
@@ -47,6 +51,9 @@ class TreeArrays:
         for site in tree.order[1:]:
             self.above[site] = self.above[tree.parents[site]]
             self.above[site, site] = 1
+        exact = int(self.above.sum(axis=1).max()) * WHOLE < LARGEST
+        self.passing: npt.NDArray[np.floating] = self.above.astype(np.float32) if exact else self.above
+        """The same in the smallest numbers in which the parts asked for on any way add up exactly."""
         self.paths: list[Indices] = [np.flatnonzero(row) for row in self.above]
         """The links on the way to each site, each known by its lower end."""
         self.links: Indices = np.argsort(self.parents, kind="stable")[1:]
@@ -350,7 +357,7 @@ class Move:
                 without[path] -= share
                 less = (np.minimum(without[path], WHOLE) - np.minimum(before[path], WHOLE)).sum()
                 more = np.minimum(without + share, WHOLE) - np.minimum(without, WHOLE)
-                on_path = tree.above @ more
+                on_path = tree.passing @ more.astype(tree.passing.dtype)
                 found += (on_path[self.sites] + less) * state.rates[stream] / WHOLE
         return found
 
