@@ -11,6 +11,7 @@ import pytest
 
 import distributary.systems.flow_local as flow_local
 import distributary.systems.flow_statistics as flow_statistics
+from distributary.errors import DistributaryError
 from distributary.flow import Catalogue, Filter, QueryBuilder
 from distributary.overlay.courier import Packet
 from distributary.plan.goal import Function
@@ -22,6 +23,7 @@ from distributary.plan.tree import Sites
 from distributary.sim.faults import Injection
 from distributary.sim.simulator import Observer
 from distributary.systems.flow_goals import is_local
+from distributary.systems.flow_neighbourhood import Surrounded
 from distributary.systems.flow_optimising import OPTIMISATION, STATISTICS, Optimiser, Optimising
 from distributary.systems.flow_rounds import Down, Up
 from distributary.systems.flow_situation import Rates, Situation, situation_of
@@ -292,6 +294,65 @@ def test_what_is_told_does_not_grow_with_the_number_of_queries() -> None:
     whole_few, whole_many = bytes_told(10, "whole"), bytes_told(30, "whole")
     assert whole_many > 2.5 * whole_few
     assert many < whole_many / 3
+
+
+@pytest.mark.parametrize("goal", ["traffic", "latency"])
+def test_operators_are_weighed_in_turn_where_they_exchange_many_streams(
+    goal: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flow_local, "CHANGED", 0.0)
+    world = settled(goal, 7, most_streams=1)
+    assert expect_worth(world)
+    ever: set[str] = set()
+    for _ in range(8):
+        after_rounds(world, 1)
+        for node in world.nodes:
+            workload = weighed_at(world, node).workload()
+            ever |= {operator.name for operator in workload.operators if operator.pinned is None}
+    assert ever == {name for name, _ in world.operators()}
+    assert asked_at(world, 1) < asked_at(settled(goal, 7), 1)
+
+
+def weighed_at(world: World, node: int) -> Surrounded:
+    found = optimiser(world, node).surrounded
+    assert found is not None
+    return found
+
+
+def asked_at(world: World, node: int) -> int:
+    """How many streams and readers a node has asked about."""
+    asks = weighed_at(world, node).answers.asked.values()
+    return sum(len(ask.published) + len(ask.readers) for ask in asks)
+
+
+def test_nothing_piles_up_for_a_node_that_does_not_answer() -> None:
+    world = settled("traffic", 5)
+    idle = next(node for node in world.nodes if not world.broker(node).engine.hosted and node != REGISTRY)
+    world.population.crash(idle)
+    after_rounds(world, 30)
+    for node in world.nodes:
+        outgoing = world.broker(node).connections._outgoing.get(idle)
+        assert outgoing is None or len(outgoing.waiting) < 15
+    assert optimiser(world, REGISTRY).statistics.cost is not None
+
+
+@pytest.mark.parametrize("wrong", [{"told": "all"}, {"top": 0}, {"most_streams": 0}])
+def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(DistributaryError, match=next(iter(wrong))):
+        Optimising(TRAFFIC, **wrong)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "minimise aggregate(MAX, aggregate(SUM, load, QUERY OPERATORS), QUERIES)",
+        "minimise aggregate(SUM, fanout, BROKERS)",
+        "minimise aggregate(AVERAGE, aggregate(SUM, processing latency, QUERY OPERATORS), QUERIES)",
+        "minimise aggregate(SUM, incoming rate, BROKERS)\nsubject to fanout <= 3",
+    ],
+)
+def test_goals_that_need_more_are_told_the_whole(text: str) -> None:
+    assert not Optimising(parse_query_goal(text)).local
 
 
 # Faults

@@ -8,10 +8,11 @@ Rules:
 - Each answers what it does in all, what it publishes of the streams asked for, and who reads those how much;
   and for each of the trees who is above it, and how much of each source is asked for on the link to it.
 - Questions about a round are answered when it is over where they come to.
+- Of at most so many streams that operators here exchange with others anything is asked in a period: of those
+  of some operators now, of others next time, so that the questions do not grow with the number of queries.
 - Whoever does not answer within the window is no place to go to in this period.
 
-Cost: two messages for each node asked; their size depends on the streams that the operators here exchange
-with other nodes.
+Cost: two messages for each node asked; their size depends on the sources and streams asked about.
 """
 
 from __future__ import annotations
@@ -75,8 +76,8 @@ class Answers:
     `ways` says whether all is asked for only by who is above whom, and not by what passes there.
     """
 
-    def __init__(self, asked: dict[Address, Ask], ways: bool) -> None:
-        self.places = tuple(asked)
+    def __init__(self, places: tuple[Address, ...], asked: dict[Address, Ask], ways: bool) -> None:
+        self.places = places
         """Where operators could go."""
         self.asked = asked
         self.told: dict[Address, Told] = {}
@@ -114,6 +115,7 @@ class Asking:
         local: Local,
         statistics: Statistics,
         window: float,
+        most_streams: int,
         weigh: Callable[[Answers], None],
     ) -> None:
         self.node = node
@@ -121,9 +123,12 @@ class Asking:
         self._local = local
         self._statistics = statistics
         self._window = window
+        self._most_streams = most_streams
         self._weigh = weigh
         self._answers: Answers | None = None
         self._period = 0
+        self._turn = 0
+        """Whose turn it is, where not all operators can be asked about."""
         self._waiting: list[tuple[Ask, Address]] = []
         """Questions that came before the round they are about was over here."""
         node.handle(Ask, self._ask)
@@ -132,38 +137,59 @@ class Asking:
 
     # Asking
 
-    def begin(self, places: Iterable[Address]) -> None:
-        """Ask all these places about what the operators here read and are read by."""
+    def begin(self, places: Iterable[Address], near: bool = True) -> None:
+        """Ask all these places about what the operators here read and are read by.
+
+        `near` says whether operators may also go to those they exchange streams with.
+        """
         self._period = self._statistics.period
-        questions = self._questions(list(places))
+        exchanged = self._exchanged()
+        here = self.node.address
+        sources = self._sources()
+        places = dict.fromkeys((here, *places, *(exchanged if near else ())))
+        nothing: tuple[list[str], list[str]] = [], []
+        questions = {}
+        for place in dict.fromkeys((*places, *exchanged)):
+            published, readers = exchanged.get(place, nothing)
+            questions[place] = Ask(self._period, sources, tuple(published), tuple(readers))
         ways = self._local.of_ways and not self._local.names
-        self._answers = Answers(questions, ways)
+        self._answers = Answers(tuple(places), questions, ways)
         self.node.wake_after(self._window, "flow answers", self._period)
         for place, ask in list(questions.items()):
             self._send(place, ask)
 
-    def _questions(self, places: list[Address]) -> dict[Address, Ask]:
-        local, here = self._local, self.node.address
-        sources: dict[int, dict[str, None]] = {}
-        published: dict[Address, dict[str, None]] = {}
-        readers: dict[Address, dict[str, None]] = {}
+    def _sources(self) -> tuple[tuple[int, tuple[str, ...]], ...]:
+        """By tree the sources that operators here read."""
+        found: dict[int, set[str]] = {}
+        for stream in {stream for piece in self._local.pieces() for stream in piece.inputs}:
+            tree = self._local.place(stream).tree
+            if tree is not None:
+                found.setdefault(tree, set()).add(stream)
+        return tuple((tree, tuple(sorted(streams))) for tree, streams in sorted(found.items()))
+
+    def _exchanged(self) -> dict[Address, tuple[list[str], list[str]]]:
+        """By host: the streams that operators here read from there, and the readers there to ask about."""
+        local = self._local
         pieces = local.pieces()
         own = {piece.name for piece in pieces}
-        for piece in pieces:
-            for stream in piece.inputs:
-                place = local.place(stream)
-                if place.tree is not None:
-                    sources.setdefault(place.tree, {})[stream] = None
-                elif stream not in own:
-                    published.setdefault(place.host, {})[stream] = None
-            for name, hop, _ in local.read_by(piece.name):
-                if hop != here:
-                    readers.setdefault(hop, {}).update({name: None} if local.of_ways else {})
-        by_tree = tuple((tree, tuple(sorted(streams))) for tree, streams in sorted(sources.items()))
-        return {
-            place: Ask(self._period, by_tree, tuple(published.get(place, ())), tuple(readers.get(place, ())))
-            for place in dict.fromkeys((here, *places, *published, *readers))
-        }
+        first = self._turn = self._turn % max(1, len(pieces))
+        found: dict[Address, tuple[list[str], list[str]]] = {}
+        count = 0
+        for done, piece in enumerate((*pieces[first:], *pieces[:first])):
+            read = [(local.place(stream), stream) for stream in piece.inputs if stream not in own]
+            published = [(place.host, stream) for place, stream in read if place.tree is None]
+            hops = [(hop, name) for name, hop, _ in local.read_by(piece.name) if hop != self.node.address]
+            asked = len(published) + (len(hops) if local.of_ways else 0)
+            if count and count + asked > self._most_streams:
+                self._turn = first + done if self._turn == first else self._turn
+                continue
+            count += asked
+            for host, stream in published:
+                streams = found.setdefault(host, ([], []))[0]
+                streams += [stream] if stream not in streams else []
+            for hop, name in hops:
+                found.setdefault(hop, ([], []))[1].extend([name] if local.of_ways else [])
+        return found
 
     def _told(self, message: Told, sender: Address) -> None:
         answers = self._answers
@@ -212,7 +238,7 @@ class Asking:
             for stream in message.published
             if stream in known and (known[stream].measured or local.of_ways)
         )
-        readers = tuple(reading for reading in map(local.reading, message.readers) if reading is not None)
+        readers = tuple(local.readings(message.readers))
         uplinks = tuple(self._uplink(tree, sources) for tree, sources in message.sources)
         self._send(sender, Told(message.period, local.totals(), uplinks, published, readers))
 

@@ -7,6 +7,7 @@ Rules:
 - A message is sent again until it is acknowledged. The one who waits does not give up: whether a node is gone
   is not decided here.
 - What a node has to say to itself is handled at once and costs nothing.
+- What is soon out of date is offered: a node that does not answer is not sent it, so that nothing piles up.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from __future__ import annotations
 from distributary.overlay.courier import Ack, Courier, Packet
 from distributary.overlay.node import Address, Message, Node
 
+SILENT = 3
+"""A node that did not acknowledge a message sent so often does not answer for the time being."""
 MOST_DOUBLINGS = 4
 """Messages are sent again at intervals that double so often, and then at the longest."""
 
@@ -48,6 +51,12 @@ class Connections(Courier):
             self.node.dispatch(message, to)
         elif to not in self.gone:
             super().send(to, message)
+
+    def offer(self, to: Address, message: Message) -> None:
+        """Send what is of no use later, unless the receiver does not answer."""
+        outgoing = self._outgoing.get(to)
+        if outgoing is None or next((one.tries for one in outgoing.waiting.values()), 0) < SILENT:
+            self.send(to, message)
 
     def drop(self, node: Address) -> None:
         """Have nothing more to do with a node."""

@@ -290,13 +290,19 @@ class Local:
                 found.setdefault(query_of(name), {}).update((inlet.stream, None) for inlet in hosted.inlets)
         return {name: tuple(streams) for name, streams in found.items()}
 
-    def reading(self, name: str) -> Reading | None:
-        """Of how many queries somebody is who reads here, and how many streams they read."""
-        piece = next((piece for piece in self.pieces() if piece.name == name), None)
-        if piece is not None:
-            return Reading(name, self.counts.get(name, 0), len(piece.inputs))
-        streams = self.clients().get(query_of(name)) if name.startswith(CLIENTS) else None
-        return None if streams is None else Reading(name, 1, len(streams))
+    def readings(self, names: Iterable[str]) -> list[Reading]:
+        """Of how many queries those of these are who read here, and how many streams they read."""
+        pieces = {piece.name: piece for piece in self.pieces()}
+        clients = self.clients()
+        found = []
+        for name in names:
+            if name in pieces:
+                found.append(Reading(name, self.counts.get(name, 0), len(pieces[name].inputs)))
+            elif name.startswith(CLIENTS) and query_of(name) in clients:
+                found.append(Reading(name, 1, len(clients[query_of(name)])))
+            elif name in self._engine.hosted:
+                found.append(Reading(name, 0, 1))  # a subscription's
+        return found
 
     # What all of it comes to
 

@@ -98,11 +98,9 @@ class Surrounded:
             one.stream: (host, one) for host, told in answers.told.items() for one in told.published
         }
         told = [one for told in answers.told.values() for one in told.readers]
-        own = [local.reading(name) for piece in self.pieces for name, _, _ in local.read_by(piece.name)]
+        own = local.readings(name for piece in self.pieces for name, _, _ in local.read_by(piece.name))
         self._reading = {
-            query_of(one.name) if one.name.startswith(CLIENTS) else one.name: one
-            for one in (*own, *told)
-            if one is not None
+            query_of(one.name) if one.name.startswith(CLIENTS) else one.name: one for one in (*own, *told)
         }
         self._trees: list[tuple[int, ...]] = []
         self._sources: list[Source] = []
@@ -269,9 +267,16 @@ class Surrounded:
             or (stream in self._streams and (not self._streams[stream][0] or self._is_rated(stream)))
             for stream in piece.inputs
         )
-        hops = {hop for _, hop, _ in self.local.read_by(piece.name)}
         able = (piece.measured or self.local.of_ways) and not piece.stays
-        return known and able and all(self.answers.complete(hop) for hop in hops)
+        return known and able and self._are_known(piece.name)
+
+    def _are_known(self, stream: str) -> bool:
+        """Whether all is known of those who read a stream: where they are and, for ways, what they read."""
+        for name, hop, _ in self.local.read_by(stream):
+            who = query_of(name) if name.startswith(CLIENTS) else name
+            if not self.answers.complete(hop) or (self.local.of_ways and who not in self._reading):
+                return False
+        return True
 
     def _is_rated(self, source: str) -> bool:
         """Whether as much is known of a source as the goal asks for: ways have nothing to do with rates."""

@@ -26,6 +26,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from distributary.errors import DistributaryError
 from distributary.overlay.node import Address, Node
 from distributary.plan.goal import Function
 from distributary.plan.query.benefit import Standing
@@ -69,6 +70,17 @@ class Optimising:
     """Under a MIN or MAX: the share of the cost within which a node's value must be for it to matter."""
     seed: int = 0
     """Of the lottery for values."""
+    most_streams: int = 20
+    """Of how many streams between operators here and elsewhere a node asks in a period, at most; a node that
+    has more weighs its operators in turn."""
+
+    def __post_init__(self) -> None:
+        if self.told not in ("neighbourhood", "whole"):
+            raise DistributaryError(f"told is neighbourhood or whole, not {self.told!r}")
+        if self.top is not None and self.top < 1:
+            raise DistributaryError(f"top is at least 1, not {self.top}")
+        if self.most_streams < 1:
+            raise DistributaryError(f"most_streams is at least 1, not {self.most_streams}")
 
     @property
     def local(self) -> bool:
@@ -147,6 +159,7 @@ class Optimiser:
         self.measurements = Measurements(settings.period)
         """Of all operators, at the registry, where nodes are told the whole."""
         self._send = connections.send
+        self._offer = connections.offer
         self._registry = registry
         self._registry_at = registry_at
         self._measure = measure
@@ -173,15 +186,21 @@ class Optimiser:
         node, settings = self.node, self.settings
         latency = self.surroundings.latency
         self.local = Local(
-            node, engine, router, settings.goal, latency, settings.period, self._measure, self._send
+            node, engine, router, settings.goal, latency, settings.period, self._measure, self._offer
         )
         telling = Telling(
             settings.goal, settings.window, settings.top, settings.slack, settings.seed, settings.area.levels
         )
-        self.statistics = Statistics(node, self._send, telling, self.local, self._ask)
+        self.statistics = Statistics(node, self._offer, telling, self.local, self._ask)
         self.local.statistics = self.statistics
         self.asking = Asking(
-            node, self._send, self.local, self.statistics, settings.window, self._weigh_neighbourhood
+            node,
+            self._offer,
+            self.local,
+            self.statistics,
+            settings.window,
+            settings.most_streams,
+            self._weigh_neighbourhood,
         )
         self.surrounded: Surrounded | None = None
         """What was weighed last."""
@@ -219,7 +238,7 @@ class Optimiser:
             self._tell_counts(situation)
         rounds = rounds_of(self._period, situation.sites, situation.trees, len(situation.queries))
         for site, round in rounds.items():
-            self._send(site, round)
+            self._offer(site, round)
 
     def _tell_counts(self, situation: Situation) -> None:
         """Tell hosts of how many queries their operators are, as far as they do not know."""
@@ -240,7 +259,7 @@ class Optimiser:
         """A round is over: whoever can better the cost asks around."""
         self.asking.answer_waiting()
         if self.statistics.critical() and self.local.pieces():
-            self.asking.begin(self._places())
+            self.asking.begin(self._places(), near=self.settings.area.local)
 
     def _places(self) -> list[Address]:
         """Where operators might go, as far as that is known without asking."""
