@@ -150,6 +150,10 @@ class World:
             if hosted.spec is not None
         )
 
+    def operators_up(self) -> list[tuple[str, Address]]:
+        """Which operators are at nodes that are up."""
+        return [(name, at) for name, at in self.operators() if self.simulator.is_up(at)]
+
     def change(self) -> None:
         """Move, partition or replicate some operator."""
         there = [(name, at) for name, at in self.operators() if not self.simulator.is_paused(at)]

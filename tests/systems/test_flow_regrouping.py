@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from random import Random
+from typing import NamedTuple
 
 import pytest
 
 from distributary.flow import Catalogue, Item, QueryBuilder, Source
+from distributary.overlay.node import Address
 from distributary.sim.faults import Crash, Fault, Injection
 from distributary.systems.flow_guarding import Guarding
 from distributary.systems.flow_registry import Registry, SourceTree, Surroundings
@@ -50,17 +52,35 @@ def regrouped_at_random(seed: int, faults: bool = False, gone: bool = False) -> 
     return world, fired
 
 
-def divide(world: World, random: Random) -> None:
-    """Now and then a source gets a tree of its own again, so that there is something to merge."""
-    registry = registry_of(world)
+class Apart(NamedTuple):
+    """A source is to have a tree of its own, with this root."""
 
-    def apart() -> None:
-        brokers = [node for node in world.nodes if node not in (*registry.gone, *ENDS[1:])]
-        name, root = random.choice(sorted(registry.sources)), random.choice(brokers)
+    source: str
+    root: Address
+
+
+def can_part(registry: Registry) -> None:
+    def part(message: Apart, sender: Address) -> None:
+        name, root = message
         registry.trees.append(SourceTree(root))
         into, place = len(registry.trees) - 1, registry.places[name]
         registry.places[name] = place._replace(host=root, tree=into, moves=place.moves + 1)
         registry._tell_root(name)
+
+    registry.handlers[Apart] = part
+
+
+def divide(world: World, random: Random) -> None:
+    """Now and then a source gets a tree of its own again, so that there is something to merge."""
+    registry = registry_of(world)
+    for broker in world.brokers:
+        own = broker.registry if broker.guard is None else broker.guard._office.registry
+        if own is not None:
+            can_part(own)
+
+    def apart() -> None:
+        brokers = [node for node in world.nodes if node not in (*registry.gone, *ENDS[1:])]
+        registry.tell(Apart(random.choice(sorted(registry.sources)), random.choice(brokers)))
 
     def apart_at_registry() -> None:
         if world.simulator.is_up(REGISTRY):

@@ -2,8 +2,8 @@
 
 Parts: `flow_connections` (connection manager), `flow_streams` (pub/sub manager and router), `flow_engine`
 (operator engine and what is measured there), this module and `flow_changes` (query manager), `flow_registry`
-(on one node), `flow_optimising` (optimiser and statistics manager), `flow_guarding` (what survives a node
-that is gone).
+(on one node), `flow_optimising` (optimiser and statistics manager), `flow_guarding` and `flow_office` (what
+survives a node that is gone).
 
 Rules:
 
@@ -31,7 +31,7 @@ from distributary.overlay.node import Address, Node
 from distributary.systems.flow_changes import Changes
 from distributary.systems.flow_connections import Connections
 from distributary.systems.flow_engine import Engine, Measures, inlets_of
-from distributary.systems.flow_guarding import Guard, Guarding
+from distributary.systems.flow_guarding import Guard, Guarding, notice_of
 from distributary.systems.flow_messages import (
     Confirmed,
     Counted,
@@ -49,6 +49,7 @@ from distributary.systems.flow_messages import (
     UnregisterSubscription,
     Withdrawn,
 )
+from distributary.systems.flow_office import Desk, Office
 from distributary.systems.flow_optimising import Optimiser, Optimising, Report
 from distributary.systems.flow_registry import Registry, Surroundings, client_name, subscriber_name
 from distributary.systems.flow_streams import Publication, Router
@@ -108,14 +109,16 @@ class FlowBroker:
         self.engine.router = self.router
         self.router.on_void = self.engine.give_up
         self.engine.on_set_aside = lambda name, id, reason: node.deliver(SetAside(name, id, reason))
+        around = surroundings or Surroundings()
         self.registry: Registry | None = None
-        if node.address == registry:
-            self.registry = Registry(node, self.connections, surroundings or Surroundings(), regrouping)
+        """If it is in office here."""
+        if node.address == registry or guarding is not None:
+            made = Registry(node, self.connections, around, regrouping)
+            self.registry = made if node.address == registry else None
         self.refused: dict[str, str] = {}
         """Queries and subscriptions that could not be served, and why."""
         self.unwanted = 0
         """Events that were not sent, as nobody wants their source's stream."""
-        self._registry_at = registry
         self._intakes: dict[str, Intake] = {}
         """Of the sources whose proxy this is."""
         self._fed_since: dict[str, Measures] = {}
@@ -134,16 +137,29 @@ class FlowBroker:
             node.handle(kind, handler)  # type: ignore[arg-type]
         self.guard: Guard | None = None
         if guarding is not None:
+            desk = Desk(node, self.connections, registry)
+            self.router.tell_registry = desk.send
+            office = Office(node, self.connections, made, around.brokers, notice_of)
             self.guard = Guard(
                 node,
                 self.connections,
                 self.router,
                 guarding,
-                (surroundings or Surroundings()).brokers,
-                self.registry,
+                around.brokers,
+                office,
+                desk,
                 self.engine.snapshot,
                 self.engine.take_over,
             )
+            if node.address == registry:
+                office.begin(self.guard.standby())
+            elif registry in around.brokers and self.guard.guardian(registry) == node.address:
+                office.leader = registry
+            desk.on_change = self._registry_moved
+            office.on_take = lambda: self._take_office(office.registry)
+        elif self.registry is not None:
+            for asked in self.registry.handlers:
+                node.handle(asked, self.registry.handle)
         self.changes = Changes(node, self.connections, self.engine, self.router, self.guard)
         self.optimiser: Optimiser | None = None
         if optimising is not None:
@@ -162,7 +178,16 @@ class FlowBroker:
             )
 
     def _send_registry(self, message: object) -> None:
-        self.connections.send(self._registry_at, message)
+        self.router.tell_registry(message)
+
+    def _take_office(self, registry: Registry) -> None:
+        self.registry = registry
+        if self.optimiser is not None:
+            self.optimiser.take_office(registry)
+
+    def _registry_moved(self, address: Address) -> None:
+        if self.optimiser is not None:
+            self.optimiser.registry_moved(address)
 
     # What clients call: sources
 

@@ -217,7 +217,7 @@ class Changes:
         self._tell_registry(Located(message.spec.name, message.place))
 
     def _tell_registry(self, message: object) -> None:
-        self._connections.send(self._router.registry, message)
+        self._router.tell_registry(message)
 
     # Dividing
 

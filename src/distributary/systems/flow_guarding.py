@@ -7,8 +7,9 @@ Rules:
   the publishers of their inputs, so whatever came after a checkpoint can be read again.
 - An operator that moves goes by the guardian of its new host, which knows of it before the host does. Its
   former host keeps it until it has arrived, should that guardian be gone, and tells its own guardian of it.
-- Nodes send signs of life to the registry. One that was silent for long is gone: nobody listens to it any
-  more, should it come back. Its guardian goes on with its operators from what it has stored.
+- Nodes send signs of life to the registry, and that to its standby (`flow_office`). One that was silent for
+  long is gone: nobody listens to it any more, should it come back. Its guardian goes on with its operators
+  from what it has stored.
 - An operator that goes on from a checkpoint gives some items a second time, perhaps in another order. Ids
   and times do not depend on the order, so a reader knows them again: it has seen the id, or the item is
   before the watermark, up to which it has had everything. New numbers are beyond all that were given before.
@@ -16,9 +17,9 @@ Rules:
   So what an operator that goes on gives out is kept for a while, until all its readers have heard of it; and
   of two that go on with an operator the one counts that has gone on more often, while the other gives up.
 
-What is survived: one node after the other, with time for a checkpoint in between, root brokers of sources
-among them; not the registry and proxies of sources, nor what a node's own clients were still to get. What
-was under way from a node that stops, or about it, must arrive before it is declared gone: `silence` is longer
+What is survived: one node after the other, with time for a checkpoint in between, root brokers of sources and
+the registry among them; not proxies of sources, nor what a node's own clients were still to get. What was
+under way from a node that stops, or about it, must arrive before it is declared gone: `silence` is longer
 than it takes to send again what was lost.
 
 Cost: a message for each node and checkpoint, of the size of its operators' memories; a sign of life a beat.
@@ -34,6 +35,7 @@ from typing import NamedTuple
 from distributary.overlay.node import Address, Node
 from distributary.systems.flow_connections import Connections
 from distributary.systems.flow_messages import HandOver, Located, Moved, Place, Reader
+from distributary.systems.flow_office import OFFICE, Desk, Office
 from distributary.systems.flow_registry import Registry
 from distributary.systems.flow_streams import Router
 
@@ -89,7 +91,12 @@ class Gone(NamedTuple):
     places: tuple[tuple[str, Place], ...]
 
 
-GUARDING = (Checkpoint, Stored, Entrusted, Arrived, Alive, Gone)
+GUARDING = (Checkpoint, Stored, Entrusted, Arrived, Alive, Gone, *OFFICE)
+
+
+def notice_of(registry: Registry, node: Address) -> Gone:
+    """What everybody is told of a node that is gone."""
+    return Gone(node, tuple(registry.places.items()))
 
 
 class Guard:
@@ -102,7 +109,8 @@ class Guard:
         router: Router,
         settings: Guarding,
         brokers: Iterable[Address],
-        registry: Registry | None,
+        office: Office,
+        desk: Desk,
         snapshot: Callable[[], tuple[HandOver, ...]],
         revive: Callable[[HandOver], None],
     ) -> None:
@@ -113,7 +121,8 @@ class Guard:
         """Operators of nodes that are gone with which this one went on."""
         self._router = router
         self._brokers = tuple(sorted(brokers))
-        self._registry = registry
+        self._office = office
+        self._desk = desk
         self._snapshot = snapshot
         self._revive = revive
         self._serial = 0
@@ -129,6 +138,8 @@ class Guard:
         self._awaiting: set[str] = set()
         """Operators that have gone on here, while readers may come that their checkpoint did not know of."""
         self._heard: dict[Address, float] = {}
+        self._watched: Address | None = None
+        """For whom this broker stands by, since its last beat."""
         for kind, handler in (
             (Checkpoint, self._checkpoint),
             (Stored, self._stored),
@@ -209,24 +220,35 @@ class Guard:
 
     def _beat(self, about: object) -> None:
         self.node.wake_after(self.settings.beat, "flow beat")
-        if self._registry is None:
-            # Not by the connection: one that comes late is no sign of life, and another follows soon.
-            self.node.send(self._router.registry, Alive())
-        if self._registry is not None:
+        office = self._office
+        # Not by the connection: one that comes late is no sign of life, and another follows soon.
+        to = office.standby if office.in_office else self._desk.at
+        if to is not None:
+            self.node.send(to, Alive())
+        if office.in_office:
             for one in self._brokers:
-                silent = self.node.now - self._heard[one] > self.settings.silence
-                if silent and one not in self.connections.gone and one != self.node.address:
-                    self._declare_gone(self._registry, one)
+                if self._silent(one) and one not in self.connections.gone | office.registry.gone:
+                    office.lost(one, self.standby({one}))
+        elif office.leader is not None:
+            if office.leader != self._watched:
+                self._watched = office.leader
+                self._heard[office.leader] = self.node.now
+            elif self._silent(office.leader):
+                self._heard = dict.fromkeys(self._brokers, self.node.now)
+                office.take(office.leader, self.standby({office.leader}))
+
+    def _silent(self, node: Address) -> bool:
+        return node != self.node.address and self.node.now - self._heard[node] > self.settings.silence
+
+    def standby(self, lost: Iterable[Address] = ()) -> Address | None:
+        """Who stands by for the registry here: the next broker that is neither gone nor lost."""
+        start = self._brokers.index(self.node.address)
+        after = (*self._brokers[start + 1 :], *self._brokers[:start])
+        gone = {*self.connections.gone, *self._office.registry.gone, *lost}
+        return next((one for one in after if one not in gone), None)
 
     def _alive(self, message: Alive, sender: Address) -> None:
         self._heard[sender] = self.node.now
-
-    def _declare_gone(self, registry: Registry, node: Address) -> None:
-        gone = Gone(node, tuple(registry.places.items()))
-        for one in self._brokers:
-            if one != node:
-                self.connections.send(one, gone)
-        registry.mend(node)
 
     # Guarding another
 
@@ -308,7 +330,7 @@ class Guard:
         self._revive(replace(operator, place=place, inlets=inlets, number=number, acknowledged=acknowledged))
         self._awaiting.add(name)
         self.node.wake_after(self.settings.silence, "flow unknown", name)
-        self.connections.send(self._router.registry, Located(name, place))
+        self._router.tell_registry(Located(name, place))
         for one in self._brokers:
             if one != self.node.address:
                 self.connections.send(one, Moved(name, place))

@@ -134,6 +134,10 @@ STATISTICS = (Report, Situation, Counts, *TELLING)
 OPTIMISATION = (Proposal, Order, Believed, *ASKING)
 
 
+LATER = 1 << 20
+"""So many periods are skipped when another node begins them."""
+
+
 class Optimiser:
     """The optimiser of a node, and at roots and the registry what they do for all."""
 
@@ -217,6 +221,15 @@ class Optimiser:
                 self._send(self._registry_at, report)
             if self._registry is not None:
                 self.node.wake_after(self.settings.window, "flow situation")
+
+    def take_office(self, registry: Registry) -> None:
+        """The registry is here from now on."""
+        self._registry = registry
+        self._period += LATER  # beyond the periods that were before, which this node may not have heard of
+
+    def registry_moved(self, address: Address) -> None:
+        """The registry is elsewhere from now on."""
+        self._registry_at = address
 
     def withdraw_all(self) -> None:
         """Know nothing of operators that are over."""

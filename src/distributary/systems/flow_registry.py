@@ -24,13 +24,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from distributary.filters.topic import TopicFilter
 from distributary.flow import Catalogue, Query, Source
 from distributary.flow.catalogue import Sharing
 from distributary.model import Event, Subscription
-from distributary.overlay.node import Address, Node
+from distributary.overlay.node import Address, Message, Node
 from distributary.systems.flow_connections import Connections
 from distributary.systems.flow_messages import (
     Confirmed,
@@ -59,6 +59,30 @@ from distributary.systems.flow_trees import SourceTree as SourceTree
 from distributary.systems.flow_trees import Surroundings as Surroundings
 
 
+class Regroup(NamedTuple):
+    """It is time to look for trees of which so many members are the same; the registry tells itself."""
+
+    likeness: float
+
+
+KNOWN = (
+    *("runs", "specs", "sources", "queries", "clients", "places"),
+    *("_spent", "_feeds", "_left", "_times", "_subscriptions"),
+)
+"""What of a registry's knowledge is dictionaries of plain values."""
+
+
+class RegistryState(NamedTuple):
+    """All that a registry knows, as a message can hold it."""
+
+    known: tuple[tuple[tuple[Any, Any], ...], ...]
+    trees: tuple[tuple[Address, tuple[tuple[Address, Address], ...], tuple[Address, ...]], ...]
+    offered: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
+    parted: tuple[Parted, ...]
+    gone: tuple[Address, ...]
+    nodes: tuple[Address, ...]
+
+
 class Registry:
     """The registry; a layer of one node, whose address all know."""
 
@@ -69,7 +93,9 @@ class Registry:
         surroundings: Surroundings,
         regrouping: Regrouping | None = None,
     ) -> None:
-        self.send = connections.send
+        self.send: Callable[[Address, Message], None] = connections.send
+        self.tell: Callable[[Message], None] = lambda message: self.handle(message, node.address)
+        """How the registry tells itself what is to be done: by way of its office, if it has one."""
         self.runs: dict[str, str] = {}
         """From operators of queries, as `query.operator`, to those that run in their place."""
         self.specs: dict[str, Spec] = {}
@@ -99,30 +125,43 @@ class Registry:
         """The streams that subscriptions were told of, and those that are computed in their place."""
         self._nodes: set[Address] = set(surroundings.brokers) | {node.address}
         self._subscriptions: dict[str, tuple[Subscription, Address]] = {}
-        for kind, handler in (
-            (RegisterSource, self._source),
-            (RegisterQuery, self._query),
-            (RegisterSubscription, self._subscription),
-            (UnregisterQuery, self._unregister_query),
-            (UnregisterSubscription, self._unregister_subscription),
-            (Located, self._located),
-            (Parted, self._parted),
-            (JoinTree, self._join),
-            (LeaveTree, self._leave),
-        ):
-            node.handle(kind, self._noting(handler))
+        self.handlers: dict[type, Callable[[Any, Address], None]] = {
+            RegisterSource: self._source,
+            RegisterQuery: self._query,
+            RegisterSubscription: self._subscription,
+            UnregisterQuery: self._unregister_query,
+            UnregisterSubscription: self._unregister_subscription,
+            Located: self._located,
+            Parted: self._parted,
+            JoinTree: self._join,
+            LeaveTree: self._leave,
+            Regroup: self._regroup,
+        }
         if regrouping is not None:
-            node.at_alarm("flow regroup", lambda about: self._regroup(node, regrouping))
+            node.at_alarm("flow regroup", lambda about: self._time_to_regroup(node, regrouping))
             node.at_start(lambda: node.wake_after(regrouping.period, "flow regroup"))
 
-    def _noting(self, handler: Callable[[Any, Address], None]) -> Callable[[Any, Address], None]:
-        """A handler that notes who takes part."""
+    def handle(self, message: Message, sender: Address) -> None:
+        """Do what a node asks for, or take in what it tells."""
+        self._nodes.add(sender)
+        self.handlers[type(message)](message, sender)
 
-        def handle(message: Any, sender: Address) -> None:
-            self._nodes.add(sender)
-            handler(message, sender)
+    def state(self) -> RegistryState:
+        """All that is known, for another registry."""
+        trees = tuple((one.root, tuple(one.parents.items()), tuple(one.idle)) for one in self.trees)
+        offered = tuple((id, tuple(streams.items())) for id, streams in self._offered.items())
+        known = tuple(tuple(getattr(self, name).items()) for name in KNOWN)
+        return RegistryState(known, trees, offered, tuple(self.parted), tuple(self.gone), tuple(self._nodes))
 
-        return handle
+    def restore(self, state: RegistryState) -> None:
+        """Know what another registry knew, and nothing else."""
+        for name, pairs in zip(KNOWN, state.known, strict=True):
+            known = getattr(self, name)
+            known.clear()
+            known.update(dict(pairs))
+        self.trees = [SourceTree(root, dict(parents), set(idle)) for root, parents, idle in state.trees]
+        self._offered = {id: dict(streams) for id, streams in state.offered}
+        self.parted, self.gone, self._nodes = list(state.parted), set(state.gone), set(state.nodes)
 
     @property
     def catalogue(self) -> Catalogue:
@@ -195,13 +234,16 @@ class Registry:
             self._tell_root(name)
         return members
 
-    def _regroup(self, node: Node, regrouping: Regrouping) -> None:
+    def _time_to_regroup(self, node: Node, regrouping: Regrouping) -> None:
         node.wake_after(regrouping.period, "flow regroup")
+        self.tell(Regroup(regrouping.likeness))
+
+    def _regroup(self, message: Regroup, sender: Address) -> None:
         volumes = {
             number: sum(self._feeds[name].volume for name in self._sources_of(number))
             for number in self._used_trees()
         }
-        pair = mergeable(self.trees, volumes, regrouping.likeness, self.surroundings, self._spent)
+        pair = mergeable(self.trees, volumes, message.likeness, self.surroundings, self._spent)
         if pair is not None:
             self.merge(*pair)
 

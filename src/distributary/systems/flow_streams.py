@@ -85,7 +85,7 @@ class Router:
     ) -> None:
         self.node = node
         self.send = connections.send
-        self.registry = registry
+        self.tell_registry: Callable[[object], None] = lambda message: connections.send(registry, message)
         self.publications: dict[str, Publication] = {}
         self.places: dict[str, Place] = {}
         """Where streams are, as far as this node has heard."""
@@ -209,7 +209,7 @@ class Router:
         if tree in self.parents and not any(self._on_tree(stream, tree) for stream in busy):
             del self.parents[tree]
             self._joining.discard(tree)
-            self.send(self.registry, LeaveTree(tree))
+            self.tell_registry(LeaveTree(tree))
 
     # Reading
 
@@ -348,7 +348,7 @@ class Router:
         parent = self.parents.get(place.tree)
         if parent is None and place.tree not in self._joining:
             self._joining.add(place.tree)
-            self.send(self.registry, JoinTree(place.tree))
+            self.tell_registry(JoinTree(place.tree))
             parent = self.parents.get(place.tree)  # known at once where the registry is
         return parent
 
