@@ -12,7 +12,7 @@ import pytest
 import distributary.systems.flow_local as flow_local
 import distributary.systems.flow_statistics as flow_statistics
 from distributary.errors import DistributaryError
-from distributary.flow import Catalogue, Filter, QueryBuilder
+from distributary.flow import Catalogue, Copy, Count, Filter, Operator, Query, QueryBuilder, Union
 from distributary.overlay.courier import Packet
 from distributary.plan.goal import Function
 from distributary.plan.query.benefit import Standing
@@ -94,7 +94,7 @@ def believe(world: World, random: Random) -> None:
         optimiser(world, node).local._measure = lambda: ((), ())
 
 
-def settled(goal: str, seed: int, **settings: Any) -> World:
+def settled(goal: str, seed: int, catalogue: Catalogue | None = None, **settings: Any) -> World:
     """A world of random queries, operators moved about, after some rounds in which nothing changed."""
     random = Random(f"{seed}/statistics")
     world = World(
@@ -102,8 +102,7 @@ def settled(goal: str, seed: int, **settings: Any) -> World:
         seed,
         optimising=Optimising(GOALS[goal], PERIOD, window=1.0, margin=1e9, **settings),
     )
-    catalogue = random_catalogue(random)
-    world.register(Catalogue(catalogue.sources.values(), catalogue.queries.values()))
+    world.register(catalogue or random_catalogue(random))
     for _ in range(6):
         name, at = random.choice(world.operators())
         to = random.choice(world.nodes)
@@ -186,6 +185,35 @@ def test_a_change_is_worth_to_a_node_what_it_is_worth_to_all(
     assert is_local(GOALS[goal])
     weighed = sum(expect_worth(settled(goal, seed)) for seed in range(2))
     assert weighed > 20
+
+
+def with_super_operators(random: Random) -> Catalogue:
+    """Queries of which some operators move together: filters that read the same stream, and more."""
+    made = []
+    for number in range(3):
+        first, second = random.sample([source.name for source in SOURCES], 2)
+        if made and random.random() < 0.5:
+            first = f"q{number - 1}.twice"
+        operators = [
+            Operator("large", Filter(where=f"size > {number}"), (first,)),
+            Operator("small", Filter(where=f"size < {number}"), (first if number else second,)),
+            Operator("both", Union(), ("large", "small")),
+            Operator("twice", Copy({"size": "again"}), (second,)),
+            Operator("many", Count("1 second"), ("both",)),
+        ]
+        core = random.choice([["large", "small", "both"], ["large", "small", "both", "many"]])
+        made.append(Query(f"q{number}", operators, units={"core": core}))
+    return Catalogue(SOURCES, made)
+
+
+@pytest.mark.parametrize("goal", ["traffic", "load", "latency"])
+def test_changes_of_super_operators_are_worth_what_they_are_worth_to_all(
+    goal: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flow_local, "CHANGED", 0.0)
+    for seed in range(2):
+        catalogue = with_super_operators(Random(seed))
+        assert expect_worth(settled(goal, seed, catalogue)) > 5
 
 
 def test_where_few_of_the_worst_are_told_nothing_is_overrated(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -227,7 +227,7 @@ class Asking:
 
     def _answer(self, message: Ask, sender: Address) -> None:
         local = self._local
-        known = {piece.name: piece for piece in local.pieces()}
+        known = {piece.name: piece for piece in local.pieces()} if message.published else {}
         published = tuple(
             Published(
                 stream,

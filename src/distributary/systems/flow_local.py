@@ -17,7 +17,7 @@ Cost: linear in the operators here, once a period.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import ceil
 from typing import NamedTuple
 
@@ -30,13 +30,15 @@ from distributary.plan.query.goal import QueryGoal
 from distributary.plan.query.graph import FILTER, FINALS, WHOLE
 from distributary.systems.flow_engine import Engine, Hosted
 from distributary.systems.flow_goals import totals_of, value_of, ways_of
-from distributary.systems.flow_messages import PART, Counted, Place
+from distributary.systems.flow_messages import PART, Counted, Place, Spec
 from distributary.systems.flow_rounds import Passing, Rate, Round, Sent
 from distributary.systems.flow_situation import Measurements, Rates
 from distributary.systems.flow_statistics import Statistics
 from distributary.systems.flow_streams import Router
 
 NOTHING = Rates(0.0, 0.0, 0.0)
+SUPER = "super"
+"""The kind of a piece that is a super-operator."""
 CHANGED = 0.05
 """By what share the items that pass a filter change before the host of those it reads is told."""
 
@@ -67,6 +69,8 @@ class Reading(NamedTuple):
     """An operator or a query's client, from its host."""
 
     name: str
+    whole: str
+    """What it is part of, if that has another name: a super-operator, or a client of several streams."""
     queries: int
     """It is of."""
     inputs: int
@@ -85,8 +89,29 @@ class Piece(NamedTuple):
     by_input: bool
     rates: Rates
     measured: bool
-    stays: bool = False
+    stays: bool
     """Whether somebody else reads streams inside it."""
+    members: frozenset[str]
+    """Its operators."""
+    passing: tuple[tuple[str, float | None], ...]
+    """For each stream that one of these reads from outside: the items that pass, if that one is a filter."""
+
+    def wanted(self, rates: Mapping[str, tuple[float, float]]) -> float | None:
+        """Which share of what it reads is sent to it, from items and bytes of its inputs, as planners say.
+
+        None where nothing is known of the inputs.
+        """
+        found: dict[str, float] = {}
+        for stream, items in self.passing:
+            if stream in rates:
+                offered = rates[stream][0]
+                found[stream] = found.get(stream, 0.0) + (
+                    items / offered if items is not None and offered else 1
+                )
+        total = sum(rates[stream][1] for stream in found)
+        if not total:
+            return None
+        return sum(min(1.0, share) * rates[stream][1] for stream, share in found.items()) / total
 
 
 class Local:
@@ -118,6 +143,7 @@ class Local:
         self._send = send
         self._ways = ways_of(goal.cost)
         self.of_ways = self._ways is not None
+        self._kinds: dict[str, tuple[Spec, tuple[str, str, bool]]] = {}
         self._sent: dict[Address, Sent] = {}
         self._asked: dict[int, dict[str, int]] = {}
         self._passing: dict[tuple[str, str], float] = {}
@@ -144,7 +170,9 @@ class Local:
         """Keep nothing of operators that are not here."""
         here = self._engine.hosted
         self.measurements.forget(lambda name: name in here)
-        self.counts = {name: count for name, count in self.counts.items() if name in here}
+        # An operator may come back before the registry knows that it was away.
+        self.counts = {name: count for name, count in self.counts.items() if not self._router.over(name)}
+        self._kinds = {name: kind for name, kind in self._kinds.items() if name in here}
         self._passing = {each: items for each, items in self._passing.items() if each[0] in here}
         self._told_passing = {each: told for each, told in self._told_passing.items() if each[2] in here}
 
@@ -154,10 +182,11 @@ class Local:
     def _tell_passing(self) -> None:
         """Tell hosts of streams that filters here read how much passes these, where that has changed."""
         now: dict[tuple[Address, str, str], float] = {}
-        for piece in self.pieces():
-            place = self.place(piece.inputs[0]) if piece.kind == FILTER and piece.measured else None
+        for name, hosted in self._engine.hosted.items():
+            passing = self._passing_here(name)
+            place = self.place(hosted.inlets[0].stream) if passing is not None else None
             if place is not None and place.tree is None and place.host != self.node.address:
-                now[place.host, piece.inputs[0], piece.name] = piece.rates.items
+                now[place.host, hosted.inlets[0].stream, name] = passing or 0.0
         news: dict[Address, list[tuple[str, str, float]]] = {}
         for key, items in now.items():
             told = self._told_passing.get(key)
@@ -199,20 +228,33 @@ class Local:
         known = [self.measurements.operators.get(name) for name in names]
         out = self.measurements.operators.get(last.name, NOTHING)
         rates = out._replace(work=sum(each.work for each in known if each is not None))
-        spec = last.spec
-        assert spec is not None
-        kind, final, by_input = spec.operation.kind, "", False
-        splitting = splitting_of(spec.operation, *spec.schemas)
-        if len(members) > 1:
-            kind = "super"
-        elif splitting is not None and PART not in last.name and spec.unit is None:
-            final = FINALS.get(kind, "union" if splitting.final.then is None else "merge")
-            by_input = kind != "join" and splitting.keys is None
+        kind, final, by_input = (SUPER, "", False) if len(members) > 1 else self._kind(last)
         parts = last.inlets[0].selection.parts if last.inlets else 1
         share = WHOLE // parts if len(members) == 1 else WHOLE
         inside = [self._router.routes.get(name, {}) for name in names if name != last.name]
         stays = any(reader.name not in names for routes in inside for reader in routes)
-        return Piece(last.name, kind, inputs, share, final, by_input, rates, None not in known, stays)
+        passing = tuple(
+            (inlet.stream, self._passing_here(hosted.name))
+            for hosted in members
+            for inlet in hosted.inlets
+            if inlet.stream not in names
+        )
+        measured, every = None not in known, frozenset(names)
+        return Piece(last.name, kind, inputs, share, final, by_input, rates, measured, stays, every, passing)
+
+    def _kind(self, hosted: Hosted) -> tuple[str, str, bool]:
+        """An operator's kind, and how it can be divided: the planner's `final` and `by_input`."""
+        spec = hosted.spec
+        assert spec is not None
+        known = self._kinds.get(hosted.name)
+        if known is None or known[0] is not spec:
+            kind, final, by_input = spec.operation.kind, "", False
+            splitting = splitting_of(spec.operation, *spec.schemas)
+            if splitting is not None and PART not in hosted.name and spec.unit is None:
+                final = FINALS.get(kind, "union" if splitting.final.then is None else "merge")
+                by_input = kind != "join" and splitting.keys is None
+            known = self._kinds[hosted.name] = spec, (kind, final, by_input)
+        return known[1]
 
     def asked(self, tree: int) -> dict[str, int]:
         """How much of each source of a tree is asked for here."""
@@ -220,12 +262,19 @@ class Local:
         for piece in self.pieces():
             for stream in piece.inputs:
                 if self.place(stream).tree == tree:
-                    rate = self.statistics.rates.get(stream)
-                    items = None if rate is None else rate.items
-                    share = asked_share(piece.rates.items, items) if piece.kind == FILTER else piece.share
-                    found[stream] = found.get(stream, 0) + min(share, piece.share)
+                    found[stream] = found.get(stream, 0) + self._asked_by(piece)
         self._asked[tree] = found
         return found
+
+    def _asked_by(self, piece: Piece) -> int:
+        """How much of its inputs travels to a piece, as far as their rates are known here."""
+        if piece.kind not in (FILTER, SUPER):
+            return piece.share
+        own = {stream: self.measurements.operators.get(stream) for stream in piece.inputs}
+        known = {stream: self.statistics.rates.get(stream) or own[stream] for stream in piece.inputs}
+        rates = {stream: (rate.items, rate.bytes) for stream, rate in known.items() if rate is not None}
+        wanted = piece.wanted(rates)
+        return piece.share if wanted is None else min(piece.share, asked_share(wanted, 1.0))
 
     def asked_before(self, tree: int, stream: str) -> int:
         """How much of a source was asked for here when that was last told."""
@@ -291,17 +340,23 @@ class Local:
         return {name: tuple(streams) for name, streams in found.items()}
 
     def readings(self, names: Iterable[str]) -> list[Reading]:
-        """Of how many queries those of these are who read here, and how many streams they read."""
-        pieces = {piece.name: piece for piece in self.pieces()}
+        """Of how many queries those of these are who read here, if that is known, and what they read."""
+        names = list(names)
+        if not names:
+            return []
+        pieces = {name: piece for piece in self.pieces() for name in piece.members}
         clients = self.clients()
         found = []
         for name in names:
             if name in pieces:
-                found.append(Reading(name, self.counts.get(name, 0), len(pieces[name].inputs)))
+                piece = pieces[name]
+                whole = "" if name == piece.name else piece.name
+                if piece.name in self.counts:
+                    found.append(Reading(name, whole, self.counts[piece.name], len(piece.inputs)))
             elif name.startswith(CLIENTS) and query_of(name) in clients:
-                found.append(Reading(name, 1, len(clients[query_of(name)])))
+                found.append(Reading(name, query_of(name), 1, len(clients[query_of(name)])))
             elif name in self._engine.hosted:
-                found.append(Reading(name, 0, 1))  # a subscription's
+                found.append(Reading(name, "", 0, 1))  # a subscription's
         return found
 
     # What all of it comes to

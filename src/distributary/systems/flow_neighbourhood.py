@@ -35,7 +35,7 @@ from distributary.plan.query.rules import Area, Rule
 from distributary.plan.query.state import Floats, Indices, Move, State
 from distributary.plan.tree import NO_PARENT, Sites, Tree
 from distributary.systems.flow_asking import Answers, Published
-from distributary.systems.flow_local import CLIENTS, Local, Piece, Reading, query_of
+from distributary.systems.flow_local import SUPER, Local, Piece, Reading
 from distributary.systems.flow_rounds import Rate, Value
 
 STAND_IN = "stand-in"
@@ -99,9 +99,7 @@ class Surrounded:
         }
         told = [one for told in answers.told.values() for one in told.readers]
         own = local.readings(name for piece in self.pieces for name, _, _ in local.read_by(piece.name))
-        self._reading = {
-            query_of(one.name) if one.name.startswith(CLIENTS) else one.name: one for one in (*own, *told)
-        }
+        self._reading = {one.name: one for one in (*own, *told)}
         self._trees: list[tuple[int, ...]] = []
         self._sources: list[Source] = []
         self._operators: list[Operator] = []
@@ -233,6 +231,7 @@ class Surrounded:
             by_input=piece.by_input,
             pinned=self.numbers[self.here],
             share=piece.share,
+            wanted=self._wanted(piece, inputs) if piece.kind == SUPER else None,
         )
         self._add(operator, self.local.counts.get(piece.name, 0))
         if self._is_free(piece):
@@ -241,9 +240,16 @@ class Surrounded:
     def _cost(self, piece: Piece, items: float) -> float:
         """What an item costs an operator, of those that reach it: of a filter's, those that pass it."""
         reached = piece.rates.items if piece.kind == FILTER else items
+        if piece.kind == SUPER:
+            reached = items * self._wanted(piece, [one for one in piece.inputs if one in self._streams])
         if not items:
             return 1.0
         return piece.rates.work / reached if reached else 0.0
+
+    def _wanted(self, piece: Piece, inputs: Sequence[str]) -> float:
+        """Which share of what it reads is sent to a super-operator."""
+        wanted = piece.wanted({stream: self._offered([stream]) for stream in inputs})
+        return 1.0 if wanted is None else wanted
 
     def _offered(self, streams: Iterable[str]) -> tuple[float, float]:
         """Items and bytes that streams carry in a second."""
@@ -267,14 +273,14 @@ class Surrounded:
             or (stream in self._streams and (not self._streams[stream][0] or self._is_rated(stream)))
             for stream in piece.inputs
         )
-        able = (piece.measured or self.local.of_ways) and not piece.stays
+        counted = piece.name in self.local.counts if self.local.of_ways else piece.measured
+        able = counted and not piece.stays
         return known and able and self._are_known(piece.name)
 
     def _are_known(self, stream: str) -> bool:
         """Whether all is known of those who read a stream: where they are and, for ways, what they read."""
         for name, hop, _ in self.local.read_by(stream):
-            who = query_of(name) if name.startswith(CLIENTS) else name
-            if not self.answers.complete(hop) or (self.local.of_ways and who not in self._reading):
+            if not self.answers.complete(hop) or (self.local.of_ways and name not in self._reading):
                 return False
         return True
 
@@ -284,19 +290,19 @@ class Surrounded:
 
     def _add_readers(self) -> None:
         """Who reads the streams of the operators here: those elsewhere, and clients."""
-        own = {piece.name for piece in self.pieces}
-        clients: dict[tuple[str, Address], list[str]] = {}
-        shares: dict[tuple[str, Address], int] = {}
+        own = {name for piece in self.pieces for name in piece.members}
+        read: dict[tuple[str, Address], dict[str, int]] = {}
+        reading: dict[str, Reading | None] = {}
         for piece in self.pieces:
             for name, hop, share in self.local.read_by(piece.name):
                 if name not in own and hop in self.numbers:
-                    who = query_of(name) if name.startswith(CLIENTS) else name
-                    streams = clients.setdefault((who, hop), [])
-                    if piece.name not in streams:
-                        streams.append(piece.name)
-                    shares[who, hop] = share
-        for (who, hop), streams in clients.items():
-            self._add_reader(who, streams, self.numbers[hop], shares[who, hop], self._reading.get(who))
+                    known = self._reading.get(name)
+                    who = known.whole or name if known is not None else name
+                    streams = read.setdefault((who, hop), {})
+                    streams[piece.name] = streams.get(piece.name, 0) + share
+                    reading[who] = known
+        for (who, hop), streams in read.items():
+            self._add_reader(who, list(streams), self.numbers[hop], max(streams.values()), reading[who])
 
     # The planner's problem
 
