@@ -16,7 +16,7 @@ from distributary.flow import Catalogue, Item, answer, read_query_file
 from distributary.model import Event, Subscription
 from distributary.plan.query.plan_file import read_query_plan
 from distributary.plan.rates import read_rates
-from distributary.spark import read_derived, read_metrics, sink
+from distributary.spark import catch_up, read_derived, read_metrics, sink
 from distributary.spark.pipeline_commits import BatchRecord, read_records
 from distributary.spark.pipeline_config import Pipeline, parse_pipeline
 from distributary.spark.sink_deliveries import read_deliveries
@@ -150,6 +150,14 @@ def check_pipeline(spark: SparkSession, place: Path) -> None:
     ]
     assert sorted(found, key=repr) == sorted(wanted_deliveries(catalogue, streams), key=repr)
 
+    again = catch_up(spark, pipeline, "bob").deliveries.collect()
+    assert sorted(
+        (row.batch, row.event_id, row.subscriptions, row.topic, row["at"]) for row in again
+    ) == sorted(
+        (row.batch, row.event_id, row.subscriptions, row.topic, row["at"])
+        for row in rows
+        if row.subscriber == "bob"
+    )
     archived = read_derived(spark, str(place / "archive")).collect()
     assert sorted(row.id for row in archived) == sorted(
         f"{catalogue.streams[name].topic}#{item.id}" for name in PUBLISHED for item in streams[name]
