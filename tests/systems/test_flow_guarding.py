@@ -12,7 +12,7 @@ from distributary.overlay.node import Address
 from distributary.sim.faults import Crash, Duplication, Injection, Loss, Reordering
 from distributary.systems.flow_broker import FlowBroker
 from distributary.systems.flow_engine import Memory
-from distributary.systems.flow_guarding import AGAIN, GUARDING, Gone, Guarding
+from distributary.systems.flow_guarding import AGAIN, GUARDING, PATIENCE, Gone, Guarding
 from distributary.systems.flow_messages import Element
 from distributary.systems.flow_office import Copied, InOffice
 from distributary.systems.flow_registry import SourceTree, Surroundings
@@ -66,7 +66,25 @@ def with_nodes_gone(
     run_through(world, catalogue, items, changes, rest, pace=1.0 if victims == 1 else slower)
     assert fired["crash"] == victims
     expect_equal(world, catalogue, items, in_order=False)
+    world.run(2 + PATIENCE * (PATIENT if faults else QUICK).silence)
+    expect_nobody_is_awaited_in_vain(world)
     return world, fired
+
+
+def expect_nobody_is_awaited_in_vain(world: World) -> None:
+    """Every operator is at one node, and publishers wait for no others: else they would keep all for ever."""
+    up = [broker for broker in world.brokers if world.simulator.is_up(broker.node.address)]
+    hosted = [one for broker in up for one in broker.engine.hosted.values()]
+    assert len(hosted) == len({one.name for one in hosted})
+    readers = {(one.name, at, inlet.stream) for one in hosted for at, inlet in enumerate(one.inlets)}
+    awaited = {
+        (name, at, stream)
+        for broker in up
+        for stream, publication in broker.router.publications.items()
+        for name, at in publication.acknowledged
+    }
+    assert awaited <= readers
+    assert not [name for broker in up if broker.guard is not None for name in broker.guard._leaving]
 
 
 def chosen_victims(random: Random, world: World, count: int, roots: bool) -> list[Address]:

@@ -55,6 +55,7 @@ class Replica:
 class Succession:
     """Readings that are forgotten as soon as all that took their place are at rest."""
 
+    operator: str
     waiting: set[str]
     readers: list[tuple[str, Reader]]
     union: str | None
@@ -179,6 +180,8 @@ class Changes:
     def _forget(self, succession: Succession) -> None:
         for stream, reader in succession.readers:
             self._router.unsubscribe(stream, reader, forget=True)
+        if succession.operator in self._engine.hosted:
+            self._engine.hosted[succession.operator].replaces = ()
         if succession.union is not None:
             self._engine.fall_asleep(succession.union)
 
@@ -301,7 +304,8 @@ class Changes:
         for replica in replicas:
             self._begin_from(replica.spec, replica.inlets, replica.state).memories = replica.memories
             self._router.install(replica.spec.name, Publication(), Place(self._node.address))
-        self.successions.append(Succession(set(names), forgotten, union))
+        self._engine.hosted[operator].replaces = tuple(forgotten)
+        self.successions.append(Succession(operator, set(names), forgotten, union))
         for name in (operator, *names):
             self._engine.begin(name)
         if self._guard is not None:

@@ -121,6 +121,8 @@ class Hosted:
         self.asleep = False
         self.dozing = False
         """Whether it is asleep and cannot be woken yet, as its place in its inputs is kept for others."""
+        self.replaces: tuple[tuple[str, Reader], ...] = ()
+        """Readings of before its division that are not forgotten yet."""
         self.acknowledged = [0] * len(self.inlets)
         self.measures = Measures(now)
 
@@ -289,6 +291,7 @@ class Engine:
             ),
             tuple(memory.state() for memory in hosted.memories) if self.guarded else (),
             hosted.asleep,
+            replaces=hosted.replaces,
         )
 
     def take_over(self, message: HandOver) -> None:
@@ -296,6 +299,7 @@ class Engine:
         self.router.learn(message.places)
         hosted = self.install(message.spec, message.inlets)
         assert hosted.running is not None
+        hosted.replaces = message.replaces
         hosted.running.restore(json.loads(message.state))
         hosted.memories = [Memory(recent, mark) for mark, recent in message.memories] or hosted.memories
         hosted.asleep = message.asleep

@@ -14,8 +14,9 @@ Rules:
   and times do not depend on the order, so a reader knows them again: it has seen the id, or the item is
   before the watermark, up to which it has had everything. New numbers are beyond all that were given before.
 - A checkpoint may know less than there was: a reader that came after it, or that the operator was moved on.
-  So what an operator that goes on gives out is kept for a while, until all its readers have heard of it; and
-  of two that go on with an operator the one counts that has gone on more often, while the other gives up.
+  So what an operator that goes on gives out is kept for a while, until all its readers have heard of it; who
+  has not come then is no more. Of two that go on with an operator the one counts that has gone on more often,
+  while the other gives up.
 
 What is survived: one node after the other, with time for a checkpoint in between, root brokers of sources and
 the registry among them; not proxies of sources, nor what a node's own clients were still to get. What was
@@ -53,6 +54,8 @@ class Guarding:
     """Seconds."""
 
 
+PATIENCE = 3.0
+"""How many times `silence` readers of an operator that goes on are waited for: theirs may be gone, too."""
 UNKNOWN = Reader("unknown", 0, 0)
 """Stands for readers of an operator that goes on which the checkpoint did not know of."""
 
@@ -135,8 +138,10 @@ class Guard:
         """Operators that have left here and have not arrived, and by whom they went."""
         self._told: dict[tuple[str, int, str], int] = {}
         """How far publishers know each reader to be."""
-        self._awaiting: set[str] = set()
-        """Operators that have gone on here, while readers may come that their checkpoint did not know of."""
+        self._awaiting: dict[str, tuple[tuple[str, Reader], ...]] = {}
+        """For operators that have gone on, whom nobody waits for any more after a while: readers that the
+        checkpoint did not know of, those that it knew and that have not come again, and what the operator
+        itself had read before a division."""
         self._heard: dict[Address, float] = {}
         self._watched: Address | None = None
         """For whom this broker stands by, since its last beat."""
@@ -168,6 +173,8 @@ class Guard:
 
     def arrived(self, operator: HandOver) -> None:
         """Say that an operator is here, to the one who keeps it until then."""
+        if any(reader == UNKNOWN for reader, _ in operator.acknowledged):
+            self._await(operator.spec.name, [(operator.spec.name, UNKNOWN)])
         if operator.sender is not None:
             self.connections.send(operator.sender, Arrived(operator.spec.name, operator.place.moves))
 
@@ -202,7 +209,7 @@ class Guard:
             for name in [name for name in stored if over(name)]:
                 del stored[name]
         self._leaving = {name: one for name, one in self._leaving.items() if not over(name)}
-        self._awaiting = {name for name in self._awaiting if not over(name)}
+        self._awaiting = {name: read for name, read in self._awaiting.items() if not over(name)}
         self._told = {key: at for key, at in self._told.items() if not (over(key[0]) or over(key[2]))}
 
     # Time
@@ -212,7 +219,7 @@ class Guard:
         self.node.wake_after(self.settings.beat, "flow beat")
         self._heard = dict.fromkeys(self._brokers, self.node.now)
         for name in self._awaiting:
-            self.node.wake_after(self.settings.silence, "flow unknown", name)
+            self.node.wake_after(PATIENCE * self.settings.silence, "flow unknown", name)
 
     def _tick(self, about: object) -> None:
         self.node.wake_after(self.settings.checkpoint, "flow checkpoint")
@@ -328,14 +335,19 @@ class Guard:
         readers = tuple(each for each in operator.acknowledged if each[0] != UNKNOWN)
         acknowledged = (*readers, (UNKNOWN, number))
         self._revive(replace(operator, place=place, inlets=inlets, number=number, acknowledged=acknowledged))
-        self._awaiting.add(name)
-        self.node.wake_after(self.settings.silence, "flow unknown", name)
+        self._await(name, [*((name, reader) for reader, _ in acknowledged), *operator.replaces])
         self._router.tell_registry(Located(name, place))
         for one in self._brokers:
             if one != self.node.address:
                 self.connections.send(one, Moved(name, place))
         self.checkpoint()
 
+    def _await(self, name: str, readers: Iterable[tuple[str, Reader]]) -> None:
+        self._awaiting[name] = (*self._awaiting.get(name, ()), *readers)
+        self.node.wake_after(PATIENCE * self.settings.silence, "flow unknown", name)
+
     def _await_no_more(self, name: str) -> None:
-        self._awaiting.discard(name)
-        self._router.unsubscribe(name, UNKNOWN, forget=True)
+        # Who has subscribed again meanwhile did so for the next time, and is still waited for.
+        for stream, reader in self._awaiting.pop(name, ()):
+            if stream in self._router.places:
+                self._router.unsubscribe(stream, reader, forget=True)

@@ -285,6 +285,8 @@ class HandOver:
     """Whether it reads nothing until somebody reads it."""
     sender: Address | None = None
     """Who wants to know that it has arrived."""
+    replaces: tuple[tuple[str, Reader], ...] = ()
+    """Readings of before its division that may not be forgotten yet."""
 
 
 class Counted(NamedTuple):

@@ -28,6 +28,7 @@ is one route for each reader at every hop on its way, and the name of each that 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -55,6 +56,9 @@ from distributary.systems.flow_publications import EVERYTHING as EVERYTHING
 from distributary.systems.flow_publications import Publication as Publication
 from distributary.systems.flow_publications import fit
 from distributary.systems.flow_publications import selects as selects
+
+LATELY = 64
+"""How many readers that were to be forgotten are told of again when the way up a tree changes."""
 
 
 class Route(NamedTuple):
@@ -104,6 +108,8 @@ class Router:
         self._asked: dict[tuple[str, Reader], Asked] = {}
         """Subscriptions that were passed on and are not granted yet."""
         self._waiting: dict[str, list[tuple[Subscribe | Unsubscribe | Acknowledged, Address]]] = {}
+        self._forgets: deque[Unsubscribe] = deque(maxlen=LATELY)
+        """Readers here that were to be forgotten lately: that may be lost with a node on the way."""
         self._joining: set[int] = set()
         self._over: set[str] = set()
         for kind, handler in (
@@ -221,7 +227,10 @@ class Router:
     def unsubscribe(self, stream: str, reader: Reader, *, forget: bool) -> None:
         """Send a reader of this node nothing more."""
         if not self.over(stream) and not self.over(reader.name):
-            self._unsubscribe(Unsubscribe(stream, reader, forget), self.node.address)
+            message = Unsubscribe(stream, reader, forget)
+            if forget and stream not in self.publications:
+                self._forgets.append(message)
+            self._unsubscribe(message, self.node.address)
 
     def acknowledge(self, stream: str, reader: Reader, position: int) -> None:
         """Say that a reader of this node needs nothing up to its position any more."""
@@ -429,6 +438,9 @@ class Router:
                 del self._asked[key]
             elif key[0] == stream and passing:
                 self._up(asked.message, asked.hop)
+        for message in self._forgets:
+            if message.stream == stream:
+                self._up(message, here)
         self._moved(stream)
 
     def _on_tree(self, stream: str, tree: int) -> bool:
