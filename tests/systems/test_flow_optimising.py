@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from random import Random
 from typing import Literal
 
 import pytest
 
 from distributary.flow import Catalogue, Item, QueryBuilder, Source
+from distributary.overlay.node import Address, Node, Wake
 from distributary.plan.query.benefit import Standing
 from distributary.plan.query.goal_text import parse_query_goal
 from distributary.plan.query.optimiser import climb
 from distributary.plan.query.placement import Placement
 from distributary.plan.query.rules import HYBRID, MIGRATIONS, PARTITION, REPLICATION, Rule
 from distributary.plan.tree import Sites
+from distributary.systems.flow_choosing import Choosing, Order, Proposal
 from distributary.systems.flow_guarding import Guarding
 from distributary.systems.flow_optimising import OPTIMISATION, STATISTICS, Optimising
 from distributary.systems.flow_situation import Measurements, Situation, situation_of
@@ -140,10 +143,10 @@ def test_load_is_taken_off_the_busiest_node(told: Told) -> None:
 @ways_of_telling
 def test_what_was_measured_is_what_went_through(told: Told) -> None:
     catalogue = queries(1)
-    world = World(4, 5, optimising=Optimising(TRAFFIC, period=10.0, margin=2.0, told=told))
+    world = World(4, 5, optimising=Optimising(TRAFFIC, period=10.0, margin=9.0, told=told))
     world.register(catalogue, FAR)
     steady(world, 60)
-    assert sum(broker.moves for broker in world.brokers) == 0, "no change brings twice the cost"
+    assert sum(broker.moves for broker in world.brokers) == 0, "no change brings more than all nodes cost"
     _, placement = placed(world)
     workload = placement.workload
     names = {operator.name: operator for operator in workload.operators}
@@ -192,3 +195,56 @@ def test_answers_are_exact_while_it_optimises_itself_on_many_seeds(seed: int, to
     fed = steady(world, 100)
     finish(world)
     expect_equal(world, catalogue, fed)
+
+
+@ways_of_telling
+def test_what_has_come_stays_for_a_while(told: Told) -> None:
+    """Loads that rise and fall from node to node would have operators chase them all the time."""
+    build = [QueryBuilder(f"q{number}") for number in range(6)]
+    for number, one in enumerate(build):
+        one.count("many", ("trades", "quotes")[number % 2], window=f"{number + 1} seconds")
+    catalogue = Catalogue(SOURCES, [one.query() for one in build])
+    settings = Optimising(LOAD, period=4.0, window=0.5, margin=0.01, rest=4, told=told)
+    world = World(4, 6, optimising=settings)
+    world.register(catalogue)
+    came: dict[str, list[float]] = {}
+    before = dict(world.operators())
+    random = Random(4)
+    fed: dict[str, list[Item]] = {"trades": [], "quotes": []}
+    for moment in range(400):
+        quieter = ("trades", "quotes")[moment // 80 % 2]
+        for name, items in fed.items():
+            if name != quieter or random.random() < 0.1:
+                attributes = {"symbol": "a", "size": random.randrange(10), "at": moment * 250}
+                items.append(Item(f"{name}{moment}", moment * 250, attributes))
+                world.feed(name, items[-1])
+        world.run(0.25)
+        after = dict(world.operators())
+        for operator, host in after.items():
+            if before.get(operator, host) != host:
+                came.setdefault(operator, []).append(world.simulator.now)
+        before = {**before, **after}
+    finish(world)
+    expect_equal(world, catalogue, fed)
+    assert sum(map(len, came.values())) > len(catalogue.queries), "hardly anything moved"
+    for operator, times in came.items():
+        rests = [later - earlier for earlier, later in pairwise(times)]
+        assert all(rest >= settings.rest * settings.period - 1 for rest in rests), (operator, times)
+
+
+def test_the_first_root_has_all_that_do_not_touch_each_other_carried_out() -> None:
+    sent: list[tuple[Address, object]] = []
+    node = Node(9)
+    Choosing(node, lambda to, message: sent.append((to, message)), window=1.0, most=2)
+    proposals = [
+        Proposal(1, benefit, 9, host, "migration", f"o{host}", ((f"o{host}", to),), (host, to, 8))
+        if host == 4
+        else Proposal(1, benefit, 9, host, "migration", f"o{host}", ((f"o{host}", to),), (host, to))
+        for benefit, host, to in ((3.0, 1, 2), (5.0, 2, 3), (4.0, 4, 5), (2.0, 6, 8), (1.0, 7, 6))
+    ]
+    effects = [effect for one in proposals for effect in node.receive(one, one.host, now=0.0)]
+    (alarm,) = [effect for effect in effects if isinstance(effect, Wake)]
+    node.wake(alarm.token, now=2.0)
+    assert [(to, order.operator) for to, order in sent if isinstance(order, Order)] == [(2, "o2"), (4, "o4")]
+    late = proposals[0]._replace(period=0)
+    assert node.receive(late, 1, now=3.0) == [], "it is about a period that is over"

@@ -32,11 +32,11 @@ from distributary.flow.running import State
 from distributary.flow.splitting import Splitting
 from distributary.overlay.node import Address, Node
 from distributary.plan.query.rules import MIGRATION, PARTITION, REPLICATION
+from distributary.systems.flow_choosing import Order
 from distributary.systems.flow_connections import Connections
 from distributary.systems.flow_engine import Engine, Hosted, Memory, inlets_of, selection_of
 from distributary.systems.flow_guarding import Guard
 from distributary.systems.flow_messages import PART, HandOver, Inlet, Located, Parted, Place, Reader, Spec
-from distributary.systems.flow_optimising import Order
 from distributary.systems.flow_streams import Publication, Router
 
 

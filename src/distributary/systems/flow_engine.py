@@ -118,6 +118,8 @@ class Hosted:
         self.running: Running | None = start(spec.operation, *spec.schemas) if spec is not None else None
         self.memories = [Memory() for _ in self.inlets]
         self.granted: set[int] = set()
+        self.came: float | None = None
+        """When it came from another node, if it did."""
         self.asleep = False
         self.dozing = False
         """Whether it is asleep and cannot be woken yet, as its place in its inputs is kept for others."""
@@ -129,6 +131,10 @@ class Hosted:
     @property
     def at_rest(self) -> bool:
         return len(self.granted) == len(self.inlets) or (self.asleep and not self.dozing)
+
+    def has_come_within(self, seconds: float, now: float) -> bool:
+        """Whether it came from another node so lately."""
+        return self.came is not None and now - self.came < seconds
 
     def expects(self, stream: str, reader: Reader) -> bool:
         """Whether elements are for a subscription that counts, and not for one before a change."""
@@ -303,6 +309,7 @@ class Engine:
         hosted.running.restore(json.loads(message.state))
         hosted.memories = [Memory(recent, mark) for mark, recent in message.memories] or hosted.memories
         hosted.asleep = message.asleep
+        hosted.came = self._now()
         publication = Publication(message.number, message.watermark, message.kept)
         publication.acknowledged = {(one.name, one.input): at for one, at in message.acknowledged}
         publication.turns = {(one.name, one.input): one.turn for one, _ in message.acknowledged}

@@ -90,7 +90,7 @@ class Piece(NamedTuple):
     rates: Rates
     measured: bool
     stays: bool
-    """Whether somebody else reads streams inside it."""
+    """Whether it cannot move: it has just come, or somebody else reads streams inside it."""
     members: frozenset[str]
     """Its operators."""
     passing: tuple[tuple[str, float | None], ...]
@@ -125,6 +125,7 @@ class Local:
         goal: QueryGoal,
         latency: Callable[[Address, Address], float],
         memory: float,
+        rest: float,
         measure: Callable[[], tuple[Iterable[Counted], Iterable[Counted]]],
         send: Callable[[Address, object], None],
     ) -> None:
@@ -132,6 +133,8 @@ class Local:
         self.goal = goal
         self.names = totals_of(goal)
         self.measurements = Measurements(memory)
+        self._rest = rest
+        """Seconds for which an operator stays where it has come to."""
         self.statistics: Statistics
         """Set by the optimiser, as each needs the other."""
         self.counts: dict[str, int] = {}
@@ -216,7 +219,7 @@ class Local:
         """All that runs here."""
         units: dict[str, list[Hosted]] = {}
         for name, hosted in self._engine.hosted.items():
-            if hosted.spec is not None:
+            if hosted.spec is not None and not hosted.asleep:
                 units.setdefault(hosted.spec.unit or f"{PART}{name}", []).append(hosted)
         return [self._piece(members) for members in units.values()]
 
@@ -232,7 +235,9 @@ class Local:
         parts = last.inlets[0].selection.parts if last.inlets else 1
         share = WHOLE // parts if len(members) == 1 else WHOLE
         inside = [self._router.routes.get(name, {}) for name in names if name != last.name]
-        stays = any(reader.name not in names for routes in inside for reader in routes)
+        read_elsewhere = any(reader.name not in names for routes in inside for reader in routes)
+        now = self.node.now
+        stays = read_elsewhere or any(hosted.has_come_within(self._rest, now) for hosted in members)
         passing = tuple(
             (inlet.stream, self._passing_here(hosted.name))
             for hosted in members

@@ -1,4 +1,4 @@
-"""A query network that optimises itself: statistics, proposals, and the one that is carried out (003, 5.4.5).
+"""A query network that optimises itself: statistics, what nodes make of them, and proposals (003, 5.4.5).
 
     goal = parse_query_goal("minimise aggregate(SUM, incoming rate, BROKERS)")
     FlowBroker(node, registry, surroundings, optimising=Optimising(goal, period=30.0))
@@ -10,10 +10,12 @@ Rules, for every period:
   (`flow_neighbourhood`). What is told and asked does not grow with the number of queries.
 - Or, with `told="whole"` and for goals that need it (`flow_goals.is_local` says which do not): each node
   reports what it has measured to the registry, which tells the whole situation to all that host operators.
-- The best change that a node found it proposes to the root of a tree it is a member of. The roots pass their
-  best on to the first of them, and that has the best of all carried out by the operator's host: one change a
-  period, as in the seed.
-- A change must bring a share of the cost (`margin`), so that noise moves nothing.
+- The best change that a node found it proposes to the root of a tree it is a member of. The roots have the
+  best of all carried out, several if these have nothing to do with each other (`flow_choosing`).
+- A change must bring a share of what there is to gain (`margin`): of the cost, where that is a MIN or MAX;
+  where it is a sum or average, of what one node or query costs on average, for of a cost that many share no
+  change is a large part. And what has just come to a node stays for a while (`rest`). So noise moves little,
+  and nothing goes to and fro.
 - What is proposed is checked again by the host that carries it out: an operator that has left meanwhile stays
   where it is.
 
@@ -31,11 +33,12 @@ from distributary.overlay.node import Address, Node
 from distributary.plan.goal import Function
 from distributary.plan.query.benefit import Standing
 from distributary.plan.query.goal import Members, QueryGoal
-from distributary.plan.query.optimiser import Climber
+from distributary.plan.query.optimiser import BATCH, Climber
 from distributary.plan.query.rules import HYBRID, MIGRATIONS, Area, Rewrite, Rule
 from distributary.plan.query.statistics import critical_sites
 from distributary.plan.tree import Sites
 from distributary.systems.flow_asking import ASKING, Answers, Asking
+from distributary.systems.flow_choosing import Choosing, Order, Proposal
 from distributary.systems.flow_connections import Connections
 from distributary.systems.flow_engine import Engine
 from distributary.systems.flow_goals import is_local
@@ -61,7 +64,11 @@ class Optimising:
     rules: Sequence[Rule] = MIGRATIONS
     area: Area = HYBRID
     margin: float = 0.05
-    """The share of the cost that a change must bring."""
+    """The share that a change must bring of the cost, or of what one node or query costs on average."""
+    rest: int = 3
+    """Periods for which an operator stays where it has come to."""
+    batch: int = BATCH
+    """Changes that are carried out in a period, at most."""
     told: Literal["neighbourhood", "whole"] = "neighbourhood"
     """Whether nodes weigh with what their neighbourhood tells them, where the goal allows it, or with all."""
     top: int | None = 20
@@ -82,6 +89,11 @@ class Optimising:
         if self.most_streams < 1:
             raise DistributaryError(f"most_streams is at least 1, not {self.most_streams}")
 
+    def worthwhile(self, cost: float, members: int) -> float:
+        """What a change must bring, when the cost is that of so many nodes or queries."""
+        extreme = self.goal.cost.function in (Function.MIN, Function.MAX)
+        return self.margin * abs(cost) / (1 if extreme else max(1, members))
+
     @property
     def local(self) -> bool:
         """Whether nodes weigh with what their neighbourhood tells them."""
@@ -93,28 +105,6 @@ class Report(NamedTuple):
 
     counted: tuple[Counted, ...]
     sources: tuple[Counted, ...]
-
-
-class Proposal(NamedTuple):
-    """The best change that a node, or a root for its tree, knows of."""
-
-    period: int
-    benefit: float
-    lead: Address
-    """The first root, which decides."""
-    host: Address
-    rule: str
-    operator: str
-    moves: tuple[tuple[str, Address], ...]
-    """Who goes where; of a division, the replicas."""
-
-
-class Order(NamedTuple):
-    """A proposal that is to be carried out by the operator's host."""
-
-    rule: str
-    operator: str
-    moves: tuple[tuple[str, Address], ...]
 
 
 class Believed(NamedTuple):
@@ -162,6 +152,7 @@ class Optimiser:
         """Changes that were considered here."""
         self.measurements = Measurements(settings.period)
         """Of all operators, at the registry, where nodes are told the whole."""
+        self._engine = engine
         self._send = connections.send
         self._offer = connections.offer
         self._registry = registry
@@ -170,13 +161,11 @@ class Optimiser:
         self._tree_of = tree_of
         self._carry_out = carry_out
         self._period = 0
-        self._best: Proposal | None = None
         self._counted: dict[Address, dict[str, int]] = {}
         """At the registry: what hosts were told of their operators' queries."""
-        node.handle(Proposal, self._proposal)
+        self._choosing = Choosing(node, connections.send, settings.window, settings.batch)
         node.handle(Order, self._order)
         node.at_alarm("flow period", self._begin_period)
-        node.at_alarm("flow best", self._decide)
         node.at_start(lambda: node.wake_after(settings.period, "flow period"))
         if settings.local:
             self._tell_neighbours(engine, router)
@@ -189,8 +178,9 @@ class Optimiser:
         """Set up what is needed where nodes weigh with what their neighbourhood tells them."""
         node, settings = self.node, self.settings
         latency = self.surroundings.latency
+        rest = settings.rest * settings.period
         self.local = Local(
-            node, engine, router, settings.goal, latency, settings.period, self._measure, self._offer
+            node, engine, router, settings.goal, latency, settings.period, rest, self._measure, self._offer
         )
         telling = Telling(
             settings.goal, settings.window, settings.top, settings.slack, settings.seed, settings.area.levels
@@ -298,7 +288,7 @@ class Optimiser:
         done = climber.at_site(self.surrounded.numbers[self.node.address], 1)
         self.weighed += climber.considered
         benefit = done[0].benefit / members if done else 0.0
-        if benefit > settings.margin * before:
+        if benefit > settings.worthwhile(before, statistics.members):
             lead = round.positions[0].root
             sites = self.surrounded.sites
             proposal = self._proposed(statistics.period, lead, sites, climber, done[0], benefit)
@@ -335,18 +325,32 @@ class Optimiser:
         latency = self.surroundings.latency
         nodes = situation.sites
         matrix = [[0.0 if one == other else latency(one, other) for other in nodes] for one in nodes]
-        standing = Standing(settings.goal, situation.placement(Sites(matrix)))
         here = situation.sites.index(self.node.address)
+        standing = Standing(settings.goal, self._rested(situation, here).placement(Sites(matrix)))
         if here not in critical_sites(standing):
             return None
         before = standing.cost
         climber = Climber(standing, settings.rules, settings.area, batch=1)
         done = climber.at_site(here, 1)
         self.weighed += climber.considered
-        if not done or done[0].benefit <= settings.margin * abs(before):
+        over_brokers = settings.goal.cost.members is Members.BROKERS
+        members = len(situation.sites if over_brokers else situation.queries)
+        if not done or done[0].benefit <= settings.worthwhile(before, members):
             return None
         lead, sites = situation.root(0), situation.sites
         return self._proposed(situation.period, lead, sites, climber, done[0], done[0].benefit)
+
+    def _rested(self, situation: Situation, here: int) -> Situation:
+        """The situation, in which operators that have just come here stay."""
+        hosted = self._engine.hosted
+        rest = self.settings.rest * self.settings.period
+        operators = tuple(
+            known._replace(pinned=here)
+            if at == here and known.name in hosted and hosted[known.name].has_come_within(rest, self.node.now)
+            else known
+            for known, at in zip(situation.operators, situation.hosts, strict=True)
+        )
+        return situation._replace(operators=operators)
 
     # Proposals
 
@@ -362,27 +366,8 @@ class Optimiser:
         names = [one.name for one in climber.standing.state.workload.operators]
         moves = tuple((names[index], sites[site]) for index, site in rewrite.changes.items())
         operator = names[rewrite.operator]
-        return Proposal(period, benefit, lead, self.node.address, rewrite.rule, operator, moves)
-
-    def _proposal(self, proposal: Proposal, sender: Address) -> None:
-        """At a root: keep the best of a period, and pass it on, or carry it out, after a while."""
-        best = self._best
-        if best is None or best.period < proposal.period:
-            self._best = proposal
-            # The first root waits until the others have waited.
-            windows = 2 if proposal.lead == self.node.address else 1
-            self.node.wake_after(self.settings.window * windows, "flow best", proposal.period)
-        elif best.period == proposal.period and worth(proposal) > worth(best):
-            self._best = proposal
-
-    def _decide(self, period: int) -> None:
-        best = self._best
-        if best is None or best.period != period:
-            return
-        if best.lead != self.node.address:
-            self._send(best.lead, best)
-        else:
-            self._send(best.host, Order(best.rule, best.operator, best.moves))
+        touched = tuple(sorted({self.node.address, *(sites[at] for at in climber.touched(rewrite))}))
+        return Proposal(period, benefit, lead, self.node.address, rewrite.rule, operator, moves, touched)
 
     def _order(self, order: Order, sender: Address) -> None:
         """Have an order carried out; what is believed of an operator goes where it goes."""
@@ -392,8 +377,3 @@ class Optimiser:
                 if rates is not None and to != self.node.address:
                     self._send(to, Believed(name, rates))
         self._carry_out(order)
-
-
-def worth(proposal: Proposal) -> tuple[float, str]:
-    """What proposals are compared by; of equal ones, any, but always the same."""
-    return proposal.benefit, proposal.operator

@@ -297,6 +297,20 @@ class Climber:
 
     # Carrying out
 
+    def touched(self, rewrite: Rewrite) -> set[int]:
+        """The sites that have to do with a change that was carried out.
+
+        These are where from and where to, and the hosts of all that the operators read or are read by.
+        """
+        state = self.standing.state
+        operators = {rewrite.operator, *rewrite.changes}
+        found = {rewrite.origin, *rewrite.changes.values()}
+        for operator in operators:
+            found.update(state.reading[operator])
+            inputs = [stream - state.sources for stream in state.inputs[operator] if stream >= state.sources]
+            found.update(state.hosts[producer] for producer in inputs)
+        return found
+
     def carry_out(self, rewrite: Rewrite) -> None:
         if rewrite.rule in (REPLICATION.name, PARTITION.name):
             self._made(rewrite.rule, rewrite.operator)
