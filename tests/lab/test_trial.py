@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from distributary import cli_sim
+from distributary import cli_trials
 from distributary.cli import main
 from distributary.errors import DistributaryError
 from distributary.lab.trial import Outcome, Trial, run_trial
@@ -164,7 +164,7 @@ def test_the_command_shows_no_more_problems_than_can_be_read(
     command = ["sim", "run", "calm", "--system", "flooding", "--nodes", "5"]
     assert main([*command, "--subscriptions", "400", "--events", "30"]) == 1
     told = capsys.readouterr().err
-    assert told.count("did not reach") == cli_sim.SHOWN
+    assert told.count("did not reach") == cli_trials.SHOWN
     assert "more" in told
 
 
