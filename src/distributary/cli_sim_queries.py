@@ -34,6 +34,7 @@ latency and load, or a goal's text (docs/placement.md).
 exit codes: 0 all answers are right; 1 one is not, or a promised fault never happened.""",
         """  distributary sim queries --goal bandwidth
   distributary sim queries --scenario everything --changes 30 --seeds 20
+  distributary sim queries --gone 2 --changes 30
   distributary sim queries queries.toml --events events.jsonl --nodes 8 --goal load""",
     )
     command.add_argument("file", nargs="?", default="", metavar="FILE", help="queries (made up)")
@@ -53,6 +54,9 @@ exit codes: 0 all answers are right; 1 one is not, or a promised fault never hap
     )
     command.add_argument(
         "--changes", type=int, default=0, metavar="N", help="moves and divisions at random (0)"
+    )
+    command.add_argument(
+        "--gone", type=int, default=0, metavar="N", help="nodes that stop for good, one after the other (0)"
     )
     command.add_argument("--nodes", type=int, default=16, metavar="N", help="(16)")
     command.add_argument("--queries", type=int, default=20, metavar="N", help="that are made up (20)")
@@ -85,6 +89,7 @@ def _run(parsed: argparse.Namespace) -> int:
         period=parsed.period,
         told=parsed.told,
         changes=parsed.changes,
+        gone=parsed.gone,
         latency=parsed.latency,
     )
     return Trials(run_query_trial, _show).run_seeds(trial, parsed)

@@ -27,8 +27,24 @@ def test_answers_are_the_interpreters_while_operators_move_under_faults(seed: in
         outcome = run_query_trial(trial)
         assert outcome.problems == ()
         assert outcome.results > 10
-        assert sum(count for what, count in outcome.changed.items() if what != "moves in all") == 15
+        assert sum(outcome.changed.get(what, 0) for what in ("moved", "divided", "replicated")) == 15
         assert all(outcome.fired[kind] for kind in ("loss", "duplication", "reordering", "delay spike"))
+
+
+@pytest.mark.parametrize(("seed", "scenario"), [(0, "calm"), (1, "loss")])
+def test_answers_are_right_when_nodes_are_gone_for_good(seed: int, scenario: str) -> None:
+    trial = replace(SMALL, seed=seed, scenario=scenario, nodes=8, changes=20, gone=2, seconds=100.0)
+    with replayed_by(trial.command):
+        outcome = run_query_trial(trial)
+        assert outcome.problems == ()
+        assert outcome.changed["went on elsewhere"] > 0
+
+
+def test_nodes_cannot_be_gone_faster_than_that_is_noticed() -> None:
+    with pytest.raises(DistributaryError, match="2 nodes one after the other take 90 seconds at least"):
+        QueryTrial(gone=2, seconds=60)
+    with pytest.raises(DistributaryError, match="with nodes that are gone, scenarios are calm, loss"):
+        QueryTrial(gone=1, scenario="pause")
 
 
 @pytest.mark.parametrize("goal", GOALS)

@@ -7,8 +7,9 @@ Rules:
   faults come and go, operators are moved and divided at random, or the network follows a goal by itself.
 - In the end every client's items are compared with the interpreter's. A trial fails when one is missing, is
   not wanted or came twice, and when a fault that the scenario promised never happened.
-- Faults are those of messages, and of nodes that keep their state. What a node that forgets or leaves had in
-  memory is gone: the network promises nothing then, unless operators are guarded.
+- Faults are those of messages, and of nodes that keep their state. Nodes that are gone for good (`gone`) are
+  such as have neither sources nor clients; operators are guarded then. No other node stops in such a trial,
+  for one that is silent for long would count as gone, too.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from distributary.sim.population import Population
 from distributary.sim.scenario import SCENARIOS, Scenario, random_scenario
 from distributary.sim.simulator import Observer, Simulator
 from distributary.systems.flow_broker import FlowBroker, Result
+from distributary.systems.flow_guarding import GUARDING, Guarding
 from distributary.systems.flow_messages import CONTROL, DATA, Counted
 from distributary.systems.flow_optimising import OPTIMISATION, STATISTICS, Optimising
 from distributary.systems.flow_registry import Surroundings
@@ -46,6 +48,10 @@ SETTLING = 5.0
 """Seconds after each registration, and before anything is published."""
 REST = 120.0
 """Seconds in which everything under way arrives after the last event and the last fault."""
+LENIENT = ("calm", "loss", "duplication")
+"""The scenarios beside which nodes may be gone for good."""
+GUARDING_SILENCE = 15.0
+"""Seconds after which a silent node counts as gone, where nodes may be."""
 ENOUGH = 10
 """Nodes with something to do, for faults to be theirs alone."""
 BEARABLE = (
@@ -93,6 +99,8 @@ class QueryTrial:
     """What nodes are told to follow it with (`systems.flow_optimising`)."""
     changes: int = 0
     """How often an operator is moved, divided or replicated at random."""
+    gone: int = 0
+    """How many nodes stop for good, one after the other."""
     latency: str = "uniform"
 
     def __post_init__(self) -> None:
@@ -104,6 +112,13 @@ class QueryTrial:
             )
         if self.nodes < 1 or (self.scenario != "calm" and self.nodes < 4):
             raise DistributaryError(f"{self.nodes} nodes are too few: 1, or 4 where there are faults")
+        if self.gone > self.nodes - 2:
+            raise DistributaryError(f"of {self.nodes} nodes {self.gone} cannot be gone: two must stay")
+        if self.gone and self.scenario not in LENIENT:
+            raise DistributaryError(f"with nodes that are gone, scenarios are {', '.join(LENIENT)}")
+        if self.gone and self.seconds / (self.gone + 1) < 2 * GUARDING_SILENCE:
+            least = 2 * GUARDING_SILENCE * (self.gone + 1)
+            raise DistributaryError(f"{self.gone} nodes one after the other take {least:g} seconds at least")
         if self.events_file and not self.file:
             raise DistributaryError("events are for the queries of a file: name it too")
 
@@ -186,8 +201,8 @@ def run_query_trial(
     """Run a trial; `progress` is told the virtual time that has passed and the whole of it.
 
     >>> outcome = run_query_trial(QueryTrial(nodes=4, queries=3, feeds=2, events=40, seconds=20, changes=5))
-    >>> outcome.problems, outcome.results > 0, sum(outcome.changed.values())
-    ((), True, 5)
+    >>> outcome.problems, outcome.results > 0, outcome.changed["moves in all"] > 0
+    ((), True, True)
     """
     return _Run(trial, observers, progress).outcome()
 
@@ -215,12 +230,20 @@ class _Run:
         surroundings = Surroundings(latency=ping, brokers=self.nodes)
         self.population: Population[FlowBroker] = Population(
             self.world,
-            lambda address: FlowBroker(Node(address), REGISTRY, surroundings, optimising=trial.optimising),
+            lambda address: FlowBroker(
+                Node(address),
+                REGISTRY,
+                surroundings,
+                optimising=trial.optimising,
+                guarding=Guarding(silence=GUARDING_SILENCE) if trial.gone else None,
+            ),
         )
         for address in self.nodes:
             self.population.add(address)
-        self.proxies = {name: self.random.choice(self.nodes) for name in self.catalogue.sources}
-        self.clients = {name: self.random.choice(self.nodes) for name in self.catalogue.queries}
+        self.victims = self.random.sample(self.nodes, trial.gone)
+        stay = [node for node in self.nodes if node not in self.victims]
+        self.proxies = {name: self.random.choice(stay) for name in self.catalogue.sources}
+        self.clients = {name: self.random.choice(stay) for name in self.catalogue.queries}
         self.intakes = {name: Intake(source) for name, source in self.catalogue.sources.items()}
         self.items: dict[str, list[Item]] = {name: [] for name in self.catalogue.sources}
         self.changed: Counter[str] = Counter()
@@ -242,14 +265,16 @@ class _Run:
         self._run_to(end + REST, end + REST)
         scenario.require_fired(injection)
         found = self._results()
-        moves = sum(broker.moves for broker in self.population.members.values())
+        brokers = self.population.members.values()
+        moves = sum(broker.moves for broker in brokers)
+        revived = sum(broker.guard.revived for broker in brokers if broker.guard is not None)
         return QueryOutcome(
             trial=self.trial,
             results=sum(map(len, found.values())),
             problems=tuple(differences(self.catalogue, self.items, found)),
             late=sum(len(intake.set_aside) for intake in self.intakes.values()),
             fired=dict(sorted(injection.fired.items())),
-            changed={**self.changed, "moves in all": moves},
+            changed={**self.changed, "moves in all": moves, "went on elsewhere": revived},
             hosts=self._hosts(),
             traffic=traffic_by_purpose(self.metrics),
             data=tuple(
@@ -305,6 +330,10 @@ class _Run:
             self.world.at(start + seconds * number / len(events), partial(self._publish, event))
         for _ in range(self.trial.changes):
             self.world.at(start + self.random.uniform(0, seconds), self._change)
+        for number, victim in enumerate(self.victims, 1):
+            self.world.at(
+                start + seconds * number / (len(self.victims) + 1), partial(self.population.crash, victim)
+            )
         for tenth in range(1, 11):
             self.world.at(start + seconds * tenth / 10, self._note_data)
 
@@ -360,6 +389,7 @@ class _Run:
         return {
             name: address
             for address, broker in self.population.members.items()
+            if address not in self.victims or self.world.is_up(address)
             for name, hosted in broker.engine.hosted.items()
             if hosted.spec is not None
         }
@@ -396,6 +426,7 @@ PURPOSES = {
     "registering, subscribing, moving": CONTROL,
     "statistics": (*STATISTICS, Counted),
     "weighing and deciding": OPTIMISATION,
+    "checkpoints and the registry's office": GUARDING,
     "acknowledgements": (Ack,),
 }
 
