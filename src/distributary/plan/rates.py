@@ -17,6 +17,7 @@ Rules:
   subscriptions count as different, also where both wanted the same event.
 - Without `seconds`, the time runs from the start of the first batch to the end of the last, by the clock of
   the pipeline: right for a stream that is read as it comes, and not for an archive that is read at once.
+- A pipeline with queries also measured every source and operator of theirs, in items and bytes.
 - Only finished batches count: those that have a record. Spark is not needed.
 
 Cost: one pass over the tables.
@@ -39,6 +40,7 @@ from distributary.model import Event
 KEYS = ("metrics", "seconds", "weight")
 TOPIC_COLUMNS = ("topic", "events", "matches")
 SUBSCRIPTION_COLUMNS = ("subscription_id", "subscriber", "matches")
+STREAM_COLUMNS = ("stream", "items", "bytes")
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,21 @@ class SubscriptionRate:
 
 
 @dataclass(frozen=True)
+class StreamRate:
+    """What the items of a source or an operator come to, in a pipeline with queries."""
+
+    items: int
+    bytes: int
+    rate: float
+    """Items a second."""
+
+    @property
+    def size(self) -> float | None:
+        """Bytes of an item."""
+        return self.bytes / self.items if self.items else None
+
+
+@dataclass(frozen=True)
 class Rates:
     """What a pipeline measured. Events without a topic count among all events, and in no topic."""
 
@@ -76,6 +93,8 @@ class Rates:
     seconds: float
     topics: Mapping[str, TopicRate]
     subscriptions: Mapping[str, SubscriptionRate]
+    streams: Mapping[str, StreamRate]
+    """Of sources, and of operators as `query.operator`, whether or not anybody can subscribe to them."""
 
     def topics_of(self, pattern: str) -> list[str]:
         """The topics that match a pattern."""
@@ -107,6 +126,10 @@ def read_rates(metrics: Path | str, seconds: float | None = None) -> Rates:
     matches: dict[str, tuple[str, int]] = {}
     for name, subscriber, matched in _rows(directory / "subscriptions", batches, SUBSCRIPTION_COLUMNS):
         matches[name] = subscriber, matches.get(name, ("", 0))[1] + matched
+    streams: dict[str, tuple[int, int]] = {}
+    for name, items, size in _rows(directory / "operators", batches, STREAM_COLUMNS):
+        before = streams.get(name, (0, 0))
+        streams[name] = before[0] + items, before[1] + size
     return Rates(
         events,
         span,
@@ -115,6 +138,7 @@ def read_rates(metrics: Path | str, seconds: float | None = None) -> Rates:
             name: SubscriptionRate(who, count, count / span, count / events if events else 0.0)
             for name, (who, count) in sorted(matches.items())
         },
+        {name: StreamRate(*streams[name], streams[name][0] / span) for name in sorted(streams)},
     )
 
 

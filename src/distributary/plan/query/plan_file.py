@@ -323,29 +323,31 @@ class _Reader:
 
         rates, weight = self.rates()
         items, bytes_ = given(sources, "items"), given(sources, "rate")
-        selectivity = given(operators, "selectivity")
+        selectivity, growth = given(operators, "selectivity"), given(operators, "growth")
         if rates is not None:
             items = self.source_items(catalogue, rates, items)
-            bytes_ = {**{name: weight * items[name] for name in catalogue.sources}, **bytes_}
+            sizes = {name: _size(rates, name, weight) for name in catalogue.sources}
+            bytes_ = {**{name: sizes[name] * items[name] for name in catalogue.sources}, **bytes_}
             selectivity = {**measured_selectivities(catalogue, rates, items, selectivity), **selectivity}
+            growth = {**measured_growth(catalogue, rates), **growth}
         return Measured(
             {**dict.fromkeys(catalogue.sources, RATE), **bytes_},
             {**dict.fromkeys(catalogue.sources, ITEMS), **items},
             selectivity,
-            given(operators, "growth"),
+            growth,
             given(operators, "cost"),
         )
 
-    def rates(self) -> tuple[Rates | None, float]:
-        """The metrics, if there are any, and the bytes of an item."""
+    def rates(self) -> tuple[Rates | None, float | None]:
+        """The metrics, if there are any, and the bytes of an item, if those are given."""
         if "rates" not in self.given:
-            return None, 1.0
+            return None, None
         table = self.table("rates", inside=False)
         self.check_keys(table, RATE_KEYS, "[rates]")
         if not isinstance(table.get("metrics"), str):
             raise self.refuse('[rates] needs `metrics = "..."`, the directory of a pipeline\'s metrics')
         seconds = self.positive(table["seconds"], "seconds of [rates]") if "seconds" in table else None
-        weight = self.positive(table.get("weight", 1.0), "weight of [rates]")
+        weight = self.positive(table["weight"], "weight of [rates]") if "weight" in table else None
         return read_rates(self.path.parent / table["metrics"], seconds), weight
 
     def source_items(
@@ -355,6 +357,9 @@ class _Reader:
         for name, source in catalogue.sources.items():
             if name in found:
                 continue
+            if name in rates.streams:
+                found[name] = rates.streams[name].rate
+                continue
             topics = rates.topics_of(source.topic) if source.topic is not None else []
             if not topics:
                 raise self.refuse(
@@ -362,6 +367,12 @@ class _Reader:
                 )
             found[name] = sum(rates.topics[topic].rate for topic in topics)
         return found
+
+
+def _size(rates: Rates, source: str, weight: float | None) -> float:
+    """The bytes of an item: as given, as measured, or 1."""
+    measured = rates.streams[source].size if source in rates.streams else None
+    return weight if weight is not None else measured or 1.0
 
 
 def measured_selectivities(
@@ -375,10 +386,29 @@ def measured_selectivities(
     found: dict[str, float] = {}
     for bound in catalogue.operators:
         read = sum(flows[stream] for stream in bound.inputs)
-        topics = [catalogue.streams[stream].topic for stream in bound.streams]
-        seen = [rates.topics[topic].rate for topic in topics if topic is not None and topic in rates.topics]
+        seen = [rate for stream in bound.streams if (rate := _rate(catalogue, rates, stream)) is not None]
         if seen and read:
-            found[bound.name] = sum(seen) / read
+            found[bound.name] = seen[0] / read  # the two streams of a split are the same
         produced = read * given.get(bound.name, found.get(bound.name, 1.0))
         flows.update(dict.fromkeys(bound.streams, produced))
+    return found
+
+
+def _rate(catalogue: Catalogue, rates: Rates, stream: str) -> float | None:
+    """The items a second of a stream, if they were measured; in older metrics, by its topic."""
+    if stream in rates.streams:
+        return rates.streams[stream].rate
+    topic = catalogue.streams[stream].topic
+    return rates.topics[topic].rate if topic is not None and topic in rates.topics else None
+
+
+def measured_growth(catalogue: Catalogue, rates: Rates) -> dict[str, float]:
+    """What the bytes of an item that goes out are to those of one that comes in, where both were measured."""
+    found: dict[str, float] = {}
+    for bound in catalogue.operators:
+        read = [rates.streams[stream] for stream in bound.inputs if stream in rates.streams]
+        items, size = sum(one.items for one in read), sum(one.bytes for one in read)
+        given = rates.streams.get(bound.streams[0])
+        if given is not None and given.size is not None and size:
+            found[bound.name] = given.size / (size / items)
     return found
