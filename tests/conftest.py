@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 settings.register_profile(
     "house",
+    max_examples=60,
     deadline=None,
     print_blob=True,
     derandomize=bool(os.environ.get("CI")),

@@ -206,6 +206,7 @@ def given(deliveries: DataFrame) -> Given:
     return set(rows)
 
 
+@pytest.mark.chaos
 def test_all_that_queries_published_is_archived_once_and_counted(spark: SparkSession, past: Past) -> None:
     assert past.pipeline.archive is not None
     archived = read_derived(spark, past.pipeline.archive)
@@ -241,6 +242,7 @@ def test_all_that_queries_published_is_archived_once_and_counted(spark: SparkSes
     assert read_archive(spark, past.pipeline.archive).count() == len(events)
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize("subscriber", ["ann", "bob"])
 def test_catching_up_gives_what_the_stream_delivered_of_events_and_of_queries(
     spark: SparkSession, past: Past, subscriber: str
@@ -257,6 +259,7 @@ def test_catching_up_gives_what_the_stream_delivered_of_events_and_of_queries(
     assert found.derived == sum(one.published for one in past.records if one.batch in found.looked_at)
 
 
+@pytest.mark.chaos
 def test_consecutive_calls_share_the_deliveries_out(spark: SparkSession, past: Past) -> None:
     first = catch_up(spark, past.pipeline, "ann", until=3)
     rest = given(catch_up(spark, past.pipeline, "ann", after_batch=first.cursor).deliveries)
@@ -269,6 +272,7 @@ def test_consecutive_calls_share_the_deliveries_out(spark: SparkSession, past: P
     assert derived != {one for one in forgetful if "#" in one[1]}
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize("first", [0, 2])
 def test_new_subscriptions_get_what_the_stream_would_have_given(
     spark: SparkSession, past: Past, first: int
@@ -280,6 +284,7 @@ def test_new_subscriptions_get_what_the_stream_would_have_given(
     assert len({one[1].split("#")[0] for one in found if "#" in one[1]}) == 3
 
 
+@pytest.mark.chaos
 def test_with_what_came_before_a_new_subscriber_has_everything_once(spark: SparkSession, past: Past) -> None:
     found = given(as_if_subscribed(spark, past.pipeline, "new", since=0).deliveries)
     events = {one[:2] for one in past.live_of("new")}
@@ -288,6 +293,7 @@ def test_with_what_came_before_a_new_subscriber_has_everything_once(spark: Spark
     assert any("#" in one[1] for one in found)
 
 
+@pytest.mark.chaos
 def test_without_an_order_derived_items_are_replayed_for_who_has_no_tolerance(
     spark: SparkSession, past: Past
 ) -> None:
@@ -299,6 +305,7 @@ def test_without_an_order_derived_items_are_replayed_for_who_has_no_tolerance(
     assert given(found.deliveries) == past.brute_force((one, every) for one in subscriptions[::2])
 
 
+@pytest.mark.chaos
 def test_nothing_is_replayed_of_which_derived_items_are_missing(
     spark: SparkSession, past: Past, tmp_path: Path
 ) -> None:
@@ -321,6 +328,7 @@ def test_nothing_is_replayed_of_which_derived_items_are_missing(
     assert given(found.deliveries) == {one for one in past.live_of("ann") if "#" not in one[1]}
 
 
+@pytest.mark.chaos
 def test_the_command_tells_how_many_derived_items_it_looked_at(
     spark: SparkSession, past: Past, capsys: pytest.CaptureFixture[str]
 ) -> None:
