@@ -7,7 +7,7 @@ Rules, for every period:
 
 - Nodes tell each other how they are doing (`flow_statistics`). Each that the cost hangs on asks its
   neighbourhood what it needs to know (`flow_asking`), and weighs the planner's rules on its own operators
-  (`flow_neighbourhood`). What is told and asked does not grow with the number of queries.
+  (`flow_neighbourhood`). What is told and asked is bounded, however many queries there are.
 - Or, with `told="whole"` and for goals that need it (`flow_goals.is_local` says which do not): each node
   reports what it has measured to the registry, which tells the whole situation to all that host operators.
 - The best change that a node found it proposes to the root of a tree it is a member of. The roots have the
