@@ -28,7 +28,7 @@ def test_a_batch_matches_as_brute_force_does(spark: SparkSession, strategy: str,
     assert all(row.subscriber == world.subscribers()[row.subscription_id] for row in rows)
 
 
-@pytest.mark.parametrize("strategy", ["index", "rendezvous"])
+@pytest.mark.parametrize("strategy", ["index", pytest.param("rendezvous", marks=pytest.mark.chaos)])
 def test_a_store_matches_at_the_version_asked_for(spark: SparkSession, strategy: str, tmp_path: Path) -> None:
     world = make_world(11, subscriptions=30)
     store = open_store(tmp_path / "store", create=True)

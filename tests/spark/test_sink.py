@@ -163,7 +163,11 @@ def test_metrics_count_events_and_matches_by_topic_and_subscription(
 
 @pytest.mark.parametrize(
     ("format", "each"),
-    [("parquet", False), ("parquet", ("person 1",)), ("json", True)],
+    [
+        ("parquet", False),
+        pytest.param("parquet", ("person 1",), marks=pytest.mark.chaos),
+        ("json", True),
+    ],
     ids=["together", "some", "each"],
 )
 def test_a_batch_done_twice_leaves_the_same(
