@@ -49,13 +49,17 @@ def _many(count: int, what: str) -> str:
 
 
 def _placed(plan: QueryPlan, trees: bool) -> Placement:
+    from distributary.plan.query.beginnings import best_from_beginnings
     from distributary.plan.query.joint import improve_both
     from distributary.plan.query.optimiser import climb
     from distributary.plan.query.rules import HYBRID
 
-    if trees:
-        return improve_both(plan.goal, plan.start, plan.rules, HYBRID).placement
-    return climb(plan.goal, plan.start, plan.rules, HYBRID).placement
+    def improve(placement: Placement) -> Placement:
+        if trees:
+            return improve_both(plan.goal, placement, plan.rules, HYBRID).placement
+        return climb(plan.goal, placement, plan.rules, HYBRID).placement
+
+    return best_from_beginnings(plan.goal, plan.start, improve)
 
 
 def _moved(start: Placement, found: Placement) -> list[tuple[int, int | None]]:

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from distributary.plan.query.baselines import globally
+from distributary.plan.query.beginnings import best_from_beginnings
 from distributary.plan.query.benefit import Standing
 from distributary.plan.query.cost import placement_cost, query_violations
 from distributary.plan.query.generator import at_clients, feed_workload, random_network
@@ -156,3 +158,14 @@ def test_partition_takes_the_maximum_load_below_what_migration_can_reach() -> No
 @pytest.mark.parametrize(("levels", "near"), [(1, {1, 3, 4}), (2, {0, 1, 3, 4, 5})])
 def test_an_area_is_parents_descendants_and_siblings(levels: int, near: set[int]) -> None:
     assert around(Tree((-1, 0, 1, 1, 2, 4, 5, 0)), 2, levels) == near
+
+
+@given(st.integers(0, 10_000), st.sampled_from(["bandwidth", "load"]))
+@settings(max_examples=25)
+def test_beginning_from_global_as_well_is_never_worse_than_either(seed: int, name: str) -> None:
+    network = random_network(sites=6, trees=2, seed=seed)
+    start = at_clients(feed_workload(network, 12, seed=seed), network)
+    goal = parse_query_goal(GOALS[name])
+    found = best_from_beginnings(goal, start, lambda placement: climb(goal, placement).placement)
+    other = Standing(goal, globally(goal, start.workload, network)).cost
+    assert Standing(goal, found).cost <= min(climb(goal, start).cost, other) * (1 + 1e-9)
