@@ -108,6 +108,12 @@ def test_answers_are_exact_after_a_node_is_gone(seed: int) -> None:
     with_nodes_gone(seed, changes=random_changes(seed))
 
 
+@pytest.mark.parametrize("seed", [4063, 4065])
+def test_nobody_waits_for_what_was_lost_with_a_node_amid_changes_and_faults(seed: int) -> None:
+    """An operator that left just before and never said so, and replicas of which nobody else had heard."""
+    with_nodes_gone(seed, random_changes(seed), faults=True)
+
+
 @pytest.mark.parametrize("seed", range(100, 104))
 def test_answers_are_exact_after_a_node_and_then_its_guardian_are_gone(seed: int) -> None:
     with_nodes_gone(seed, random_changes(seed), victims=2)

@@ -142,6 +142,8 @@ class Guard:
         """For operators that have gone on, whom nobody waits for any more after a while: readers that the
         checkpoint did not know of, those that it knew and that have not come again, and what the operator
         itself had read before a division."""
+        self._absent: dict[tuple[str, Reader], float] = {}
+        """Readers of streams published here that no route leads to, and since when."""
         self._heard: dict[Address, float] = {}
         self._watched: Address | None = None
         """For whom this broker stands by, since its last beat."""
@@ -194,8 +196,18 @@ class Guard:
                     reader = Reader(name, number, inlet.turn)
                     action = partial(self._acknowledge, inlet.stream, reader, position)
                     self._then.append((self._serial, action))
+        self._forget_who_went_on()
         leaving = tuple(entrusted.operator for _, entrusted in self._leaving.values())
         self.connections.send(self.guardian(self.node.address), Checkpoint(self._serial, (*here, *leaving)))
+
+    def _forget_who_went_on(self) -> None:
+        """Keep no operator that has left and is known to have moved on since: somebody has it."""
+        places = self._router.places
+        self._leaving = {
+            name: (by, entrusted)
+            for name, (by, entrusted) in self._leaving.items()
+            if name not in places or places[name].moves <= entrusted.operator.place.moves
+        }
 
     def _acknowledge(self, stream: str, reader: Reader, position: int) -> None:
         if not self._router.over(reader.name):
@@ -223,7 +235,22 @@ class Guard:
 
     def _tick(self, about: object) -> None:
         self.node.wake_after(self.settings.checkpoint, "flow checkpoint")
+        self._forget_absent()
         self.checkpoint()
+
+    def _forget_absent(self) -> None:
+        """When nodes are gone, wait no more for readers that were there, and that nobody goes on with.
+
+        Such are replicas of a division of which nobody else had heard.
+        """
+        now = self.node.now
+        absent = (
+            [each for each in self._router.absent() if each[1] != UNKNOWN] if self.connections.gone else []
+        )
+        self._absent = {each: self._absent.get(each, now) for each in absent}
+        for (stream, reader), since in self._absent.items():
+            if now - since > PATIENCE * self.settings.silence:
+                self._router.unsubscribe(stream, reader, forget=True)
 
     def _beat(self, about: object) -> None:
         self.node.wake_after(self.settings.beat, "flow beat")

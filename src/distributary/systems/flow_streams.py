@@ -273,6 +273,18 @@ class Router:
         for stream, waiting in self._waiting.items():
             self._waiting[stream] = [each for each in waiting if each[1] != node]
 
+    def absent(self) -> list[tuple[str, Reader]]:
+        """Readers of streams published here that are waited for, and that no route leads to now."""
+        found = []
+        for stream, publication in self.publications.items():
+            served = {(reader.name, reader.input) for reader in self.routes.get(stream, ())}
+            found += [
+                (stream, Reader(*key, publication.turns.get(key, 0)))
+                for key in publication.acknowledged
+                if key not in served
+            ]
+        return found
+
     def _begin_again(self, stream: str) -> None:
         """All routes of a stream are void, for it has moved; the readers here subscribe anew."""
         self.routes.pop(stream, None)
