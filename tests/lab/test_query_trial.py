@@ -49,11 +49,11 @@ def test_nodes_cannot_be_gone_faster_than_that_is_noticed() -> None:
 
 @pytest.mark.parametrize("goal", GOALS)
 def test_a_network_that_follows_a_goal_moves_operators_and_answers_right(goal: str) -> None:
-    trial = replace(SMALL, queries=4, goal=goal, period=6.0)
+    trial = replace(SMALL, nodes=12, queries=4, goal=goal, period=6.0)
     with replayed_by(trial.command):
         outcome = run_query_trial(trial)
         assert outcome.problems == ()
-        assert goal == "latency" or outcome.changed["moves in all"] > 0  # no single move brings 5 % here
+        assert outcome.changed["moves in all"] > 0
         assert outcome.traffic["statistics"].bytes > 0
 
 

@@ -19,8 +19,7 @@ from distributary.systems.flow_broker import FlowBroker, Result
 from distributary.systems.flow_guarding import Guarding
 from distributary.systems.flow_messages import Element, Reader
 from distributary.systems.flow_optimising import Optimising
-from distributary.systems.flow_registry import Surroundings
-from distributary.systems.flow_trees import Regrouping
+from distributary.systems.flow_trees import Regrouping, Surroundings
 from flow.random_queries import random_arrivals
 
 REGISTRY = 1

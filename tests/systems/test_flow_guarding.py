@@ -15,7 +15,7 @@ from distributary.systems.flow_engine import Memory
 from distributary.systems.flow_guarding import AGAIN, GUARDING, PATIENCE, Gone, Guarding
 from distributary.systems.flow_messages import Element
 from distributary.systems.flow_office import Copied, InOffice
-from distributary.systems.flow_registry import SourceTree, Surroundings
+from distributary.systems.flow_trees import SourceTree, Surroundings
 from flow.random_queries import random_catalogue, random_streams
 from systems.flow_worlds import REGISTRY, VOLUME, World, expect_equal, run_through
 

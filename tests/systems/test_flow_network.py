@@ -13,9 +13,9 @@ from distributary.model import Delivery, Subscription
 from distributary.overlay.node import Node
 from distributary.systems.flow_connections import Connections
 from distributary.systems.flow_messages import Element, Elements, Granted, Moved, Place, Reader, Selection
-from distributary.systems.flow_registry import Registry, SourceTree, Surroundings
+from distributary.systems.flow_registry import Registry
 from distributary.systems.flow_streams import Publication, Router, selects
-from distributary.systems.flow_trees import Feed, best_root
+from distributary.systems.flow_trees import Feed, SourceTree, Surroundings, best_root
 from flow.random_queries import random_catalogue, random_streams
 from systems.flow_worlds import REGISTRY, World, expect_equal, run_through
 

@@ -12,8 +12,8 @@ from distributary.flow import Catalogue, Item, QueryBuilder, Source
 from distributary.overlay.node import Address
 from distributary.sim.faults import Crash, Fault, Injection
 from distributary.systems.flow_guarding import Guarding
-from distributary.systems.flow_registry import Registry, SourceTree, Surroundings
-from distributary.systems.flow_trees import Regrouping, mergeable
+from distributary.systems.flow_registry import Registry
+from distributary.systems.flow_trees import Regrouping, SourceTree, Surroundings, mergeable
 from flow.random_queries import random_catalogue, random_streams
 from systems.flow_worlds import REGISTRY, VOLUME, World, expect_equal, run_through
 from systems.test_flow_moves import random_faults

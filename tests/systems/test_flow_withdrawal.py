@@ -19,7 +19,7 @@ from distributary.sim.faults import Crash, Injection
 from distributary.systems.flow_broker import FlowBroker, Result, Withdrawal
 from distributary.systems.flow_guarding import Guarding
 from distributary.systems.flow_optimising import Optimising
-from distributary.systems.flow_registry import SourceTree, Surroundings
+from distributary.systems.flow_trees import SourceTree, Surroundings
 from flow.random_queries import random_arrivals, random_catalogue, random_streams
 from systems.flow_worlds import REGISTRY, World, expect_equal, run_through
 from systems.test_flow_moves import random_faults

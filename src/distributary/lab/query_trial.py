@@ -26,6 +26,7 @@ from typing import Literal
 from distributary.errors import DistributaryError
 from distributary.files import Quarantine, read_events
 from distributary.flow import Catalogue, Intake, Item, interpret, read_query_file
+from distributary.lab.placement_networks import BANDWIDTH, LATENCY, LOAD
 from distributary.lab.query_workload import feed_catalogue, feed_events, random_events
 from distributary.model import Event
 from distributary.overlay.courier import Ack
@@ -41,7 +42,7 @@ from distributary.systems.flow_broker import FlowBroker, Result
 from distributary.systems.flow_guarding import GUARDING, Guarding
 from distributary.systems.flow_messages import CONTROL, DATA, Counted
 from distributary.systems.flow_optimising import OPTIMISATION, STATISTICS, Optimising
-from distributary.systems.flow_registry import Surroundings
+from distributary.systems.flow_trees import Surroundings
 
 REGISTRY = 1
 SETTLING = 5.0
@@ -64,15 +65,7 @@ SCENARIO_NAMES = [
     "everything",
 ]
 
-OUT = "out = aggregate(SUM, output rate, LOCAL OPERATORS) + forwarding rate\n"
-LATENCY = (
-    "way = aggregate(SUM, latency, UPSTREAM OPERATORS)\nresponse = aggregate(SUM, way, QUERY OPERATORS)\n"
-)
-GOALS = {
-    "bandwidth": f"{OUT}minimise aggregate(SUM, out, BROKERS)",
-    "latency": f"{LATENCY}minimise aggregate(AVERAGE, response, QUERIES)",
-    "load": "minimise aggregate(MAX, node load, BROKERS)",
-}
+GOALS = {"bandwidth": BANDWIDTH, "latency": LATENCY, "load": LOAD}
 """The seed's metrics (section 5.3.1) by name."""
 
 

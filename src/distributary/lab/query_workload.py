@@ -20,11 +20,11 @@ from typing import Any
 
 from distributary.flow import Catalogue, Query, QueryBuilder, Source, Type
 from distributary.model import Event
-from distributary.workloads.feeds import SECTIONS, SKEW
+from distributary.plan.query.generator import OPERATORS
+from distributary.workloads.feeds import SECTIONS, SKEW, START
 
-START = 1_167_609_600_000
+BEGIN = 1000 * START
 """When the events begin, in milliseconds since 1970."""
-OPERATORS = 5
 TWO_FEEDS = 0.2
 """The share of queries that read two feeds."""
 WINDOWS = ("2 seconds", "5 seconds", "10 seconds")
@@ -151,7 +151,7 @@ def _feed(name: str, count: float, seconds: float, seed: int) -> Iterator[tuple[
             return
         title = " ".join(random.choices(WORDS, k=random.randint(4, 12)))
         section, comments = random.choice(SECTIONS), random.randrange(60)
-        when, id = START + round(1000 * at), f"{name}-{number}"
+        when, id = BEGIN + round(1000 * at), f"{name}-{number}"
         values: dict[str, Any] = {"title": title, "section": section, "comments": comments, "at": when}
         yield when, id, Event(id, f"feeds/{name}", values)
 
@@ -163,7 +163,7 @@ def random_events(catalogue: Catalogue, count: int, seconds: float, seed: int) -
     for number, at in enumerate(sorted(random.uniform(0, seconds) for _ in range(count if sources else 0))):
         source = random.choice(sources)
         values = {name: _value(type, random) for name, type in source.schema.attributes.items()}
-        values[source.time] = START + round(1000 * at)
+        values[source.time] = BEGIN + round(1000 * at)
         levels = str(source.topic).removeprefix("mqtt:").removesuffix("/#").split("/")
         topic = "/".join("any" if level in ("*", "+") else level for level in levels)
         yield Event(f"e{number}", topic, values)

@@ -174,13 +174,6 @@ def pack(batches: Batches) -> Batches:
         )
 
 
-def unpack(batches: Batches) -> Batches:
-    """The packed rows that the state operator gave."""
-    for batch in batches:
-        for payload in batch.column("payload"):
-            yield from from_bytes(payload.as_py()).to_batches()
-
-
 @dataclass
 class Waiting:
     """What a bucket keeps: where each group stands, what waits, and the watermark that was reached."""

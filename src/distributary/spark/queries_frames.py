@@ -27,7 +27,7 @@ from distributary.flow.function import Function
 from distributary.flow.schema import Schema, Type
 from distributary.flow.source import Source
 from distributary.flow.windowed import Join, Sort, Truncate, Unique
-from distributary.spark.queries_calls import Call, CallTask, CountingState, pack, unpack
+from distributary.spark.queries_calls import Call, CallTask, CountingState, pack
 from distributary.spark.queries_intake import Intake
 from distributary.spark.queries_plan import (
     EVENTS,
@@ -50,6 +50,7 @@ from distributary.spark.queries_slots import (
     slot_value,
 )
 from distributary.spark.queries_sql import SQL_TYPES, Value, expression_sql, literal
+from distributary.spark.tolerances import unpack
 
 ARRAYS = {array: f"array<{SQL_TYPES[type]}>" for type, array in PACKED.items()}
 PACKED_DDL = "task int, closes bigint, time bigint, rank int, id string, " + ", ".join(

@@ -197,9 +197,9 @@ class ToleranceState(StatefulProcessor):
 
 
 def unpack(batches: Batches) -> Batches:
-    """The rows that the state operator packed."""
+    """The rows that a state operator packed."""
     for batch in batches:
-        for payload in batch.column(0):
+        for payload in batch.column("payload"):
             yield from from_bytes(payload.as_py()).to_batches()
 
 

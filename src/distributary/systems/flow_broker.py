@@ -2,8 +2,8 @@
 
 Parts: `flow_connections` (connection manager), `flow_streams` (pub/sub manager and router), `flow_engine`
 (operator engine and what is measured there), this module and `flow_changes` (query manager), `flow_registry`
-(on one node), `flow_optimising` (optimiser and statistics manager), `flow_guarding` and `flow_office` (what
-survives a node that is gone).
+(on one node), `flow_statistics` (statistics manager), `flow_optimising` (optimiser), `flow_guarding` and
+`flow_office` (what survives a node that is gone).
 
 Rules:
 
@@ -51,9 +51,9 @@ from distributary.systems.flow_messages import (
 )
 from distributary.systems.flow_office import Desk, Office
 from distributary.systems.flow_optimising import Optimiser, Optimising, Report
-from distributary.systems.flow_registry import Registry, Surroundings, client_name, subscriber_name
+from distributary.systems.flow_registry import Registry, client_name, subscriber_name
 from distributary.systems.flow_streams import Publication, Router
-from distributary.systems.flow_trees import Regrouping
+from distributary.systems.flow_trees import Regrouping, Surroundings
 
 
 @dataclass(frozen=True)

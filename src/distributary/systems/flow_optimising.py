@@ -45,11 +45,12 @@ from distributary.systems.flow_goals import is_local
 from distributary.systems.flow_local import Local
 from distributary.systems.flow_messages import Counted
 from distributary.systems.flow_neighbourhood import NearbyClimber, Surrounded
-from distributary.systems.flow_registry import Registry, Surroundings
+from distributary.systems.flow_registry import Registry
 from distributary.systems.flow_rounds import TELLING, rounds_of
 from distributary.systems.flow_situation import Measurements, Rates, Situation, situation_of
 from distributary.systems.flow_statistics import Statistics, Telling
 from distributary.systems.flow_streams import Router
+from distributary.systems.flow_trees import Surroundings
 
 
 @dataclass(frozen=True)

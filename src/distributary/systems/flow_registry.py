@@ -54,9 +54,7 @@ from distributary.systems.flow_messages import (
     numbered,
     whole,
 )
-from distributary.systems.flow_trees import Feed, Regrouping, best_root, mergeable
-from distributary.systems.flow_trees import SourceTree as SourceTree
-from distributary.systems.flow_trees import Surroundings as Surroundings
+from distributary.systems.flow_trees import Feed, Regrouping, SourceTree, Surroundings, best_root, mergeable
 
 
 class Regroup(NamedTuple):

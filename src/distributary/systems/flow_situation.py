@@ -34,7 +34,8 @@ from distributary.plan.query.placement import Network, Placement
 from distributary.plan.query.rules import REPLICATION
 from distributary.plan.tree import NO_PARENT, Sites, Tree
 from distributary.systems.flow_messages import Counted
-from distributary.systems.flow_registry import Registry, SourceTree
+from distributary.systems.flow_registry import Registry
+from distributary.systems.flow_trees import SourceTree
 
 
 class Known(NamedTuple):
