@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.report import Result, best_of
-from distributary.filters.where import WhereFilter
+from distributary.filters.where.filter import WhereFilter
 from distributary.matching.batch import EventBatch
-from distributary.matching.where_bitsets import WhereBitsets
-from distributary.matching.where_counting import WhereCounting
+from distributary.matching.where.bitsets import WhereBitsets
+from distributary.matching.where.counting import WhereCounting
 from distributary.workloads import ranges
 
 SEED = 1

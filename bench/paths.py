@@ -17,14 +17,14 @@ import numpy as np
 from lxml import etree
 
 from bench.report import Result, best_of
-from distributary.filters.document import parse_document
-from distributary.filters.path import PathFilter
+from distributary.filters.path.document import parse_document
+from distributary.filters.path.filter import PathFilter
 from distributary.matching.batch import EventBatch
 from distributary.matching.index import Pairs
-from distributary.matching.path_automaton import PathAutomaton
-from distributary.matching.path_bloom import PathBloom, Preselection
-from distributary.matching.path_classes import PathClasses
-from distributary.matching.path_forest import Grove
+from distributary.matching.path.automaton import PathAutomaton
+from distributary.matching.path.bloom import PathBloom, Preselection
+from distributary.matching.path.classes import PathClasses
+from distributary.matching.path.forest import Grove
 from distributary.model import Event
 from distributary.workloads import documents
 

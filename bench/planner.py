@@ -10,16 +10,16 @@ import time
 from functools import partial
 
 from bench.report import Result
-from distributary.plan.query.baselines import globally
-from distributary.plan.query.beginnings import best_from_beginnings
-from distributary.plan.query.benefit import Standing
-from distributary.plan.query.cost import placement_cost
-from distributary.plan.query.generator import at_clients, feed_workload, random_network
-from distributary.plan.query.goal import QueryGoal
-from distributary.plan.query.goal_text import parse_query_goal
-from distributary.plan.query.optimiser import climb
-from distributary.plan.query.placement import Placement
-from distributary.plan.query.rules import HYBRID, MIGRATIONS
+from distributary.plan.goal.query_goal import QueryGoal
+from distributary.plan.goal.query_text import parse_query_goal
+from distributary.plan.queries.baselines import globally
+from distributary.plan.queries.beginnings import best_from_beginnings
+from distributary.plan.queries.benefit import Standing
+from distributary.plan.queries.cost import placement_cost
+from distributary.plan.queries.generator import at_clients, feed_workload, random_network
+from distributary.plan.queries.optimiser import climb
+from distributary.plan.queries.placement import Placement
+from distributary.plan.queries.rules import HYBRID, MIGRATIONS
 
 SEED = 1
 GOALS = {

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.report import Result, best_of
-from distributary.filters.where import WhereFilter
+from distributary.filters.where.filter import WhereFilter
 from distributary.matching.batch import EventBatch
-from distributary.matching.where_bitsets import WhereBitsets
+from distributary.matching.where.bitsets import WhereBitsets
 from distributary.workloads import rules
 
 SEED = 1

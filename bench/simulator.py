@@ -17,7 +17,7 @@ from bench.report import Result
 from distributary.filters.profile import Profile
 from distributary.model import Event
 from distributary.overlay.node import Address, Node
-from distributary.overlay.ring import Ring, settle
+from distributary.overlay.ring.ring import Ring, settle
 from distributary.sim.deployment import Deployment
 from distributary.sim.latency import Constant, Latency, WideArea
 from distributary.sim.metrics import Metrics

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from bench.report import Result
 from distributary.filters.change import ChangeFilter
 from distributary.matching.batch import EventBatch
-from distributary.matching.change_index import ChangeIndex
-from distributary.matching.change_mfd import ChangeMFD
-from distributary.matching.change_sf import ChangeSF
-from distributary.matching.change_thresholds import ChangeThresholds
+from distributary.matching.change.index import ChangeIndex
+from distributary.matching.change.mfd import ChangeMFD
+from distributary.matching.change.sf import ChangeSF
+from distributary.matching.change.thresholds import ChangeThresholds
 from distributary.matching.index import Pairs
 from distributary.model import Event
 from distributary.workloads import quotes

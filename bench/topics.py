@@ -16,10 +16,10 @@ from distributary.filters.topic import TopicFilter
 from distributary.matching.batch import EventBatch
 from distributary.matching.index import Index
 from distributary.matching.layers import CompiledIndex
-from distributary.matching.topic_hash import TopicHash
-from distributary.matching.topic_regex import TopicRegex
-from distributary.matching.topic_shapes import TopicShapes
-from distributary.matching.topic_tree import TopicTree
+from distributary.matching.topic.hash import TopicHash
+from distributary.matching.topic.regex import TopicRegex
+from distributary.matching.topic.shapes import TopicShapes
+from distributary.matching.topic.tree import TopicTree
 from distributary.model import Event
 from distributary.workloads import topics
 

@@ -1,7 +1,7 @@
 """Add a filter kind of your own: events near a place.
 
 A filter kind is a class with five methods. Once registered, its key is accepted in subscriptions beside the
-built-in ones, also by the command line when your program calls `distributary.cli.main`.
+built-in ones, also by the command line when your program calls `distributary.cli.main.main`.
 
 Run it with `python examples/own_filter.py`.
 """

@@ -15,13 +15,13 @@ from distributary import Event, FilterError, Subscription
 from distributary.filters.filter import Filter
 from distributary.filters.kinds import register
 from distributary.overlay.node import Node
-from distributary.overlay.tree import Tree
-from distributary.overlay.tree_interest import Interest, profile_of
-from distributary.overlay.tree_shape import settle
+from distributary.overlay.tree.interest import Interest, profile_of
+from distributary.overlay.tree.shape import settle
+from distributary.overlay.tree.tree import Tree
 from distributary.sim.deployment import Deployment
 from distributary.sim.latency import Constant
 from distributary.sim.simulator import Simulator
-from distributary.systems.tree import TreeBroker
+from distributary.systems.tree.broker import TreeBroker
 
 
 @register

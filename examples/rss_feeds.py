@@ -12,13 +12,13 @@ from distributary import DistributaryError, Subscription
 from distributary.feeds import read_folder, write_feed
 from distributary.filters.profile import Profile
 from distributary.overlay.node import Node
-from distributary.overlay.tree import Shape
+from distributary.overlay.tree.tree import Shape
 from distributary.sim.deployment import Deployment
 from distributary.sim.latency import WideArea
 from distributary.sim.simulator import Simulator
 from distributary.systems.assembly import Settings
-from distributary.systems.feed_application import FeedApplication, FeedSource
-from distributary.systems.tree import TreeAssembly
+from distributary.systems.tree.broker import TreeAssembly
+from distributary.systems.tree.feed_application import FeedApplication, FeedSource
 from distributary.workloads import feeds as workload
 
 BROKERS = range(1, 16)

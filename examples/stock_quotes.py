@@ -6,8 +6,8 @@ price: `python examples/stock_quotes.py quotes.csv`.
 
 import sys
 
-from distributary.lab.stock_application import COMPARED, run_application
 from distributary.workloads import quote_files, stock_days
+from distributary_lab.state_aware.stock_application import COMPARED, run_application
 
 
 def main() -> None:

@@ -25,14 +25,14 @@ settings.load_profile("house")
 
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
-STARTING_PROCESSES = ("test_demo.py", "test_elsewhere.py", "test_exactly_once.py", "test_pipeline_run.py")
+STARTING_PROCESSES = ("test_demo.py", "test_elsewhere.py", "test_exactly_once.py", "pipeline/test_run.py")
 
 
 @pytest.hookimpl(tryfirst=True)  # before the groups are looked at
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that share the session go to one process; those that start engines of their own to another."""
     for item in items:
-        if item.path.name in STARTING_PROCESSES:
+        if item.path.as_posix().endswith(STARTING_PROCESSES):
             item.add_marker(pytest.mark.xdist_group("processes"))
         elif "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("session"))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from distributary.errors import DistributaryError, DocumentError
 from distributary.feeds import FeedItem, read_feed, read_folder, write_feed
-from distributary.filters.path import PathFilter
+from distributary.filters.path.filter import PathFilter
 
 ATOM = """<?xml version="1.0" encoding="utf-8"?>
 <feed xmlns="http://www.w3.org/2005/Atom"><title>Harbour</title>

@@ -2,6 +2,6 @@
 
 import sys
 
-from distributary.cli import main
+from distributary.cli.main import main
 
 sys.exit(main())

@@ -20,7 +20,7 @@ from random import Random
 from chaos.phases import PHASES, Traces, stream_of
 from chaos.supply import Supply
 from chaos.victim import Victim
-from distributary.spark.pipeline_config import Pipeline, load_pipeline
+from distributary.spark.pipeline.config import Pipeline, load_pipeline
 from distributary.store import SubscriptionStore, open_store
 from spark.world import EVENT_DDL
 

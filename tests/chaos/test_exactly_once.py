@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from chaos.phases import Traces
 from chaos.scenario import Aim, Scenario, promises_broken
 from chaos.verdict import differences, expected, versions_used, written
-from distributary.spark.pipeline_config import load_pipeline
+from distributary.spark.pipeline.config import load_pipeline
 
 STRIKES = 12
 """Batches in which workers are killed, at most, until some were killed amid a task."""

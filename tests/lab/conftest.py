@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from distributary.lab import registry
+from distributary_lab import registry
 from lab.tiny import TINY
 
 

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from distributary.lab import attribute_load, attributes
-from distributary.lab.engines import run_here
-from distributary.lab.experiment import Experiment, Outcome, Point, Row, grid
-from distributary.lab.tasks import tasks_of
+from distributary_lab.attributes import load as attribute_load
+from distributary_lab.attributes import matching as attributes
+from distributary_lab.engines import run_here
+from distributary_lab.experiment import Experiment, Outcome, Point, Row, grid
+from distributary_lab.tasks import tasks_of
 
 SMALL: dict[str, tuple[Point, ...]] = {
     "attributes-store": grid(nodes=[64], placement=attributes.PLACEMENTS),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from distributary.lab import comparison
-from distributary.lab.comparison import COMPARED, EXPERIMENTS, Reached
-from distributary.lab.experiment import Outcome, Row
 from distributary.sim.simulator import Delivered
+from distributary_lab.experiment import Outcome, Row
+from distributary_lab.systems import comparison
+from distributary_lab.systems.comparison import COMPARED, EXPERIMENTS, Reached
 
 COSTS, RECOVERY = EXPERIMENTS
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from distributary.lab import hope_balance, hope_delivery, hope_failures, hope_multicast, hope_upkeep
-from distributary.lab.experiment import Experiment, Outcome, Point, Row
-from distributary.lab.hope_failures import lists_lost
+from distributary_lab.experiment import Experiment, Outcome, Point, Row
+from distributary_lab.hope import balance as hope_balance
+from distributary_lab.hope import delivery as hope_delivery
+from distributary_lab.hope import failures as hope_failures
+from distributary_lab.hope import multicast as hope_multicast
+from distributary_lab.hope import upkeep as hope_upkeep
+from distributary_lab.hope.failures import lists_lost
 
 POINTS: dict[str, list[Point]] = {
     "hope-balance": [

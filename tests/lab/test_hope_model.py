@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 from distributary.filters.kinds import parse_filters
-from distributary.lab.hope_model import (
+from distributary.model import Event, Subscription
+from distributary.systems.hope.addressing import Addressing
+from distributary.systems.hope.kbsp import Kbsp
+from distributary_lab.hope.model import (
     Addresses,
     Aggregate,
     AggregatedTree,
@@ -16,10 +19,7 @@ from distributary.lab.hope_model import (
     subscription_messages,
     visited,
 )
-from distributary.model import Event, Subscription
-from distributary.systems.hope_addressing import Addressing
-from distributary.systems.hope_kbsp import Kbsp
-from systems.hope_world import random_document, random_path, settled
+from systems.hope.world import random_document, random_path, settled
 
 SUBSCRIPTIONS, EVENTS = 60, 40
 

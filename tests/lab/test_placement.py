@@ -6,26 +6,26 @@ import numpy as np
 import pytest
 
 from distributary.errors import DistributaryError
-from distributary.lab import placement_bandwidth as bandwidth
-from distributary.lab import placement_beyond as beyond
-from distributary.lab import placement_latency as latency
-from distributary.lab import placement_load as load
-from distributary.lab import placement_traffic as traffic
-from distributary.lab.experiment import Outcome, Point, Row, Run
-from distributary.lab.placement_networks import (
+from distributary.plan.goal.named import LOAD
+from distributary.plan.queries.benefit import Standing
+from distributary.plan.queries.shedding import shed_load
+from distributary_lab.experiment import Outcome, Point, Row, Run
+from distributary_lab.placement import bandwidth as bandwidth
+from distributary_lab.placement import beyond as beyond
+from distributary_lab.placement import latency as latency
+from distributary_lab.placement import load as load
+from distributary_lab.placement import traffic as traffic
+from distributary_lab.placement.networks import (
     CLIENT_STAR,
     CLIENT_TREE,
     GLOBAL,
     HYBRID_RULES,
-    LOAD,
     LOCAL_RULES,
     SOURCE,
     goal_of,
     start_at,
 )
-from distributary.lab.rows import number, select
-from distributary.plan.query.benefit import Standing
-from distributary.plan.query.shedding import shed_load
+from distributary_lab.rows import number, select
 
 SMALL: Point = {"nodes": 10, "queries": 12}
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from distributary.lab import query_network as live
-from distributary.lab.experiment import Outcome, Row
-from distributary.lab.rows import number
+from distributary_lab.experiment import Outcome, Row
+from distributary_lab.placement import live as live
+from distributary_lab.rows import number
 
 POINT = {"nodes": 4, "queries": 3, "feeds": 2, "events": 40, "seconds": 30, "goal": "load"}
 

@@ -7,10 +7,10 @@ import pickle
 import pytest
 
 from distributary.errors import DistributaryError
-from distributary.lab.claims import DOCUMENTS, Claim, catalogue
-from distributary.lab.experiment import Answer, Experiment, Outcome, Verdict, grid, point_random
-from distributary.lab.registry import claims, experiment_of, experiments, find
-from distributary.lab.rows import mean, means, select
+from distributary_lab.claims import DOCUMENTS, Claim, catalogue
+from distributary_lab.experiment import Answer, Experiment, Outcome, Verdict, grid, point_random
+from distributary_lab.registry import claims, experiment_of, experiments, find
+from distributary_lab.rows import mean, means, select
 
 EVERY = pytest.mark.parametrize("experiment", experiments(), ids=lambda each: each.name)
 

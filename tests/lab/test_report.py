@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from distributary.lab.claims import catalogue
-from distributary.lab.engines import HERE, run_here
-from distributary.lab.experiment import Answer, Outcome, Plot
-from distributary.lab.plots import series, svg
-from distributary.lab.registry import claims
-from distributary.lab.report import write_report
-from distributary.lab.results import Result, result_of, save
-from distributary.lab.tasks import tasks_of
-from distributary.lab.verdicts import NO_EXPERIMENT, NOT_RUN, judge, table
+from distributary_lab.claims import catalogue
+from distributary_lab.engines import HERE, run_here
+from distributary_lab.experiment import Answer, Outcome, Plot
+from distributary_lab.plots import series, svg
+from distributary_lab.registry import claims
+from distributary_lab.report import write_report
+from distributary_lab.results import Result, result_of, save
+from distributary_lab.tasks import tasks_of
+from distributary_lab.verdicts import NO_EXPERIMENT, NOT_RUN, judge, table
 from lab.tiny import CLAIM, TINY, broken_check
 
 

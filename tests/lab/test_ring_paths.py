@@ -6,9 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from distributary.lab.engines import run_here
-from distributary.lab.experiment import Experiment, Outcome, Row, grid
-from distributary.lab.ring_paths import (
+from distributary_lab.attributes.paths import (
     EXPERIMENTS,
     OPTIMUM,
     RULES,
@@ -17,7 +15,9 @@ from distributary.lab.ring_paths import (
     check_figure_3,
     check_lookups,
 )
-from distributary.lab.tasks import tasks_of
+from distributary_lab.engines import run_here
+from distributary_lab.experiment import Experiment, Outcome, Row, grid
+from distributary_lab.tasks import tasks_of
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from distributary.errors import DistributaryError
-from distributary.lab.engines import (
+from distributary_lab.engines import (
     AUTO,
     HERE,
     PROCESSES,
@@ -21,11 +21,11 @@ from distributary.lab.engines import (
     run_in_session,
     run_on_spark,
 )
-from distributary.lab.experiment import Experiment, grid
-from distributary.lab.registry import find
-from distributary.lab.results import command, load, result_of, save
-from distributary.lab.running import run_experiments, run_point
-from distributary.lab.tasks import Done, Task, in_order, perform, tasks_of
+from distributary_lab.experiment import Experiment, grid
+from distributary_lab.registry import find
+from distributary_lab.results import command, load, result_of, save
+from distributary_lab.running import run_experiments, run_point
+from distributary_lab.tasks import Done, Task, in_order, perform, tasks_of
 from lab.tiny import TINY
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def test_what_measures_time_runs_one_by_one(monkeypatch: pytest.MonkeyPatch, tmp
         asked.append((len(tasks), jobs))
         return run_here(tasks, ignored)
 
-    monkeypatch.setattr("distributary.lab.running.run_in_processes", pool)
+    monkeypatch.setattr("distributary_lab.running.run_in_processes", pool)
     timed = replace(TINY, name="timed", alone=True)
     seen: list[int] = []
     run_experiments(
@@ -184,13 +184,13 @@ def test_one_point_can_be_run_again(tmp_path: Path) -> None:
 
 
 def test_spark_is_chosen_where_it_is_installed_and_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("distributary.lab.engines.require_engine", lambda: None)
+    monkeypatch.setattr("distributary_lab.engines.require_engine", lambda: None)
     assert [choose(AUTO, 10), choose(AUTO, 1), choose(HERE, 10)] == [SPARK, PROCESSES, HERE]
 
     def missing() -> None:
         raise DistributaryError("no Java")
 
-    monkeypatch.setattr("distributary.lab.engines.require_engine", missing)
+    monkeypatch.setattr("distributary_lab.engines.require_engine", missing)
     assert choose(AUTO, 10) == PROCESSES
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from distributary.errors import DistributaryError
-from distributary.lab import state_aware
-from distributary.lab.experiment import Outcome, Row, point_random
-from distributary.lab.stock_application import deploy, run_application
-from distributary.overlay.ring import settle
+from distributary.overlay.ring.ring import settle
 from distributary.workloads import stock_days
+from distributary_lab.experiment import Outcome, Row, point_random
+from distributary_lab.state_aware import dissemination as state_aware
+from distributary_lab.state_aware.stock_application import deploy, run_application
 
 POINT = {
     "distributions": "Par-Uni",

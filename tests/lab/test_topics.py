@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from distributary.lab import topic_tree_size, topics
-from distributary.lab.engines import run_here
-from distributary.lab.experiment import Outcome, Row, grid
-from distributary.lab.tasks import tasks_of
+from distributary_lab.engines import run_here
+from distributary_lab.experiment import Outcome, Row, grid
+from distributary_lab.tasks import tasks_of
+from distributary_lab.topics import matching as topics
+from distributary_lab.topics import tree_size as topic_tree_size
 
 (TREE,) = topic_tree_size.EXPERIMENTS
 (COSTS,) = topics.EXPERIMENTS

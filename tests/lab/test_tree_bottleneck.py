@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from distributary.errors import DistributaryError
-from distributary.lab import tree_bottleneck as bottleneck
-from distributary.lab import tree_bottleneck_annealing as annealing
-from distributary.lab import tree_bottleneck_limits as limits
-from distributary.lab.experiment import Outcome, Row
-from distributary.plan.benefit import Problem
-from distributary.plan.climbing import Climb, Step
-from distributary.plan.goal_text import parse_goal
-from distributary.plan.optimiser import climb
-from distributary.plan.tree import star
+from distributary.plan.goal.tree_text import parse_goal
+from distributary.plan.trees.benefit import Problem
+from distributary.plan.trees.climbing import Climb, Step
+from distributary.plan.trees.optimiser import climb
+from distributary.plan.trees.tree import star
+from distributary_lab.experiment import Outcome, Row
+from distributary_lab.tree import bottleneck as bottleneck
+from distributary_lab.tree import bottleneck_annealing as annealing
+from distributary_lab.tree import bottleneck_limits as limits
 
 POINT = {"nodes": 24, "network": bottleneck.PAIRS}
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from distributary.lab.engines import run_here
-from distributary.lab.experiment import Experiment, Outcome, Row, grid
-from distributary.lab.registry import find
-from distributary.lab.rows import number, select
-from distributary.lab.tasks import tasks_of
-from distributary.lab.tree_latency import (
+from distributary_lab.engines import run_here
+from distributary_lab.experiment import Experiment, Outcome, Row, grid
+from distributary_lab.registry import find
+from distributary_lab.rows import number, select
+from distributary_lab.tasks import tasks_of
+from distributary_lab.tree.latency import (
     ANNEALED,
     HYBRID_RULES,
     LOCAL_RULES,
@@ -27,8 +27,8 @@ from distributary.lab.tree_latency import (
     check_rewrites,
     check_steps,
 )
-from distributary.lab.tree_scope import FIVE, FOUR, SCOPES, THREE, check_units, check_without_small
-from distributary.lab.tree_scope import check_rewrites as check_unit_rewrites
+from distributary_lab.tree.scope import FIVE, FOUR, SCOPES, THREE, check_units, check_without_small
+from distributary_lab.tree.scope import check_rewrites as check_unit_rewrites
 
 
 def rows_of(name: str, **choices: list[int]) -> list[Row]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from distributary.lab.experiment import Outcome
-from distributary.lab.rows import number, select
-from distributary.lab.tree_load import (
+from distributary.plan.goal.tree_text import parse_goal
+from distributary.plan.trees.tree import Sites, Tree
+from distributary_lab.experiment import Outcome
+from distributary_lab.rows import number, select
+from distributary_lab.tree.load import (
     EAGER,
     GOALS,
     IDLE_PERIODS,
@@ -23,9 +25,7 @@ from distributary.lab.tree_load import (
     run_drift,
     run_load,
 )
-from distributary.lab.tree_networks import network
-from distributary.plan.goal_text import parse_goal
-from distributary.plan.tree import Sites, Tree
+from distributary_lab.tree.networks import network
 
 
 def test_load_hits_the_star_hardest_and_the_optimiser_takes_it_off_again() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from distributary.errors import DistributaryError
-from distributary.lab.tree_networks import MOST_SITES, built_in, network, network_at, network_from_files
+from distributary_lab.tree.networks import MOST_SITES, built_in, network, network_at, network_from_files
 
 
 def test_the_built_in_network_is_symmetric_and_breaks_the_triangle_inequality() -> None:

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from distributary.errors import DistributaryError
-from distributary.lab import tree_redundancy as lab
-from distributary.lab.experiment import Outcome, Point, Row, point_random
-from distributary.plan.benefit import Problem
-from distributary.plan.cost import violations
-from distributary.plan.goal_text import parse_goal
-from distributary.plan.optimiser import climb
-from distributary.plan.tree import random_tree, star
+from distributary.plan.goal.tree_text import parse_goal
+from distributary.plan.trees.benefit import Problem
+from distributary.plan.trees.cost import violations
+from distributary.plan.trees.optimiser import climb
+from distributary.plan.trees.tree import random_tree, star
+from distributary_lab.experiment import Outcome, Point, Row, point_random
+from distributary_lab.tree import redundancy as lab
 
 POINT: Point = {"nodes": 12, "runs": 1, "all_methods": True}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from distributary.lab.experiment import Outcome, Row
-from distributary.lab.tree_traffic import (
+from distributary_lab.experiment import Outcome, Row
+from distributary_lab.tree.traffic import (
     BOTTLENECK,
     CONSUMPTION,
     LATENCY,

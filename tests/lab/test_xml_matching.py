@@ -8,17 +8,20 @@ import numpy as np
 import pytest
 from lxml import etree
 
-from distributary.filters.path import PathFilter
-from distributary.lab import xml_false_positives, xml_matching, xml_signature_times, xml_space
-from distributary.lab.experiment import Experiment, Outcome, Row, Value
-from distributary.lab.xml_paths import depth_of, documents, least_seconds, paths
-from distributary.matching.signature import (
+from distributary.filters.path.filter import PathFilter
+from distributary.matching.path.signature import (
     Shape,
     document_items,
     document_signature,
     guaranteed_items,
     path_signature,
 )
+from distributary_lab.experiment import Experiment, Outcome, Row, Value
+from distributary_lab.xml import false_positives as xml_false_positives
+from distributary_lab.xml import matching as xml_matching
+from distributary_lab.xml import signature_times as xml_signature_times
+from distributary_lab.xml import space as xml_space
+from distributary_lab.xml.paths import depth_of, documents, least_seconds, paths
 
 ALL: tuple[Experiment, ...] = (
     *xml_matching.EXPERIMENTS,
@@ -251,7 +254,7 @@ def test_space_conserved_falls_with_types_and_lower_rates() -> None:
 
 
 def parsed(event: Any) -> Any:
-    from distributary.filters.document import parse_document
+    from distributary.filters.path.document import parse_document
 
     return parse_document(event.document)
 

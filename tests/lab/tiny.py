@@ -6,9 +6,9 @@ import os
 
 import numpy as np
 
-from distributary.lab.claims import Claim
-from distributary.lab.experiment import Answer, Experiment, Plot, Point, Row, Rows, Verdict, grid
-from distributary.lab.rows import mean
+from distributary_lab.claims import Claim
+from distributary_lab.experiment import Answer, Experiment, Plot, Point, Row, Rows, Verdict, grid
+from distributary_lab.rows import mean
 
 CLAIM = Claim("beyond-tiny", "draws stay below <one>", "1")
 

@@ -10,8 +10,8 @@ import pytest
 from distributary.filters.topic import TopicFilter
 from distributary.matching import layers
 from distributary.matching.batch import EventBatch
-from distributary.matching.topic_shapes import TopicShapes
-from distributary.matching.topic_verifier import TopicVerifier
+from distributary.matching.topic.shapes import TopicShapes
+from distributary.matching.topic.verifier import TopicVerifier
 from distributary.model import Event
 
 EVENT = Event("e", topic="A/B")

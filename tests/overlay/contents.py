@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from overlay.churn import RingWorld
+from overlay.ring.churn import RingWorld
 
 Entries = Mapping[tuple[int, str], str]
 """Entries by key and name."""

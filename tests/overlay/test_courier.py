@@ -11,7 +11,7 @@ from distributary.overlay.courier import Ack, Courier, Packet
 from distributary.overlay.node import Node, Send, Wake
 from distributary.sim.latency import Constant
 from distributary.sim.simulator import Network, Simulator
-from overlay.rings import Hello, Lossy, RestingRing
+from overlay.ring.rings import Hello, Lossy, RestingRing
 
 
 def pair(network: Network) -> tuple[Simulator, dict[int, Courier]]:

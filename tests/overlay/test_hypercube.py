@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distributary.errors import DistributaryError
-from distributary.overlay.circle import Circle
 from distributary.overlay.hypercube import (
     Cubes,
     Place,
@@ -24,6 +23,7 @@ from distributary.overlay.hypercube import (
     parent_below,
     weight,
 )
+from distributary.overlay.ring.circle import Circle
 
 dimensions = st.integers(1, 8)
 

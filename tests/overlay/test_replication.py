@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from distributary.errors import DistributaryError
-from distributary.overlay.circle import Circle
 from distributary.overlay.node import Address, Node
 from distributary.overlay.replication import Item, Replicas, Replication, Version, digest_of
-from distributary.overlay.ring import Ring, settle
+from distributary.overlay.ring.circle import Circle
+from distributary.overlay.ring.ring import Ring, settle
 from distributary.sim.latency import Constant
 from distributary.sim.simulator import Simulator
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from random import Random
 
-from distributary.overlay.fingers import BOTH_WAYS, ONE_WAY
+from distributary.overlay.ring.fingers import BOTH_WAYS, ONE_WAY
 from distributary.sim.faults import Partition
 from distributary.sim.scenario import Scenario
 from overlay import contents
-from overlay.churn import BITS, RingWorld, founders
-from overlay.seeds import seeds
+from overlay.ring.churn import BITS, RingWorld, founders
+from overlay.ring.seeds import seeds
 
 COPIES = 2
 

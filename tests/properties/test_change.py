@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from distributary.filters.change import ChangeFilter
 from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
-from distributary.matching.change_index import ChangeIndex
-from distributary.matching.change_mfd import ChangeMFD
-from distributary.matching.change_sf import ChangeSF
-from distributary.matching.change_thresholds import ChangeThresholds
+from distributary.matching.change.index import ChangeIndex
+from distributary.matching.change.mfd import ChangeMFD
+from distributary.matching.change.sf import ChangeSF
+from distributary.matching.change.thresholds import ChangeThresholds
 from distributary.model import Event
 from properties.oracle_change import ChainOracle, ChangeOracle, carried
 

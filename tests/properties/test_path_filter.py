@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distributary.errors import FilterError
-from distributary.filters.document import parse_document
-from distributary.filters.path import MAX_MERGED_BRANCHES, PathFilter, selects
-from distributary.filters.path_shape import forget_shapes
-from distributary.filters.pattern_parser import parse_branches
+from distributary.filters.path.document import parse_document
+from distributary.filters.path.filter import MAX_MERGED_BRANCHES, PathFilter, selects
+from distributary.filters.path.parse import parse_branches
+from distributary.filters.path.shape import forget_shapes
 from distributary.model import Event
 from properties.oracle_path import ATTRIBUTES, NAMES, documents, paths, short_paths, wants
 

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distributary.filters.document import parse_document
-from distributary.filters.path import PathFilter
+from distributary.filters.path.document import parse_document
+from distributary.filters.path.filter import PathFilter
 from distributary.matching.batch import EventBatch
 from distributary.matching.index import Index
-from distributary.matching.path_automaton import PathAutomaton
-from distributary.matching.path_bloom import PathBloom
-from distributary.matching.path_classes import PathClasses
-from distributary.matching.path_verifier import PathVerifier
-from distributary.matching.signature import Shape, Signature, document_signature, path_signature
+from distributary.matching.path.automaton import PathAutomaton
+from distributary.matching.path.bloom import PathBloom
+from distributary.matching.path.classes import PathClasses
+from distributary.matching.path.signature import Shape, Signature, document_signature, path_signature
+from distributary.matching.path.verifier import PathVerifier
 from distributary.model import Event
 from properties import oracle_path
 from properties.interleaving import check_against_oracle, steps

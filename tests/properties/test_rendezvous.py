@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from distributary import Event, Subscription
 from distributary.filters.kinds import parse_filters
 from distributary.matching.batch import EventBatch
-from distributary.matching.rendezvous import Census, Rendezvous
+from distributary.matching.rendezvous.rendezvous import Census, Rendezvous
 from properties import oracle_path, oracle_topic, oracle_where
 from properties.oracle import passes
 from properties.test_matcher import CONDITIONS, DOCUMENTS, PATHS, TOPICS, VALUES

@@ -9,10 +9,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from distributary.errors import FilterError
-from distributary.filters import condition
-from distributary.filters.domain import Conjunction, contains_value
-from distributary.filters.expression import evaluate
-from distributary.filters.where import WhereFilter
+from distributary.filters.where.domain import Conjunction, contains_value
+from distributary.filters.where.expression import evaluate
+from distributary.filters.where.filter import WhereFilter, condition
 from distributary.model import Event
 from properties.oracle_where import attribute_maps, conditions, wants
 

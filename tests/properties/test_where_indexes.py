@@ -10,12 +10,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from distributary.errors import FilterError
-from distributary.filters.where import WhereFilter
+from distributary.filters.where.filter import WhereFilter
 from distributary.matching.batch import EventBatch
 from distributary.matching.index import Index
-from distributary.matching.where_bitsets import WhereBitsets
-from distributary.matching.where_counting import WhereCounting
-from distributary.matching.where_verifier import WhereVerifier
+from distributary.matching.where.bitsets import WhereBitsets
+from distributary.matching.where.counting import WhereCounting
+from distributary.matching.where.verifier import WhereVerifier
 from distributary.model import Event
 from properties.interleaving import check_against_oracle, steps
 from properties.oracle_where import attribute_maps, conditions, wants

@@ -15,15 +15,15 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from distributary.spark import deliver, match
-from distributary.spark.archive import read_archive
-from distributary.spark.pipeline import start
-from distributary.spark.pipeline_config import load_pipeline
-from distributary.spark.replay import replay
-from distributary.spark.sink_deliveries import read_deliveries
+from distributary.spark.pipeline.archive import read_archive
+from distributary.spark.pipeline.config import load_pipeline
+from distributary.spark.pipeline.deliveries import read_deliveries
+from distributary.spark.pipeline.pipeline import start
+from distributary.spark.replay.replay import replay
 from distributary.store import open_store
 from flow.random_queries import KINDS
-from spark.test_queries import check_batch, check_stream
-from spark.test_queries_pipeline import check_pipeline
+from spark.queries.test_pipeline import check_pipeline
+from spark.queries.test_queries import check_batch, check_stream
 from spark.test_streaming import Feed, run
 from spark.world import EVENT_DDL, QUIET, World, is_malformed, make_world, pairs, subscription_frame
 

@@ -11,7 +11,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from distributary import Subscription
 from distributary.errors import DistributaryError
 from distributary.files import Rejection, StrictError
-from distributary.spark import bases, deliver, match, rejected
+from distributary.spark import deliver, match, rejected
+from distributary.spark.index import bases
 from distributary.store import open_store
 from spark.world import World, is_malformed, make_world, pairs, subscription_frame
 

@@ -10,7 +10,7 @@ import pytest
 from pyarrow import parquet
 
 from distributary import Subscription, files
-from distributary.cli import main
+from distributary.cli.main import main
 from distributary.store import open_store
 
 RECORDS = [

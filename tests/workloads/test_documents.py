@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from distributary.errors import DistributaryError
-from distributary.filters.document import parse_document
-from distributary.filters.path import PathFilter
+from distributary.filters.path.document import parse_document
+from distributary.filters.path.filter import PathFilter
 from distributary.workloads import xml_collection
 from distributary.workloads.documents import events, subscriptions
 from distributary.workloads.xml_types import TYPES, DocumentType

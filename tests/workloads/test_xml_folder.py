@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from lxml import etree
 
-from distributary.cli import main
+from distributary.cli.main import main
 from distributary.errors import DistributaryError
 from distributary.files import Rejection
-from distributary.filters.document import parse_document
-from distributary.filters.path import PathFilter, selects
+from distributary.filters.path.document import parse_document
+from distributary.filters.path.filter import PathFilter, selects
 from distributary.workloads.xml_folder import XmlFolder, read_folder
 
 FEED = """<?xml version="1.0"?>

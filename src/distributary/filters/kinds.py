@@ -9,9 +9,9 @@ from __future__ import annotations
 from distributary.errors import DistributaryError, FilterError
 from distributary.filters.change import ChangeFilter
 from distributary.filters.filter import Filter
-from distributary.filters.path import PathFilter
+from distributary.filters.path.filter import PathFilter
 from distributary.filters.topic import TopicFilter
-from distributary.filters.where import WhereFilter
+from distributary.filters.where.filter import WhereFilter
 from distributary.model import BUILT_IN_FILTERS, Subscription
 
 BUILT_IN: dict[str, type[Filter]] = {

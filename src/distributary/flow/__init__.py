@@ -11,20 +11,20 @@ replicated.
 from __future__ import annotations
 
 from distributary.flow.catalogue import BoundOperator, Catalogue, SharedOperator, Sharing, Stream
-from distributary.flow.function import Function
+from distributary.flow.incremental.graph import RunningGraph
+from distributary.flow.incremental.operators import BEGINNING, END, Running, start
 from distributary.flow.intake import Intake
 from distributary.flow.interpreter import Answer, answer, apply, interpret
-from distributary.flow.operators import Copy, Filter, Map, Operation, Rename, Split, Union
-from distributary.flow.problems import CombinedError, QueryError
-from distributary.flow.query import Operator, Query, QueryBuilder
-from distributary.flow.query_file import make_operation, read_catalogue, read_query_file
-from distributary.flow.running import BEGINNING, END, Running, start
-from distributary.flow.running_graph import RunningGraph
-from distributary.flow.schema import Item, Schema, Type
-from distributary.flow.source import SetAside, Source, read_events
+from distributary.flow.language.file import make_operation, read_catalogue, read_query_file
+from distributary.flow.language.function import Function
+from distributary.flow.language.operators import Copy, Filter, Map, Operation, Rename, Split, Union
+from distributary.flow.language.problems import CombinedError, QueryError
+from distributary.flow.language.query import Operator, Query, QueryBuilder
+from distributary.flow.language.schema import Item, Schema, Type
+from distributary.flow.language.source import SetAside, Source, read_events
+from distributary.flow.language.window import CountWindow, TimeWindow, parse_duration, parse_window
+from distributary.flow.language.windowed import Aggregate, Count, Join, Sort, Truncate, Unique
 from distributary.flow.splitting import Branch, Gather, Splitting, splitting_of
-from distributary.flow.window import CountWindow, TimeWindow, parse_duration, parse_window
-from distributary.flow.windowed import Aggregate, Count, Join, Sort, Truncate, Unique
 
 __all__ = [
     "BEGINNING",

@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from distributary.errors import InputError
-from distributary.flow.expression import Expression, evaluate, settled, write
-from distributary.flow.expression_reader import parse_expression, resolve_text
-from distributary.flow.schema import Schema, Type
+from distributary.flow.language.expression import Expression, evaluate, settled, write
+from distributary.flow.language.parse import parse_expression, resolve_text
+from distributary.flow.language.schema import Schema, Type
 
 FUNCTIONS = ("count", "sum", "average", "min", "max")
 ALIASES = {"avg": "average", "mean": "average", "minimum": "min", "maximum": "max"}

@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
 from distributary.errors import DistributaryError, InputError
-from distributary.flow.operators import Operation
-from distributary.flow.problems import CombinedError, QueryError, faults_of, located
-from distributary.flow.query import Operator, Query
-from distributary.flow.schema import Item, Schema, listed
-from distributary.flow.source import Source
-from distributary.flow.units import unit_faults, unit_of, unpublished
+from distributary.flow.language.operators import Operation
+from distributary.flow.language.problems import CombinedError, QueryError, faults_of, located
+from distributary.flow.language.query import Operator, Query
+from distributary.flow.language.schema import Item, Schema, listed
+from distributary.flow.language.source import Source
+from distributary.flow.language.units import unit_faults, unit_of, unpublished
 from distributary.model import Event
 
 

@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from distributary.flow.operators import Operation
-from distributary.flow.running import State, start, thawed
-from distributary.flow.schema import Item, Schema
+from distributary.flow.incremental.operators import State, start, thawed
+from distributary.flow.language.operators import Operation
+from distributary.flow.language.schema import Item, Schema
 from distributary.flow.splitting import Branch, Splitting
 
 

@@ -7,9 +7,9 @@ item before the watermark is late. It is set aside with the reason, and the quer
 from __future__ import annotations
 
 from distributary.errors import InputError
-from distributary.flow.running import BEGINNING
-from distributary.flow.schema import Item
-from distributary.flow.source import SetAside, Source
+from distributary.flow.incremental.operators import BEGINNING
+from distributary.flow.language.schema import Item
+from distributary.flow.language.source import SetAside, Source
 from distributary.model import Event
 
 

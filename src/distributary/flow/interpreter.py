@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from functools import cmp_to_key
 from typing import Any
 
-from distributary.filters.expression import evaluate as condition_holds
+from distributary.filters.where.expression import evaluate as condition_holds
 from distributary.flow.aggregates import Accumulator
 from distributary.flow.catalogue import Catalogue
-from distributary.flow.expression import evaluate
-from distributary.flow.function import (
+from distributary.flow.language.expression import evaluate
+from distributary.flow.language.function import (
     CallError,
     Function,
     call_finish,
@@ -25,10 +25,12 @@ from distributary.flow.function import (
     call_partial,
     call_window,
 )
-from distributary.flow.identifiers import group_of, join_id, ordinal_id, union_id, window_id
-from distributary.flow.operators import Copy, Filter, Map, Operation, Rename, Split, Union
-from distributary.flow.schema import Item, Schema
-from distributary.flow.source import SetAside, read_events
+from distributary.flow.language.identifiers import group_of, join_id, ordinal_id, union_id, window_id
+from distributary.flow.language.operators import Copy, Filter, Map, Operation, Rename, Split, Union
+from distributary.flow.language.schema import Item, Schema
+from distributary.flow.language.source import SetAside, read_events
+from distributary.flow.language.window import TimeWindow
+from distributary.flow.language.windowed import Aggregate, Arranged, Count, Join, Sort, Truncate, Unique
 from distributary.flow.splitting import (
     PARTIAL,
     Branch,
@@ -40,8 +42,6 @@ from distributary.flow.splitting import (
     PartialArrangement,
     PartialFunction,
 )
-from distributary.flow.window import TimeWindow
-from distributary.flow.windowed import Aggregate, Arranged, Count, Join, Sort, Truncate, Unique
 from distributary.model import Event
 
 Aside = Callable[[str, str], None]

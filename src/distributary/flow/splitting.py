@@ -26,12 +26,21 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 from zlib import crc32
 
-from distributary.flow.function import Function
-from distributary.flow.identifiers import group_of, group_text
-from distributary.flow.operators import Copy, Filter, Map, Operation, Rename, Split, Union, require_alike
-from distributary.flow.schema import RESERVED, Item, Schema, Type
-from distributary.flow.window import TimeWindow
-from distributary.flow.windowed import Aggregate, Arranged, Count, Join
+from distributary.flow.language.function import Function
+from distributary.flow.language.identifiers import group_of, group_text
+from distributary.flow.language.operators import (
+    Copy,
+    Filter,
+    Map,
+    Operation,
+    Rename,
+    Split,
+    Union,
+    require_alike,
+)
+from distributary.flow.language.schema import RESERVED, Item, Schema, Type
+from distributary.flow.language.window import TimeWindow
+from distributary.flow.language.windowed import Aggregate, Arranged, Count, Join
 
 PARTIAL = RESERVED + "partial"
 """The attribute in which a replica hands its partial result to the final operator."""

@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from distributary.errors import InputError
-from distributary.filters.document import Document, parse_document
+from distributary.filters.path.document import Document, parse_document
 from distributary.kernel import kernel
 from distributary.model import Event, Value
 

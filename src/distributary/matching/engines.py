@@ -7,25 +7,25 @@ from typing import Any, TypeVar
 
 from distributary.errors import DistributaryError
 from distributary.filters.kinds import kinds
-from distributary.matching.change_index import ChangeIndex
-from distributary.matching.change_mfd import ChangeMFD
-from distributary.matching.change_sf import ChangeSF
-from distributary.matching.change_thresholds import ChangeThresholds
+from distributary.matching.change.index import ChangeIndex
+from distributary.matching.change.mfd import ChangeMFD
+from distributary.matching.change.sf import ChangeSF
+from distributary.matching.change.thresholds import ChangeThresholds
 from distributary.matching.index import Index
 from distributary.matching.layers import Verifier
-from distributary.matching.path_automaton import PathAutomaton
-from distributary.matching.path_bloom import PathBloom
-from distributary.matching.path_classes import PathClasses
-from distributary.matching.path_verifier import PathVerifier
+from distributary.matching.path.automaton import PathAutomaton
+from distributary.matching.path.bloom import PathBloom
+from distributary.matching.path.classes import PathClasses
+from distributary.matching.path.verifier import PathVerifier
 from distributary.matching.scan import Scan, scan_of
-from distributary.matching.topic_hash import TopicHash
-from distributary.matching.topic_regex import TopicRegex
-from distributary.matching.topic_shapes import TopicShapes
-from distributary.matching.topic_tree import TopicTree
-from distributary.matching.topic_verifier import TopicVerifier
-from distributary.matching.where_bitsets import WhereBitsets
-from distributary.matching.where_counting import WhereCounting
-from distributary.matching.where_verifier import WhereVerifier
+from distributary.matching.topic.hash import TopicHash
+from distributary.matching.topic.regex import TopicRegex
+from distributary.matching.topic.shapes import TopicShapes
+from distributary.matching.topic.tree import TopicTree
+from distributary.matching.topic.verifier import TopicVerifier
+from distributary.matching.where.bitsets import WhereBitsets
+from distributary.matching.where.counting import WhereCounting
+from distributary.matching.where.verifier import WhereVerifier
 
 E = TypeVar("E", bound=Index[Any])
 

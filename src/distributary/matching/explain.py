@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from distributary.filters.expression import And, Expression, attributes_of, evaluate, write
 from distributary.filters.filter import Filter
-from distributary.filters.path import PathFilter
+from distributary.filters.path.filter import PathFilter
 from distributary.filters.topic import WILDCARD, TopicFilter
-from distributary.filters.where import WhereFilter
-from distributary.matching.change_index import Peek
+from distributary.filters.where.expression import And, Expression, attributes_of, evaluate, write
+from distributary.filters.where.filter import WhereFilter
+from distributary.matching.change.index import Peek
 from distributary.model import Event
 
 TRUTHS = {True: "true", False: "false", None: "unknown"}

@@ -25,10 +25,11 @@ from numpy.typing import NDArray
 from distributary.errors import InputError
 from distributary.filters.filter import Filter
 from distributary.filters.kinds import parse_filters
-from distributary.matching import change_record, frozen
+from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
-from distributary.matching.change_index import Facts
-from distributary.matching.change_record import Remembered
+from distributary.matching.change import record as change_record
+from distributary.matching.change.index import Facts
+from distributary.matching.change.record import Remembered
 from distributary.matching.engines import change_class, index_class, verifier_class
 from distributary.matching.explain import Explanation, explain_change, explain_filter
 from distributary.matching.index import Index, Pairs

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from distributary.overlay.node import Address, Message, Node
-from distributary.overlay.ring import Ring
+from distributary.overlay.ring.ring import Ring
 
 DECAY = 0.125
 """How much a measured round trip counts against those before."""

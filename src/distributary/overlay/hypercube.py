@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from distributary.errors import DistributaryError
-from distributary.overlay.circle import Circle
+from distributary.overlay.ring.circle import Circle
 
 Key = int
 """A bit vector; bit i of it is bit i of the number."""

@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 
 from distributary.errors import DistributaryError
 from distributary.overlay.node import Address, Message
-from distributary.overlay.ring import Arrival, Ring
+from distributary.overlay.ring.ring import Arrival, Ring
 
 Name = Hashable
 Handler = Callable[[int, Name, Any], None]

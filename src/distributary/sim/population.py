@@ -32,8 +32,8 @@ M = TypeVar("M", bound=Member)
 class Population(Generic[M]):
     """The members of one simulated system.
 
-    >>> from distributary.overlay.ring import Ring, settle
-    >>> from distributary.overlay.circle import Circle
+    >>> from distributary.overlay.ring.ring import Ring, settle
+    >>> from distributary.overlay.ring.circle import Circle
     >>> from distributary.sim.latency import Constant
     >>> world = Simulator(1, Constant(0.05))
     >>> rings = Population(world, lambda address: Ring(Node(address), Circle(8)))

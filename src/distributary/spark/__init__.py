@@ -6,16 +6,16 @@
 What runs on Spark is here; nothing else in the package imports Spark but the demonstration, which shows it.
 """
 
-from distributary.spark.archive import read_archive, read_derived
 from distributary.spark.columns import EventColumns
 from distributary.spark.deliver import deliver
 from distributary.spark.match import match, rejected
-from distributary.spark.metrics import read_metrics
-from distributary.spark.pipeline import start
-from distributary.spark.pipeline_config import load_pipeline
-from distributary.spark.queries import QueryStreams, run_queries
-from distributary.spark.replay import as_if_subscribed, catch_up, replay
-from distributary.spark.sink_deliveries import read_deliveries
+from distributary.spark.pipeline.archive import read_archive, read_derived
+from distributary.spark.pipeline.config import load_pipeline
+from distributary.spark.pipeline.deliveries import read_deliveries
+from distributary.spark.pipeline.metrics import read_metrics
+from distributary.spark.pipeline.pipeline import start
+from distributary.spark.queries.run import QueryStreams, run_queries
+from distributary.spark.replay.replay import as_if_subscribed, catch_up, replay
 
 __all__ = [
     "EventColumns",

@@ -10,11 +10,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from distributary.files import Rejection
-from distributary.spark.bases import CAPACITY, Strategy
 from distributary.spark.columns import EventColumns
-from distributary.spark.dataflow import dataflow
+from distributary.spark.index.bases import CAPACITY, Strategy
+from distributary.spark.index.dataflow import dataflow
+from distributary.spark.index.subscribed import Subscribed, parts_for
 from distributary.spark.rows import MatchRows, rejection_of
-from distributary.spark.subscribed import Subscribed, parts_for
 from distributary.store import SubscriptionStore
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from distributary.spark.pipeline import ROCKSDB, STATE_STORE
+from distributary.spark.pipeline.pipeline import ROCKSDB, STATE_STORE
 
 SUBMITTED = ("SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "MASTER")
 """What the environment has when somebody else has chosen the engine."""

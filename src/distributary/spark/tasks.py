@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from distributary.matching.batch import EventBatch
 from distributary.matching.matcher import Matcher
 from distributary.spark.columns import HOME, PART, EventColumns
-from distributary.spark.parts import Parts
+from distributary.spark.index.parts import Parts
 from distributary.spark.rows import Shape
 
 Batches = Iterator[pa.RecordBatch]

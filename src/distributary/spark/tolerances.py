@@ -29,7 +29,7 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 from distributary.errors import DistributaryError
 from distributary.matching.matcher import Matcher
 from distributary.spark.columns import HOME, PART, EventColumns
-from distributary.spark.parts import Parts
+from distributary.spark.index.parts import Parts
 from distributary.spark.rows import Shape
 from distributary.spark.tasks import Batches, OrderedMatchTask, TolerantTask, match_in_order
 

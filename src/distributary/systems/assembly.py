@@ -17,14 +17,14 @@ from typing import Any, Protocol
 
 from distributary.model import Event, Subscription
 from distributary.overlay.broker import Broker
-from distributary.overlay.circle import Circle
 from distributary.overlay.courier import Courier
-from distributary.overlay.fingers import BOTH_WAYS, Rule
-from distributary.overlay.invariants import unsettled
 from distributary.overlay.node import Address, Node
 from distributary.overlay.replication import Replication
-from distributary.overlay.ring import Ring, settle
-from distributary.overlay.upkeep import Upkeep
+from distributary.overlay.ring.circle import Circle
+from distributary.overlay.ring.fingers import BOTH_WAYS, Rule
+from distributary.overlay.ring.invariants import unsettled
+from distributary.overlay.ring.ring import Ring, settle
+from distributary.overlay.ring.upkeep import Upkeep
 
 CIRCLE = Circle(32)
 """Room for millions of nodes whose identifiers differ."""

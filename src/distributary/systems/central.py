@@ -23,7 +23,7 @@ from distributary.model import Event, Subscription
 from distributary.overlay.courier import Courier
 from distributary.overlay.node import Address, Message
 from distributary.overlay.replication import Replication
-from distributary.overlay.ring import Arrival, Ring
+from distributary.overlay.ring.ring import Arrival, Ring
 from distributary.systems.home import Home
 
 KEY = "the centre"

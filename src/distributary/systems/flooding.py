@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from distributary.model import Event, Subscription
 from distributary.overlay.courier import Courier
-from distributary.overlay.ring import Arrival, Ring
+from distributary.overlay.ring.ring import Arrival, Ring
 from distributary.systems.home import Home
 
 
@@ -24,7 +24,7 @@ class Flooded(NamedTuple):
 class FloodingBroker:
     """A node that tells everybody everything.
 
-    >>> from distributary.overlay.circle import Circle
+    >>> from distributary.overlay.ring.circle import Circle
     >>> from distributary.overlay.node import Node
     >>> broker = FloodingBroker(Ring(Node(3), Circle(8)))
     >>> broker.node.call(lambda: broker.subscribe(Subscription("s1", "ann", where="a > 3")), now=0)

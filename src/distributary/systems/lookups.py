@@ -10,7 +10,7 @@ from typing import NamedTuple
 from distributary.errors import FilterError
 from distributary.model import Delivery, Event, Subscription
 from distributary.overlay.courier import Courier
-from distributary.overlay.ring import Arrival, Ring
+from distributary.overlay.ring.ring import Arrival, Ring
 
 OWNER = "owner"
 """Who gets all deliveries: the owner of the event's key."""

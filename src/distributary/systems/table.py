@@ -11,26 +11,26 @@ from typing import Literal
 
 from distributary.errors import DistributaryError
 from distributary.overlay.broker import Broker
-from distributary.overlay.placement import Arcs, Make, Ordered, Scattered
 from distributary.overlay.replication import Replication
-from distributary.overlay.ring import Ring
+from distributary.overlay.ring.placement import Arcs, Make, Ordered, Scattered
+from distributary.overlay.ring.ring import Ring
 from distributary.systems.assembly import Assemble, Assembly, MakeBroker, Parts
-from distributary.systems.attributes import AttributeBroker
-from distributary.systems.attributes_matching import Matching
+from distributary.systems.attributes.broker import AttributeBroker
+from distributary.systems.attributes.matching import Matching
+from distributary.systems.attributes.schema import NumberAttribute, Schema
 from distributary.systems.central import CentralBroker
 from distributary.systems.flooding import FloodingBroker
-from distributary.systems.hope_addressing import Addressing
-from distributary.systems.hope_broker import HopeBroker
-from distributary.systems.hope_kbpp import Kbpp
-from distributary.systems.hope_kbsp import Kbsp
+from distributary.systems.hope.addressing import Addressing
+from distributary.systems.hope.broker import HopeBroker
+from distributary.systems.hope.kbpp import Kbpp
+from distributary.systems.hope.kbsp import Kbsp
 from distributary.systems.lookups import LookupBroker
-from distributary.systems.schema import NumberAttribute, Schema
-from distributary.systems.segments import Segments
-from distributary.systems.state_aware import StateAwareBroker
-from distributary.systems.state_aware_mfd import MFDBroker
-from distributary.systems.state_aware_sf import SFBroker
-from distributary.systems.state_aware_thresholds import ThresholdsBroker
-from distributary.systems.tree import TreeAssembly
+from distributary.systems.state_aware.broker import StateAwareBroker
+from distributary.systems.state_aware.mfd import MFDBroker
+from distributary.systems.state_aware.segments import Segments
+from distributary.systems.state_aware.sf import SFBroker
+from distributary.systems.state_aware.thresholds import ThresholdsBroker
+from distributary.systems.tree.broker import TreeAssembly
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,160 @@
+"""`distributary plan` for queries: where each operator runs, what moved and why, and what that brings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from distributary.cli.terminal import WELL, write_text
+
+if TYPE_CHECKING:
+    from distributary.plan.queries.placement import Placement
+    from distributary.plan.queries.plan_file import QueryPlan
+
+
+def plan_queries(file: Path, goal: str | None, trees: bool, record: Path | None, picture: Path | None) -> int:
+    """Place the queries of a file and tell what came of it."""
+    from distributary.plan.queries.drawing import amount, placement_svg, placement_text
+    from distributary.plan.queries.plan_file import read_query_plan
+
+    plan = read_query_plan(file, goal)
+    found = _placed(plan, trees)
+    told = _record(plan, found)
+    print(placement_text(found))
+    print(f"\n{'today' if plan.today else 'all at their clients'}: {amount(told['before'])}")
+    print(f"planned: {amount(told['after'])}, with {_many(len(told['moves']), 'operator')} elsewhere\n")
+    for move in told["moves"]:
+        origin = f"from {move['from']} to {move['to']}" if move["from"] else f"new, at {move['to']}"
+        print(f"  {move['operator']}: {origin}  ({move['reason']})")
+    for root, parents in told["new_parents"].items():
+        print(f"  tree of {root}: {', '.join(f'{site} under {above}' for site, above in parents.items())}")
+    if told["broken"]:
+        print(f"\nthe plan still breaks {_many(len(told['broken']), 'limit')}: {told['broken'][0]}")
+    print("\ncompared with")
+    for name, other in told["comparison"].items():
+        broken = f"  breaks {_many(other['broken'], 'limit')}" if other["broken"] else ""
+        print(f"  {name:<12} {amount(other['cost']):>10}{broken}")
+    if record is not None:
+        write_text(record, json.dumps(told, indent=2) + "\n")
+    if picture is not None:
+        first = str(told["goal"]).splitlines()[0]
+        moved = {index for index, _ in _moved(plan.start, found)}
+        write_text(picture, placement_svg(found, f"{first}: {amount(told['after'])}", moved))
+    return WELL
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _placed(plan: QueryPlan, trees: bool) -> Placement:
+    from distributary.plan.queries.beginnings import best_from_beginnings
+    from distributary.plan.queries.joint import improve_both
+    from distributary.plan.queries.optimiser import climb
+    from distributary.plan.queries.rules import HYBRID
+
+    def improve(placement: Placement) -> Placement:
+        if trees:
+            return improve_both(plan.goal, placement, plan.rules, HYBRID).placement
+        return climb(plan.goal, placement, plan.rules, HYBRID).placement
+
+    return best_from_beginnings(plan.goal, plan.start, improve)
+
+
+def _moved(start: Placement, found: Placement) -> list[tuple[int, int | None]]:
+    """The operators that run elsewhere, with their site before; replicas have none."""
+    from distributary.plan.queries.graph import RETIRED
+
+    before: list[int | None] = [*start.hosts]
+    before += [None] * (len(found.hosts) - len(before))
+    return [
+        (index, old)
+        for index, (old, new) in enumerate(zip(before, found.hosts, strict=True))
+        if old != new and found.workload.operators[index].kind != RETIRED
+    ]
+
+
+def _record(plan: QueryPlan, found: Placement) -> dict[str, Any]:
+    from distributary.plan.goal.query_text import query_goal_text
+    from distributary.plan.queries.benefit import Standing
+    from distributary.plan.queries.cost import query_violations
+    from distributary.plan.queries.drawing import flows_of, operators_at
+
+    goal, name, workload = plan.goal, found.network.sites.name, found.workload
+    standing = Standing(goal, found)
+    streams = [source.name for source in workload.sources] + [one.name for one in workload.operators]
+    return {
+        "goal": query_goal_text(goal),
+        "operators": {
+            workload.operators[index].name: {
+                "site": name(site),
+                "kind": workload.operators[index].kind,
+                "reads": [streams[stream] for stream in workload.operators[index].inputs],
+                "load": float(found.load(index)),
+                "rate": float(workload.output_rate(index)),
+            }
+            for site, operators in operators_at(found).items()
+            for index in operators
+        },
+        "before": float(Standing(goal, plan.start).cost),
+        "after": float(standing.cost),
+        "broken": query_violations(goal, found) if standing.broken() else [],
+        "moves": [_move(standing, index, old) for index, old in _moved(plan.start, found)],
+        "new_parents": _new_parents(plan.start, found),
+        "links": [
+            {"from": name(one), "to": name(other), "rate": rate}
+            for (one, other), rate in sorted(flows_of(found).items())
+        ],
+        "comparison": _comparison(plan),
+    }
+
+
+def _move(standing: Any, index: int, old: int | None) -> dict[str, Any]:
+    """A move, and what would be if the operator went back, all others where they are."""
+    from distributary.plan.queries.drawing import amount
+
+    state = standing.state
+    name = state.network.sites.name
+    move = {
+        "operator": state.workload.operators[index].name,
+        "from": None if old is None else name(old),
+        "to": name(state.hosts[index]),
+    }
+    if old is None:
+        return {**move, "reason": "a replica, so that each works on a part"}
+    benefit = float(standing.benefits(index, [old])[0])
+    if benefit == float("-inf"):
+        return {**move, "reason": "there it would break a limit"}
+    cost = standing.cost - standing.goal.sign * benefit
+    return {**move, "reason": f"the whole would cost {amount(cost)} without"}
+
+
+def _new_parents(start: Placement, found: Placement) -> dict[str, dict[str, str]]:
+    """By root: the sites that have another parent in its tree, and which."""
+    name = found.network.sites.name
+    changed: dict[str, dict[str, str]] = {}
+    for before, after in zip(start.network.trees, found.network.trees, strict=True):
+        pairs = enumerate(zip(before.parents, after.parents, strict=True))
+        new = {name(site): name(now) for site, (old, now) in pairs if old != now}
+        if new:
+            changed[name(after.root)] = new
+    return changed
+
+
+def _comparison(plan: QueryPlan) -> dict[str, dict[str, Any]]:
+    from distributary.plan.queries.baselines import at_sources, client_star, client_tree, globally
+    from distributary.plan.queries.benefit import Standing
+
+    workload, network = plan.start.workload, plan.start.network
+    usual = {
+        "CLIENT-STAR": client_star(workload, network),
+        "CLIENT-TREE": client_tree(workload, network),
+        "SOURCE": at_sources(workload, network),
+        "GLOBAL": globally(plan.goal, workload, network),
+    }
+    standings = {label: Standing(plan.goal, placement) for label, placement in usual.items()}
+    return {
+        label: {"cost": float(standing.cost), "broken": standing.broken()}
+        for label, standing in standings.items()
+    }

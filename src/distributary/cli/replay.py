@@ -1,0 +1,203 @@
+"""The command `distributary replay`: subscriptions over the archive of a pipeline."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from distributary.cli.engine import require_engine
+from distributary.cli.terminal import add_command, say, say_set_aside
+from distributary.files import STANDARD, Quarantine, Rejection, read_subscriptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from distributary.spark.pipeline.config import Pipeline
+    from distributary.spark.replay.replay import Replayed
+    from distributary.spark.replay.run import Written
+
+COUNTS_SHOWN = 20
+
+
+def add_replay(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to those of `distributary`."""
+    command = add_command(
+        commands,
+        "replay",
+        "match subscriptions against the archive of a pipeline",
+        """Gives what the live stream gave, or would have given, from the events that a pipeline has archived:
+
+  --subscriber NAME                 all that the stream had for a subscriber, to catch up after being away
+  --subscriber NAME --as-if-subscribed-since POINT
+                                    what their present subscriptions would have given from there until the
+                                    stream took them over, less what it has delivered to them meanwhile
+  --subscriptions FILE              what these would have given, had they been registered
+
+A POINT is the number of a batch, or a time with a zone, which means the first batch that started then or
+later. The last line tells the cursor; with --after-batch the next call goes on there, and calls that do so
+share the deliveries out among them: nothing is missed, nothing comes twice.""",
+        """  distributary replay pipeline.toml --subscriber ann --out caught-up.jsonl
+  distributary replay pipeline.toml --subscriber ann --after-batch 17 --out more.jsonl
+  distributary replay pipeline.toml --subscriber ann --as-if-subscribed-since 2026-05-01T00:00+00:00
+  distributary replay pipeline.toml --subscriptions new.jsonl --since 0 --out deliveries""",
+    )
+    command.add_argument("pipeline", type=Path, metavar="FILE", help="the pipeline, in TOML")
+    who = command.add_mutually_exclusive_group(required=True)
+    who.add_argument("--subscriber", metavar="NAME", help="a subscriber of the pipeline's store")
+    who.add_argument(
+        "--subscriptions", metavar="FILE", help="subscriptions in JSON lines, or a table; - is standard input"
+    )
+    begin = command.add_mutually_exclusive_group()
+    begin.add_argument("--since", type=_point, metavar="POINT", help="begin here (default: the first batch)")
+    begin.add_argument(
+        "--as-if-subscribed-since",
+        type=_point,
+        metavar="POINT",
+        help="as if the subscriber's present subscriptions had been registered there",
+    )
+    command.add_argument(
+        "--until", type=_point, metavar="POINT", help="stop before this (default: all that is finished)"
+    )
+    command.add_argument(
+        "--after-batch", type=_cursor, metavar="N", help="only deliveries of later batches: a cursor"
+    )
+    command.add_argument(
+        "--out",
+        default=STANDARD,
+        metavar="PLACE",
+        help="a new directory for Parquet, or a file.jsonl (default: - for JSON lines)",
+    )
+    command.add_argument(
+        "--quarantine",
+        type=Path,
+        default=Path("quarantine.jsonl"),
+        metavar="FILE",
+        help="subscriptions that are malformed or cannot be replayed go here (quarantine.jsonl)",
+    )
+    command.add_argument("--strict", action="store_true", help="stop at the first malformed subscription")
+    engine = command.add_mutually_exclusive_group()
+    engine.add_argument(
+        "--master",
+        metavar="URL",
+        help="the Spark master (default: the environment's, else all cores of this machine)",
+    )
+    engine.add_argument("--remote", metavar="URL", help="a Spark Connect server, such as sc://host:15002")
+    command.add_argument(
+        "--log",
+        type=Path,
+        metavar="FILE",
+        help="where Spark's messages go (default: beside the pipeline, .replay.log)",
+    )
+    command.set_defaults(run=partial(_replay, command))
+
+
+def _replay(command: argparse.ArgumentParser, parsed: argparse.Namespace) -> int:
+    require_engine(java=parsed.remote is None)
+    if parsed.subscriptions is not None and parsed.as_if_subscribed_since is not None:
+        command.error("--as-if-subscribed-since is for --subscriber; with --subscriptions use --since")
+    if parsed.subscriber is not None and None not in (parsed.since, parsed.after_batch):
+        command.error("--since and --after-batch both say where to begin; give one of them")
+    from distributary.spark.pipeline.config import load_pipeline
+    from distributary.spark.replay.replay import require_past
+    from distributary.spark.replay.run import run_replay
+
+    pipeline = load_pipeline(parsed.pipeline)
+    require_past(pipeline, parsed.subscriber)
+    log = parsed.log or parsed.pipeline.with_suffix(".replay.log")
+    with Quarantine(parsed.quarantine, strict=parsed.strict) as quarantine:
+        work = _work(parsed, pipeline, quarantine)
+        written = run_replay(pipeline, work, parsed.out, log, master=parsed.master, remote=parsed.remote)
+    _tell(written, parsed)
+    return say_set_aside(quarantine)
+
+
+def _work(
+    parsed: argparse.Namespace, pipeline: Pipeline, quarantine: Quarantine
+) -> Callable[[SparkSession], Replayed]:
+    """What is to be done in a session."""
+    from distributary.filters.kinds import added_kinds
+    from distributary.spark.replay.replay import as_if_subscribed, catch_up, replayed
+
+    until, after = parsed.until, parsed.after_batch
+    if parsed.subscriptions is not None:
+        read = quarantine.accept(read_subscriptions(parsed.subscriptions, added_kinds()))
+        given = [subscription for _, subscription in read]
+        since = parsed.since
+        work = partial(replayed, pipeline=pipeline, subscriptions=given, since=since, after_batch=after)
+    elif parsed.as_if_subscribed_since is not None:
+        since = parsed.as_if_subscribed_since
+        name = parsed.subscriber
+        work = partial(as_if_subscribed, pipeline=pipeline, subscriber=name, since=since, after_batch=after)
+    else:
+        name, since = parsed.subscriber, parsed.since
+        work = partial(catch_up, pipeline=pipeline, subscriber=name, since=since, after_batch=after)
+
+    def done(spark: SparkSession) -> Replayed:
+        found = work(spark, until=until)
+        _set_aside(found.rejected, quarantine)
+        return found
+
+    return done
+
+
+def _set_aside(rejected: Iterable[Rejection], quarantine: Quarantine) -> None:
+    for one in rejected:
+        quarantine.add(one)
+
+
+def _tell(written: Written, parsed: argparse.Namespace) -> None:
+    replayed = written.replayed
+    batches = replayed.batches
+    which = f" ({batches.start} to {batches[-1]})" if batches else ""
+    place = "" if parsed.out == STANDARD else f" in {parsed.out}"
+    derived = f" and {replayed.derived:,} derived items" if replayed.derived else ""
+    say(
+        f"{len(batches):,} batches{which}, {replayed.events:,} events{derived} looked at, "
+        f"{written.deliveries:,} deliveries{place}"
+    )
+    for subscription, count in islice(written.subscriptions.items(), COUNTS_SHOWN):
+        say(f"  {count:>9,}  {subscription}")
+    if len(written.subscriptions) > COUNTS_SHOWN:
+        say(f"  and {len(written.subscriptions) - COUNTS_SHOWN:,} more subscriptions")
+    if parsed.as_if_subscribed_since is None:
+        say(f"cursor: {replayed.cursor} (to go on from here: --after-batch {replayed.cursor})")
+    elif replayed.live:
+        say(f"cursor: {replayed.cursor}; the stream has taken over: with what it delivers this is everything")
+    else:
+        say(
+            f"cursor: {replayed.cursor}; the stream has not taken over yet: run this again with "
+            f"--after-batch {replayed.cursor} when it has finished another batch"
+        )
+
+
+def _point(text: str) -> int | datetime:
+    """A batch or a time.
+
+    >>> _point("17"), _point("2026-05-01T12:00Z").isoformat()
+    (17, '2026-05-01T12:00:00+00:00')
+    """
+    if text.isdecimal():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"takes the number of a batch or a time such as 2026-05-01T12:00+00:00, not {text!r}"
+        ) from None
+    if moment.tzinfo is None:
+        raise argparse.ArgumentTypeError(
+            f"the time {text!r} has no zone; add one, such as {text}{'' if 'T' in text else 'T00:00'}+00:00"
+        )
+    return moment
+
+
+def _cursor(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"takes the number of a batch, not {text!r}") from None

@@ -1,0 +1,95 @@
+"""The command `distributary run`: a streaming pipeline as a TOML file says."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from rich.console import Console
+
+from distributary.cli.engine import require_engine
+from distributary.cli.terminal import WELL, add_command
+
+EXAMPLE = """\
+  checkpoint = "checkpoint"
+
+  [source]
+  format = "json"
+  path = "events"
+  schema = "id STRING, topic STRING, at TIMESTAMP, price DOUBLE"
+
+  [events]
+  order = "at"
+
+  [subscriptions]
+  store = "subscriptions"
+
+  [sink]
+  path = "deliveries"
+  columns = ["topic", "price"]
+
+  [archive]
+  path = "archive"
+
+  [metrics]
+  path = "metrics"
+
+  [trigger]
+  every = "1 second"
+"""
+
+
+def add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to those of `distributary`."""
+    command = add_command(
+        commands,
+        "run",
+        "run a streaming pipeline",
+        """Reads events from any source of Spark's, matches them, and what queries derive of them, against
+the subscriptions of a store, which may change meanwhile, and writes deliveries, archive, quarantine and
+metrics. Ctrl-C or SIGTERM lets the batch under way finish; the same command goes on where it was.""",
+        f"""  distributary run pipeline.toml
+  distributary run pipeline.toml --check
+  distributary run pipeline.toml --master spark://host:7077
+  distributary run pipeline.toml --remote sc://host:15002
+
+a pipeline.toml, of which docs/pipeline.md has all keys:
+
+{EXAMPLE}""",
+    )
+    command.add_argument("pipeline", type=Path, metavar="FILE", help="the pipeline, in TOML")
+    engine = command.add_mutually_exclusive_group()
+    engine.add_argument(
+        "--master",
+        metavar="URL",
+        help="the Spark master (default: the environment's, else all cores of this machine)",
+    )
+    engine.add_argument("--remote", metavar="URL", help="a Spark Connect server, such as sc://host:15002")
+    command.add_argument("--check", action="store_true", help="only see whether the file is right")
+    command.add_argument(
+        "--grace",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="how long the batch under way may take when asked to stop (60)",
+    )
+    command.add_argument(
+        "--log", type=Path, metavar="FILE", help="where Spark's messages go (default: beside the file, .log)"
+    )
+    command.set_defaults(run=_run)
+
+
+def _run(parsed: argparse.Namespace) -> int:
+    require_engine(java=parsed.remote is None and not parsed.check)
+    from distributary.spark.pipeline.config import load_pipeline
+
+    pipeline = load_pipeline(parsed.pipeline)
+    console = Console()
+    if parsed.check:
+        console.print(f"{parsed.pipeline} is right", highlight=False, soft_wrap=True)
+        return WELL
+    from distributary.spark.pipeline.run import run_pipeline
+
+    log = parsed.log or parsed.pipeline.with_suffix(".log")
+    run_pipeline(pipeline, console, log, master=parsed.master, remote=parsed.remote, grace=parsed.grace)
+    return WELL

@@ -1,0 +1,204 @@
+"""The command `distributary sim`: run a system in the simulator under faults, and compare traces."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from distributary.cli.sim_queries import add_queries
+from distributary.cli.terminal import FAILED, WELL, add_command
+from distributary.cli.trials import Trials, add_seeds
+
+if TYPE_CHECKING:
+    from distributary.sim.trials.trial import Outcome
+
+Commands = argparse._SubParsersAction  # what `add_subparsers` returns
+
+
+def add_sim(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the command to those of `distributary`."""
+    command = add_command(
+        commands,
+        "sim",
+        "run a system in the simulator, under faults",
+        """Runs the nodes of a system in virtual time, in one thread, from one seed: the same seed gives the
+same trace, byte for byte. Faults come from the seed as well; a run that did not inject what its scenario
+promises has failed, as has one whose deliveries are not those that brute force finds.""",
+        """  distributary sim list
+  distributary sim run churn --system central --nodes 64 --seed 7
+  distributary sim run calm --system flooding --nodes 1000 --latency transit-stub
+  distributary sim run random --system state-aware-sf --seed 3 --trace a.txt.gz
+  distributary sim queries --scenario messages --goal bandwidth
+  distributary sim compare a.txt.gz b.txt.gz""",
+    )
+    parts = command.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _add_run(parts)
+    add_queries(parts)
+    _add_compare(parts)
+    _add_list(parts)
+
+
+def _add_run(parts: Commands[argparse.ArgumentParser]) -> None:
+    from distributary.sim.networks import NETWORKS
+
+    latencies = "\n".join(f"  {name:<14}{about}" for name, about in NETWORKS.items())
+    command = add_command(
+        parts,
+        "run",
+        "one system, one scenario, one seed",
+        f"""Clients subscribe, faults come and go, and when all has healed every delivery is compared with
+what brute force finds. `distributary sim list` names scenarios and systems.
+
+latencies:
+{latencies}
+
+exit codes: 0 all was delivered as it should be; 1 it was not, or a promised fault never happened.""",
+        """  distributary sim run everything --system attributes --nodes 32 --seed 11
+  distributary sim run loss --system flooding --seeds 50""",
+    )
+    command.add_argument("scenario", metavar="SCENARIO", help="what goes wrong, such as loss, churn, random")
+    command.add_argument("--system", required=True, metavar="NAME", help="what is tried")
+    command.add_argument("--nodes", type=int, default=64, metavar="N", help="(64)")
+    add_seeds(command)
+    command.add_argument("--subscriptions", type=int, default=200, metavar="N", help="(200)")
+    command.add_argument("--events", type=int, default=100, metavar="N", help="(100)")
+    command.add_argument("--workload", default="", metavar="NAME", help="(the system's own)")
+    command.add_argument("--latency", default="uniform", metavar="MODEL", help="one of those above (uniform)")
+    command.add_argument(
+        "--gap", type=float, default=5.0, metavar="SECONDS", help="between events that are compared (5)"
+    )
+    command.add_argument(
+        "--robust", action="store_true", help="acknowledgements, upkeep, copies and refresh also when calm"
+    )
+    command.set_defaults(run=_run)
+
+
+def _add_compare(parts: Commands[argparse.ArgumentParser]) -> None:
+    command = add_command(
+        parts,
+        "compare",
+        "find where two traces part",
+        "Shows the first line in which two traces differ, after the lines before it. Exit code 1 if they do.",
+        "  distributary sim compare a.txt.gz b.txt.gz",
+    )
+    command.add_argument("first", type=Path, metavar="FILE")
+    command.add_argument("second", type=Path, metavar="FILE")
+    command.set_defaults(run=_compare)
+
+
+def _add_list(parts: Commands[argparse.ArgumentParser]) -> None:
+    command = add_command(
+        parts,
+        "list",
+        "the systems and the scenarios",
+        "Names every system and scenario, and what each is.",
+        "  distributary sim list",
+    )
+    command.set_defaults(run=_list)
+
+
+def _list(parsed: argparse.Namespace) -> int:
+    from distributary.sim.scenario import SCENARIOS
+    from distributary.systems.table import SYSTEMS
+
+    systems = Table("system", "what it is", "workload")
+    for name, system in SYSTEMS.items():
+        systems.add_row(name, system.about, system.workload)
+    scenarios = Table("scenario", "what goes wrong")
+    for name, kinds in SCENARIOS.items():
+        scenarios.add_row(name, ", ".join(kinds) or "nothing")
+    scenarios.add_row("random", "one to four kinds, chosen by the seed")
+    console = Console(width=None if sys.stdout.isatty() else 110)
+    console.print(systems)
+    console.print(scenarios)
+    return WELL
+
+
+def _compare(parsed: argparse.Namespace) -> int:
+    from distributary.sim.trace import compare
+
+    difference = compare(parsed.first, parsed.second)
+    print("the traces are the same" if difference is None else difference)
+    return WELL if difference is None else FAILED
+
+
+def _run(parsed: argparse.Namespace) -> int:
+    from distributary.sim.trials.trial import Trial, run_trial
+
+    trial = Trial(
+        parsed.system,
+        parsed.scenario,
+        nodes=parsed.nodes,
+        seed=parsed.seed,
+        subscriptions=parsed.subscriptions,
+        events=parsed.events,
+        workload=parsed.workload,
+        latency=parsed.latency,
+        robust=parsed.robust,
+        gap=parsed.gap,
+    )
+    return Trials(run_trial, _show).run_seeds(trial, parsed)
+
+
+def _show(console: Console, outcome: Outcome) -> None:
+    """Tell what a trial cost and what happened in it."""
+    console.print(_costs_table(outcome))
+    console.print(_kinds_table(outcome))
+    if outcome.fired:
+        faults = Table("fault", "fired")
+        for kind, count in outcome.fired.items():
+            faults.add_row(kind, f"{count:,}")
+        console.print(faults)
+    if outcome.underlay is not None:
+        below = outcome.underlay
+        console.print(
+            f"link stress {below.stress:.2f} on average, {below.largest_stress:,} at most;"
+            f" stretch {below.stretch:.2f} on average, {below.largest_stretch:.2f} at most"
+        )
+    refused = f", {outcome.refused:,} subscriptions refused" if outcome.refused else ""
+    console.print(
+        f"{outcome.deliveries:,} deliveries, {outcome.checked:,} events compared with brute force:"
+        f" {len(outcome.problems):,} problems{refused}"
+    )
+    speed = outcome.steps / max(outcome.seconds, 1e-9)
+    console.print(
+        f"{outcome.steps:,} steps of {outcome.virtual_seconds:,.0f} virtual seconds"
+        f" in {outcome.seconds:.1f} s ({speed:,.0f} a second)"
+    )
+
+
+def _costs_table(outcome: Outcome) -> Table:
+    table = Table(
+        "operation", title=f"{outcome.trial.system}, {outcome.trial.nodes:,} nodes", title_justify="left"
+    )
+    for heading in ("count", "messages", "acknowledgements", "bytes", "hops", "deliveries", "delay s"):
+        table.add_column(heading, justify="right")
+    for name, costs in outcome.costs.items():
+        table.add_row(
+            name,
+            f"{costs.operations:,}",
+            f"{costs.messages:,.1f}",
+            f"{costs.apart.get('Ack', 0):,.1f}",
+            f"{costs.bytes:,.0f}",
+            f"{costs.hops:.1f}",
+            f"{costs.deliveries:,.1f}",
+            f"{costs.delay:.2f}",
+        )
+    return table
+
+
+def _kinds_table(outcome: Outcome) -> Table:
+    table = Table("kind of message")
+    for heading in ("messages", "bytes", "of these upkeep"):
+        table.add_column(heading, justify="right")
+    for kind, traffic in outcome.kinds.items():
+        upkeep = outcome.upkeep.get(kind)
+        table.add_row(
+            kind, f"{traffic.messages:,}", f"{traffic.bytes:,}", f"{upkeep.messages:,}" if upkeep else "0"
+        )
+    return table

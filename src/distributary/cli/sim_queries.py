@@ -1,0 +1,125 @@
+"""`distributary sim queries`: stream queries in a simulated network, compared with the interpreter."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from distributary.cli.terminal import add_command
+from distributary.cli.trials import Trials, add_seeds
+
+if TYPE_CHECKING:
+    from distributary.sim.trials.query_trial import QueryOutcome
+
+Commands = argparse._SubParsersAction  # what `add_subparsers` returns
+
+
+def add_queries(parts: Commands[argparse.ArgumentParser]) -> None:
+    """Add the command to those of `distributary sim`."""
+    command = add_command(
+        parts,
+        "queries",
+        "stream queries whose operators move, while items flow",
+        """Registers sources and queries at nodes of a simulated network and publishes events, while operators
+are moved and divided at random, or by the network itself towards a goal, and while messages are lost and
+nodes stop. In the end every client must have got what the interpreter gives, each item once.
+
+Without a file of queries it makes its own: chains of five operators over web feeds. Goals are bandwidth,
+latency and load, or a goal's text (docs/placement.md).
+
+exit codes: 0 all answers are right; 1 one is not, or a promised fault never happened.""",
+        """  distributary sim queries --goal bandwidth
+  distributary sim queries --scenario everything --changes 30 --seeds 20
+  distributary sim queries --gone 2 --changes 30
+  distributary sim queries queries.toml --events events.jsonl --nodes 8 --goal load""",
+    )
+    command.add_argument("file", nargs="?", default="", metavar="FILE", help="queries (made up)")
+    command.add_argument(
+        "--events", dest="events_file", default="", metavar="FILE", help="for the file's queries (made up)"
+    )
+    command.add_argument("--scenario", default="calm", metavar="NAME", help="what goes wrong (calm)")
+    command.add_argument("--goal", default="", metavar="GOAL", help="what the network is to follow (nothing)")
+    command.add_argument(
+        "--period", type=float, default=15.0, metavar="SECONDS", help="between its changes (15)"
+    )
+    command.add_argument(
+        "--told",
+        default="neighbourhood",
+        choices=["neighbourhood", "whole"],
+        help="what nodes are told for it: what concerns them, or the whole situation (neighbourhood)",
+    )
+    command.add_argument(
+        "--changes", type=int, default=0, metavar="N", help="moves and divisions at random (0)"
+    )
+    command.add_argument(
+        "--gone", type=int, default=0, metavar="N", help="nodes that stop for good, one after the other (0)"
+    )
+    command.add_argument("--nodes", type=int, default=16, metavar="N", help="(16)")
+    command.add_argument("--queries", type=int, default=20, metavar="N", help="that are made up (20)")
+    command.add_argument("--feeds", type=int, default=12, metavar="N", help="that they read (12)")
+    command.add_argument(
+        "--count", type=int, default=1200, metavar="N", help="events that are made up (1200)"
+    )
+    command.add_argument(
+        "--seconds", type=float, default=120.0, metavar="S", help="of virtual time for all events (120)"
+    )
+    command.add_argument("--latency", default="uniform", metavar="MODEL", help="as for `sim run` (uniform)")
+    add_seeds(command)
+    command.set_defaults(run=_run)
+
+
+def _run(parsed: argparse.Namespace) -> int:
+    from distributary.sim.trials.query_trial import QueryTrial, run_query_trial
+
+    trial = QueryTrial(
+        file=parsed.file,
+        events_file=parsed.events_file,
+        scenario=parsed.scenario,
+        nodes=parsed.nodes,
+        seed=parsed.seed,
+        queries=parsed.queries,
+        feeds=parsed.feeds,
+        events=parsed.count,
+        seconds=parsed.seconds,
+        goal=parsed.goal,
+        period=parsed.period,
+        told=parsed.told,
+        changes=parsed.changes,
+        gone=parsed.gone,
+        latency=parsed.latency,
+    )
+    return Trials(run_query_trial, _show).run_seeds(trial, parsed)
+
+
+def _show(console: Console, outcome: QueryOutcome) -> None:
+    trial = outcome.trial
+    table = Table("what messages were for", title=f"queries on {trial.nodes:,} nodes", title_justify="left")
+    for heading in ("messages", "bytes"):
+        table.add_column(heading, justify="right")
+    for purpose, traffic in outcome.traffic.items():
+        table.add_row(purpose, f"{traffic.messages:,}", f"{traffic.bytes:,}")
+    console.print(table)
+    if outcome.fired:
+        faults = Table("fault", "fired")
+        for kind, count in outcome.fired.items():
+            faults.add_row(kind, f"{count:,}")
+        console.print(faults)
+    shares = ", ".join(f"{at} {count:,}" for at, count in sorted(Counter(outcome.hosts.values()).items()))
+    console.print(f"operators by node in the end: {shares}", soft_wrap=True)
+    changed = ", ".join(f"{what} {count:,}" for what, count in outcome.changed.items())
+    console.print(f"changes: {changed}")
+    console.print(
+        f"streams, bytes a second by tenth of the time: {', '.join(f'{rate:,.0f}' for rate in outcome.data)}"
+    )
+    console.print(
+        f"{len(trial.catalogue.queries):,} queries, {len(trial.given):,} events, {outcome.late:,} set aside; "
+        f"{outcome.results:,} results, compared with the interpreter's: {len(outcome.problems):,} problems"
+    )
+    console.print(
+        f"{outcome.steps:,} steps of {outcome.virtual_seconds:,.0f} virtual seconds "
+        f"in {outcome.seconds:.1f} s"
+    )

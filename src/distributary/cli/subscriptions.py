@@ -1,0 +1,225 @@
+"""The command `distributary subscriptions`: see and change what a subscription store holds."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from distributary.cli.terminal import WELL, add_command, progress_shown, say, say_set_aside
+from distributary.errors import InputError
+from distributary.files import Quarantine, read_subscriptions, rejection, write_records
+from distributary.model import Subscription
+
+if TYPE_CHECKING:
+    from distributary.store import SubscriptionStore
+
+Commands = Any
+"""What `add_subparsers` returns."""
+
+STORE = """The store is a directory, or a database by its URL: postgresql+psycopg://user@host/name, or
+sqlite:////absolute/path.db. It is made by the first commit. Each commit makes the next version, which is
+printed; a running pipeline uses it from its next micro-batch on."""
+
+
+def add_subscriptions(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to those of `distributary`."""
+    command = add_command(
+        commands,
+        "subscriptions",
+        "see and change what a subscription store holds",
+        STORE,
+        """  distributary subscriptions --store subs add --id s1 --subscriber ann --topic 'quotes/NYSE/*'
+  distributary subscriptions --store subs import subscriptions.jsonl --replace
+  distributary subscriptions --store subs list --subscriber ann
+  distributary subscriptions --store subs remove s1 s2""",
+    )
+    command.add_argument(
+        "--store", required=True, metavar="LOCATION", help="a directory or the URL of a database"
+    )
+    command.add_argument(
+        "--workspace",
+        type=Path,
+        metavar="DIRECTORY",
+        help="where derived files go (default: in the store's directory; for a database, the user's cache)",
+    )
+    actions = command.add_subparsers(title="actions", required=True, metavar="ACTION")
+    _add_add(actions)
+    _add_remove(actions)
+    _add_list(actions)
+    _add_import(actions)
+    _add_compact(actions)
+
+
+def _add_add(actions: Commands) -> None:
+    action = add_command(
+        actions,
+        "add",
+        "register a subscription",
+        "Registers one subscription: at least one filter, and those given must all hold.",
+        """  distributary subscriptions --store subs add --id s1 --subscriber ann --topic 'quotes/NYSE/*' \\
+      --where 'price > 8.3' --change price=0.05""",
+    )
+    action.add_argument("--id", required=True, help="the subscription's id")
+    action.add_argument("--subscriber", required=True, metavar="NAME", help="who gets the deliveries")
+    action.add_argument("--topic", metavar="PATTERN", help="such as quotes/NYSE/*")
+    action.add_argument("--where", metavar="CONDITION", help="such as 'price > 8.3 and price < 8.7'")
+    action.add_argument("--path", metavar="XPATH", help="such as //item[author]")
+    action.add_argument(
+        "--change",
+        action="append",
+        type=_tolerance,
+        metavar="NAME=NUMBER",
+        help="deliver only when that attribute has moved by more; may be given several times",
+    )
+    action.add_argument("--replace", action="store_true", help="replace the one that has this id")
+    action.set_defaults(run=_add)
+
+
+def _add_remove(actions: Commands) -> None:
+    action = add_command(
+        actions,
+        "remove",
+        "remove subscriptions",
+        "Removes all of those named, or none when one of them is not registered.",
+        "  distributary subscriptions --store subs remove s1 s2",
+    )
+    action.add_argument("ids", nargs="+", metavar="ID", help="the ids of subscriptions")
+    action.set_defaults(run=_remove)
+
+
+def _add_list(actions: Commands) -> None:
+    action = add_command(
+        actions,
+        "list",
+        "list what is registered",
+        "Prints a line for each subscription: id, subscriber and filters, or its record as JSON.",
+        """  distributary subscriptions --store subs list --subscriber ann
+  distributary subscriptions --store subs list --version 3 --json > subscriptions.jsonl""",
+    )
+    action.add_argument("--subscriber", metavar="NAME", help="only those of this subscriber")
+    action.add_argument("--version", type=int, metavar="N", help="as of this version (default: the newest)")
+    action.add_argument("--json", action="store_true", help="JSON lines, which import can read")
+    action.set_defaults(run=_list)
+
+
+def _add_import(actions: Commands) -> None:
+    action = add_command(
+        actions,
+        "import",
+        "register the subscriptions of a file",
+        "Registers all that is well-formed in one commit, and sets the rest aside. The file holds JSON\n"
+        "lines, or a table when it ends in .parquet, .arrow or .feather; - is standard input.",
+        """  distributary subscriptions --store subs import subscriptions.jsonl
+  distributary subscriptions --store subs import all.parquet --replace --quarantine bad.jsonl""",
+    )
+    action.add_argument("file", metavar="FILE", help="the subscriptions")
+    action.add_argument("--replace", action="store_true", help="replace those whose ids are registered")
+    action.add_argument(
+        "--strict", action="store_true", help="stop, and change nothing, at the first malformed one"
+    )
+    action.add_argument(
+        "--quarantine",
+        type=Path,
+        default=Path("quarantine.jsonl"),
+        metavar="FILE",
+        help="malformed and refused ones go here (quarantine.jsonl)",
+    )
+    action.set_defaults(run=_import)
+
+
+def _add_compact(actions: Commands) -> None:
+    action = add_command(
+        actions,
+        "compact",
+        "write a snapshot and sweep up",
+        "Writes a snapshot of the newest version, so that who opens the store next reads no long log, and\n"
+        "sweeps up what killed processes left. No version is lost. Snapshots are also written by themselves\n"
+        "as the log grows.",
+        "  distributary subscriptions --store subs compact",
+    )
+    action.set_defaults(run=_compact)
+
+
+def _add(parsed: argparse.Namespace) -> int:
+    given = {kind: getattr(parsed, kind) for kind in ("topic", "where", "path")}
+    change = dict(parsed.change) if parsed.change else None
+    subscription = Subscription.from_record(
+        {"id": parsed.id, "subscriber": parsed.subscriber, **given, "change": change}
+    )
+    return _say_version(_store(parsed).commit([subscription], replace=parsed.replace))
+
+
+def _remove(parsed: argparse.Namespace) -> int:
+    store = _store(parsed)
+    store.version()  # to remove from a store that is not there must not make one
+    return _say_version(store.commit(remove=parsed.ids))
+
+
+def _list(parsed: argparse.Namespace) -> int:
+    store = _store(parsed)
+    version = store.version() if parsed.version is None else parsed.version
+    listed = (one for _, one in store.subscriptions(version) if parsed.subscriber in (None, one.subscriber))
+    if parsed.json:
+        count = write_records(sys.stdout, (one.to_record() for one in listed))
+    else:
+        count = 0
+        for one in listed:
+            filters = ", ".join(f"{kind} {_shown(given)}" for kind, given in one.filters().items())
+            print(one.id, one.subscriber, filters, sep="\t")
+            count += 1
+    say(f"{count:,} subscriptions at version {version}")
+    return WELL
+
+
+def _import(parsed: argparse.Namespace) -> int:
+    from distributary.filters.kinds import added_kinds
+
+    places: list[str] = []
+    with Quarantine(parsed.quarantine, strict=parsed.strict) as quarantine, progress_shown() as progress:
+        task = progress.add_task("subscriptions", total=None)
+
+        def read() -> Iterator[Subscription]:
+            for place, subscription in quarantine.accept(read_subscriptions(parsed.file, added_kinds())):
+                places.append(place)
+                progress.advance(task)
+                yield subscription
+
+        def refused(position: int, subscription: Subscription, error: InputError) -> None:
+            quarantine.add(rejection(places[position], error, json.dumps(subscription.to_record())))
+
+        version = _store(parsed).commit(read(), replace=parsed.replace, refused=refused)
+    _say_version(version)
+    return say_set_aside(quarantine)
+
+
+def _compact(parsed: argparse.Namespace) -> int:
+    return _say_version(_store(parsed).compact())
+
+
+def _store(parsed: argparse.Namespace) -> SubscriptionStore:
+    from distributary.store import open_store
+
+    return open_store(parsed.store, workspace=parsed.workspace)
+
+
+def _say_version(version: int) -> int:
+    print(f"version {version}")
+    return WELL
+
+
+def _tolerance(text: str) -> tuple[str, float]:
+    name, equals, number = text.rpartition("=")
+    try:
+        if name and equals:
+            return name, float(number)
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"takes NAME=NUMBER, such as price=0.05, not {text!r}")
+
+
+def _shown(given: object) -> str:
+    return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False, default=str)

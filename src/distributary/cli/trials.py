@@ -1,0 +1,98 @@
+"""How commands run trials: seed by seed, with progress and traces; problems with how to run it again."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from rich.console import Console
+
+from distributary.cli.terminal import FAILED, WELL, progress_shown, say
+from distributary.errors import DistributaryError
+
+if TYPE_CHECKING:
+    from distributary.sim.simulator import Observer
+
+SHOWN = 10
+"""Problems that are told; the others are counted."""
+
+
+class Tried(Protocol):
+    """What came of a trial."""
+
+    @property
+    def problems(self) -> Sequence[str]: ...
+
+
+T = TypeVar("T", bound=Tried)
+Passed = Callable[[float, float], None]
+"""Told the virtual time that has passed, and the whole of it."""
+
+
+class Trials(Generic[T]):
+    """A kind of trial: how one is run, and how what came of it is shown."""
+
+    def __init__(
+        self,
+        run: Callable[[Any, Sequence[Observer], Passed], T],
+        show: Callable[[Console, T], None],
+    ) -> None:
+        self._run = run
+        self._show = show
+
+    def run_seeds(self, trial: Any, parsed: argparse.Namespace) -> int:
+        """Run a trial, which is a frozen dataclass with a seed and a command, with all seeds asked for."""
+        if parsed.trace is not None and parsed.seeds > 1:
+            raise DistributaryError("--trace is for one seed; leave out --seeds")
+        failed = 0
+        for seed in range(parsed.seed, parsed.seed + parsed.seeds):
+            failed += not self._run_one(replace(trial, seed=seed), parsed.trace, brief=parsed.seeds > 1)
+        if parsed.seeds > 1:
+            say(f"{parsed.seeds - failed:,} of {parsed.seeds:,} seeds went well")
+        return FAILED if failed else WELL
+
+    def _run_one(self, trial: Any, trace_path: Path | None, *, brief: bool) -> bool:
+        """Run and tell; whether it went well."""
+        from distributary.sim.trace import Trace
+
+        with progress_shown() as progress:
+            task = progress.add_task(f"seed {trial.seed}", total=None)
+
+            def passed(now: float, end: float) -> None:
+                progress.update(task, completed=round(now), total=round(end))
+
+            try:
+                if trace_path is None:
+                    outcome = self._run(trial, (), passed)
+                else:
+                    with Trace(trace_path) as trace:
+                        outcome = self._run(trial, [trace], passed)
+            except DistributaryError as error:
+                say(f"{error}\nrun it again with: {trial.command}")
+                return False
+        if trace_path is not None:
+            say(f"{trace.lines:,} lines in {trace_path}, digest {trace.digest()}")
+        if not brief:
+            self._show(Console(width=None if sys.stdout.isatty() else 110), outcome)
+        for problem in outcome.problems[:SHOWN]:
+            say(problem)
+        if len(outcome.problems) > SHOWN:
+            say(f"and {len(outcome.problems) - SHOWN:,} more")
+        if outcome.problems:
+            say(f"run it again with: {trial.command}")
+        return not outcome.problems
+
+
+def add_seeds(command: argparse.ArgumentParser) -> None:
+    """Add what every command with trials takes."""
+    command.add_argument("--seed", type=int, default=1, metavar="S", help="where all randomness starts (1)")
+    command.add_argument(
+        "--seeds", type=int, default=1, metavar="N", help="run so many, from that one on (1)"
+    )
+    command.add_argument(
+        "--trace", type=Path, metavar="FILE", help="write all that happens (.gz: compressed)"
+    )

@@ -1,0 +1,240 @@
+"""Which tree pattern asks for no more than another, and the patterns that stand in for several.
+
+A pattern `wide` covers `narrow` when it can be laid over it: every step of `wide` on a step of `narrow` that
+is at least as strict, a child on a child, a descendant anywhere below. That is `wide` evaluated on `narrow`
+as if that were a document, set by set from the last step to the first as in `path_evaluation`, in
+polynomial time.
+It is sound (what can be laid over is contained) and not complete: `/a//*/b` is contained in `/a/*//b`, which
+no laying over shows.
+
+`and` is laid over part by part. An `or` is implied by any of its parts, and implies what all of its parts
+imply. `not(p)` is implied by `not(q)` when p implies q. Of two comparisons of one node the values decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from distributary.filters.path.pattern import (
+    ANY_ATTRIBUTE,
+    ANY_ELEMENT,
+    RELATIONS,
+    And,
+    Axis,
+    Compares,
+    Exists,
+    LocationPath,
+    Not,
+    Or,
+    Predicate,
+    Step,
+    accepts,
+    compares,
+    is_element,
+)
+
+Condition = tuple[str, str | float]
+"""The operator and the literal of a comparison, without its path."""
+
+
+def covers(wide: LocationPath, narrow: LocationPath) -> bool:
+    """True only when every document in which `narrow` selects something is one in which `wide` does.
+
+    >>> from distributary.filters.path.parse import parse_branches
+    >>> wide, narrow = parse_branches("//item[date > 3] | /rss/item[@id][date > 5]/title")
+    >>> covers(wide, narrow), covers(narrow, wide)
+    (True, False)
+    """
+    return _lies_over(wide, _tree_of(narrow))
+
+
+def without_covered(paths: Iterable[LocationPath]) -> list[LocationPath]:
+    """The paths but those that another one covers; of two that cover each other the first stays."""
+    kept: list[tuple[LocationPath, _Tree]] = []
+    for path in paths:
+        tree = _tree_of(path)
+        if not any(_lies_over(other, tree) for other, _ in kept):
+            kept = [(other, other_tree) for other, other_tree in kept if not _lies_over(path, other_tree)]
+            kept.append((path, tree))
+    return [path for path, _ in kept]
+
+
+def generalise(first: LocationPath, second: LocationPath) -> LocationPath:
+    """A path that covers both: step by step what they have in common, as far as the shorter one goes.
+
+    Selecting something at the end of a path implies selecting something at each of its steps, so the common
+    beginning alone covers both. It has no steps when one begins with an attribute and the other does not.
+    """
+    steps: list[Step] = []
+    for one, two in zip(first.steps, second.steps, strict=False):
+        label = _common_label(one.label, two.label)
+        if label is None:
+            break
+        axis = one.axis if one.axis is two.axis else Axis.DESCENDANT
+        steps.append(Step(axis, label, tuple(part for part in one.predicates if part in two.predicates)))
+    if steps and steps[-1] == Step(Axis.CHILD, ANY_ELEMENT):
+        # `a/*` and `a//*` ask for the same documents; the latter can be laid over more.
+        steps[-1] = Step(Axis.DESCENDANT, ANY_ELEMENT)
+    return LocationPath(tuple(steps))
+
+
+def names_in(path: LocationPath) -> tuple[int, int]:
+    """How much a path says: first its names, then its predicates. What says most lets the least pass."""
+    names = sum(step.label not in (ANY_ELEMENT, ANY_ATTRIBUTE) for step in path.steps)
+    return names, sum(len(step.predicates) for step in path.steps)
+
+
+def implies_condition(given: Condition, wanted: Condition) -> bool:
+    """Whether every value for which `given` holds is one for which `wanted` does, as far as is certain.
+
+    >>> implies_condition(("<", 5.0), ("<=", 7.0)), implies_condition(("=", "x"), ("!=", 7.0))
+    (True, True)
+    """
+    relation, literal = given
+    wanted_relation, wanted_literal = wanted
+    if given == wanted:
+        return True
+    if relation == "=" and isinstance(literal, str):
+        return compares(literal, wanted_relation, wanted_literal)
+    if isinstance(wanted_literal, str):
+        return wanted_relation == "!=" and not compares(wanted_literal, relation, literal)
+    if isinstance(literal, str) or relation == "!=":
+        return False
+    if relation == "=":
+        return RELATIONS[wanted_relation](literal, wanted_literal)
+    if wanted_relation == "!=":
+        return not RELATIONS[relation](wanted_literal, literal)
+    if wanted_relation[0] != relation[0]:
+        return False
+    inner, outer = (literal, wanted_literal) if relation[0] == "<" else (wanted_literal, literal)
+    return inner < outer or (inner == outer and (relation == wanted_relation or wanted_relation[-1] == "="))
+
+
+class _Tree:
+    """A pattern as a document: numbered nodes, each with what is certain of it. Node 0 is where it starts."""
+
+    def __init__(self) -> None:
+        self.labels: list[str] = [""]
+        self.axes: list[Axis] = [Axis.CHILD]
+        self.parents: list[int] = [-1]
+        self.conditions: list[list[Condition]] = [[]]
+        self.alternatives: list[list[Or | Not]] = [[]]
+
+    def grow(self, node: int, path: LocationPath) -> int:
+        """Hang a path's steps below a node; the node of its last step."""
+        for step in path.steps:
+            self.labels.append(step.label)
+            self.axes.append(step.axis)
+            self.parents.append(node)
+            self.conditions.append([])
+            self.alternatives.append([])
+            node = len(self.labels) - 1
+            for predicate in step.predicates:
+                self.impose(node, predicate)
+        return node
+
+    def impose(self, node: int, predicate: Predicate) -> None:
+        match predicate:
+            case Exists(path):
+                self.grow(node, path)
+            case Compares(path, relation, literal):
+                self.conditions[self.grow(node, path)].append((relation, literal))
+            case And(parts):
+                for part in parts:
+                    self.impose(node, part)
+            case _:
+                self.alternatives[node].append(predicate)
+
+
+class _Layover:
+    """Patterns laid over one tree. `known` remembers implications between predicates, by identity."""
+
+    def __init__(self, tree: _Tree, known: dict[tuple[int, int], bool]) -> None:
+        self.tree = tree
+        self.known = known
+
+    def contexts(self, path: LocationPath, condition: Condition | None = None) -> set[int]:
+        """The nodes from which the path certainly selects a node that meets the condition."""
+        tree = self.tree
+        contexts: set[int] | None = None
+        for step in reversed(path.steps):
+            nodes = {at for at in range(1, len(tree.labels)) if accepts(step.label, tree.labels[at])}
+            if contexts is not None:
+                nodes &= contexts
+            elif condition is not None:
+                nodes = self.meeting(condition, nodes)
+            for predicate in step.predicates:
+                nodes = self.holding(predicate, nodes)
+            contexts = self.above(step.axis, nodes)
+            if not contexts:
+                break
+        return contexts or set()
+
+    def above(self, axis: Axis, nodes: set[int]) -> set[int]:
+        tree = self.tree
+        if axis is Axis.CHILD:
+            return {tree.parents[node] for node in nodes if tree.axes[node] is Axis.CHILD}
+        found: set[int] = set()
+        for node in nodes:
+            while node > 0 and (node := tree.parents[node]) not in found:
+                found.add(node)
+        return found
+
+    def meeting(self, condition: Condition, nodes: set[int]) -> set[int]:
+        given = self.tree.conditions
+        return {node for node in nodes if any(implies_condition(each, condition) for each in given[node])}
+
+    def holding(self, predicate: Predicate, nodes: set[int]) -> set[int]:
+        """Those of the nodes for which the predicate certainly holds."""
+        held: set[int] = set()
+        match predicate:
+            case Exists(path):
+                held = nodes & self.contexts(path)
+            case Compares(path, relation, literal) if path.steps:
+                held = nodes & self.contexts(path, (relation, literal))
+            case Compares(_, relation, literal):
+                held = self.meeting((relation, literal), nodes)
+            case And(parts):
+                held = nodes
+                for part in parts:
+                    held = self.holding(part, held)
+            case Or(parts):
+                for part in parts:
+                    held |= self.holding(part, nodes - held)
+        alternatives = self.tree.alternatives
+        return held | {
+            node
+            for node in nodes - held
+            if any(self.alternative_implies(each, predicate) for each in alternatives[node])
+        }
+
+    def alternative_implies(self, given: Or | Not, wanted: Predicate) -> bool:
+        if isinstance(given, Or):
+            return all(self.implies(part, wanted) for part in given.parts)
+        return isinstance(wanted, Not) and self.implies(wanted.part, given.part)
+
+    def implies(self, given: Predicate, wanted: Predicate) -> bool:
+        key = (id(given), id(wanted))
+        if key not in self.known:
+            tree = _Tree()
+            tree.impose(0, given)
+            self.known[key] = 0 in _Layover(tree, self.known).holding(wanted, {0})
+        return self.known[key]
+
+
+def _tree_of(path: LocationPath) -> _Tree:
+    tree = _Tree()
+    tree.grow(0, path)
+    return tree
+
+
+def _lies_over(wide: LocationPath, tree: _Tree) -> bool:
+    return 0 in _Layover(tree, {}).contexts(wide)
+
+
+def _common_label(first: str, second: str) -> str | None:
+    if first == second:
+        return first
+    if is_element(first) and is_element(second):
+        return ANY_ELEMENT
+    return ANY_ATTRIBUTE if accepts(ANY_ATTRIBUTE, first) and accepts(ANY_ATTRIBUTE, second) else None

@@ -1,0 +1,330 @@
+"""From the text of a path filter to tree patterns.
+
+Elementpath's XPath 3.0 grammar reads the text (3.0, for it knows `Q{uri}name`), and its token tree is walked
+here into the forms of `pattern`. What the walk does not know is refused where it stands.
+
+Rules:
+
+- Elementpath evaluates an expression while parsing it, as far as it can without a document; `1 to 1000000000`
+  would then fill the memory. Only its grammar is run here.
+- The text has at most `MAX_LENGTH` characters and `MAX_NESTING` brackets inside one another, and a path at
+  most `MAX_STEPS` steps, so that neither the grammar nor any walk over a pattern can run out of stack.
+- A string literal on the other side of `<` and the like is compared as a number, so it is read as one.
+"""
+
+from __future__ import annotations
+
+import re
+from math import isfinite
+from typing import Any, NoReturn
+
+from elementpath.exceptions import ElementPathError
+from elementpath.tdop import Parser
+from elementpath.xpath30 import XPath30Parser
+
+from distributary.errors import FilterError
+from distributary.filters.path.pattern import (
+    ANY_ELEMENT,
+    ATTRIBUTE,
+    EQUALITIES,
+    TEXT,
+    And,
+    Axis,
+    Compares,
+    Exists,
+    LocationPath,
+    Not,
+    Or,
+    Predicate,
+    Step,
+    is_all_embracing,
+    is_element,
+    number,
+    steps_in,
+)
+
+MAX_LENGTH = 4096
+"""Characters of a filter's text."""
+MAX_NESTING = 32
+"""Brackets and parentheses inside one another."""
+MAX_STEPS = 256
+"""Steps of one path, those in its predicates included."""
+
+XML_NAMESPACE = "http://www.w3.org/XML/1998/namespace"
+ALLOWED = (
+    "a path is made of names, *, @name, @*, text(), /, // and predicates; a predicate of paths, and, or, "
+    "not(), and comparisons of a path with a number or a string"
+)
+
+OPERATOR_WORDS = frozenset(
+    symbol
+    for symbol, token in XPath30Parser.symbol_table.items()
+    if token.pattern is None and XPath30Parser.name_pattern.fullmatch(symbol)
+)
+"""The words that the grammar may read as operators wherever they stand: `and`, `div`, `to` and so on. Every
+other word is a name, unless `(` or `::` comes after it."""
+
+_MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_NUMBERS = ("(integer)", "(decimal)", "(float)")
+_QUOTED_OR_BRACKET = re.compile(r"""'[^']*'|"[^"]*"|Q\{[^{}]*\}|\(:|[][()]""")
+_AXES = {
+    "parent",
+    "ancestor",
+    "ancestor-or-self",
+    "following",
+    "following-sibling",
+    "preceding",
+    "preceding-sibling",
+    "namespace",
+    "..",
+}
+
+
+def parse_branches(text: str) -> tuple[LocationPath, ...]:
+    """The location paths of a union, each once, in the order written.
+
+    >>> parse_branches("item/@id")
+    (LocationPath(steps=(Step(axis=<Axis.DESCENDANT: '//'>, label='item', predicates=()), \
+Step(axis=<Axis.CHILD: '/'>, label='@id', predicates=()))),)
+    """
+    return parse_with_places(text)[0]
+
+
+def parse_with_places(text: str) -> tuple[tuple[LocationPath, ...], list[int]]:
+    """The location paths, and where the literals of their comparisons stand, as the canonical text has them.
+
+    A branch that is written twice is kept once, but its literals count each time.
+
+    >>> parse_with_places("a[2 > b[c = 5]]")[1]
+    [12, 2]
+    """
+    _check_bounds(text)
+    walk = _Walk(text)
+    return walk.branches(_tokens(text)), walk.places
+
+
+def _check_bounds(text: str) -> None:
+    if len(text) > MAX_LENGTH:
+        reason = f"has {len(text)} characters; at most {MAX_LENGTH} are read"
+        raise FilterError(reason, field="path", text=text)
+    depth = 0
+    for found in _QUOTED_OR_BRACKET.finditer(text):
+        if found[0] in ("(", "["):
+            depth += 1
+        elif found[0] in (")", "]"):
+            depth -= 1
+        elif found[0] == "(:":
+            raise FilterError("comments are not read", field="path", text=text, position=found.start())
+        if depth > MAX_NESTING:
+            reason = f"brackets are nested more than {MAX_NESTING} deep"
+            raise FilterError(reason, field="path", text=text, position=found.start())
+
+
+def _tokens(text: str) -> Any:
+    """Elementpath's token tree; the grammar alone, without the evaluation that its `parse` adds."""
+    parser = XPath30Parser()
+    if parser.tokenizer is None:
+        parser.tokenizer = parser.create_tokenizer(parser.symbol_table)
+    try:
+        return Parser.parse(parser, text)
+    except ElementPathError as error:
+        reason, position = _explained(error)
+        raise FilterError(reason, field="path", text=text, position=position) from None
+    except RecursionError:
+        raise FilterError("is nested too deeply", field="path", text=text) from None
+    except Exception as error:
+        # The grammar fails in its own ways on some malformed texts; whichever it is, the text is not XPath.
+        raise FilterError(f"is not an XPath: {error}; {ALLOWED}", field="path", text=text) from None
+
+
+def _explained(error: ElementPathError) -> tuple[str, int | None]:
+    position = error.token.span[0] if error.token is not None else None
+    if "is not declared" in error.message:
+        return f"{error.message}; write a name in a namespace as Q{{uri}}name", position
+    return f"{error.message}; {ALLOWED}", position
+
+
+def _bare(token: Any) -> Any:
+    """What stands inside the parentheses, if there are any."""
+    while token.symbol == "(" and len(token) == 1:
+        token = token[0]
+    return token
+
+
+class _Walk:
+    """The walk over one text's token tree. Recursion follows brackets only, and those are bounded."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.places: list[int] = []
+        """Where the literals of the comparisons walked so far stand."""
+
+    def branches(self, token: Any) -> tuple[LocationPath, ...]:
+        found: dict[LocationPath, None] = {}
+        for part in self._operands(token, "|", "union"):
+            path = self._path(part, inside=False)
+            if is_all_embracing(path):
+                self._refuse_everything(part)
+            if steps_in(path) > MAX_STEPS:
+                self._refuse(part, f"has more than {MAX_STEPS} steps")
+            found[path] = None
+        return tuple(found)
+
+    def _operands(self, token: Any, *symbols: str) -> list[Any]:
+        """The operands of a left-leaning chain of one operator, in the order written."""
+        found: list[Any] = []
+        pending = [token]
+        while pending:
+            token = _bare(pending.pop())
+            if token.symbol in symbols and len(token) == 2:
+                pending += (token[1], token[0])
+            else:
+                found.append(token)
+        return found
+
+    def _path(self, token: Any, *, inside: bool) -> LocationPath:
+        parts: list[tuple[Any, Any]] = []  # a separator and what follows it, last first
+        while token.symbol in ("/", "//") and len(token) == 2:
+            parts.append((token, token[1]))
+            token = token[0]
+        axis = Axis.CHILD if inside else Axis.DESCENDANT
+        if token.symbol in ("/", "//"):
+            if inside:
+                self._refuse(
+                    token, "a path in a predicate starts at its node; begin it with a name, @, . or .//"
+                )
+            if len(token) == 0:
+                self._refuse_everything(token)
+            axis = Axis.CHILD if token.symbol == "/" else Axis.DESCENDANT
+            token = token[0]
+        steps: list[Step] = []
+        pending = self._append(steps, axis, token)
+        for separator, token in reversed(parts):
+            if separator.symbol == "//":
+                pending = Axis.DESCENDANT
+            pending = self._append(steps, pending, token)
+        if pending is Axis.DESCENDANT and (inside or steps or parts):
+            self._refuse(token, "`//` must lead to a name, *, @ or text()")
+        if not steps and not inside:
+            self._refuse_everything(token)
+        return LocationPath(tuple(steps))
+
+    def _append(self, steps: list[Step], axis: Axis, token: Any) -> Axis:
+        """Add the step that a token means, if any; the axis on which the next one hangs."""
+        predicates: list[Any] = []
+        core = token
+        while core.symbol == "[":
+            predicates.append(core[1])
+            core = core[0]
+        if core.symbol in (".", "self", "descendant-or-self"):
+            if core.symbol != "." and core[0].symbol != "node":
+                self._refuse(core, f"only {core.symbol}::node() is read on this axis")
+            if predicates:
+                self._refuse(core, "put the predicate on a name or *")
+            return Axis.DESCENDANT if core.symbol == "descendant-or-self" else axis
+        if steps and not is_element(steps[-1].label):
+            self._refuse(core, f"nothing comes after {steps[-1].label}")
+        if core.symbol == "descendant":
+            axis = Axis.DESCENDANT
+        label = self._label(core)
+        steps.append(Step(axis, label, tuple(map(self._predicate, reversed(predicates)))))
+        return Axis.CHILD
+
+    def _label(self, token: Any) -> str:
+        if token.symbol in ("child", "descendant"):
+            token = token[0]
+        elif token.symbol in ("@", "attribute") and len(token) == 1 and token.label != "kind test":
+            return ATTRIBUTE + self._name(token[0])
+        if token.symbol == "text" and len(token) == 0:
+            return TEXT
+        return self._name(token)
+
+    def _name(self, token: Any) -> str:
+        if token.symbol == "(name)":
+            return str(token.value)
+        if token.symbol == "*" and len(token) == 0:
+            return ANY_ELEMENT
+        if token.symbol == "Q{" and token[1].symbol == "(name)":
+            uri, name = str(token[0].value), str(token[1].value)
+            return f"Q{{{uri}}}{name}" if uri else name
+        if token.symbol == ":" and token[0].value == "xml" and token[1].symbol == "(name)":
+            return f"Q{{{XML_NAMESPACE}}}{token[1].value}"
+        raise self._unknown(token)
+
+    def _predicate(self, token: Any) -> Predicate:
+        token = _bare(token)
+        if token.symbol in ("and", "or") and len(token) == 2:
+            parts = tuple(map(self._predicate, self._operands(token, token.symbol)))
+            return And(parts) if token.symbol == "and" else Or(parts)
+        if token.symbol == "not" and len(token) == 1:
+            return Not(self._predicate(token[0]))
+        if token.symbol in _MIRRORED and len(token) == 2:
+            return self._comparison(token)
+        if (self._is_literal(token) and token.symbol != "(string)") or token.symbol in ("position", "last"):
+            self._refuse(token, "positions are not supported; select by name or value")
+        if token.symbol in ("|", "union"):
+            self._refuse(token, "inside a predicate write `or`")
+        path = self._path(token, inside=True)
+        if not path.steps:
+            self._refuse(token, "`.` alone always holds; compare it with a number or a string")
+        return Exists(path)
+
+    def _comparison(self, token: Any) -> Predicate:
+        left, right = _bare(token[0]), _bare(token[1])
+        relation = token.symbol
+        if self._is_literal(left) and not self._is_literal(right):
+            left, right, relation = right, left, _MIRRORED[relation]
+        if left.symbol in ("position", "last"):
+            self._refuse(left, "positions are not supported; select by name or value")
+        if self._is_literal(left) or not self._is_literal(right):
+            self._refuse(token, "compare a path with a number or a string")
+        literal = self._literal(right)
+        if isinstance(literal, str) and relation not in EQUALITIES and isfinite(number(literal)):
+            literal = number(literal) + 0.0
+        path = self._path(left, inside=True)
+        self.places.append(right.span[0])
+        return Compares(path, relation, literal)
+
+    def _is_literal(self, token: Any) -> bool:
+        return token.symbol in (*_NUMBERS, "(string)") or (token.symbol in "+-" and len(token) == 1)
+
+    def _literal(self, token: Any) -> str | float:
+        if token.symbol == "(string)":
+            literal = str(token.value)
+            if "'" in literal and '"' in literal:
+                self._refuse(
+                    token, "a string holds ' or \" but not both, as XPath 1.0 has no way to write it"
+                )
+            return literal
+        sign = -1.0 if token.symbol == "-" else 1.0
+        digits = token[0] if token.symbol == "-" else token
+        if digits.symbol not in _NUMBERS:
+            self._refuse(token, "compare with a number or a string, not with a calculation")
+        try:
+            found = float(digits.value)
+        except OverflowError:
+            found = float("inf")
+        if not isfinite(found):
+            self._refuse(token, "a number this large has no double-precision value")
+        # Adding zero turns the negative zero into the only one.
+        return sign * found + 0.0
+
+    def _unknown(self, token: Any) -> FilterError:
+        """The error for a token that is good XPath and no part of a path filter."""
+        symbol = token.symbol
+        reason = f"{str(token.value if symbol[0] == '(' else symbol)!r} is not supported; {ALLOWED}"
+        if symbol in _AXES:
+            reason = f"the axis {symbol} is not supported; {ALLOWED}"
+        elif symbol == "$":
+            reason = f"there are no variables; {ALLOWED}"
+        elif symbol == ":":
+            reason = "prefixes are bound to nothing here; write a name in a namespace as Q{uri}name"
+        elif symbol == "(":
+            reason = f"parentheses go around conditions in a predicate only; {ALLOWED}"
+        return FilterError(reason, field="path", text=self.text, position=token.span[0])
+
+    def _refuse_everything(self, token: Any) -> NoReturn:
+        self._refuse(token, "would ask for every document; name an element or an attribute")
+
+    def _refuse(self, token: Any, reason: str) -> NoReturn:
+        raise FilterError(reason, field="path", text=self.text, position=token.span[0])

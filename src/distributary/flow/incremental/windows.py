@@ -1,0 +1,290 @@
+"""The operators with memory, but for aggregates, piece by piece (see `running` for the rules).
+
+What each remembers: a join, the items that a later one may still pair with; sort, truncate, unique and
+windowed functions, the items of open windows.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from distributary.flow.incremental.aggregates import (
+    running_aggregate,
+    running_merge_aggregate,
+    running_partial_aggregate,
+)
+from distributary.flow.incremental.operators import END, Group, Running, State, frozen, thawed
+from distributary.flow.language.function import (
+    CallError,
+    Function,
+    call_finish,
+    call_merge,
+    call_partial,
+    call_window,
+)
+from distributary.flow.language.identifiers import group_of, join_id, window_id
+from distributary.flow.language.operators import Operation
+from distributary.flow.language.schema import Item, Schema
+from distributary.flow.language.window import TimeWindow
+from distributary.flow.language.windowed import Aggregate, Arranged, Count, Join, Sort, Truncate, Unique
+from distributary.flow.splitting import (
+    PARTIAL,
+    MergeAggregate,
+    MergeArrangement,
+    MergeFunction,
+    PartialAggregate,
+    PartialArrangement,
+    PartialFunction,
+)
+
+# Joins
+
+
+class RunningJoin(Running):
+    """Each new item meets the items of the other side with its key that are near in time."""
+
+    def __init__(self, join: Join, schemas: Sequence[Schema]) -> None:
+        super().__init__(2)
+        self._within = join.within
+        self._keys = tuple(join.on), tuple(join.on.values())
+        self._from_right = list(join.from_right(schemas[1]).items())
+        self._time_name = join.schema(*schemas).time
+        self._kept: tuple[dict[Group, list[Item]], dict[Group, list[Item]]] = ({}, {})
+
+    @property
+    def watermark(self) -> int:
+        """A left item may still meet a right one that is `within` later, unless the right has ended."""
+        left, right = self.watermarks
+        return min(left, right if right == END else right - self._within)
+
+    def _receive(self, input: int, item: Item) -> list[Item]:
+        key = group_of(item.attributes, self._keys[input])
+        if None in key:
+            return []
+        if item.time + self._within >= self.watermarks[1 - input]:  # else nobody can come to meet it
+            self._kept[input].setdefault(key, []).append(item)
+        near = [
+            other
+            for other in self._kept[1 - input].get(key, ())
+            if abs(other.time - item.time) <= self._within
+        ]
+        pairs = [self._pair(item, other) if input == 0 else self._pair(other, item) for other in near]
+        return sorted(pairs, key=lambda pair: pair.order)
+
+    def _pair(self, left: Item, right: Item) -> Item:
+        attributes = dict(left.attributes)
+        for name, original in self._from_right:
+            attributes[name] = right.attributes[original]
+        attributes[self._time_name] = left.time
+        return Item(join_id(left.id, right.id), left.time, attributes)
+
+    def _advance(self) -> list[Item]:
+        for side in (0, 1):
+            oldest = self.watermarks[1 - side] - self._within
+            for key, items in list(self._kept[side].items()):
+                items[:] = [item for item in items if item.time >= oldest]
+                if not items:
+                    del self._kept[side][key]
+        return []
+
+    def _state(self) -> State:
+        sides = [[frozen(item) for items in side.values() for item in items] for side in self._kept]
+        return {"kept": sides}
+
+    def _restore(self, state: State) -> None:
+        self._kept = ({}, {})
+        for side, items in enumerate(state["kept"]):
+            for item in map(thawed, items):
+                key = group_of(item.attributes, self._keys[side])
+                self._kept[side].setdefault(key, []).append(item)
+
+
+# Windows of whole items
+
+
+class Buffered(Running):
+    """Keeps the items of each open window, and does something with them when it closes."""
+
+    def __init__(self, window: TimeWindow, conclude: Callable[[int, list[Item]], list[Item]]) -> None:
+        super().__init__(1)
+        self._window = window
+        self._conclude = conclude
+        self._open: dict[int, list[Item]] = {}
+
+    def _receive(self, input: int, item: Item) -> list[Item]:
+        for start in self._window.starts(item.time):
+            self._open.setdefault(start, []).append(item)
+        return []
+
+    def _advance(self) -> list[Item]:
+        closed = [start for start in self._open if start + self._window.size <= self.watermark]
+        return [result for start in sorted(closed) for result in self._conclude(start, self._open.pop(start))]
+
+    def _state(self) -> State:
+        return {"open": [[start, [frozen(item) for item in items]] for start, items in self._open.items()]}
+
+    def _restore(self, state: State) -> None:
+        self._open = {start: [thawed(item) for item in items] for start, items in state["open"]}
+
+
+Place = tuple[Sequence[Any], tuple[int, int, str]]
+"""The values that decide what is kept and where, and the item's place in the input stream."""
+Placed = tuple[Place, Item]
+
+
+def kept(operation: Arranged, placed: Iterable[Placed]) -> list[Placed]:
+    """What an operation keeps of a window, in order.
+
+    It is sorted from the last key to the first, for sorting leaves equals in their order.
+    """
+    ordered = sorted(placed, key=lambda each: each[0][1])
+    for number, (_, downwards) in reversed(list(enumerate(operation.keys))):
+
+        def key(each: Placed, number: int = number, last: bool = not downwards) -> tuple[Any, ...]:
+            value = each[0][0][number]
+            return (last,) if value is None else (not last, value)
+
+        ordered.sort(key=key, reverse=downwards)
+    match operation:
+        case Truncate():
+            return ordered[: operation.items]
+        case Unique():
+            first: dict[tuple[Any, ...], Placed] = {}
+            for each in ordered:
+                first.setdefault(tuple(each[0][0]), each)
+            return list(first.values())
+    return ordered
+
+
+def _ranked(operation: Arranged, start: int, items: list[Item], time_name: str) -> list[Placed]:
+    """What is kept of the items of a window, as it is given out."""
+    time = start + operation.span.size - 1
+    placed = [((group_of(item.attributes, operation.decided_by), item.order), item) for item in items]
+    return [
+        (place, Item(item.id, time, {**item.attributes, time_name: time}, rank))
+        for rank, (place, item) in enumerate(kept(operation, placed), 1)
+    ]
+
+
+def running_arrangement(operation: Arranged, schemas: Sequence[Schema]) -> Running:
+    time_name = operation.schema(*schemas).time
+
+    def conclude(start: int, items: list[Item]) -> list[Item]:
+        return [item for _, item in _ranked(operation, start, items, time_name)]
+
+    return Buffered(operation.span, conclude)
+
+
+def running_partial_arrangement(replica: PartialArrangement, schemas: Sequence[Schema]) -> Running:
+    time_name = replica.schema(*schemas).time
+
+    def conclude(start: int, items: list[Item]) -> list[Item]:
+        return [
+            replace(item, attributes={**item.attributes, PARTIAL: place})
+            for place, item in _ranked(replica.whole, start, items, time_name)
+        ]
+
+    return Buffered(replica.whole.span, conclude)
+
+
+def running_merge_arrangement(final: MergeArrangement, schemas: Sequence[Schema]) -> Running:
+    def conclude(start: int, items: list[Item]) -> list[Item]:
+        placed = [((item.attributes[PARTIAL][0], tuple(item.attributes[PARTIAL][1])), item) for item in items]
+        results = []
+        for rank, (_, item) in enumerate(kept(final.whole, placed), 1):
+            attributes = {name: value for name, value in item.attributes.items() if name != PARTIAL}
+            results.append(Item(item.id, item.time, attributes, rank))
+        return results
+
+    return Buffered(final.whole.span, conclude)
+
+
+# Functions of the user's
+
+
+class RunningWindowFunction(Buffered):
+    """A user's function over the items of each window, in its groups or, as a replica, as a partial state."""
+
+    def __init__(self, operation: Function | PartialFunction, schemas: Sequence[Schema]) -> None:
+        self._partial = isinstance(operation, PartialFunction)
+        self._user = operation.function if isinstance(operation, PartialFunction) else operation
+        self._schema = operation.schema(*schemas)
+        window = self._user.span
+        assert window is not None
+        super().__init__(window, self._called)
+
+    def _called(self, start: int, items: list[Item]) -> list[Item]:
+        groups: dict[Group, list[Item]] = defaultdict(list)
+        for item in sorted(items, key=lambda each: each.order):
+            groups[group_of(item.attributes, self._user.by)].append(item)
+        if self._partial:
+            return [self._part(start, groups[()])]
+        results: list[Item] = []
+        for group, members in groups.items():
+            try:
+                results += call_window(self._user, self._schema, start, group, members)
+            except CallError as error:
+                self.set_aside.append((window_id(start, group), str(error)))
+        return results
+
+    def _part(self, start: int, items: list[Item]) -> Item:
+        time = start + self._window.size - 1
+        attributes = {self._schema.time: time, PARTIAL: call_partial(self._user, items)}
+        return Item(window_id(start, ()), time, attributes)
+
+
+class RunningMergeFunction(Running):
+    """The final operator of a user's function: the states of each window, merged as they come."""
+
+    def __init__(self, final: MergeFunction, schemas: Sequence[Schema]) -> None:
+        super().__init__(1)
+        self._user = final.function
+        self._schema = final.schema(*schemas)
+        self._open: dict[int, Any] = {}
+
+    @property
+    def _size(self) -> int:
+        window = self._user.span
+        assert window is not None
+        return window.size
+
+    def _receive(self, input: int, item: Item) -> list[Item]:
+        start = item.time - self._size + 1
+        state = item.attributes[PARTIAL]
+        self._open[start] = call_merge(self._user, self._open[start], state) if start in self._open else state
+        return []
+
+    def _advance(self) -> list[Item]:
+        results: list[Item] = []
+        for start in [start for start in self._open if start + self._size <= self.watermark]:
+            try:
+                results += call_finish(self._user, self._schema, start, self._open.pop(start))
+            except CallError as error:
+                self.set_aside.append((window_id(start, ()), str(error)))
+        return results
+
+    def _state(self) -> State:
+        return {"open": [[start, state] for start, state in self._open.items()]}
+
+    def _restore(self, state: State) -> None:
+        self._open = dict(state["open"])
+
+
+WINDOWED: dict[type[Operation], Callable[[Any, Sequence[Schema]], Running]] = {
+    Aggregate: running_aggregate,
+    Count: running_aggregate,
+    PartialAggregate: running_partial_aggregate,
+    MergeAggregate: running_merge_aggregate,
+    Join: RunningJoin,
+    Sort: running_arrangement,
+    Truncate: running_arrangement,
+    Unique: running_arrangement,
+    PartialArrangement: running_partial_arrangement,
+    MergeArrangement: running_merge_arrangement,
+    Function: RunningWindowFunction,
+    PartialFunction: RunningWindowFunction,
+    MergeFunction: RunningMergeFunction,
+}

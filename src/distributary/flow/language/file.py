@@ -1,0 +1,175 @@
+"""Sources and queries from a TOML file, or from the tables of a larger one.
+
+    [sources.trades]
+    topic = "trades"
+    time = "at"
+    lateness = "5 seconds"
+    schema = { symbol = "text", size = "integer", at = "integer" }
+
+    [queries.busy]
+    outputs = ["per_minute"]                 # default: the streams that no operator of the query reads
+    super = { unit = ["large", "per_minute"] }
+
+    [[queries.busy.operators]]
+    name = "large"
+    filter = { from = "trades", where = "size > 1000" }
+
+    [[queries.busy.operators]]
+    name = "per_minute"
+    count = { from = "large", window = "1 minute", group_by = ["symbol"] }
+
+A faulty source or query is left out and told of in the catalogue's `problems`, as many faults of it as can be
+seen at once; only a file that is no TOML, or has unknown tables, is refused as a whole.
+"""
+
+from __future__ import annotations
+
+import inspect
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from distributary.errors import DistributaryError, InputError
+from distributary.flow.catalogue import Catalogue
+from distributary.flow.language.function import Function
+from distributary.flow.language.operators import Copy, Filter, Map, Operation, Rename, Split, Union
+from distributary.flow.language.problems import QueryError, faults_of, located
+from distributary.flow.language.query import Operator, Query
+from distributary.flow.language.schema import listed
+from distributary.flow.language.source import Source
+from distributary.flow.language.windowed import Aggregate, Count, Join, Sort, Truncate, Unique
+
+KINDS: dict[str, type[Operation]] = {
+    each.kind: each
+    for each in (
+        *(Filter, Map, Rename, Copy, Union, Split),
+        *(Aggregate, Count, Join, Sort, Truncate, Unique, Function),
+    )
+}
+SOURCE_KEYS = ("topic", "where", "time", "lateness", "schema")
+QUERY_KEYS = ("operators", "outputs", "super")
+
+
+def read_query_file(path: str | Path) -> Catalogue:
+    """The catalogue that a TOML file describes."""
+    try:
+        tables = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise DistributaryError(f"{path}: {error}") from error
+    unknown = sorted(set(tables) - {"sources", "queries"})
+    if unknown:
+        raise DistributaryError(f"{path}: unknown table {unknown[0]!r}; known are sources and queries")
+    return read_catalogue(tables)
+
+
+def read_catalogue(tables: Mapping[str, Any]) -> Catalogue:
+    """The catalogue that the tables `sources` and `queries` describe; other tables are not looked at.
+
+    >>> operators = [{"name": "large", "filter": {"from": "trades", "where": "size >"}}]
+    >>> print(read_catalogue({"queries": {"busy": {"operators": operators}}}).problems[0])
+    query 'busy', operator 'large', where: something is missing around here at position 5 of 'size >'
+    """
+    problems: list[QueryError] = []
+    sources, queries = [], []
+    for name, table in _named(tables, "sources", problems):
+        try:
+            sources.append(_source(name, table))
+        except DistributaryError as error:
+            problems.extend(located(fault, name, None, None) for fault in faults_of(error))
+    for name, table in _named(tables, "queries", problems):
+        query = _query(name, table, problems)
+        if query is not None:
+            queries.append(query)
+    return Catalogue(sources, queries, problems)
+
+
+def _named(tables: Mapping[str, Any], what: str, problems: list[QueryError]) -> list[tuple[str, Any]]:
+    given = tables.get(what, {})
+    if isinstance(given, Mapping):
+        return list(given.items())
+    problems.append(QueryError(f"must be tables such as [{what}.name], not {given!r}", field=what))
+    return []
+
+
+def _check_keys(table: Any, known: tuple[str, ...], what: str) -> None:
+    if not isinstance(table, Mapping):
+        raise InputError(f"must be a table with {', '.join(known)}, not {table!r}", field=what)
+    for key in table:
+        if key not in known:
+            raise InputError(f"unknown; known are {', '.join(known)}", field=str(key))
+
+
+def _source(name: str, table: Any) -> Source:
+    _check_keys(table, SOURCE_KEYS, "source")
+    return Source(name, table.get("schema", {}), **{key: table[key] for key in table if key != "schema"})
+
+
+def _query(name: str, table: Any, problems: list[QueryError]) -> Query | None:
+    """The query, or None when it has faults, which are added to the problems."""
+    operators: list[Operator] = []
+    before = len(problems)
+    try:
+        _check_keys(table, QUERY_KEYS, "query")
+        rows = table.get("operators", [])
+        if not isinstance(rows, list):
+            raise InputError(f"must be [[queries.{name}.operators]] entries", field="operators")
+        for number, row in enumerate(rows, 1):
+            called = row.get("name") if isinstance(row, Mapping) else None
+            try:
+                operators.append(_operator(row))
+            except DistributaryError as error:
+                place = called if isinstance(called, str) else str(number)
+                problems.extend(located(fault, None, name, place) for fault in faults_of(error))
+        if len(problems) > before:
+            return None
+        return Query(name, operators, table.get("outputs"), _units(table.get("super", {})))
+    except DistributaryError as error:
+        problems.extend(located(fault, None, name, None) for fault in faults_of(error))
+        return None
+
+
+def _units(given: Any) -> Mapping[str, list[str]]:
+    fits = isinstance(given, Mapping) and all(
+        isinstance(members, list) and all(isinstance(member, str) for member in members)
+        for members in given.values()
+    )
+    if not fits:
+        raise InputError('must be a table such as { unit = ["large", "per_minute"] }', field="super")
+    return dict(given)
+
+
+def _operator(row: Any) -> Operator:
+    if not isinstance(row, Mapping):
+        raise InputError(f"must be a table with a name and a kind, not {row!r}", field="operators")
+    kinds = [key for key in row if key != "name"]
+    if len(kinds) != 1 or kinds[0] not in KINDS:
+        reason = f"must have a name and one kind of {listed(list(KINDS))}; it has {listed(kinds)}"
+        raise InputError(reason, field="operator")
+    kind = kinds[0]
+    table = row[kind]
+    if not isinstance(table, Mapping):
+        raise InputError(f'must be a table such as {{ from = "trades" }}, not {table!r}', field=kind)
+    parameters = dict(table)
+    inputs = parameters.pop("from", None)
+    if isinstance(inputs, str):
+        inputs = [inputs]
+    if not isinstance(inputs, list):
+        raise InputError('missing; name the input, as "trades" or ["left", "right"]', field="from")
+    return Operator(row.get("name", ""), make_operation(kind, parameters), tuple(inputs))
+
+
+def make_operation(kind: str, parameters: Mapping[str, Any]) -> Operation:
+    """An operation from its kind and its parameters, as `Operation.parameters` gives them.
+
+    >>> make_operation("filter", {"where": "a > 1"})
+    Filter(where='a > 1', block=None)
+    """
+    known = inspect.signature(KINDS[kind]).parameters
+    for name in parameters:
+        if name not in known:
+            raise InputError(f"unknown; a {kind} has {listed(list(known))}", field=name)
+    for name, parameter in known.items():
+        if parameter.default is parameter.empty and name not in parameters:
+            raise InputError("missing", field=name)
+    return KINDS[kind](**parameters)

@@ -1,0 +1,416 @@
+"""Conditions as arrays: what the where index and the where verifier share.
+
+A *conjunction* is a run of *constraints*, one for each attribute it names; a constraint is a union of
+*pieces*; a piece is a tag (number, string, boolean, null, other) and a closed range of numbers. Everything
+a `Domain` can say fits that form: an open bound is the next number further in, a text is its rank (see
+`where_texts`), a boolean is 0 or 1, a missing value is 0 under its own tag. A constraint of one piece is
+kept in place (`tag`, `low`, `high`); one of several has the tag `MANY` and its pieces numbered `low` to
+`high`.
+
+A batch holds numbers as floats, so a whole number beyond 2^53 is rounded there. Rounding keeps order, so
+bounds below that are exact. A bound beyond is kept rounded, which lets pass all it should and perhaps
+more; its conjunction is *uncertain*, as are those with a residual and filters that have no disjunctive
+form: a pair that was found through an uncertain conjunction is decided by evaluating the filter itself,
+whose text is kept for that.
+
+Flattening is one pass over the filters, O(pieces); checking a conjunction is O(its pieces), and stops at the
+first constraint that fails.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import inf
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distributary.filters.where.domain import Domain, TextRange
+from distributary.filters.where.filter import WhereFilter
+from distributary.kernel import kernel, sealed
+from distributary.matching import frozen
+from distributary.matching.batch import BOOLEAN, NULL, NUMBER, OTHER, STRING, Column, EventBatch
+from distributary.matching.index import Arrays
+from distributary.matching.where.texts import Texts, named_texts, rank_texts
+from distributary.model import Event
+
+MANY = 255
+ROUNDED_FROM = 2.0**53
+"""From here on a float may stand for more than one whole number."""
+
+LOW_OPEN, HIGH_OPEN, LOW_FREE, HIGH_FREE = 1, 2, 4, 8
+"""Flags of a bound as it is written: left out itself, or absent (texts only: a number has infinities)."""
+UNCERTAIN, SHARED = 1, 2
+"""Flags of a conjunction: its filter must be evaluated; its filter has other conjunctions too."""
+
+
+class Constraints(NamedTuple):
+    """The constraints of every conjunction, as the kernels read them."""
+
+    start: NDArray[np.int32]
+    attribute: NDArray[np.int32]
+    tag: NDArray[np.uint8]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    piece_tag: NDArray[np.uint8]
+    piece_low: NDArray[np.float64]
+    piece_high: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, arrays: Arrays) -> Constraints:
+        return cls(*(sealed(arrays[field]) for field in cls._fields))
+
+
+class Rows(NamedTuple):
+    """Some rows of a batch: attribute a of row i is `tags[i, where[a]]`, `values[i, where[a]]`.
+
+    Column 0 stands for all attributes that the batch does not have.
+    """
+
+    tags: NDArray[np.uint8]
+    values: NDArray[np.float64]
+    where: NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Flat:
+    """Filters taken apart, in their order: conjunctions, constraints, pieces.
+
+    Conjunction c belongs to the filter at `owner[c]` and has the constraints `start[c]` to `start[c + 1]`;
+    constraint k has the pieces `piece_start[k]` to `piece_start[k + 1]`.
+    """
+
+    names: list[str]
+    owner: NDArray[np.int32]
+    flags: NDArray[np.uint8]
+    start: NDArray[np.int32]
+    attribute: NDArray[np.int32]
+    piece_start: NDArray[np.int32]
+    tag: NDArray[np.uint8]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    texts: Texts
+
+    def piece_attribute(self) -> NDArray[np.int32]:
+        return np.repeat(self.attribute, np.diff(self.piece_start))
+
+    def reordered(self, conjunctions: NDArray[Any], constraints: NDArray[Any]) -> Flat:
+        """The same with its conjunctions and constraints in another order, which must agree."""
+        sizes = np.diff(self.start)[conjunctions]
+        piece_sizes = np.diff(self.piece_start)[constraints]
+        pieces = runs(self.piece_start[:-1][constraints], piece_sizes)
+        return Flat(
+            self.names,
+            self.owner[conjunctions],
+            self.flags[conjunctions],
+            starts_of(sizes),
+            self.attribute[constraints],
+            starts_of(piece_sizes),
+            self.tag[pieces],
+            self.low[pieces],
+            self.high[pieces],
+            self.texts,
+        )
+
+    def arrays(self, filters: Sequence[WhereFilter]) -> Arrays:
+        """What a segment keeps; `filters` are those that were flattened."""
+        evaluated = np.unique(self.owner[(self.flags & UNCERTAIN) != 0])
+        texts = frozen.pack_texts([filters[position].text for position in evaluated.tolist()])
+        many = np.diff(self.piece_start) > 1
+        pieces = runs(self.piece_start[:-1][many], np.diff(self.piece_start)[many])
+        kept = starts_of(np.diff(self.piece_start)[many])
+        tag = self.tag[self.piece_start[:-1]]
+        low = self.low[self.piece_start[:-1]]
+        high = self.high[self.piece_start[:-1]]
+        tag[many], low[many], high[many] = MANY, kept[:-1], kept[1:]
+        return {
+            **frozen.under("attributes", frozen.pack_texts(self.names)),
+            **self.texts.arrays(),
+            **frozen.under("evaluated", texts),
+            "evaluated": evaluated,
+            "owner": self.owner,
+            "flags": self.flags,
+            "start": self.start,
+            "attribute": self.attribute,
+            "tag": tag,
+            "low": low,
+            "high": high,
+            "piece_tag": self.tag[pieces],
+            "piece_low": self.low[pieces],
+            "piece_high": self.high[pieces],
+        }
+
+
+def starts_of(sizes: NDArray[Any]) -> NDArray[np.int32]:
+    """Where runs of these sizes start, one after another, and where the last one ends."""
+    starts = np.zeros(len(sizes) + 1, np.int32)
+    np.cumsum(sizes, out=starts[1:])
+    return starts
+
+
+def runs(starts: NDArray[Any], sizes: NDArray[Any]) -> NDArray[np.int64]:
+    """The numbers start, start + 1, ... of each run, one run after another.
+
+    >>> runs(np.array([5, 0]), np.array([2, 3])).tolist()
+    [5, 6, 0, 1, 2]
+    """
+    ends = np.cumsum(sizes, dtype=np.int64)
+    total = int(ends[-1]) if len(ends) else 0
+    shift: NDArray[np.int64] = np.repeat(starts - (ends - sizes), sizes)
+    return np.arange(total, dtype=np.int64) + shift
+
+
+def flatten(filters: Iterable[WhereFilter]) -> Flat:
+    """Take the filters apart. A conjunction that no event can pass is left out."""
+    collected = _Collected()
+    for position, filter in enumerate(filters):
+        conjunctions = filter.conjunctions
+        if conjunctions is None:
+            collected.add(position, UNCERTAIN, ())
+            continue
+        shared = SHARED if len(conjunctions) > 1 else 0
+        for conjunction in conjunctions:
+            collected.add(position, shared | conjunction.residual, conjunction.domains)
+    return collected.flat()
+
+
+class _Collected:
+    """Growing arrays of pieces, constraints and conjunctions; bounds as written, made closed at the end."""
+
+    def __init__(self) -> None:
+        self.attributes: dict[str, int] = {}
+        self.texts: list[dict[str, int]] = []
+        self.owner, self.flags, self.start = array("i"), array("B"), array("i")
+        self.attribute, self.piece_start = array("i"), array("i")
+        self.tag, self.bounds = array("B"), array("B")
+        self.low, self.high = array("d"), array("d")
+
+    def add(self, position: int, flags: int, domains: Iterable[tuple[str, Domain]]) -> None:
+        first, first_piece = len(self.attribute), len(self.tag)
+        for name, domain in domains:
+            attribute = self.attributes.get(name)
+            if attribute is None:
+                attribute = self.attributes[name] = len(self.attributes)
+                self.texts.append({})
+            before = len(self.tag)
+            self.attribute.append(attribute)
+            self.piece_start.append(before)
+            for numbers in domain.numbers:
+                self.tag.append(NUMBER)
+                self.low.append(numbers.low)
+                self.high.append(numbers.high)
+                self.bounds.append(LOW_OPEN * numbers.low_open | HIGH_OPEN * numbers.high_open)
+            if domain.texts or domain.booleans or domain.null or domain.other:
+                self._rest(attribute, domain)
+            if len(self.tag) == before:
+                del self.attribute[first:], self.piece_start[first:]
+                del self.tag[first_piece:], self.bounds[first_piece:]
+                del self.low[first_piece:], self.high[first_piece:]
+                return
+        self.owner.append(position)
+        self.flags.append(flags)
+        self.start.append(first)
+
+    def _rest(self, attribute: int, domain: Domain) -> None:
+        for texts in domain.texts:
+            self._text(attribute, texts)
+        for value in domain.booleans:
+            self._piece(BOOLEAN, float(value), float(value), 0)
+        if domain.null:
+            self._piece(NULL, 0.0, 0.0, 0)
+        if domain.other:
+            self._piece(OTHER, 0.0, 0.0, 0)
+
+    def _text(self, attribute: int, texts: TextRange) -> None:
+        numbers = self.texts[attribute]
+        low = high = 0
+        bounds = LOW_OPEN * texts.low_open | HIGH_OPEN * texts.high_open
+        if texts.low == "" and not texts.low_open and texts.high != "":
+            bounds |= LOW_FREE
+        else:
+            low = numbers.setdefault(texts.low, len(numbers))
+        if texts.high is None:
+            bounds |= HIGH_FREE
+        else:
+            high = numbers.setdefault(texts.high, len(numbers))
+        self._piece(STRING, low, high, bounds)
+
+    def _piece(self, tag: int, low: float, high: float, bounds: int) -> None:
+        self.tag.append(tag)
+        self.low.append(low)
+        self.high.append(high)
+        self.bounds.append(bounds)
+
+    def flat(self) -> Flat:
+        start = np.array([*self.start, len(self.attribute)], np.int32)
+        piece_start = np.array([*self.piece_start, len(self.tag)], np.int32)
+        attribute = np.array(self.attribute, np.int32)
+        tag, bounds = np.array(self.tag, np.uint8), np.array(self.bounds, np.uint8)
+        low, high = np.array(self.low, np.float64), np.array(self.high, np.float64)
+        flags = np.array(self.flags, np.uint8)
+        inexact = _close_numbers(tag == NUMBER, bounds, low, high)
+        if inexact.any():
+            of_piece = np.repeat(np.arange(len(attribute)), np.diff(piece_start))[inexact]
+            flags[np.searchsorted(start, of_piece, "right") - 1] |= UNCERTAIN
+        of_attribute = np.repeat(attribute, np.diff(piece_start))
+        texts = self._close_texts(np.flatnonzero(tag == STRING), of_attribute, bounds, low, high)
+        return Flat(
+            list(self.attributes),
+            np.array(self.owner, np.int32),
+            flags,
+            start,
+            attribute,
+            piece_start,
+            tag,
+            low,
+            high,
+            texts,
+        )
+
+    def _close_texts(
+        self,
+        pieces: NDArray[np.int64],
+        attribute: NDArray[np.int32],
+        bounds: NDArray[np.uint8],
+        low: NDArray[np.float64],
+        high: NDArray[np.float64],
+    ) -> Texts:
+        """Turn the numbers of texts, as they were met, into closed ranges of ranks."""
+        ordered = np.zeros(len(self.texts), np.bool_)
+        ends_free = (bounds[pieces] & (LOW_FREE | HIGH_FREE)) == (LOW_FREE | HIGH_FREE)
+        ordered[attribute[pieces[~ends_free & ((bounds[pieces] != 0) | (low[pieces] != high[pieces]))]]] = (
+            True
+        )
+        lists, ranks = [], []
+        for numbers in self.texts:
+            met = list(numbers)
+            order = np.array(sorted(range(len(met)), key=met.__getitem__), np.int64)
+            rank = np.empty(len(met), np.float64)
+            rank[order] = 2.0 * np.arange(len(met)) + 1.0
+            lists.append([met[number] for number in order.tolist()])
+            ranks.append(rank)
+        first = starts_of(np.array([len(rank) for rank in ranks], np.int64))
+        rank = np.concatenate([*ranks, np.zeros(1)])
+        bits, base = bounds[pieces], first[attribute[pieces]]
+        lows = rank[base + low[pieces].astype(np.int64)] + ((bits & LOW_OPEN) != 0)
+        highs = rank[base + high[pieces].astype(np.int64)] - ((bits & HIGH_OPEN) != 0)
+        low[pieces] = np.where(bits & LOW_FREE, -inf, lows)
+        high[pieces] = np.where(bits & HIGH_FREE, inf, highs)
+        return named_texts(lists, ordered)
+
+
+def _close_numbers(
+    chosen: NDArray[np.bool_], bounds: NDArray[np.uint8], low: NDArray[np.float64], high: NDArray[np.float64]
+) -> NDArray[np.bool_]:
+    """Make the chosen ranges closed, in place; which of them let pass more than they should."""
+    low_open, high_open = (bounds & LOW_OPEN) != 0, (bounds & HIGH_OPEN) != 0
+    low_rounded = (np.abs(low) >= ROUNDED_FROM) & ((low != -inf) | low_open)
+    high_rounded = (np.abs(high) >= ROUNDED_FROM) & ((high != inf) | high_open)
+    inward = chosen & low_open & ~low_rounded
+    low[inward] = np.nextafter(low[inward], inf)
+    inward = chosen & high_open & ~high_rounded
+    high[inward] = np.nextafter(high[inward], -inf)
+    low += 0.0  # turns -0.0 into 0.0, so that equal bounds have equal bits
+    high += 0.0
+    inexact: NDArray[np.bool_] = chosen & (low_rounded | high_rounded)
+    return inexact
+
+
+@lru_cache(maxsize=64)
+def _attribute_numbers(offsets: bytes, data: bytes) -> dict[str, int]:
+    packed: Arrays = {"offsets": np.frombuffer(offsets, np.int64), "bytes": np.frombuffer(data, np.uint8)}
+    return {name: number for number, name in enumerate(frozen.unpack_texts(packed))}
+
+
+def columns_of(arrays: Arrays, batch: EventBatch) -> list[tuple[int, Column]]:
+    """The attributes that both the segment and the batch have: their numbers and columns."""
+    numbers = _attribute_numbers(arrays["attributes.offsets"].tobytes(), arrays["attributes.bytes"].tobytes())
+    present = [(numbers[name], batch.column(name)) for name in batch.attributes if name in numbers]
+    return [(number, column) for number, column in present if column is not None]
+
+
+def encode(
+    arrays: Arrays, columns: Sequence[tuple[int, Column]], chosen: slice | NDArray[np.int32], count: int
+) -> Rows:
+    """The chosen rows of a batch (`count` of them) as the kernels read them."""
+    texts = Texts.of(arrays)
+    tags = np.zeros((count, len(columns) + 1), np.uint8)
+    values = np.zeros((count, len(columns) + 1), np.float64)
+    where = np.zeros(len(texts.first) - 1, np.int32)
+    for place, (attribute, column) in enumerate(columns, 1):
+        where[attribute] = place
+        of_column = column.tags[chosen]
+        tags[:, place] = of_column
+        numeric = (of_column == NUMBER) | (of_column == BOOLEAN)
+        values[:, place] = np.where(numeric, column.numbers[chosen], 0.0) + 0.0
+        if column.strings is not None:
+            strings = column.strings
+            rank_texts(
+                texts,
+                attribute,
+                sealed(strings.data),
+                sealed(strings.starts[chosen]),
+                sealed(strings.ends[chosen]),
+                sealed(of_column),
+                values,
+                place,
+            )
+    return Rows(sealed(tags), sealed(values), sealed(where))
+
+
+@kernel
+def holds(constraints: Constraints, rows: Rows, first: int, last: int, row: int) -> bool:
+    """Whether the row passes the constraints numbered `first` to `last`.
+
+    Unsigned numbers spare each access to an array the question whether its index is negative.
+    """
+    at_row = np.uint64(row)
+    for constraint in range(first, last):
+        number = np.uint64(constraint)
+        column = np.uint64(rows.where[np.uint64(constraints.attribute[number])])
+        tag, value = rows.tags[at_row, column], rows.values[at_row, column]
+        wanted = constraints.tag[number]
+        if wanted == tag:
+            if not constraints.low[number] <= value <= constraints.high[number]:
+                return False
+        elif wanted != MANY or not _in_pieces(
+            constraints, constraints.low[number], constraints.high[number], tag, value
+        ):
+            return False
+    return True
+
+
+@kernel
+def _in_pieces(constraints: Constraints, first: float, last: float, tag: int, value: float) -> bool:
+    for piece in range(np.int64(first), np.int64(last)):
+        if (
+            constraints.piece_tag[piece] == tag
+            and constraints.piece_low[piece] <= value <= constraints.piece_high[piece]
+        ):
+            return True
+    return False
+
+
+@lru_cache(maxsize=1 << 16)
+def _filter_of(text: str) -> WhereFilter:
+    return WhereFilter.parse(text)
+
+
+def evaluate_pairs(
+    arrays: Arrays, batch: EventBatch, rows: NDArray[np.int32], positions: NDArray[np.int32]
+) -> NDArray[np.bool_]:
+    """Evaluate the filters themselves: exact whatever they say, and slow."""
+    passed = np.zeros(len(rows), np.bool_)
+    texts = frozen.within(arrays, "evaluated")
+    places = np.searchsorted(arrays["evaluated"], positions).tolist()
+    events: dict[int, Event] = {}
+    for pair, (row, place) in enumerate(zip(rows.tolist(), places, strict=True)):
+        event = events.get(row)
+        if event is None:
+            event = events[row] = batch.event(row)
+        passed[pair] = _filter_of(frozen.unpack_text(texts, place)).matches(event)
+    return passed

@@ -1,0 +1,338 @@
+"""How a segment of conditions is laid out: which conjunction is found by a key, which through bitsets.
+
+Nothing is known about the events to come, so the conditions speak for them: values that many conditions
+name are taken to be frequent, and the bounds of an attribute's ranges are cut into *buckets* that hold
+about equally many bounds each. From that every constraint gets an estimate of how often it holds.
+
+- A conjunction with an equality (or IN) that rarely holds is found by that value: its *key*.
+- All others are found through bitsets over buckets. Those that share their most selective attributes form
+  a *group*; a group too small to be worth its own tables gives up its least selective attribute and joins
+  a larger one, and what it gave up is left to the final check. A group is sorted by the bucket of its most
+  selective attribute, its *lead*, so that neighbours want the same events.
+- A conjunction with no constraint at all is a candidate for every event.
+
+Estimates decide only how fast the answer comes. Cost: a few sorts, O(n log n) for n pieces.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distributary.kernel import kernel, sealed
+from distributary.matching.batch import BOOLEAN, NULL, NUMBER, OTHER, STRING
+from distributary.matching.index import Arrays
+from distributary.matching.where.constraints import Flat, runs, starts_of
+
+NUMBER_CUTS = 64
+TEXT_CUTS = 120
+"""At most this many cuts in the numbers and in the texts of an attribute. With those of the other values an
+attribute has at most 1 + 65 + 121 + 4 buckets, so that a byte can number them."""
+SAMPLE = 1 << 15
+"""Bounds of one attribute that are looked at to place the cuts."""
+KEYED_BELOW = 1 / 1024
+"""A key must hold as rarely as this: then looking at its few conjunctions one by one beats any bitset."""
+UNKNOWN = 100
+"""Constraints added to an attribute's count, so that a value named by its only one is not called certain."""
+GROUPED_BY = 8
+"""At most this many attributes of a group have bitsets."""
+ALWAYS_GROUPED_BY = 4
+WEAK = 0.9
+"""Beyond the first four, an attribute that holds more often than this gets no bitsets."""
+WORTH_A_GROUP = 0.1
+"""Candidates per event that giving up an attribute may cost before a group keeps it."""
+NOTHING = 0
+"""The bucket of values for which no constraint on the attribute holds."""
+
+
+class Buckets(NamedTuple):
+    """Where each attribute's values are cut.
+
+    Attribute a has two lines, numbers at 2a and texts at 2a + 1; a value of line l lies in the bucket
+    `base[l]` plus the number of its `cuts[first[l]:first[l + 1]]` at or below it. False, true, null and
+    other values have the buckets `special[a]`; the attribute has `size[a]` buckets in all. A kind of value
+    that no constraint accepts is in NOTHING.
+    """
+
+    first: NDArray[np.int32]
+    cuts: NDArray[np.float64]
+    base: NDArray[np.uint8]
+    special: NDArray[np.uint8]
+    size: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, arrays: Arrays) -> Buckets:
+        return cls(*(sealed(arrays[f"bucket_{field}"]) for field in cls._fields))
+
+    def arrays(self) -> Arrays:
+        return {f"bucket_{field}": array for field, array in self._asdict().items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The conjunctions in their new order, first the keyed, then the grouped, then the rest.
+
+    A keyed conjunction's first constraint is the one it is found by. `group` numbers the groups of the
+    grouped ones; `grouped_by` holds each group's attributes, the lead first, padded with -1; `lead_often`
+    estimates how often a group's constraint on its lead holds.
+    """
+
+    flat: Flat
+    buckets: Buckets
+    keyed: int
+    grouped: int
+    group: NDArray[np.int64]
+    grouped_by: NDArray[np.int32]
+    lead_often: NDArray[np.float64]
+
+
+def plan(flat: Flat, keyed_below: float = KEYED_BELOW, worth_a_group: float = WORTH_A_GROUP) -> Plan:
+    """Choose how each conjunction is found, and put those that are found alike next to each other."""
+    buckets = _buckets(flat)
+    first, last = piece_buckets(flat, buckets)
+    often = _estimate(flat, buckets, first, last)
+    sizes = np.diff(flat.start)
+    of_constraint = np.repeat(np.arange(len(sizes)), sizes)
+    key = _key_constraints(flat, often.equality, often.constraint, keyed_below)
+    order = np.argsort(of_constraint + 0.25 + 0.25 * np.where(key, -1.0, often.constraint), kind="stable")
+    key_of = np.full(len(sizes), -1, np.int64)
+    key_of[of_constraint[key]] = often.value[flat.piece_start[:-1][key]]
+    keyed, grouped = np.flatnonzero(key_of >= 0), np.flatnonzero((key_of < 0) & (sizes > 0))
+
+    leading = _leading(grouped, flat.start, order, often.constraint)
+    group, grouped_by = _groups(flat.attribute, leading, often.constraint, worth_a_group)
+    grouped_by, lead_often, lead = _lead(flat, grouped, group, grouped_by, often.constraint)
+    by_group = np.lexsort((first[flat.piece_start[:-1][lead]], group))
+    keyed = keyed[np.argsort(key_of[keyed], kind="stable")]
+    moved = np.concatenate([keyed, grouped[by_group], np.flatnonzero((key_of < 0) & (sizes == 0))])
+    constraints = order[runs(flat.start[:-1][moved], sizes[moved])]
+    return Plan(
+        flat.reordered(moved, constraints),
+        buckets,
+        len(keyed),
+        len(grouped),
+        group[by_group],
+        grouped_by,
+        lead_often,
+    )
+
+
+def _buckets(flat: Flat) -> Buckets:
+    """Cut each line at some of its bounds, with about the same number of bounds between any two cuts."""
+    attributes = len(flat.names)
+    lines = flat.piece_attribute() * 2 + (flat.tag == STRING)
+    ranged = (flat.tag == NUMBER) | (flat.tag == STRING)
+    order = np.flatnonzero(ranged)
+    order = order[np.argsort(lines[order], kind="stable")]
+    starts = starts_of(np.bincount(lines[order], minlength=2 * attributes))
+    cuts = [
+        _cuts(flat, order[starts[line] : starts[line + 1]], TEXT_CUTS if line % 2 else NUMBER_CUTS)
+        for line in range(2 * attributes)
+    ]
+    counts = np.array([len(of_line) for of_line in cuts], np.int64)
+    used = np.zeros((attributes, OTHER + 1), np.bool_)
+    used[flat.piece_attribute(), flat.tag] = True
+    sizes = np.stack(
+        [
+            np.where(used[:, NUMBER], counts[0::2] + 1, 0),
+            np.where(used[:, STRING], counts[1::2] + 1, 0),
+            used[:, BOOLEAN].astype(np.int64),
+            used[:, BOOLEAN].astype(np.int64),
+            used[:, NULL].astype(np.int64),
+            used[:, OTHER].astype(np.int64),
+        ],
+        axis=1,
+    )
+    ends = 1 + np.cumsum(sizes, axis=1)
+    base = np.where(sizes > 0, ends - sizes, NOTHING).astype(np.uint8)
+    return Buckets(
+        starts_of(counts),
+        np.concatenate([*cuts, np.empty(0)]),
+        np.ascontiguousarray(base[:, :2]).reshape(-1),
+        np.ascontiguousarray(base[:, 2:]),
+        ends[:, -1].astype(np.int32),
+    )
+
+
+def _cuts(flat: Flat, pieces: NDArray[np.int64], most: int) -> NDArray[np.float64]:
+    """The cuts of one line: where ranges begin, and just after where they end."""
+    pieces = pieces[:: max(1, len(pieces) // SAMPLE)]
+    low, high = flat.low[pieces], flat.high[pieces]
+    ends = high[(low < high) & (high < np.finfo(np.float64).max)]
+    bounds = np.concatenate([low, np.nextafter(ends, np.inf)])
+    bounds = np.sort(bounds[np.isfinite(bounds)])
+    distinct = np.unique(bounds)
+    if len(distinct) > most:
+        distinct = np.unique(bounds[np.linspace(0, len(bounds) - 1, most).astype(np.int64)])
+    return distinct
+
+
+@kernel
+def bucket_of(buckets: Buckets, attribute: int, tag: int, value: float) -> int:
+    """The bucket of one value."""
+    if tag == BOOLEAN:
+        return int(buckets.special[attribute, 1 if value != 0.0 else 0])
+    if tag != NUMBER and tag != STRING:
+        return int(buckets.special[attribute, 2 if tag == NULL else 3])
+    line = np.uint64(2 * attribute + (1 if tag == STRING else 0))
+    base = np.int64(buckets.base[line])
+    if base == NOTHING:
+        return NOTHING
+    start = np.uint64(buckets.first[line])
+    left = np.uint64(buckets.first[line + np.uint64(1)]) - start
+    low = start
+    while left > np.uint64(0):
+        # Arithmetic in place of a jump, which would be a coin toss.
+        half = (left + np.uint64(1)) >> np.uint64(1)
+        low += half * np.uint64(buckets.cuts[low + half - np.uint64(1)] <= value)
+        left -= half
+    return int(base + np.int64(low - start))
+
+
+def piece_buckets(flat: Flat, buckets: Buckets) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """The first and the last bucket that each piece reaches into."""
+    attribute = sealed(flat.piece_attribute())
+    tag = sealed(flat.tag)
+    read = Buckets.of(buckets.arrays())
+    return (
+        _buckets_of(read, attribute, tag, sealed(flat.low)),
+        _buckets_of(read, attribute, tag, sealed(flat.high)),
+    )
+
+
+@kernel
+def _buckets_of(
+    buckets: Buckets, attribute: NDArray[np.int32], tag: NDArray[np.uint8], value: NDArray[np.float64]
+) -> NDArray[np.uint8]:
+    found = np.empty(len(tag), np.uint8)
+    for piece in range(len(tag)):
+        found[piece] = bucket_of(buckets, attribute[piece], tag[piece], value[piece])
+    return found
+
+
+class _Estimate(NamedTuple):
+    """How often each constraint holds, which are equalities (or IN), and the number of each value."""
+
+    constraint: NDArray[np.float64]
+    equality: NDArray[np.bool_]
+    value: NDArray[np.int64]
+
+
+def _estimate(flat: Flat, buckets: Buckets, first: NDArray[np.uint8], last: NDArray[np.uint8]) -> _Estimate:
+    attribute = flat.piece_attribute()
+    lines = 2 * attribute + (flat.tag == STRING)
+    ranged = (flat.tag == NUMBER) | (flat.tag == STRING)
+    width = np.where(ranged, np.diff(buckets.first)[lines] + 1, 2)
+    share = (last.astype(np.float64) - first + 1) / width
+    equal = ranged & (flat.low == flat.high)
+    value = np.full(len(share), -1, np.int64)
+    if equal.any():
+        pieces = np.flatnonzero(equal)
+        pieces = pieces[np.lexsort((flat.low[pieces], lines[pieces]))]
+        changes = (np.diff(lines[pieces]) != 0) | (np.diff(flat.low[pieces]) != 0)
+        value[pieces] = np.concatenate([[0], np.cumsum(changes)])
+        named = np.bincount(value[pieces])
+        constraints = np.bincount(flat.attribute, minlength=len(flat.names))
+        share[pieces] = named[value[pieces]] / (constraints[attribute[pieces]] + UNKNOWN)
+    if not len(flat.attribute):
+        return _Estimate(np.empty(0), np.empty(0, np.bool_), value)
+    begins = flat.piece_start[:-1]
+    return _Estimate(
+        np.minimum(np.add.reduceat(share, begins), 1.0), np.logical_and.reduceat(equal, begins), value
+    )
+
+
+def _key_constraints(
+    flat: Flat, equality: NDArray[np.bool_], often: NDArray[np.float64], keyed_below: float
+) -> NDArray[np.bool_]:
+    """Which constraints are keys: in each conjunction the rarest equality, if it is rare enough."""
+    key = np.zeros(len(often), np.bool_)
+    holding = np.flatnonzero(np.diff(flat.start))
+    if len(holding):
+        sizes = np.diff(flat.start)[holding]
+        of_equality = np.where(equality, often, np.inf)
+        rarest = np.minimum.reduceat(of_equality, flat.start[:-1][holding])
+        candidates = np.flatnonzero((of_equality == np.repeat(rarest, sizes)) & (of_equality <= keyed_below))
+        of_candidate = np.repeat(holding, sizes)[candidates]
+        _, firsts = np.unique(of_candidate, return_index=True)
+        key[candidates[firsts]] = True
+    return key
+
+
+def _leading(
+    conjunctions: NDArray[np.int64],
+    start: NDArray[np.int32],
+    order: NDArray[np.int64],
+    often: NDArray[np.float64],
+) -> NDArray[np.int64]:
+    """The most selective constraints of each conjunction, padded with -1."""
+    leading = np.full((len(conjunctions), GROUPED_BY), -1, np.int64)
+    sizes = np.diff(start)[conjunctions]
+    for rank in range(GROUPED_BY):
+        has = np.flatnonzero(sizes > rank)
+        constraint = order[start[:-1][conjunctions[has]] + rank]
+        if rank >= ALWAYS_GROUPED_BY:
+            useful = often[constraint] < WEAK
+            has, constraint = has[useful], constraint[useful]
+        leading[has, rank] = constraint
+    return leading
+
+
+def _groups(
+    attribute: NDArray[np.int32], leading: NDArray[np.int64], often: NDArray[np.float64], worth: float
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Number the sets of attributes, giving up the last of those sets that too few conjunctions share."""
+    if not len(leading):
+        return np.empty(0, np.int64), np.empty((0, GROUPED_BY), np.int32)
+    attributes = np.where(leading < 0, -1, attribute[leading])
+    size = (attributes >= 0).sum(axis=1)
+    without_last = np.ones((len(size), GROUPED_BY), np.float64)
+    np.cumprod(np.where(leading < 0, 1.0, often[leading])[:, :-1], axis=1, out=without_last[:, 1:])
+    group = _numbered(attributes)
+    for _ in range(GROUPED_BY):
+        candidates = np.bincount(group, without_last[np.arange(len(size)), size - 1])
+        given_up = np.flatnonzero((candidates[group] < worth) & (size > 1))
+        if not len(given_up):
+            break
+        size[given_up] -= 1
+        attributes[given_up, size[given_up]] = -1
+        group = _numbered(attributes)
+    grouped_by = np.empty((int(group.max()) + 1, GROUPED_BY), np.int32)
+    grouped_by[group] = attributes
+    return group, grouped_by
+
+
+def _numbered(attributes: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Rows that hold the same set get the same number."""
+    number = np.zeros(len(attributes), np.int64)
+    values = int(attributes.max()) + 2
+    for column in np.sort(attributes, axis=1).T:
+        if (column >= 0).any():
+            number = np.unique(number * values + column + 1, return_inverse=True)[1]
+    return number
+
+
+def _lead(
+    flat: Flat,
+    conjunctions: NDArray[np.int64],
+    group: NDArray[np.int64],
+    grouped_by: NDArray[np.int32],
+    often: NDArray[np.float64],
+) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.int64]]:
+    """Move each group's lead to the front; how often it holds, and each conjunction's constraint on it."""
+    sizes = np.diff(flat.start)[conjunctions]
+    of_constraint = np.repeat(np.arange(len(conjunctions)), sizes)
+    constraints = runs(flat.start[:-1][conjunctions], sizes)
+    members = np.maximum(np.bincount(group, minlength=len(grouped_by)), 1)
+    mean = np.full(grouped_by.shape, np.inf)
+    for rank in range(GROUPED_BY):
+        wanted = flat.attribute[constraints] == grouped_by[group[of_constraint], rank]
+        total = np.bincount(group[of_constraint[wanted]], often[constraints[wanted]], len(grouped_by))
+        mean[:, rank] = np.where(grouped_by[:, rank] >= 0, total / members, np.inf)
+    front = np.argsort(mean, axis=1, kind="stable")
+    grouped_by = np.take_along_axis(grouped_by, front, axis=1)
+    wanted = flat.attribute[constraints] == grouped_by[group[of_constraint], 0]
+    return grouped_by, mean.min(axis=1, initial=1.0), constraints[wanted]

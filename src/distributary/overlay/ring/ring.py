@@ -1,0 +1,330 @@
+"""A ring of nodes: each knows its neighbours and some fingers, and together they find the owner of any key.
+
+Rules:
+
+- A node's address is its identifier on the circle. A key belongs to its *owner*: the first node at or after
+  it.
+- A layer above sends a payload to the owner of a key (`route`), to the owners of several keys (`multicast`),
+  or to every owner of a stretch of the circle (`multicast_segment`), and listens for payloads by their class.
+- Each node that a multicast is meant for gets it once: on a ring at rest because only one message brings it,
+  otherwise because the stamp of what was handed over is remembered (when a courier carries the ring, for
+  only then may a message be repeated).
+- Here a message is only passed on. Whether it survives faults is `courier`'s business; how neighbours and
+  fingers are found and mended is `upkeep`'s. `settle` sets them as a ring at rest has them.
+- Whoever is *suspected* of being down is passed over as if it were not known.
+- A message that goes in circles, or whose owner cannot be told yet, waits a while and is then tried again,
+  if somebody keeps it (`hold`, the courier's). One that nobody keeps, or that has waited too often, is
+  dropped and counted in `dropped`, by reason. On a ring at rest that never happens.
+
+The expected path is (log2 N) / 2 nodes long with one-way fingers, and shorter both ways (002 Figure 3).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from distributary.overlay.node import Address, Message, Node
+from distributary.overlay.ring.circle import Circle
+from distributary.overlay.ring.fingers import BOTH_WAYS, Rule
+from distributary.overlay.ring.segments import Segment, View, divide, holds
+
+P = TypeVar("P")
+
+REMEMBERED = 4096
+"""How many stamps of what was handed over a node remembers."""
+
+MOST_WAITS = 40
+"""How often a message waits for the ring to mend before it is dropped."""
+
+
+class Arrival(NamedTuple):
+    """How a payload came here: who sent it out, and for which keys of this node (none for a segment)."""
+
+    origin: Address
+    keys: tuple[int, ...] = ()
+
+
+class Stamp(NamedTuple):
+    """Tells a payload sent out from every other: by whom, in which life of theirs, as which one."""
+
+    origin: Address
+    life: float
+    number: int
+
+
+class Routed(NamedTuple):
+    """A payload on its way to the owners of some keys."""
+
+    keys: tuple[int, ...]
+    payload: Message
+    stamp: Stamp
+    hops: int = 0
+    waits: int = 0
+
+
+class SegmentCast(NamedTuple):
+    """A payload on its way to every node in a piece of a segment."""
+
+    piece: Segment
+    tail: bool
+    segment: Segment
+    payload: Message
+    stamp: Stamp
+    hops: int = 0
+    waits: int = 0
+
+
+class Ring:
+    """The ring layer of a node."""
+
+    def __init__(
+        self, node: Node, circle: Circle, *, rule: Rule = BOTH_WAYS, successor_count: int = 4
+    ) -> None:
+        self.node = node
+        self.circle = circle
+        self.rule = rule
+        self.successor_count = successor_count
+        self.identifier: Address = node.address
+        self.member = True
+        """Whether this node takes part; one that is still joining or has left does not."""
+        self.predecessor: Address | None = None
+        self.successors: list[Address] = [node.address]
+        self.fingers: list[Address | None] = [None] * len(rule.fingers(circle, node.address))
+        self.forward: Callable[[Address, Message], None] = node.send
+        """Hands a message to a next node; the courier puts itself here."""
+        self.hold: Callable[[Message], None] | None = None
+        """Keeps a message for a while and then has it handled again; the courier puts itself here."""
+        self.suspected: set[Address] = set()
+        self.listeners: dict[type, Callable[[Any, Arrival], None]] = {}
+        self.dropped: Counter[str] = Counter()
+        self.most_hops = max(32, 2 * circle.bits)
+        """After so many hops a message is thought to go in circles."""
+        self._known: tuple[Address, ...] | None = None
+        self._watchers: list[Callable[[], None]] = []
+        self._life = 0.0
+        self._numbered = 0
+        self._handed_over: dict[Stamp, set[int]] = {}
+        node.handle(Routed, self._pass_on)
+        node.handle(SegmentCast, self._spread)
+        node.at_start(self._begin)
+
+    # For the layers above.
+
+    def listen(self, kind: type[P], handler: Callable[[P, Arrival], None]) -> None:
+        """Have payloads of this class that are meant for this node given to the handler."""
+        if kind in self.listeners:
+            raise ValueError(f"{kind.__name__} has a listener already")
+        self.listeners[kind] = handler
+
+    def watch(self, watcher: Callable[[], None]) -> None:
+        """Have this called whenever the predecessor or the successors have changed."""
+        self._watchers.append(watcher)
+
+    def route(self, key: int, payload: Message) -> None:
+        """Send a payload to the owner of a key, here or elsewhere."""
+        self._pass_on(Routed((key,), payload, self._stamp()), self.identifier)
+
+    def multicast(self, keys: Iterable[int], payload: Message) -> None:
+        """Send a payload once to each owner of these keys; each learns which of the keys are its own.
+
+        Keys that are identifiers of nodes reach each node by one message. Keys between may reach the same
+        owner by several, each with other keys.
+        """
+        self._pass_on(Routed(tuple(sorted(set(keys))), payload, self._stamp()), self.identifier)
+
+    def multicast_segment(self, start: int, length: int, payload: Message) -> None:
+        """Send a payload once to each owner of a key in [start, start + length)."""
+        segment = Segment(start, self.circle.add(start, length - 1))
+        whole = length >= self.circle.size
+        self._spread(SegmentCast(segment, not whole, segment, payload, self._stamp()), self.identifier)
+
+    def owns(self, key: int) -> bool:
+        """Whether a key is this node's own, as far as it knows: whoever is no member owns nothing."""
+        if self.predecessor is None:
+            alone = self.successors[0] == self.identifier
+            return self.member and (alone or key == self.identifier)
+        return self.member and self.circle.up_to(key, self.predecessor, self.identifier)
+
+    def next_hop(self, key: int) -> Address | None:
+        """Whom to ask next for a key; None when it is this node's own."""
+        if self.owns(key):
+            return None
+        successor = self.successor
+        if self.circle.up_to(key, self.identifier, successor):
+            return successor
+        nearest = self.rule.nearest(self.circle, self.identifier, key, self.known())
+        return nearest if nearest != self.identifier else successor
+
+    # What a node knows.
+
+    @property
+    def successor(self) -> Address:
+        """The first successor that is not suspected; the first of all if every one is."""
+        first = self.successors[0]
+        if first not in self.suspected:
+            return first
+        return next((one for one in self.successors if one not in self.suspected), first)
+
+    def _passed_over(self) -> tuple[Address, ...]:
+        """The suspected successors before the first that is not."""
+        if not self.suspected:
+            return ()
+        successor = self.successor
+        return tuple(self.successors[: self.successors.index(successor)])
+
+    def known(self) -> tuple[Address, ...]:
+        """Everybody this node knows and does not suspect, sorted, itself excluded."""
+        if self._known is None:
+            known = {*self.successors, *self.fingers, self.predecessor} - {None, self.identifier}
+            self._known = tuple(sorted(one for one in known - self.suspected if one is not None))
+        return self._known
+
+    def forget_known(self) -> None:
+        """To be called after any change of fingers, or of neighbours that is not made here."""
+        self._known = None
+
+    def set_predecessor(self, predecessor: Address | None) -> None:
+        if predecessor != self.predecessor:
+            self.predecessor = predecessor
+            self._changed()
+
+    def set_successors(self, successors: Sequence[Address]) -> None:
+        if list(successors) != self.successors:
+            self.successors = list(successors)
+            self._changed()
+
+    def suspect(self, address: Address) -> None:
+        """Pass over a node that did not answer, until it is trusted again."""
+        if address != self.identifier:
+            self.suspected.add(address)
+            self.forget_known()
+
+    def trust(self, address: Address) -> None:
+        """Think of a node as up: it has just been heard of, or deserves another try."""
+        if address in self.suspected:
+            self.suspected.remove(address)
+            self.forget_known()
+
+    def _changed(self) -> None:
+        self.forget_known()
+        for watcher in self._watchers:
+            watcher()
+
+    # On the way.
+
+    def _pass_on(self, message: Routed, sender: Address) -> None:
+        """Hand the payload over for the keys owned here, and on to the next node for each of the others."""
+        keys, payload, stamp, hops, waits = message
+        if not self.member or hops > self.most_hops:
+            self._keep(message, "circles" if self.member else "not a member")
+            return
+        own: list[int] = []
+        unclear: list[int] = []
+        onwards: dict[Address, list[int]] = {}
+        for key in keys:
+            hop = self.next_hop(key)
+            if hop is None:
+                own.append(key)
+            elif self.hold is not None and self._is_unclear(key, hop, sender):
+                unclear.append(key)
+            else:
+                onwards.setdefault(hop, []).append(key)
+        if own:
+            self._hand_over(payload, stamp, own)
+        if unclear:
+            self._keep(message._replace(keys=tuple(unclear)), "owner unclear")
+        for hop, hop_keys in onwards.items():
+            self.forward(hop, Routed(tuple(hop_keys), payload, stamp, hops + 1, waits))
+
+    def _is_unclear(self, key: int, hop: Address, sender: Address) -> bool:
+        """Whether sender and this node think of each other as the owner, or this one cannot tell yet."""
+        if sender == self.identifier:
+            return hop == self.identifier
+        sure = self.predecessor is not None and self.predecessor not in self.suspected
+        return hop in (sender, self.identifier) or (
+            not sure and self.circle.up_to(key, sender, self.identifier)
+        )
+
+    def _spread(self, message: SegmentCast, sender: Address) -> None:
+        """Hand the payload over if it is meant for this node, and divide the rest of the piece."""
+        piece, tail, segment, payload, stamp, hops, waits = message
+        if not self.member or hops > self.most_hops:
+            self._keep(message, "circles" if self.member else "not a member")
+            return
+        is_tail = tail and self.owns(piece.last)
+        if is_tail or holds(self.circle, piece, self.identifier):
+            self._hand_over(payload, stamp, None)
+        view = View(
+            self.circle,
+            self.rule,
+            self.identifier,
+            self.predecessor,
+            self.successor,
+            self.known(),
+            self._passed_over(),
+        )
+        for target, part, part_tail in divide(view, piece, tail and not is_tail, segment):
+            share = SegmentCast(part, part_tail, segment, payload, stamp, hops + 1, waits)
+            if target == self.identifier:
+                self._keep(share, "suspected")
+            else:
+                self.forward(target, share)
+
+    def _keep(self, message: Routed | SegmentCast, reason: str) -> None:
+        if self.hold is None or message.waits == MOST_WAITS:
+            self.dropped[reason] += 1
+        else:
+            self.hold(message._replace(hops=0, waits=message.waits + 1))
+
+    def _hand_over(self, payload: Message, stamp: Stamp, keys: list[int] | None) -> None:
+        """Give a payload to its listener, once for each key (or for a segment, `keys` being None)."""
+        if self.hold is not None:
+            handed = self._handed_over.setdefault(stamp, set())
+            if keys is None:
+                if handed:
+                    return
+                handed.add(-1)
+            else:
+                keys = [key for key in keys if key not in handed]
+                if not keys:
+                    return
+                handed.update(keys)
+            if len(self._handed_over) > REMEMBERED:
+                del self._handed_over[next(iter(self._handed_over))]
+        self.listeners[type(payload)](payload, Arrival(stamp.origin, tuple(keys or ())))
+
+    def _stamp(self) -> Stamp:
+        self._numbered += 1
+        return Stamp(self.identifier, self._life, self._numbered)
+
+    def _begin(self) -> None:
+        if not self._numbered:
+            self._life = self.node.now
+
+
+def settle(rings: Sequence[Ring]) -> None:
+    """Give every node the neighbours and fingers that it would have in the end, were nothing to change."""
+    members = sorted(ring.identifier for ring in rings)
+    for ring in rings:
+        settle_among(ring, members)
+
+
+def settle_among(ring: Ring, members: Sequence[Address]) -> None:
+    """Give one node the neighbours and fingers that it has in a ring at rest of these members, sorted."""
+    count = len(members)
+    place = bisect_left(members, ring.identifier)
+    ring.predecessor = members[place - 1] if count > 1 else None
+    following = [
+        members[(place + step) % count] for step in range(1, min(ring.successor_count, count - 1) + 1)
+    ]
+    ring.successors = following or [ring.identifier]
+    ring.fingers = [
+        members[bisect_left(members, finger.point) % count]
+        if finger.clockwise
+        else members[bisect_right(members, finger.point) - 1]
+        for finger in ring.rule.fingers(ring.circle, ring.identifier)
+    ]
+    ring.forget_known()

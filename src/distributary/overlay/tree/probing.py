@@ -1,0 +1,87 @@
+"""Asking nodes of a tree how far they are: before one of them is taken for a parent, and to weigh changes.
+
+Rules:
+
+- A probe is answered at once, with whatever the node asked tells of itself (`tells`). Its round trip is the
+  time until the answer comes.
+- Those who do not answer in time are not among the answers.
+
+Cost: two messages a node probed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from distributary.overlay.node import Address
+from distributary.overlay.tree.messages import Probe, Probed
+
+if TYPE_CHECKING:
+    from distributary.overlay.tree.tree import Tree
+
+
+class Answer(NamedTuple):
+    """The answer to a probe."""
+
+    seconds: float
+    """There and back."""
+    told: tuple[float, ...]
+    """What the node tells of itself."""
+
+
+Answers = Mapping[Address, Answer]
+
+
+@dataclass
+class _Round:
+    """Probes that were sent together."""
+
+    sent: float
+    missing: set[Address]
+    then: Callable[[Answers], None]
+    answers: dict[Address, Answer] = field(default_factory=dict)
+
+
+class Probing:
+    """Probes of one node, and its answers to those of others."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.tells: Callable[[], tuple[float, ...]] = tuple
+        """What this node tells of itself to whoever probes it."""
+        self._rounds: dict[int, _Round] = {}
+        self._number = 0
+        tree.node.handle(Probe, self._probed)
+        tree.node.handle(Probed, self._answered)
+        tree.node.at_alarm("tree probes", self._end)
+
+    def probe(self, others: Iterable[Address], then: Callable[[Answers], None], wait: float) -> None:
+        """Have this called with the answers of others, when all have come or so many seconds are over."""
+        missing = set(others) - {self.tree.address}
+        if not missing:
+            then({})
+            return
+        self._number += 1
+        self._rounds[self._number] = _Round(self.tree.node.now, missing, then)
+        for other in sorted(missing):
+            self.tree.node.send(other, Probe(self._number))
+        self.tree.node.wake_after(wait, "tree probes", self._number)
+
+    def _probed(self, message: Probe, sender: Address) -> None:
+        self.tree.node.send(sender, Probed(message.number, self.tells()))
+
+    def _answered(self, message: Probed, sender: Address) -> None:
+        waiting = self._rounds.get(message.number)
+        if waiting is None or sender not in waiting.missing:
+            return
+        waiting.missing.discard(sender)
+        waiting.answers[sender] = Answer(self.tree.node.now - waiting.sent, message.told)
+        if not waiting.missing:
+            self._end(message.number)
+
+    def _end(self, number: int) -> None:
+        waiting = self._rounds.pop(number, None)
+        if waiting is not None:
+            waiting.then(waiting.answers)

@@ -1,0 +1,49 @@
+"""The routing entries of a node of a tree: which child asked for what, and so who must have an event.
+
+`Scan` looks at every child's profiles one after the other. An application whose filters can be indexed gives
+`Tree` routes of its own, with the same three methods (003, section 4.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from distributary.model import Event
+from distributary.overlay.node import Address
+from distributary.overlay.tree.interest import Interest
+
+
+class Routes(Protocol):
+    """Who must have an event."""
+
+    def put(self, child: Address, interest: Interest) -> None:
+        """A child asks for this, and for nothing else any more."""
+
+    def drop(self, child: Address) -> None:
+        """A child asks for nothing any more; whoever never asked is no matter."""
+
+    def wanted(self, event: Event) -> Sequence[Address]:
+        """The children who asked for the event, in an order that does not depend on chance."""
+
+
+class Scan:
+    """Routing entries without an index: an event costs a match for each profile until one lets it pass.
+
+    >>> routes = Scan()
+    >>> routes.put(7, Interest(((("topic", "A"),),)))
+    >>> routes.wanted(Event("e1", topic="A/B")), routes.wanted(Event("e2", topic="B"))
+    ([7], [])
+    """
+
+    def __init__(self) -> None:
+        self._interests: dict[Address, Interest] = {}
+
+    def put(self, child: Address, interest: Interest) -> None:
+        self._interests[child] = interest
+
+    def drop(self, child: Address) -> None:
+        self._interests.pop(child, None)
+
+    def wanted(self, event: Event) -> list[Address]:
+        return [child for child, interest in self._interests.items() if interest.matches(event)]

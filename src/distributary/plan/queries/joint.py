@@ -1,0 +1,228 @@
+"""Trees and placements improved together: the seed's main open question (section 7).
+
+    found = improve_both(goal, placement)
+    found.placement.network.trees, found.placement.hosts, found.cost
+    found.costs                                  # after each phase: queries, trees, queries, ...
+
+Rules:
+
+- Phases take turns until neither helps: operators move over the trees as they are, and sites move in the
+  trees for the operators where they are (each site, with its subtree, under another parent). Which goes first
+  matters: operators that have gone to the roots leave trees nothing to do. Both are tried.
+- A move in a tree is worth what it takes from the streams' links and from the ways to operators. Known are,
+  per tree, what each site asks for and how often the way to it counts; all parents are weighed at once.
+- This holds for goals that are sums (or averages): of nodes' rates, or of queries' latencies without values
+  of nodes. Other goals are refused. A limit on `fanout` is kept by counting all children in all trees; a
+  phase that would break other constraints more than before is taken back.
+
+Cost: a round over a tree weighs the square of its sites, times the streams that are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from distributary.errors import DistributaryError
+from distributary.plan.goal.query_goal import Aggregate, QueryGoal, Statistic
+from distributary.plan.goal.tree_goal import Function
+from distributary.plan.queries.benefit import Standing
+from distributary.plan.queries.forms import OverBrokers, OverQueries, UnfitError, Ways, terms
+from distributary.plan.queries.graph import WHOLE
+from distributary.plan.queries.optimiser import climb
+from distributary.plan.queries.placement import Placement
+from distributary.plan.queries.rules import LOCAL, MIGRATIONS, Area, Rule
+from distributary.plan.queries.state import Floats, TreeArrays
+from distributary.plan.trees.tree import Tree
+
+LEAST = 1e-9
+
+
+@dataclass(frozen=True)
+class JointClimb:
+    """What both kinds of rules together came to."""
+
+    start: Placement
+    placement: Placement
+    cost: float
+    costs: tuple[float, ...]
+    """The cost at the start and after each phase."""
+    moves: int
+    """Sites that got another parent, counted each time."""
+    rewrites: int
+
+
+def improve_both(
+    goal: QueryGoal,
+    placement: Placement,
+    rules: Sequence[Rule] = MIGRATIONS,
+    area: Area = LOCAL,
+    *,
+    rounds: int = 10,
+) -> JointClimb:
+    """Improve operators and trees in turns.
+
+    >>> from distributary.plan.queries.generator import at_clients, feed_workload, random_network
+    >>> from distributary.plan.goal.query_text import parse_query_goal
+    >>> network = random_network(sites=10, trees=2, seed=1)
+    >>> placement = at_clients(feed_workload(network, 20, seed=1), network)
+    >>> goal = parse_query_goal("minimise aggregate(SUM, incoming rate, BROKERS); node load <= 3")
+    >>> both = improve_both(goal, placement)
+    >>> both.cost < climb(goal, placement).cost
+    True
+    """
+    ways = [_in_turns(goal, placement, rules, area, rounds, trees_first) for trees_first in (True, False)]
+    broken = [Standing(goal, way.placement).broken() for way in ways]
+    return min(zip(broken, ways, strict=True), key=lambda pair: (pair[0], goal.sign * pair[1].cost))[1]
+
+
+def _in_turns(
+    goal: QueryGoal,
+    placement: Placement,
+    rules: Sequence[Rule],
+    area: Area,
+    rounds: int,
+    trees_first: bool,
+) -> JointClimb:
+    costs = [Standing(goal, placement).cost]
+    best, moves, rewrites = placement, 0, 0
+    for phase in range(2 * rounds):
+        if (phase % 2 == 0) == trees_first:
+            best, done, cost = improve_trees(goal, best)
+            moves += done
+        else:
+            found = climb(goal, best, rules, area)
+            best, done, cost = found.placement, len(found.rewrites), found.cost
+            rewrites += done
+        costs.append(cost)
+        if phase and not done:
+            break
+    return JointClimb(placement, best, costs[-1], tuple(costs), moves, rewrites)
+
+
+def improve_trees(goal: QueryGoal, placement: Placement) -> tuple[Placement, int, float]:
+    """Improve the trees alone: the placement on the new ones, how many moves that took, and its cost."""
+    standing = Standing(goal, placement)
+    network, moves = placement.network, 0
+    room = _room(goal, placement)
+    for number, tree in enumerate(network.trees):
+        improved, moved = TreeProblem(standing, number).climbed(tree, room)
+        network = network.with_tree(number, improved)
+        moves += moved
+    after = Placement(placement.workload, network, placement.hosts)
+    changed = Standing(goal, after)
+    worse = goal.sign * (changed.cost - standing.cost) > LEAST * abs(standing.cost)
+    if not moves or worse or changed.broken() > standing.broken():
+        return placement, 0, standing.cost
+    return after, moves, changed.cost
+
+
+def _room(goal: QueryGoal, placement: Placement) -> Floats:
+    """How many more children each site may have, over all trees."""
+    limits = [
+        float(constraint.threshold) - (constraint.comparison == "<")
+        for constraint in goal.constraints
+        if constraint.metric == Statistic("fanout") and constraint.comparison in ("<", "<=")
+    ]
+    children = np.zeros(placement.network.sites.count)
+    for tree in placement.network.trees:
+        children += [len(row) for row in tree.children]
+    return min(limits, default=np.inf) - children
+
+
+class TreeProblem:
+    """What a tree's shape costs, with all operators where they are."""
+
+    def __init__(self, standing: Standing, number: int) -> None:
+        state = standing.state
+        self.sign = standing.goal.sign
+        streams = [stream for stream, tree in enumerate(state.tree_of) if tree == number]
+        place = {stream: row for row, stream in enumerate(streams)}
+        self.asked = np.zeros((len(streams), state.count))
+        """How much of each stream each site asks for, in parts of `WHOLE`."""
+        self.weight = np.zeros(state.count)
+        """How often the way to each site counts."""
+        self.traffic, self.ways = _shares(standing)
+        self.rates = np.array([state.rates[stream] for stream in streams]) / WHOLE
+        for operator, host in enumerate(state.hosts):
+            for stream in state.inputs[operator]:
+                if stream in place:
+                    self.asked[place[stream], host] += state.asked_by[operator]
+                    self.weight[host] += len(state.queries_of[operator]) / len(state.inputs[operator])
+        wanted = self.asked.any(axis=1)
+        self.asked, self.rates = self.asked[wanted], self.rates[wanted]
+
+    def climbed(self, tree: Tree, room: Floats) -> tuple[Tree, int]:
+        """The tree after every site has moved to its best parent, until none moves; and how many moved.
+
+        `room` says how many more children each site may have, and is kept up to date.
+        """
+        moves = 0
+        while True:
+            before = moves
+            for site in tree.order[1:]:
+                worth = np.where(room > 0, self.benefits(tree, site), -np.inf)
+                parent = int(worth.argmax())
+                if worth[parent] > LEAST * self.scale(tree):
+                    room[[parent, tree.parents[site]]] += (-1, 1)
+                    tree = tree.changed({site: parent})
+                    moves += 1
+            if moves == before:
+                return tree, moves
+
+    def scale(self, tree: Tree) -> float:
+        total = float(self.rates.sum()) * abs(self.traffic) * len(tree.parents)
+        return total + sum(abs(factor) * float(np.nanmax(links)) for factor, links in self.ways)
+
+    def benefits(self, tree: Tree, site: int) -> Floats:
+        """What moving a site under each other one is worth; -infinity for those below it."""
+        arrays = TreeArrays(tree)
+        cost = np.zeros(len(tree.parents))
+        if self.traffic:
+            units = self.asked @ arrays.above
+            moved = units[:, site][:, None]
+            without = units - moved * arrays.above[tree.parents[site]]
+            more = np.minimum(without + moved, WHOLE) - np.minimum(without, WHOLE)
+            through: Floats = self.rates @ more
+            ways = arrays.above @ through
+            cost += self.traffic * (ways - ways[tree.parents[site]])
+        below = arrays.above[:, site] > 0
+        for factor, links in self.ways:
+            down = arrays.above * links[arrays.parents, np.arange(len(links))]
+            reach: Floats = down.sum(axis=1)
+            times = float(self.weight[below].sum())
+            cost += factor * times * (reach + links[:, site] - reach[site])
+        cost[below] = np.inf
+        return -self.sign * cost
+
+
+def _shares(standing: Standing) -> tuple[float, list[tuple[float, Floats]]]:
+    """How much a byte on a tree counts, and a way to a reader: by its factor and the links it sums."""
+    system = standing.system
+    refused = DistributaryError("trees are improved for sums of nodes' rates or of queries' latencies only")
+    if isinstance(system, OverBrokers) and system.multiples is not None:
+        if any(name == "fanout" for _, name in system.multiples):
+            raise refused
+        share = sum(factor for factor, name in system.multiples if name in ("forwarding", "incoming"))
+        return share / (standing.state.count if system.function is Function.AVERAGE else 1), []
+    if not isinstance(system, OverQueries) or system.function not in (Function.SUM, Function.AVERAGE):
+        raise refused
+    form = system.queries
+    if form.function is not Function.SUM or form.times or form.operators.rest is None:
+        raise refused
+    try:
+        found, _ = terms(form.operators.rest, lambda part: isinstance(part, Aggregate))
+    except UnfitError:
+        raise refused from None
+    by = 1 / len(form.rest) if system.function is Function.AVERAGE else 1.0
+    shares = []
+    for factor, part in found:
+        assert isinstance(part, Aggregate)
+        ways: Ways = form.operators.ways[part]
+        if part.function is not Function.SUM:
+            raise refused
+        if ways.upstream:
+            shares.append((factor * by, ways.direct))
+    return 0.0, shares

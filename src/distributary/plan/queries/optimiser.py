@@ -1,0 +1,346 @@
+"""The seed's optimiser for queries: hill climbing in periods, with batches of rules (section 5.4.5).
+
+    found = climb(goal, placement, rules=MIGRATIONS, area=LOCAL)
+    found.placement, found.cost                 # where everything is now, and what that costs
+    found.rewrites                              # what was moved or split, in order, with what it brought
+    [step.after for step in found.steps]        # the cost after every period
+    found.traffic.statistics                    # bytes; .maintenance, .optimisation
+
+Rules:
+
+- In every period each site that can matter (`statistics.critical_sites`) weighs all rules on its operators.
+  The best is carried out, then the best of the remaining ones given that, and so on for `batch` steps.
+  Sites take turns, so that each sees what those before it did (`together=False`: only the best site's batch).
+- Where the system's cost is a MIN or MAX and several have it, no single change helps. A change that takes one
+  of them away and makes no other one counts as an improvement too: there is one less to deal with. Of changes
+  that are equally good, the one that leaves all values most even (by their squares) is taken.
+- A change must bring more than rounding. The climb ends with the first period in which nothing does; where
+  statistics are drawn by lottery, only after `idle` such periods.
+
+Cost: a period weighs each operator of a critical site about once, against its area.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain, count
+
+import numpy as np
+
+from distributary.plan.goal.query_goal import QueryGoal
+from distributary.plan.goal.tree_goal import Function
+from distributary.plan.queries.benefit import Split, Standing
+from distributary.plan.queries.placement import Placement
+from distributary.plan.queries.rules import (
+    LOCAL,
+    MIGRATIONS,
+    PARTITION,
+    REPLICATION,
+    Area,
+    Neighbourhood,
+    Rewrite,
+    Rule,
+)
+from distributary.plan.queries.state import Floats, Indices
+from distributary.plan.queries.statistics import (
+    Dissemination,
+    Heard,
+    Traffic,
+    asked_for,
+    better_sites,
+    critical_sites,
+    maintenance,
+)
+
+NEGLIGIBLE = 1e-9
+"""A benefit below this share of the cost is rounding, and following it could go round in circles."""
+TIE = 1e-6
+"""The share of the cost below which two benefits under a MIN or MAX count as equal."""
+BATCH = 17
+"""Rules that a site carries out in a period; in the seed's runs, 17 operators a step (section 5.5.1)."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One optimisation period: what was done, the cost before and after, the bytes sent for it."""
+
+    rewrites: tuple[Rewrite, ...]
+    before: float
+    after: float
+    traffic: Traffic
+
+
+@dataclass(frozen=True)
+class QueryClimb:
+    """A placement reached from another."""
+
+    start: Placement
+    placement: Placement
+    cost: float
+    steps: tuple[Step, ...]
+    considered: int
+    """How many changes were weighed on the way."""
+
+    @property
+    def rewrites(self) -> list[Rewrite]:
+        return list(chain.from_iterable(step.rewrites for step in self.steps))
+
+    @property
+    def traffic(self) -> Traffic:
+        return sum((step.traffic for step in self.steps), Traffic())
+
+    @property
+    def before(self) -> float:
+        return self.steps[0].before if self.steps else self.cost
+
+
+def climb(
+    goal: QueryGoal,
+    placement: Placement,
+    rules: Sequence[Rule] = MIGRATIONS,
+    area: Area = LOCAL,
+    *,
+    batch: int = BATCH,
+    together: bool = True,
+    slack: float = 0.0,
+    periods: int | None = None,
+    statistics: Dissemination | None = None,
+    idle: int = 3,
+) -> QueryClimb:
+    """Improve a placement until no rule helps, or for so many periods.
+
+    Directed rules know every better site, unless `statistics` says how sites hear of each other.
+
+    >>> from distributary.plan.queries.generator import at_clients, feed_workload, random_network
+    >>> from distributary.plan.goal.query_text import parse_query_goal
+    >>> network = random_network(sites=10, trees=2, seed=1)
+    >>> placement = at_clients(feed_workload(network, 20, seed=1), network)
+    >>> goal = parse_query_goal("minimise aggregate(SUM, incoming rate, BROKERS)")
+    >>> found = climb(goal, placement)
+    >>> found.cost < found.before, found.rewrites[0].rule
+    (True, 'migration together')
+    """
+    climber = Climber(Standing(goal, placement), rules, area, batch, slack)
+    steps: list[Step] = []
+    unlucky = 0
+    while periods is None or len(steps) < periods:
+        step = climber.period(statistics, together)
+        if step.rewrites:
+            unlucky = 0
+        elif statistics is None or statistics.top is None or (unlucky := unlucky + 1) >= idle:
+            if statistics is not None:
+                steps.append(step)
+            break
+        steps.append(step)
+    standing = climber.standing
+    return QueryClimb(placement, standing.placement, standing.cost, tuple(steps), climber.considered)
+
+
+class Climber:
+    """A placement on its way up."""
+
+    def __init__(
+        self, standing: Standing, rules: Sequence[Rule], area: Area, batch: int = BATCH, slack: float = 0.0
+    ) -> None:
+        self.standing = standing
+        self.rules = rules
+        self.area = area
+        self.batch = batch
+        self.slack = slack
+        self.near = Neighbourhood(standing.state.network, area.levels)
+        self.considered = 0
+        self.bottleneck = standing.goal.cost.function in (Function.MIN, Function.MAX)
+        self._heard: Heard | None = None
+        self._asked: dict[int, int] = {}
+        """How many sites each site asked in this period: once for all its operators."""
+
+    def period(self, statistics: Dissemination | None = None, together: bool = True) -> Step:
+        """One optimisation period."""
+        standing = self.standing
+        standing.recount()
+        before, self._asked = standing.cost, {}
+        self._heard = None
+        told = 0
+        if self.area.directed and statistics is not None:
+            self._heard = statistics.round(standing)
+            told = self._heard.statistics
+        rewrites: list[Rewrite] = []
+        if together and not self.bottleneck:
+            for site in critical_sites(standing, self.slack):
+                rewrites += self.at_site(site, self.batch)
+        elif self.bottleneck:
+            rewrites = self._relieve()
+        else:
+            rewrites = self._best_site()
+        asked = sum(asked_for(standing, sites) for sites in self._asked.values())
+        traffic = Traffic(maintenance(standing), asked, told)
+        return Step(tuple(rewrites), before, standing.cost, traffic)
+
+    def _relieve(self) -> list[Rewrite]:
+        """Take the worst down, as long as that is possible and the batch lasts."""
+        rewrites: list[Rewrite] = []
+        while len(rewrites) < self.batch:
+            done = [
+                rewrite
+                for site in critical_sites(self.standing, self.slack)
+                for rewrite in self.at_site(site, 1)
+            ]
+            if not done:
+                break
+            rewrites += done
+        return rewrites
+
+    def _best_site(self) -> list[Rewrite]:
+        """Try every site's batch, and keep the best one's."""
+        standing = self.standing
+        best: list[Rewrite] = []
+        most = 0.0
+        for site in critical_sites(standing, self.slack):
+            before, kept = standing.cost, standing.placement
+            found = self.at_site(site, self.batch)
+            gained = standing.goal.sign * (before - standing.cost)
+            if gained > most:
+                best, most = found, gained
+            if found:
+                self.standing = standing = Standing(standing.goal, kept)
+        for rewrite in best:
+            self.carry_out(rewrite)
+        return best
+
+    # One site
+
+    def at_site(self, site: int, steps: int) -> list[Rewrite]:
+        """The site's batch: the best change, then the best given that, and so on."""
+        state = self.standing.state
+        waiting: list[tuple[float, int, Rewrite]] = []
+        order = count()
+        for operator in sorted(state.local[site]):
+            if self._movable(operator):
+                best = self.best(operator)
+                if best is not None:
+                    waiting.append((-best.benefit, next(order), best))
+        heapq.heapify(waiting)
+        done: list[Rewrite] = []
+        while waiting and len(done) < steps:
+            _, _, rewrite = heapq.heappop(waiting)
+            if state.hosts[rewrite.operator] != site:
+                continue
+            if done:
+                again = self.best(rewrite.operator)
+                if again is None:
+                    continue
+                if waiting and again.benefit < -waiting[0][0]:
+                    heapq.heappush(waiting, (-again.benefit, next(order), again))
+                    continue
+                rewrite = again
+            self.carry_out(rewrite)
+            done.append(rewrite)
+        return done
+
+    def best(self, operator: int) -> Rewrite | None:
+        """The best change for one operator, if any helps. What replication helps is not moved instead:
+
+        where it was moved to, as a whole, its replicas would have to be moved away from again.
+        """
+        if REPLICATION in self.rules:
+            replicated = self._split(REPLICATION, operator)
+            if replicated is not None and replicated.benefit > NEGLIGIBLE * abs(self.standing.cost):
+                return replicated
+        standing, state = self.standing, self.standing.state
+        host = state.hosts[operator]
+        best: Rewrite | None = None
+        least = NEGLIGIBLE * abs(standing.cost)
+        for rule in self.rules:
+            if rule.groups is None:
+                split = self._split(rule, operator)
+                if split is not None and split.benefit > (best.benefit if best else least):
+                    best = split
+                continue
+            for group in rule.groups(state, operator):
+                sites = self.candidates(group)
+                if not len(sites):
+                    continue
+                self.considered += len(sites)
+                worth = self._worth(group, sites, least)
+                at = int(worth.argmax())
+                if worth[at] > (best.benefit if best else least):
+                    changes = dict.fromkeys(group, int(sites[at]))
+                    best = Rewrite(rule.name, operator, changes, host, float(worth[at]))
+        return best
+
+    def _worth(self, group: Sequence[int], sites: Indices, least: float) -> Floats:
+        """The benefits; under a MIN or MAX, of what is equally good the most even is best."""
+        worth = self.standing.benefits(group, sites)
+        if not self.bottleneck or not (worth >= -least).any():
+            return worth
+        relieved, evened = self.standing.relief(group, sites)
+        helps = (worth > least) | ((worth >= -least) & (relieved > 0))
+        return np.where(helps, worth + TIE * abs(self.standing.cost) * (1 + evened), -np.inf)
+
+    def candidates(self, group: Sequence[int]) -> Indices:
+        """Where a group may go."""
+        state = self.standing.state
+        host = state.hosts[group[0]]
+        near = self.near.of_operators(state, group) if self.area.local else np.array([], dtype=np.intp)
+        found = near
+        if self.area.directed:
+            far = self._heard.sites[host] if self._heard is not None else better_sites(self.standing, host)
+            found = np.union1d(near, far[: self.area.reach])
+        self._asked[host] = max(self._asked.get(host, 0), len(found))
+        return found
+
+    def _movable(self, operator: int) -> bool:
+        workload = self.standing.state.workload
+        return workload.operators[operator].pinned is None and workload.runs(operator)
+
+    # Carrying out
+
+    def touched(self, rewrite: Rewrite) -> set[int]:
+        """The sites that have to do with a change that was carried out.
+
+        These are where from and where to, and the hosts of all that the operators read or are read by.
+        """
+        state = self.standing.state
+        operators = {rewrite.operator, *rewrite.changes}
+        found = {rewrite.origin, *rewrite.changes.values()}
+        for operator in operators:
+            found.update(state.reading[operator])
+            inputs = [stream - state.sources for stream in state.inputs[operator] if stream >= state.sources]
+            found.update(state.hosts[producer] for producer in inputs)
+        return found
+
+    def carry_out(self, rewrite: Rewrite) -> None:
+        if rewrite.rule in (REPLICATION.name, PARTITION.name):
+            self._made(rewrite.rule, rewrite.operator)
+        self.standing.move_all(rewrite.changes)
+
+    def _made(self, rule: str, operator: int) -> Split:
+        made = self.standing.replicate if rule == REPLICATION.name else self.standing.partition
+        return made(operator)
+
+    def _split(self, rule: Rule, operator: int) -> Rewrite | None:
+        """Split an operator on trial, with each replica where it is best."""
+        standing, workload = self.standing, self.standing.state.workload
+        if rule is REPLICATION and len(workload.replica_inputs(operator)) < 2:
+            return None
+        if rule is PARTITION and not workload.may_partition(operator):
+            return None
+        before, bounded, host = standing.cost, standing.bounded(), standing.state.hosts[operator]
+        worst = len(critical_sites(standing)) if self.bottleneck else 0
+        split = self._made(rule.name, operator)
+        for replica in split.replicas:
+            sites = self.candidates((replica,))
+            if len(sites):
+                self.considered += len(sites)
+                worth = self._worth((replica,), sites, NEGLIGIBLE * abs(standing.cost))
+                if worth.max() >= 0:
+                    standing.move(replica, int(sites[int(worth.argmax())]))
+        benefit = standing.goal.sign * (before - standing.cost)
+        if abs(benefit) <= NEGLIGIBLE * abs(before) and len(critical_sites(standing)) < worst:
+            benefit = TIE * abs(before)
+        legal = standing.legal_since(bounded)
+        changes = {replica: standing.state.hosts[replica] for replica in split.replicas}
+        standing.undo(split)
+        return Rewrite(rule.name, operator, changes, host, benefit) if legal else None

@@ -1,0 +1,178 @@
+"""Where operators run: the sites with their trees, and a host for every operator.
+
+How data travels (section 5.1):
+
+- Sources are grouped onto trees. A tree spans all sites, and its root publishes its sources' streams. Each
+  link of a tree carries a stream once, however many below it ask for it, and not at all if nobody does.
+- An operator's output is published on a tree of its own: its host sends it directly, once to every other site
+  where somebody reads it. Where producer and reader share a site, nothing travels.
+- A replica of a partition asks for its share of a stream. A link carries as much as those beyond it ask for
+  together, and never more than all of it.
+- Where the network filters (`filtering`), a filter is sent only what passes it: it asks for its selectivity's
+  share of what it reads, and works on that. What several filters beyond a link let pass may be the same
+  items, which a network sends once; how many is not known, so what such a link carries is an upper bound.
+
+Cost: a placement is checked in the operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import ceil
+
+from distributary.errors import DistributaryError
+from distributary.plan.queries.graph import Operator, Workload, shared
+from distributary.plan.trees.tree import Number, Sites, Tree
+
+
+@dataclass(frozen=True)
+class Duties:
+    """What a site does besides the workload: it counts for the site, and no rule moves it.
+
+    Left out is what cannot be added up: `fanout` counts the workload's links alone, as a link that both use
+    would count twice. Aggregates of LOCAL OPERATORS are of the workload's.
+    """
+
+    load: Number = 0
+    """Processor cycles a second, in `node load`."""
+    incoming: Number = 0
+    """Bytes a second that come in from other sites, in `incoming rate`."""
+    forwarding: Number = 0
+    """Bytes a second that it sends to other sites, in `forwarding rate`."""
+    operators: int = 0
+    """How many operators it runs, in `operators`."""
+    cycles: Number = 0
+    """What an item costs all of them together, in processor cycles: in `node delay`."""
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if value < 0:
+                raise DistributaryError(f"a site's duties: {name} is {value}, and is at least 0")
+
+
+NO_DUTIES = Duties()
+
+
+@dataclass(frozen=True)
+class Network:
+    """Sites, the trees over them, how fast they compute, and what else they do."""
+
+    sites: Sites
+    trees: tuple[Tree, ...]
+    speed: Sequence[Number] = ()
+    """Processor cycles a millisecond of each site; 1 where not given."""
+    matching: Number = 0
+    """Processor cycles that a site spends on an item for each link of a tree that it forwards on."""
+    duties: Sequence[Duties] = ()
+    """What each site does besides the workload; nothing where not given."""
+    filtering: bool = False
+    """Whether what a filter does not let pass is left out already on the way to it."""
+
+    def __post_init__(self) -> None:
+        if not self.trees:
+            raise DistributaryError("a network needs at least one tree")
+        for number, tree in enumerate(self.trees):
+            if len(tree.parents) != self.sites.count:
+                raise DistributaryError(
+                    f"tree {number} has {len(tree.parents)} sites, and there are {self.sites.count}"
+                )
+        if self.speed and len(self.speed) != self.sites.count:
+            raise DistributaryError(f"speed has {len(self.speed)} entries for {self.sites.count} sites")
+        if any(speed <= 0 for speed in self.speed):
+            raise DistributaryError("every site's speed is above 0")
+        if self.duties and len(self.duties) != self.sites.count:
+            raise DistributaryError(f"duties has {len(self.duties)} entries for {self.sites.count} sites")
+
+    def speed_of(self, site: int) -> Number:
+        return self.speed[site] if self.speed else 1
+
+    def duties_of(self, site: int) -> Duties:
+        return self.duties[site] if self.duties else NO_DUTIES
+
+    def asked(self, operator: Operator) -> int:
+        """How much of its inputs travels to an operator, in parts of `WHOLE`, rounded up.
+
+        It is never nothing: a filter that lets nothing pass still hears how far its inputs have come.
+
+        >>> from distributary.plan.queries.graph import WHOLE
+        >>> from distributary.plan.trees.tree import star
+        >>> network = Network(Sites(latency=[[0, 5], [5, 0]]), (star(2),), filtering=True)
+        >>> network.asked(Operator("rare", "filter", (0,), selectivity=0.25)) / WHOLE
+        0.25
+        """
+        if not self.filtering:
+            return operator.share
+        passing = ceil(round(operator.share * operator.usable, 6))
+        return max(1, min(operator.share, passing))
+
+    def with_tree(self, number: int, tree: Tree) -> Network:
+        """The network in which one tree is another."""
+        return replace(self, trees=(*self.trees[:number], tree, *self.trees[number + 1 :]))
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A host for every operator of a workload.
+
+    >>> from distributary.plan.queries.graph import Operator, Query, Source, client
+    >>> from distributary.plan.trees.tree import star
+    >>> network = Network(Sites(latency=[[0, 5], [5, 0]]), (star(2),))
+    >>> operators = (Operator("large", "filter", (0,)), client("ann", 1, site=1))
+    >>> workload = Workload((Source("feed", 0, 100, 1),), operators, (Query("q", (0, 1)),))
+    >>> Placement(workload, network, (1, 1)).moved({0: 0}).hosts
+    (0, 1)
+    """
+
+    workload: Workload
+    network: Network
+    hosts: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.hosts) != len(self.workload.operators):
+            raise DistributaryError(f"{len(self.hosts)} hosts for {len(self.workload.operators)} operators")
+        for operator, host in zip(self.workload.operators, self.hosts, strict=True):
+            if not 0 <= host < self.network.sites.count:
+                raise DistributaryError(f"operator {operator.name!r} is at site {host}, which is not there")
+            if operator.pinned not in (None, host):
+                raise DistributaryError(f"operator {operator.name!r} must stay at site {operator.pinned}")
+        for source in self.workload.sources:
+            if not 0 <= source.tree < len(self.network.trees):
+                raise DistributaryError(
+                    f"source {source.name!r} is on tree {source.tree}, which is not there"
+                )
+
+    def moved(self, changes: Mapping[int, int]) -> Placement:
+        """The placement in which these operators are at these sites."""
+        return replace(self, hosts=tuple(changes.get(at, host) for at, host in enumerate(self.hosts)))
+
+    def split(self, workload: Workload, replicas: Sequence[int]) -> Placement:
+        """The placement of a workload that has an operator split, its replicas at these sites."""
+        return Placement(workload, self.network, (*self.hosts, *replicas))
+
+    def input_rate(self, operator: int) -> Number:
+        """The bytes a second that reach an operator."""
+        one = self.workload.operators[operator]
+        return shared(sum(map(self.workload.rate, one.inputs)), self.network.asked(one))
+
+    def load(self, operator: int) -> Number:
+        """The processor cycles a second that an operator spends on the items that reach it."""
+        one = self.workload.operators[operator]
+        return one.cost * shared(sum(map(self.workload.items, one.inputs)), self.network.asked(one))
+
+    def publisher(self, stream: int) -> int:
+        """The site that publishes a stream."""
+        producer = self.workload.producer(stream)
+        if producer is not None:
+            return self.hosts[producer]
+        return self.network.trees[self.workload.sources[stream].tree].root
+
+    def links(self, stream: int, reader: int) -> list[tuple[int, int]]:
+        """The links that a stream takes from its publisher to an operator."""
+        site = self.hosts[reader]
+        if self.workload.producer(stream) is not None:
+            host = self.publisher(stream)
+            return [] if host == site else [(host, site)]
+        path = self.network.trees[self.workload.sources[stream].tree].path(site)
+        return [(above, below) for below, above in pairwise(path)][::-1]

@@ -1,0 +1,151 @@
+"""Which changes of a placement are considered: the rules, and how far they reach (section 5.4.1 to 5.4.3).
+
+Rules:
+
+- MIGRATION moves one operator. TOGETHER moves what hangs together at a site as if it were one operator: an
+  operator with those behind it, or all that read one feed there. Where a feed is shared, no single move saves
+  its link, and all together do. REPLICATION and PARTITION split an operator and place the replicas.
+- A local rule reaches the sites around an operator's host: parents and descendants up to so many levels and
+  siblings, in every tree, the operators' own trees (producers, their other readers, readers) included.
+- A directed rule reaches the sites that the host has heard of (`statistics`).
+
+An application adds a rule that moves operators together by naming the groups it moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from distributary.plan.queries.placement import Network
+from distributary.plan.queries.state import Indices, State
+from distributary.plan.trees.tree import NO_PARENT, Tree
+
+Group = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What may be done with an operator: the groups that move with it, or how it is split."""
+
+    name: str
+    groups: Callable[[State, int], Iterable[Group]] | None = None
+
+
+def _alone(state: State, operator: int) -> list[Group]:
+    return [(operator,)]
+
+
+def behind(state: State, operators: Iterable[int]) -> Group:
+    """These operators and everything behind them at the same site, as far as nothing else lies between."""
+    found = list(operators)
+    known = set(found)
+    for operator in found:
+        for reader in state.readers[state.sources + operator]:
+            here = state.hosts[reader] == state.hosts[operator]
+            if here and reader not in known and state.workload.operators[reader].pinned is None:
+                known.add(reader)
+                found.append(reader)
+    return tuple(sorted(found))
+
+
+def _together(state: State, operator: int) -> list[Group]:
+    groups = {behind(state, (operator,))}
+    for stream in state.inputs[operator]:
+        if stream < state.sources:
+            host = state.hosts[operator]
+            operators = state.workload.operators
+            same = [
+                one
+                for one in state.readers[stream]
+                if state.hosts[one] == host and operators[one].pinned is None
+            ]
+            if same[0] == operator and len(same) > 1:
+                groups.add(behind(state, same))
+    return sorted(groups - {(operator,)})
+
+
+MIGRATION = Rule("migration", _alone)
+TOGETHER = Rule("migration together", _together)
+REPLICATION = Rule("replication")
+PARTITION = Rule("partition")
+
+MIGRATIONS: Sequence[Rule] = (MIGRATION, TOGETHER)
+
+
+@dataclass(frozen=True)
+class Area:
+    """How far rules reach."""
+
+    local: bool = True
+    directed: bool = False
+    levels: int = 2
+    reach: int = 40
+    """How many of the best sites heard of are considered."""
+
+
+LOCAL = Area()
+DIRECTED = Area(local=False, directed=True)
+HYBRID = Area(local=True, directed=True)
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """One change: the rule, the operator it was for, who goes where, and what it brought.
+
+    For a split, `changes` says where the replicas are, by their numbers in the workload after it.
+    """
+
+    rule: str
+    operator: int
+    changes: Mapping[int, int]
+    origin: int
+    benefit: float
+
+
+def around(tree: Tree, site: int, levels: int) -> set[int]:
+    """A site's neighbours in a tree: up and down so many levels, and siblings."""
+    found: set[int] = set()
+    above = site
+    for _ in range(levels):
+        above = tree.parents[above]
+        if above == NO_PARENT:
+            break
+        found.add(above)
+    row = [site]
+    for _ in range(levels):
+        row = [child for parent in row for child in tree.children[parent]]
+        found.update(row)
+    if tree.parents[site] != NO_PARENT:
+        found.update(tree.children[tree.parents[site]])
+    return found - {site}
+
+
+class Neighbourhood:
+    """The neighbours of every site in all trees of a network; each site's are found when first asked for."""
+
+    def __init__(self, network: Network, levels: int) -> None:
+        self.network = network
+        self.levels = levels
+        self._found: dict[int, frozenset[int]] = {}
+
+    def of(self, site: int) -> frozenset[int]:
+        if site not in self._found:
+            trees = self.network.trees
+            self._found[site] = frozenset().union(*(around(tree, site, self.levels) for tree in trees))
+        return self._found[site]
+
+    def of_operators(self, state: State, operators: Sequence[int]) -> Indices:
+        """Where a group at one site may go: its neighbours, and those of the group's own trees."""
+        host = state.hosts[operators[0]]
+        found = set(self.of(host))
+        for operator in operators:
+            found.update(state.reading[operator])
+            for stream in state.inputs[operator]:
+                if stream >= state.sources:
+                    found.add(state.hosts[stream - state.sources])
+                    found.update(state.reading[stream - state.sources])
+        found.discard(host)
+        return np.array(sorted(found), dtype=np.intp)

@@ -1,0 +1,138 @@
+"""When there is more to do than the sites can: which queries to thin out, and what that costs their clients.
+
+    shed = shed_load(placement, limit=5.0)
+    shed.kept["q7"]                # the share of its items that query q7 still gets
+    shed.lost                      # the share of all utility that is lost
+
+Rules:
+
+- A query keeps a share of its items; dropping them early drops the work on them at all its operators. An
+  operator of several queries works for the one that keeps most. Utility is lost in proportion to what is
+  dropped, at each query's own worth (`Query.utility`).
+- As long as a site has too much, its queries are thinned out, those first that lose the least utility for the
+  load they free; no further than needed. Then room that is left is given back, the most worthy first.
+- What a site does besides the workload (`Duties`) is not thinned out: queries get what it leaves them, which
+  may be nothing.
+- With one site that has too much, and no operator shared, no other way loses less.
+
+Cost: about the queries, times the sites that have too much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from distributary.errors import DistributaryError
+from distributary.plan.queries.placement import Placement
+from distributary.plan.queries.state import Floats
+
+ROOM = 1e-9
+"""The share of its limit by which a site may be over for rounding."""
+
+
+@dataclass(frozen=True)
+class Shed:
+    """What every query keeps, and what is lost by that."""
+
+    kept: Mapping[str, float]
+    lost: float
+    loads: tuple[float, ...]
+    """Every site's load after it, with what it does besides."""
+
+
+def shed_load(placement: Placement, limit: float | Sequence[float]) -> Shed:
+    """Thin queries out until no site has more than its limit, in cycles a second: one for all, or each."""
+    count = placement.network.sites.count
+    limits = np.broadcast_to(np.asarray(limit, dtype=np.float64), (count,))
+    if (limits < 0).any():
+        raise DistributaryError("a site's limit is at least 0")
+    duties = np.array([float(placement.network.duties_of(site).load) for site in range(count)])
+    limits = np.maximum(limits - duties, 0.0)
+    work = _Work(placement)
+    kept = np.ones(len(placement.workload.queries))
+    _thin_out(work, kept, limits)
+    _give_back(work, kept, limits)
+    utility = work.utility
+    total = float(utility.sum())
+    lost = float((utility * (1 - kept)).sum()) / total if total else 0.0
+    names = [query.name for query in placement.workload.queries]
+    loads = duties + work.loads(kept)
+    return Shed(dict(zip(names, kept.tolist(), strict=True)), lost, tuple(loads.tolist()))
+
+
+class _Work:
+    """Who works where for whom."""
+
+    def __init__(self, placement: Placement) -> None:
+        workload = placement.workload
+        self.utility: Floats = np.array([float(query.utility) for query in workload.queries])
+        self.hosts = np.array(placement.hosts, dtype=np.intp)
+        self.load: Floats = np.array([float(placement.load(at)) for at in range(len(workload.operators))])
+        self.count = placement.network.sites.count
+        self.queries_of = workload.queries_of
+        self.operators = [query.operators for query in workload.queries]
+
+    def share(self, kept: Floats) -> Floats:
+        """What each operator still works on."""
+        return np.array([max((kept[number] for number in row), default=0.0) for row in self.queries_of])
+
+    def loads(self, kept: Floats) -> Floats:
+        found = np.zeros(self.count)
+        np.add.at(found, self.hosts, self.load * self.share(kept))
+        return found
+
+    def freed(self, number: int, kept: Floats) -> Floats:
+        """What each site is spared by a query that keeps nothing; operators that others need stay."""
+        found = np.zeros(self.count)
+        for index in self.operators[number]:
+            others = max((kept[other] for other in self.queries_of[index] if other != number), default=0.0)
+            found[self.hosts[index]] += self.load[index] * max(kept[number] - others, 0.0)
+        return found
+
+
+def _thin_out(work: _Work, kept: Floats, limits: Floats) -> None:
+    while True:
+        over = work.loads(kept) - limits
+        site = int(over.argmax())
+        if over[site] <= ROOM * max(limits[site], 1.0):
+            return
+        too_much = over > 0
+        best: tuple[float, int, float] | None = None
+        for number in np.flatnonzero(kept > 0):
+            freed = work.freed(int(number), kept)
+            if freed[site] > 0:
+                price = float(work.utility[number] * kept[number]) / float(freed[too_much].sum())
+                if best is None or price < best[0]:
+                    best = price, int(number), float(freed[site])
+        if best is None:
+            _thin_shared(work, kept, site)
+            continue
+        _, chosen, spared = best
+        kept[chosen] *= max(0.0, 1 - over[site] / spared)
+
+
+def _thin_shared(work: _Work, kept: Floats, site: int) -> None:
+    """Where every operator works for several queries alike: thin all of the least worthy one's a little."""
+    here = [int(index) for index in np.flatnonzero(work.hosts == site) if work.load[index] > 0]
+    busy = [index for index in here if any(kept[number] > 0 for number in work.queries_of[index])]
+
+    def price(index: int) -> float:
+        return float(sum(work.utility[number] for number in work.queries_of[index])) / float(work.load[index])
+
+    for number in work.queries_of[min(busy, key=price)]:
+        kept[number] = max(0.0, kept[number] - 0.05)
+
+
+def _give_back(work: _Work, kept: Floats, limits: Floats) -> None:
+    for number in np.argsort(-work.utility, kind="stable"):
+        if kept[number] >= 1:
+            continue
+        low, high = float(kept[number]), 1.0
+        for _ in range(30):
+            kept[number] = (low + high) / 2
+            fits = (work.loads(kept) <= limits + ROOM * np.maximum(limits, 1.0) / 2).all()
+            low, high = (float(kept[number]), high) if fits else (low, float(kept[number]))
+        kept[number] = low

@@ -1,0 +1,452 @@
+"""A placement as arrays, kept up to date while operators move and are split; and what a move would change.
+
+Rules:
+
+- Every quantity of a node (what it runs, sends, forwards, gets) is a row of numbers, one a site. A `Move`
+  tells what each would become if one operator were at each of several sites: a matrix, a row a site tried.
+- Per link of a tree and stream it is known how much of the stream is asked for beyond it, in parts of
+  `WHOLE`; per operator and site, how much is read there. Nothing else is needed to say what a link carries.
+- Numbers are floats. Whole numbers stay exact (parts of a stream are: so rates are multiplied by them before
+  they are divided by `WHOLE`); others gather rounding, which `recount` clears away.
+
+Cost: a change costs the length of the paths to the roots; a `Move` the sites it tries times all sites.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from distributary.plan.queries.graph import WHOLE, Workload
+from distributary.plan.queries.placement import Network, Placement
+from distributary.plan.trees.tree import Tree
+
+Floats = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.intp]
+
+QUANTITIES = ("load", "cycles", "operators", "fanout", "incoming", "forwarding", "published", "produced")
+"""What is known of every node, beside sums of what its operators read (`input`, `selectivity`)."""
+
+
+DUTIES = ("load", "cycles", "operators", "incoming", "forwarding")
+"""Of these, what a site has besides the workload's."""
+
+
+LARGEST = 2**24
+"""Whole numbers up to this are exact in 32 bits."""
+
+
+class TreeArrays:
+    """A tree as arrays: the links on the way to each site, and the sites that send on them."""
+
+    def __init__(self, tree: Tree) -> None:
+        count = len(tree.parents)
+        self.root = tree.root
+        self.parents: Indices = np.array(tree.parents, dtype=np.intp)
+        self.above: Floats = np.zeros((count, count))
+        """1 where a link, known by its lower end, is on the way to a site; floats, for products."""
+        for site in tree.order[1:]:
+            self.above[site] = self.above[tree.parents[site]]
+            self.above[site, site] = 1
+        exact = int(self.above.sum(axis=1).max()) * WHOLE < LARGEST
+        self.passing: npt.NDArray[np.floating] = self.above.astype(np.float32) if exact else self.above
+        """The same in the smallest numbers in which the parts asked for on any way add up exactly."""
+        self.paths: list[Indices] = [np.flatnonzero(row) for row in self.above]
+        """The links on the way to each site, each known by its lower end."""
+        self.links: Indices = np.argsort(self.parents, kind="stable")[1:]
+        """All links, those of one parent together; the root, which has none, comes first and is left out."""
+        parents = self.parents[self.links]
+        self.starts: Indices = np.flatnonzero(np.r_[True, parents[1:] != parents[:-1]][: len(parents)])
+        self.senders: Indices = parents[self.starts]
+
+    def by_sender(self, values: Floats) -> Floats:
+        """The values of links (by their lower ends) added up at the sites that send on them."""
+        found = np.zeros_like(values)
+        if len(self.links):
+            found[..., self.senders] = np.add.reduceat(values[..., self.links], self.starts, axis=-1)
+        return found
+
+
+class State:
+    """A placement that can be changed in place."""
+
+    def __init__(self, placement: Placement) -> None:
+        self.network: Network = placement.network
+        self.workload: Workload = placement.workload
+        self.count = self.network.sites.count
+        self.trees = [TreeArrays(tree) for tree in self.network.trees]
+        self.duties: dict[str, Floats] = {
+            name: np.array([float(getattr(duties, name)) for duties in self.network.duties])
+            for name in DUTIES
+            if any(getattr(duties, name) for duties in self.network.duties)
+        }
+        """What sites have of some quantities besides the workload's, which no move changes."""
+        self.hosts: list[int] = list(placement.hosts)
+        workload, sources = self.workload, len(self.workload.sources)
+        self.sources = sources
+        self.tree_of = [source.tree for source in workload.sources]
+        self.inputs = [operator.inputs for operator in workload.operators]
+        self.asked_by = [self.network.asked(operator) for operator in workload.operators]
+        """How much of its inputs each operator asks for, in parts of `WHOLE`."""
+        self.readers = [list(row) for row in workload.readers]
+        self.rates = [float(workload.rate(stream)) for stream in range(sources + len(self.hosts))]
+        self.items = [float(workload.items(stream)) for stream in range(sources + len(self.hosts))]
+        self.queries_of = [list(row) for row in workload.queries_of]
+        self.members = [list(query.operators) for query in workload.queries]
+        self.local: list[set[int]] = [set() for _ in range(self.count)]
+        for operator, host in enumerate(self.hosts):
+            self.local[host].add(operator)
+        self.units: Floats = np.zeros((sources, self.count))
+        """How much of each source is asked for beyond each link of its tree."""
+        self.active: npt.NDArray[np.int32] = np.zeros((len(self.trees), self.count), dtype=np.int32)
+        self.reading: list[dict[int, int]] = [{} for _ in self.hosts]
+        self.quantities: dict[str, Floats] = {}
+        for operator in range(len(self.hosts)):
+            for stream in self.inputs[operator]:
+                if stream < sources:
+                    path = self.trees[self.tree_of[stream]].paths[self.hosts[operator]]
+                    self.units[stream, path] += self.asked_by[operator]
+                else:
+                    readers = self.reading[stream - sources]
+                    site = self.hosts[operator]
+                    readers[site] = readers.get(site, 0) + self.asked_by[operator]
+        self.recount()
+
+    @property
+    def placement(self) -> Placement:
+        """The placement as it stands now."""
+        return Placement(self.workload, self.network, tuple(self.hosts))
+
+    # What operators are worth by themselves
+
+    def input_items(self, operator: int) -> float:
+        """The items a second that reach an operator."""
+        return sum(self.items[stream] for stream in self.inputs[operator]) * self.asked_by[operator] / WHOLE
+
+    def statistic(self, name: str, operator: int) -> float:
+        """A statistic of an operator that does not depend on where it runs."""
+        one = self.workload.operators[operator]
+        if name == "load":
+            return float(one.cost) * self.input_items(operator)
+        if name == "cycles":
+            return float(one.cost)
+        if name == "operators":
+            return float(self.workload.runs(operator))
+        if name in ("produced", "produced rate"):
+            return self.rates[self.sources + operator]
+        if name == "selectivity":
+            return float(one.selectivity)
+        return sum(self.rates[stream] for stream in self.inputs[operator]) * self.asked_by[operator] / WHOLE
+
+    def carried(self, stream: int, share: int) -> float:
+        """What a link carries of a stream of which so much is asked for beyond it."""
+        return self.rates[stream] * min(share, WHOLE) / WHOLE
+
+    def near(self, operator: int) -> list[int]:
+        """An operator and those it exchanges data with."""
+        found = {operator, *self.readers[self.sources + operator]}
+        found |= {stream - self.sources for stream in self.inputs[operator] if stream >= self.sources}
+        return sorted(found)
+
+    # Counting anew
+
+    def recount(self) -> None:
+        """Every quantity of every node, from what is asked for on every link."""
+        quantities = {name: np.zeros(self.count) for name in (*QUANTITIES, "input", "selectivity")}
+        for operator, host in enumerate(self.hosts):
+            for name in ("load", "cycles", "operators", "produced", "input", "selectivity"):
+                quantities[name][host] += self.statistic(name, operator)
+            for site, share in self.reading[operator].items():
+                if site != host:
+                    rate = self.carried(self.sources + operator, share)
+                    quantities["published"][host] += rate
+                    quantities["incoming"][site] += rate
+        rates = np.array(self.rates[: self.sources])
+        streams = np.array(self.tree_of, dtype=np.intp)
+        for number, tree in enumerate(self.trees):
+            units = self.units[streams == number]
+            carried = np.minimum(units, WHOLE).T @ rates[streams == number] / WHOLE
+            quantities["incoming"] += carried
+            quantities["forwarding"] += tree.by_sender(carried)
+            self.active[number] = (units > 0).sum(axis=0)
+            quantities["fanout"] += tree.by_sender((self.active[number] > 0).astype(np.float64))
+        self.quantities = quantities
+
+    # Changes
+
+    def count_out(self, operator: int) -> None:
+        """Let an operator neither run nor ask for anything; its readers have been counted out before."""
+        self._add(operator, -1)
+
+    def count_in(self, operator: int) -> None:
+        """Let an operator run that was counted out; those it reads have been counted in before."""
+        self._add(operator, 1)
+
+    def move(self, operator: int, site: int) -> None:
+        """Let an operator run at another site."""
+        self._add(operator, -1)
+        self.hosts[operator] = site
+        self._add(operator, 1)
+
+    def rewire(self, workload: Workload, changed: Sequence[int], hosts: Sequence[int]) -> None:
+        """Take up a workload in which these operators differ or are new; or drop the last ones again.
+
+        In `changed` readers stand before those they read. Operators that are new run at `hosts`.
+        """
+        before = len(self.hosts)
+        for operator in changed:
+            if operator < before:
+                self._add(operator, -1)
+                for stream in self.inputs[operator]:
+                    self.readers[stream].remove(operator)
+        del self.hosts[len(workload.operators) :]
+        for rows in (self.inputs, self.asked_by, self.reading, self.queries_of):
+            del rows[len(self.hosts) :]
+        for numbers in (self.rates, self.items):
+            del numbers[self.sources + len(self.hosts) :]
+        del self.readers[self.sources + len(self.hosts) :]
+        for host in hosts:
+            self._extend(host)
+        affected = {number for operator in changed if operator < before for number in self._asking(operator)}
+        self.workload = workload
+        there = [operator for operator in reversed(changed) if operator < len(self.hosts)]
+        for operator in there:
+            self._describe(operator)
+        for number in affected:
+            self._enlist(number)
+        for operator in there:
+            self._add(operator, 1)
+
+    def _asking(self, operator: int) -> list[int]:
+        return self.queries_of[operator] if operator < len(self.queries_of) else []
+
+    def _extend(self, host: int) -> None:
+        self.hosts.append(host)
+        self.inputs.append(())
+        self.asked_by.append(WHOLE)
+        self.reading.append({})
+        self.queries_of.append([])
+        self.rates.append(0.0)
+        self.items.append(0.0)
+        self.readers.append([])
+
+    def _describe(self, operator: int) -> None:
+        """Read an operator's description from the workload. Those it reads have been described before."""
+        one, stream = self.workload.operators[operator], self.sources + operator
+        self.inputs[operator] = one.inputs
+        self.asked_by[operator] = self.network.asked(one)
+        for above in one.inputs:
+            self.readers[above].append(operator)
+        passed = float(one.selectivity) * one.share / WHOLE
+        self.items[stream] = passed * sum(self.items[above] for above in one.inputs)
+        self.rates[stream] = passed * float(one.growth) * sum(self.rates[above] for above in one.inputs)
+
+    def _enlist(self, number: int) -> None:
+        """Read a query's operators from the workload."""
+        for operator in self.members[number]:
+            if operator < len(self.hosts):
+                self.queries_of[operator].remove(number)
+        self.members[number] = list(self.workload.queries[number].operators)
+        for operator in self.members[number]:
+            self.queries_of[operator].append(number)
+
+    def _add(self, operator: int, sign: int) -> None:
+        """Count an operator in (1) or out (-1): its work, what it asks for, what it sends."""
+        host, quantities = self.hosts[operator], self.quantities
+        (self.local[host].add if sign > 0 else self.local[host].discard)(operator)
+        for name in ("load", "cycles", "operators", "produced", "input", "selectivity"):
+            quantities[name][host] += sign * self.statistic(name, operator)
+        for stream in self.inputs[operator]:
+            if stream < self.sources:
+                self._ask(stream, host, sign * self.asked_by[operator])
+            else:
+                self._read(stream - self.sources, host, sign * self.asked_by[operator])
+        for site, share in self.reading[operator].items():
+            if site != host:
+                rate = sign * self.carried(self.sources + operator, share)
+                quantities["published"][host] += rate
+                quantities["incoming"][site] += rate
+
+    def _ask(self, stream: int, site: int, share: int) -> None:
+        number = self.tree_of[stream]
+        tree, quantities = self.trees[number], self.quantities
+        path = tree.paths[site]
+        before = self.units[stream, path]
+        after = before + share
+        self.units[stream, path] = after
+        change = (np.minimum(after, WHOLE) - np.minimum(before, WHOLE)) * self.rates[stream] / WHOLE
+        senders = tree.parents[path]
+        quantities["incoming"][path] += change
+        quantities["forwarding"][senders] += change
+        was = self.active[number, path]
+        now = was + (after > 0) - (before > 0)
+        self.active[number, path] = now
+        quantities["fanout"][senders] += (now > 0).astype(np.float64) - (was > 0)
+
+    def _read(self, producer: int, site: int, share: int) -> None:
+        readers, stream = self.reading[producer], self.sources + producer
+        before = readers.get(site, 0)
+        after = before + share
+        if after:
+            readers[site] = after
+        else:
+            readers.pop(site, None)
+        if site != self.hosts[producer]:
+            change = self.carried(stream, after) - self.carried(stream, before)
+            self.quantities["published"][self.hosts[producer]] += change
+            self.quantities["incoming"][site] += change
+
+
+class Move:
+    """Operators of one site, and sites that all of them together might run at instead."""
+
+    def __init__(self, state: State, operators: Sequence[int], sites: Indices) -> None:
+        self.state = state
+        self.operators = frozenset(operators)
+        self.sites = sites
+        self.start = state.hosts[operators[0]]
+        self.rows: Indices = np.arange(len(sites))
+        self.asked: dict[int, int] = {}
+        """How much of each stream from outside they read, in parts of `WHOLE`."""
+        for operator in operators:
+            for stream in state.inputs[operator]:
+                if stream - state.sources not in self.operators:
+                    self.asked[stream] = self.asked.get(stream, 0) + state.asked_by[operator]
+
+    def quantity(self, name: str) -> Floats:
+        """A quantity of every node, for each of the sites tried."""
+        now = self.state.quantities[name]
+        if name in ("incoming", "published"):
+            return now + self._sent[name]
+        if name in ("forwarding", "fanout"):
+            return now + self._forwarded[name]
+        return now + self._shifted(sum(self.state.statistic(name, one) for one in self.operators))
+
+    def total(self, name: str) -> Floats:
+        """By how much the sum of a quantity over all nodes would change, for each of the sites tried."""
+        if name == "forwarding":
+            return self._forwarded_in_all
+        if name == "published":
+            return self._published_in_all
+        if name == "incoming":
+            return self._forwarded_in_all + self._published_in_all
+        if name == "fanout":
+            return np.asarray(self._forwarded[name].sum(axis=1))
+        return np.zeros(len(self.sites))
+
+    def _shifted(self, amount: float) -> Floats:
+        change = np.zeros((len(self.sites), self.state.count))
+        change[:, self.start] -= amount
+        change[self.rows, self.sites] += amount
+        return change
+
+    # On trees
+
+    @cached_property
+    def _forwarded_in_all(self) -> Floats:
+        state = self.state
+        found = np.zeros(len(self.sites))
+        for stream, share in self.asked.items():
+            if stream < state.sources:
+                tree, before = state.trees[state.tree_of[stream]], state.units[stream]
+                path = tree.paths[self.start]
+                without = before.copy()
+                without[path] -= share
+                less = (np.minimum(without[path], WHOLE) - np.minimum(before[path], WHOLE)).sum()
+                more = np.minimum(without + share, WHOLE) - np.minimum(without, WHOLE)
+                on_path = tree.passing @ more.astype(tree.passing.dtype)
+                found += (on_path[self.sites] + less) * state.rates[stream] / WHOLE
+        return found
+
+    @cached_property
+    def _on_links(self) -> Mapping[int, tuple[Floats, npt.NDArray[np.int32]]]:
+        """By tree: what each link carries more, and how many streams more."""
+        state = self.state
+        found: dict[int, tuple[Floats, npt.NDArray[np.int32]]] = {}
+        for stream, share in self.asked.items():
+            if stream >= state.sources:
+                continue
+            number = state.tree_of[stream]
+            above, before = state.trees[number].above, state.units[stream]
+            after = (before - share * above[self.start]) + share * above[self.sites]
+            change = np.minimum(after, WHOLE) - np.minimum(before, WHOLE)
+            more = (after > 0).astype(np.int32) - (before > 0)
+            rate: Floats = change * state.rates[stream] / WHOLE
+            if number in found:
+                rate, more = rate + found[number][0], more + found[number][1]
+            found[number] = rate, more
+        return found
+
+    @cached_property
+    def _forwarded(self) -> Mapping[str, Floats]:
+        state = self.state
+        forwarding = np.zeros((len(self.sites), state.count))
+        fanout = np.zeros((len(self.sites), state.count))
+        for number, (rate, more) in self._on_links.items():
+            was = state.active[number]
+            used = (was + more > 0).astype(np.float64) - (was > 0)
+            forwarding += state.trees[number].by_sender(rate)
+            fanout += state.trees[number].by_sender(used)
+        return {"forwarding": forwarding, "fanout": fanout}
+
+    # Sent directly
+
+    @cached_property
+    def _read(self) -> list[tuple[int, float, Floats]]:
+        """By producer from outside: its host, what it sends less to where they were, more to each site."""
+        state, found = self.state, []
+        for stream, share in self.asked.items():
+            if stream < state.sources:
+                continue
+            host, readers = state.hosts[stream - state.sources], state.reading[stream - state.sources]
+            there = np.zeros(state.count)
+            there[list(readers)] = list(readers.values())
+            before = min(there[self.start], WHOLE)
+            there[self.start] -= share
+            without = np.minimum(there, WHOLE)
+            more = (np.minimum(there + share, WHOLE) - without) * state.rates[stream] / WHOLE
+            more[host] = 0
+            less = (without[self.start] - before) * state.rates[stream] / WHOLE
+            found.append((host, float(less) if self.start != host else 0.0, more))
+        return found
+
+    @cached_property
+    def _published(self) -> Floats:
+        """What goes to the readers at each site who do not move along."""
+        state = self.state
+        found = np.zeros(state.count)
+        for operator in self.operators:
+            stream = state.sources + operator
+            along = sum(state.asked_by[one] for one in state.readers[stream] if one in self.operators)
+            for site, share in state.reading[operator].items():
+                found[site] += state.carried(stream, share - along if site == self.start else share)
+        return found
+
+    @cached_property
+    def _published_in_all(self) -> Floats:
+        found: Floats = self._published[self.start] - self._published[self.sites]
+        for _, less, more in self._read:
+            found = found + less + more[self.sites]
+        return found
+
+    @cached_property
+    def _sent(self) -> Mapping[str, Floats]:
+        """What is sent directly, and what comes in on all links."""
+        published = np.zeros((len(self.sites), self.state.count))
+        incoming = np.zeros((len(self.sites), self.state.count))
+        for rate, _ in self._on_links.values():
+            incoming += rate
+        for host, less, more in self._read:
+            published[:, host] += less + more[self.sites]
+            incoming[:, self.start] += less
+            incoming[self.rows, self.sites] += more[self.sites]
+        rates = self._published
+        total = float(rates.sum())
+        published[:, self.start] -= total - rates[self.start]
+        published[self.rows, self.sites] += total - rates[self.sites]
+        incoming[:, self.start] += rates[self.start]
+        incoming[self.rows, self.sites] -= rates[self.sites]
+        return {"published": published, "incoming": incoming}

@@ -1,0 +1,221 @@
+"""What sites tell each other of how they are doing, and what that costs: sections 5.3.2, 5.4.3 and 5.4.5.
+
+Rules:
+
+- Every site has one value (where the goal is over nodes), or one for each tree: what lies between the tree's
+  root and the site (the seed's phi), as the goal aggregates it. Values travel up the tree and down again.
+- Who is interested: where the system's cost is a sum or an average, everybody; where it is a MIN or MAX, only
+  sites whose own value is within `slack` of it, or that host a query whose value is (Table 5.2's conditions).
+- In what: only in what is better than one's own. Table 5.2 has a site hear of paths with less latency than
+  its link to its parent; as better paths than one's own may be longer than one link, the bound here is the
+  site's own path (`own_link=True` for the table's).
+- On the way: parents know the bounds of everybody below and pass down only what somebody there can use.
+- At most `top` values are passed on over a link each way, drawn by lottery: a value has the more tickets the
+  better it is, and each has at least a few.
+- Counted are bytes: `VALUE` for a number, `NAME` for a site or a stream. Maintenance is what keeps the values
+  themselves known; optimisation is what a site asks its neighbourhood when it weighs rules.
+
+Cost: a period costs, for each tree, its links times the values that pass them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from distributary.errors import DistributaryError
+from distributary.plan.goal.query_goal import Aggregate, Members, Statistic, parts
+from distributary.plan.goal.tree_goal import Function
+from distributary.plan.queries.benefit import Standing
+from distributary.plan.queries.forms import OverBrokers, OverQueries
+from distributary.plan.queries.state import Floats, Indices
+
+VALUE = 8
+NAME = 4
+LEAST_TICKETS = 0.05
+"""The share of the best value's tickets that the worst one has."""
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes sent in all."""
+
+    maintenance: int = 0
+    optimisation: int = 0
+    statistics: int = 0
+
+    def __add__(self, other: Traffic) -> Traffic:
+        return Traffic(
+            self.maintenance + other.maintenance,
+            self.optimisation + other.optimisation,
+            self.statistics + other.statistics,
+        )
+
+    @property
+    def total(self) -> int:
+        return self.maintenance + self.optimisation + self.statistics
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What came of a round: the sites that each site has heard of, the best first, and the bytes sent."""
+
+    sites: tuple[Indices, ...]
+    statistics: int
+
+
+def critical_sites(standing: Standing, slack: float = 0.0) -> list[int]:
+    """The sites that the system's cost hangs on (section 3.4.3)."""
+    state, system = standing.state, standing.system
+    everyone = [site for site in range(state.count) if state.local[site]]
+    if standing.goal.cost.function not in (Function.MIN, Function.MAX):
+        return everyone
+    near = slack * abs(standing.cost) + 1e-9 * abs(standing.cost)
+    if isinstance(system, OverBrokers):
+        values = system.nodes.values()
+        return [site for site in everyone if abs(values[site] - standing.cost) <= near]
+    if isinstance(system, OverQueries):
+        of_queries = system.queries.values()
+        worst = np.flatnonzero(np.abs(of_queries - standing.cost) <= near)
+        return sorted({state.hosts[index] for number in worst for index in state.members[number]})
+    return everyone
+
+
+def values_by_tree(standing: Standing, own_link: bool = False) -> list[tuple[int, Floats, Floats]]:
+    """By tree: every site's value, and what is better than which it wants to hear of."""
+    state, system = standing.state, standing.system
+    if isinstance(system, OverBrokers):
+        values = system.nodes.values()
+        return [(0, values, values)]
+    if isinstance(system, OverQueries) and system.queries.operators.ways:
+        ways = next(iter(system.queries.operators.ways.values()))
+        found = []
+        for number, tree in enumerate(state.trees):
+            values = np.nan_to_num(ways.from_root[number])
+            links = ways.direct[tree.parents, np.arange(state.count)]
+            found.append((number, values, np.nan_to_num(links) if own_link else values))
+        return found
+    load = state.quantities["load"] + state.duties.get("load", 0.0)
+    return [(0, load, load)]
+
+
+def better_sites(standing: Standing, site: int) -> Indices:
+    """The sites that do better than this one in any tree, the best first: all that could be heard of."""
+    sign = standing.goal.sign
+    best = np.full(standing.state.count, np.inf)
+    for _, values, _ in values_by_tree(standing):
+        best = np.where(sign * values < sign * values[site], np.minimum(best, sign * values), best)
+    order: Indices = np.argsort(best, kind="stable")
+    return order[: int(np.isfinite(best).sum())]
+
+
+class Dissemination:
+    """Rounds of statistics.
+
+    >>> from distributary.plan.queries.generator import at_clients, feed_workload, random_network
+    >>> from distributary.plan.goal.query_text import parse_query_goal
+    >>> network = random_network(sites=30, trees=2, seed=1)
+    >>> goal = parse_query_goal("minimise aggregate(SUM, node load, BROKERS)")
+    >>> standing = Standing(goal, at_clients(feed_workload(network, 60, seed=1), network))
+    >>> all_of_it, some = Dissemination().round(standing), Dissemination(top=5).round(standing)
+    >>> some.statistics < all_of_it.statistics
+    True
+    """
+
+    def __init__(
+        self, top: int | None = None, *, seed: int = 0, slack: float = 0.0, own_link: bool = False
+    ) -> None:
+        if top is not None and top < 1:
+            raise DistributaryError(f"top is at least 1, not {top}")
+        self.top = top
+        self.slack = slack
+        self.own_link = own_link
+        self._random = np.random.default_rng(seed)
+
+    def round(self, standing: Standing) -> Heard:
+        """Let every site tell of itself once."""
+        interested = np.zeros(standing.state.count, dtype=bool)
+        interested[critical_sites(standing, self.slack)] = True
+        sign = standing.goal.sign
+        best: list[dict[int, float]] = [{} for _ in range(standing.state.count)]
+        sent = 0
+        for number, values, bounds in values_by_tree(standing, self.own_link):
+            bounds = np.where(interested, sign * bounds, -np.inf)
+            passed = self._tell(standing, number, sign * values, bounds, best)
+            sent += passed * (NAME + 2 * VALUE if len(standing.state.trees) > 1 else NAME + VALUE)
+        sites = tuple(
+            np.array(sorted(heard, key=lambda site: (heard[site], site)), dtype=np.intp) for heard in best
+        )
+        return Heard(sites, sent)
+
+    def _tell(
+        self, standing: Standing, number: int, values: Floats, bounds: Floats, best: list[dict[int, float]]
+    ) -> int:
+        """Pass values up and down one tree; how many went over links."""
+        tree = standing.state.network.trees[number]
+        widest = bounds.copy()
+        for site in reversed(tree.order[1:]):
+            widest[tree.parents[site]] = max(widest[tree.parents[site]], widest[site])
+        up: dict[int, Indices] = {}
+        sent = 0
+        for site in reversed(tree.order):
+            held = np.concatenate([[site], *(up[child] for child in tree.children[site])]).astype(np.intp)
+            up[site] = self._drawn(held, values) if site != tree.root else held
+            sent += len(up[site]) if site != tree.root else 0
+        down: dict[int, Indices] = {tree.root: np.array([], dtype=np.intp)}
+        for site in tree.order:
+            known = np.concatenate([[site], down[site], *(up[child] for child in tree.children[site])])
+            known = known.astype(np.intp)
+            for other in known[values[known] < bounds[site]]:
+                if other != site:
+                    place = int(other)
+                    best[site][place] = min(best[site].get(place, np.inf), float(values[place]))
+            for child in tree.children[site]:
+                useful = known[values[known] < widest[child]]
+                useful = useful[~np.isin(useful, up[child])]
+                down[child] = self._drawn(useful, values)
+                sent += len(down[child])
+        return sent
+
+    def _drawn(self, held: Indices, values: Floats) -> Indices:
+        """At most `top` of these, by lottery."""
+        return held[drawn(self._random, values[held], self.top)]
+
+
+def drawn(random: np.random.Generator, worth: Floats, top: int | None) -> Indices:
+    """Which of so many values are passed on: all, or `top` of them by lottery, in which the least fare best.
+
+    >>> len(drawn(np.random.default_rng(1), np.array([3.0, 1.0, 2.0]), 2))
+    2
+    """
+    if top is None or len(worth) <= top:
+        return np.arange(len(worth))
+    spread = float(worth.max() - worth.min()) or 1.0
+    tickets = LEAST_TICKETS + (worth.max() - worth) / spread
+    # Of exponential times with rates in proportion to the tickets, the first are drawn as in a lottery.
+    times = random.exponential(size=len(worth)) / tickets
+    found: Indices = np.argpartition(times, top)[:top]
+    return found
+
+
+def maintenance(standing: Standing) -> int:
+    """Bytes a period that keep every site's own values known."""
+    state = standing.state
+    links = state.count - 1
+    if standing.goal.cost.members is Members.QUERIES:
+        return links * len(state.trees) * (NAME + VALUE)
+    named = {part.name for part in parts(standing.goal.cost.value) if isinstance(part, Statistic)}
+    if named & {"forwarding rate", "incoming rate", "output rate"}:
+        return links * len(state.trees) * (NAME + VALUE)
+    return 2 * links * (NAME + VALUE)
+
+
+def asked_for(standing: Standing, sites: int) -> int:
+    """Bytes that a site gets from so many others when it weighs its rules against them."""
+    expressions = list(parts(standing.goal.cost.value))
+    named = {part.name for part in expressions if isinstance(part, Statistic)}
+    profiles = named & {"forwarding rate", "incoming rate", "output rate"}
+    profile = (len(standing.state.workload.sources) + 7) // 8 + VALUE if profiles else 0
+    trees = len(standing.state.trees) if any(isinstance(part, Aggregate) for part in expressions) else 1
+    return sites * (NAME + VALUE * (1 if standing.goal.cost.members is Members.BROKERS else trees) + profile)

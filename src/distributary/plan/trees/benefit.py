@@ -1,0 +1,153 @@
+"""What a rewrite is worth: by how much it brings the goal nearer, and whether the constraints allow it.
+
+    >>> from distributary.plan.goal.tree_text import parse_goal
+    >>> goal = parse_goal("minimise aggregate(MAX, aggregate(SUM, link latency, PATH), BROKERS)")
+    >>> sites = Sites(latency=[[0, 5, 9], [5, 0, 3], [9, 3, 0]])
+    >>> problem = Problem(goal, sites)
+    >>> problem.at(Tree((-1, 0, 0))).benefit({2: 1})
+    1
+
+Rules:
+
+- A benefit is positive where the rewrite is good, whichever way the goal goes, and is exactly the difference
+  that measuring both trees anew would show (up to rounding, where the numbers are floats).
+- A rewrite is legal when no site that it reaches breaks a constraint it kept, or breaks it more than before:
+  so a tree that starts out wrong can be mended step by step.
+
+Cost: that of `dependence` where it applies, else that of `walk`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from distributary.plan.goal.tree_goal import Constraint, Function, Goal, SystemCost
+from distributary.plan.trees.dependence import Dependence, Links, applies, link_values
+from distributary.plan.trees.moves import Floats, Moves, link_array
+from distributary.plan.trees.tree import Number, Sites, Tree
+from distributary.plan.trees.walk import NodeCosts, Walk
+
+if TYPE_CHECKING:
+    from distributary.plan.trees.bulk import Layout  # Numba is loaded by those who weigh with it
+
+
+class Problem:
+    """A goal for some sites; what can be measured before there is a tree is measured here once."""
+
+    def __init__(self, goal: Goal, sites: Sites) -> None:
+        self.goal = goal
+        self.sites = sites
+        self._links: dict[SystemCost, Links] = {}
+        self._arrays: dict[SystemCost, Floats] = {}
+
+    def links(self, cost: SystemCost) -> Links:
+        """The local values for every pair of sites, for a cost that `dependence` knows."""
+        if cost not in self._links:
+            self._links[cost] = link_values(cost, self.sites)
+        return self._links[cost]
+
+    def link_array(self, cost: SystemCost) -> Floats:
+        """The same as an array."""
+        if cost not in self._arrays:
+            self._arrays[cost] = link_array(self.links(cost))
+        return self._arrays[cost]
+
+    def system(self, cost: SystemCost, tree: Tree) -> Dependence | Walk:
+        if applies(cost):
+            return Dependence(cost, self.sites, tree, self.links(cost))
+        return Walk(cost, self.sites, tree)
+
+    def at(self, tree: Tree) -> Estimate:
+        return Estimate(self, tree)
+
+
+class Estimate:
+    """A tree's cost, and what rewrites of it are worth."""
+
+    def __init__(self, problem: Problem, tree: Tree) -> None:
+        self.problem = problem
+        self.tree = tree
+        self.system = problem.system(problem.goal.cost, tree)
+
+    @property
+    def cost(self) -> Number:
+        return self.system.cost
+
+    @property
+    def costs(self) -> list[Number | None]:
+        """Every site's cost."""
+        return self.system.costs if isinstance(self.system, Dependence) else self.system.nodes.costs
+
+    def benefit(self, changes: Mapping[int, int]) -> Number:
+        """By how much these changes of parents bring the goal nearer."""
+        return self.problem.goal.sign * (self.cost - self.system.cost_after(changes))
+
+    @cached_property
+    def moves(self) -> Moves | None:
+        """All moves of single sites at once, where `dependence` applies."""
+        if not isinstance(self.system, Dependence):
+            return None
+        return Moves(self.system, self.problem.link_array(self.problem.goal.cost))
+
+    @cached_property
+    def layout(self) -> Layout | None:
+        """The tree as `bulk` has it, where that applies; its arrays are this estimate's own."""
+        system = self.system
+        if not isinstance(system, Dependence) or system.function is Function.PRODUCT:
+            return None
+        from distributary.plan.trees.bulk import FUNCTIONS, layout_of
+
+        weights = np.array(system.weights, dtype=np.float64)
+        if system.costs[self.tree.root] is None:
+            weights[self.tree.root] = 0.0
+        functions = FUNCTIONS.index(system.node_function), FUNCTIONS.index(system.function)
+        links = self.problem.link_array(self.problem.goal.cost)
+        return layout_of(links, weights, functions, self.tree.parents)
+
+    def move_benefits(self, site: int, parents: Sequence[int]) -> Floats:
+        """The benefit of moving the site under each of these parents, none of which is below it."""
+        if self.moves is None:
+            return np.array([float(self.benefit({site: parent})) for parent in parents])
+        costs = self.moves.system_costs(site, np.asarray(parents, dtype=np.intp))
+        return self.problem.goal.sign * (float(self.cost) - costs)
+
+    def legal(self, changes: Mapping[int, int], after: Tree | None = None) -> bool:
+        """Whether the constraints allow these changes; `after` is the tree with them, if it is known."""
+        if not self._constrained:
+            return True
+        after = after or self.tree.changed(changes)
+        return all(
+            _allowed(constraint, now, changes, after)
+            for constraint, now in zip(self.problem.goal.constraints, self._constrained, strict=True)
+        )
+
+    @cached_property
+    def _constrained(self) -> list[Dependence | Walk | NodeCosts]:
+        metrics = (constraint.metric for constraint in self.problem.goal.constraints)
+        return [
+            self.problem.system(metric, self.tree)
+            if isinstance(metric, SystemCost)
+            else NodeCosts(metric, self.problem.sites, self.tree)
+            for metric in metrics
+        ]
+
+
+def _allowed(
+    constraint: Constraint, now: Dependence | Walk | NodeCosts, changes: Mapping[int, int], after: Tree
+) -> bool:
+    if not isinstance(now, NodeCosts):
+        new = now.cost_after(changes)
+        return constraint.holds(new) or (
+            not constraint.holds(now.cost) and constraint.no_worse(new, now.cost)
+        )
+    for site, cost in now.after(changes, after).items():
+        old = now.costs[site]
+        if cost is None or constraint.holds(cost):
+            continue
+        if old is None or constraint.holds(old) or not constraint.no_worse(cost, old):
+            return False
+    return True

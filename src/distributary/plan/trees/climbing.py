@@ -1,0 +1,45 @@
+"""What every way of improving a tree hands back: the tree, and the way there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import chain
+
+from distributary.plan.trees.rules import Rewrite
+from distributary.plan.trees.tree import Number, Tree
+
+
+@dataclass(frozen=True)
+class Step:
+    """One optimisation period: the rewrites applied together, and the cost before and after."""
+
+    rewrites: tuple[Rewrite, ...]
+    before: Number
+    after: Number
+
+
+@dataclass(frozen=True)
+class Climb:
+    """A tree reached from another.
+
+    `considered` counts the rewrites that were weighed on the way, `messages` the statistics that were
+    broadcast for it (where that was asked for), and `unlisted` the rewrites that were applied and are in no
+    step.
+    """
+
+    start: Tree
+    tree: Tree
+    cost: Number
+    steps: tuple[Step, ...]
+    considered: int
+    messages: int = 0
+    unlisted: int = 0
+
+    @property
+    def applied(self) -> int:
+        """How many rewrites were applied."""
+        return len(self.rewrites) + self.unlisted
+
+    @property
+    def rewrites(self) -> list[Rewrite]:
+        return list(chain.from_iterable(step.rewrites for step in self.steps))

@@ -1,0 +1,307 @@
+"""What a rewrite does to a cost that aggregates links over the path: from the state of Table 4.6 alone.
+
+Below a site whose cost changed, everybody's new cost follows from the site's own, without measuring anything:
+with SUM it changes by as much; with MIN (or MAX) it becomes the smaller (larger) of the site's new cost and
+`h`, the worst link between the two. Both hold whether costs rise or fall and whether they are maximised or
+minimised, which the case by case equations of the seed's section 4.3.3 mix up in places; only the first line
+of each of those is needed.
+
+Rules:
+
+- A subtree that moves in one piece is known by its top: how many there are (the weight of D), the extreme of
+  their costs, sums and squares of them (three numbers, where the seed keeps every cost), or how often each
+  `h` occurs below (T). A site with a move below it is taken apart into itself and its children.
+- Sites untouched by a rewrite are intervals of the depth-first order, whose totals and extremes are known.
+- AVERAGE over the path is left to `walk`: a change of depth changes everyone's divisor.
+
+| type | state of a subtree |
+|---|---|
+| I | weight |
+| II | T |
+| III | extreme of the costs |
+| IV | extreme of h |
+| V | weight, sum, sum of squares (PRODUCT: every cost) |
+| VI | T |
+
+Cost: a tree is read in the sites times the logarithm (T: times the depth); a rewrite costs its unit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from itertools import accumulate
+
+from distributary.plan.goal.tree_goal import (
+    KINDS,
+    Aggregate,
+    Function,
+    Kind,
+    Local,
+    Over,
+    SystemCost,
+    metrics_of,
+)
+from distributary.plan.trees.cost import aggregated, local_value, weights
+from distributary.plan.trees.metrics import BUILT_IN, Reads
+from distributary.plan.trees.tree import Number, Sites, Tree, star
+from distributary.plan.trees.walk import finished
+
+Links = list[list[Number | None]]
+"""The local value of a site under a parent, `[parent][site]`; on the diagonal, of the site as root."""
+
+Moments = tuple[int, Number, Number]
+
+MATRICES = {"link latency": "latency", "link bandwidth": "bandwidth"}
+"""Metrics whose values need no measuring: they were given for every pair."""
+
+
+def applies(cost: SystemCost) -> bool:
+    """Whether the cost is one that this module knows."""
+    node = cost.node
+    return (
+        isinstance(node, Aggregate)
+        and node.over is Over.PATH
+        and node.function is not Function.AVERAGE
+        and all(metric.reads in (Reads.NOTHING, Reads.PARENT) for metric in metrics_of(node))
+    )
+
+
+def link_values(cost: SystemCost, sites: Sites) -> Links:
+    """Measure the local metric of a cost to which this applies, for every pair of sites."""
+    assert isinstance(cost.node, Aggregate)
+    expression = cost.node.value
+    everyone = range(sites.count)
+    if isinstance(expression, Local) and expression.metric.name in MATRICES:
+        matrix = getattr(sites, MATRICES[expression.metric.name])
+        if expression.metric is BUILT_IN[expression.metric.name] and matrix:
+            return [
+                [None if site == parent else value for site, value in enumerate(row)]
+                for parent, row in enumerate(matrix)
+            ]
+    stars = (star(sites.count, root) for root in everyone)
+    return [[local_value(expression, sites, tree, site) for site in everyone] for tree in stars]
+
+
+class Dependence:
+    """The system's cost of a tree, and what it is after a rewrite."""
+
+    def __init__(self, cost: SystemCost, sites: Sites, tree: Tree, links: Links) -> None:
+        assert isinstance(cost.node, Aggregate)
+        self.function = cost.function
+        self.node_function = cost.node.function
+        self.tree = tree
+        self.links = links
+        self.weights = weights(cost.members, sites)
+        self.local: list[Number | None] = [
+            links[site if site == tree.root else tree.parents[site]][site] for site in range(sites.count)
+        ]
+        self.costs: list[Number | None] = [None] * sites.count
+        for site in tree.order:
+            above = None if site == tree.root else self.costs[tree.parents[site]]
+            self.costs[site] = self.joined(above, self.local[site])
+        self.cost: Number = aggregated(self.function, self.costs, self.weights)
+        about_mean = self.function in (Function.VARIANCE, Function.STD)
+        self.reference = aggregated(Function.AVERAGE, self.costs, self.weights) if about_mean else 0
+        self._below: dict[int, dict[Number, int]] = {}
+        self._read_order()
+
+    def joined(self, above: Number | None, local: Number | None) -> Number | None:
+        """A cost from the one above and the site's own metric; either may be missing."""
+        if above is None or local is None:
+            return local if above is None else above
+        if self.node_function is Function.SUM:
+            return above + local
+        return min(above, local) if self.node_function is Function.MIN else max(above, local)
+
+    def extreme(self, one: Number, other: Number) -> Number:
+        return min(one, other) if self.function is Function.MIN else max(one, other)
+
+    def _read_order(self) -> None:
+        """Totals and extremes along the depth-first order, in which every subtree is an interval."""
+        order = self.tree.order
+        if KINDS[self.function] is Kind.BOTTLENECK:
+            self._nothing = math.inf if self.function is Function.MIN else -math.inf
+            costs = ((self.costs[site], self.weights[site]) for site in order)
+            row: list[Number] = [self._nothing if c is None or not times else c for c, times in costs]
+            self._extremes = [row]
+            width = 1
+            while 2 * width <= len(row):
+                last = self._extremes[-1]
+                self._extremes.append(list(map(self.extreme, last, last[width:])))
+                width *= 2
+        else:
+            moments = [self.moments(self.weights[site], self.costs[site]) for site in order]
+            sums: list[list[Number]] = [
+                list(accumulate((moment[part] for moment in moments), initial=0)) for part in range(3)
+            ]
+            self._sums = sums
+
+    def moments(self, times: int, cost: Number | None) -> Moments:
+        if cost is None or not times:
+            return 0, 0, 0
+        distance = cost - self.reference
+        return times, times * distance, times * distance * distance
+
+    def extreme_between(self, start: int, end: int) -> Number:
+        """The extreme cost in an interval of the order."""
+        if start >= end:
+            return self._nothing
+        level = (end - start).bit_length() - 1
+        row = self._extremes[level]
+        return self.extreme(row[start], row[end - (1 << level)])
+
+    def totals(self) -> Moments:
+        """Weight, sum and sum of squares of all sites."""
+        count, total, squares = (sums[-1] for sums in self._sums)
+        return int(count), total, squares
+
+    def moments_of(self, site: int) -> Moments:
+        """Weight, sum and sum of squares of a subtree."""
+        start = self.tree.position[site]
+        end = start + self.tree.size[site]
+        count, total, squares = (sums[end] - sums[start] for sums in self._sums)
+        return int(count), total, squares
+
+    def below(self, site: int) -> dict[Number, int]:
+        """T: how many below the site see each worst link between the site and themselves."""
+        known = self._below.get(site)
+        if known is None:
+            known = {}
+            for child in self.tree.children[site]:
+                local = self.local[child]
+                assert local is not None
+                known[local] = known.get(local, 0) + self.weights[child]
+                for worst, times in self.below(child).items():
+                    worse = self.joined(worst, local)
+                    assert worse is not None
+                    known[worse] = known.get(worse, 0) + times
+            self._below[site] = known
+        return known
+
+    # A rewrite
+
+    def pieces(self, changes: Mapping[int, int]) -> tuple[list[int], list[int]]:
+        """The sites to look at one by one, and the tops of the subtrees that stay in one piece."""
+        above: set[int] = set()
+        for site in changes:
+            parent = self.tree.parents[site]
+            while parent != -1 and parent not in above:
+                above.add(parent)
+                parent = self.tree.parents[parent]
+        apart: list[int] = []
+        whole: list[int] = []
+        waiting = list(changes)
+        while waiting:
+            site = waiting.pop()
+            if site not in above:
+                whole.append(site)
+                continue
+            apart.append(site)
+            waiting.extend(child for child in self.tree.children[site] if child not in changes)
+        return apart, whole
+
+    def costs_of(self, changes: Mapping[int, int]) -> Callable[[int], Number | None]:
+        """A function that tells any site's new cost, by way of the sites above it."""
+        known: dict[int, Number | None] = {self.tree.root: self.costs[self.tree.root]}
+
+        def new_cost(site: int) -> Number | None:
+            way = []
+            while site not in known:
+                way.append(site)
+                site = changes.get(site, self.tree.parents[site])
+            for below in reversed(way):
+                parent = changes.get(below, self.tree.parents[below])
+                local = self.links[parent][below] if below in changes else self.local[below]
+                known[below] = self.joined(known[parent], local)
+            return known[way[0]] if way else known[site]
+
+        return new_cost
+
+    def cost_after(self, changes: Mapping[int, int]) -> Number:
+        """The system's cost with these sites under these parents."""
+        apart, whole = self.pieces(changes)
+        new_cost = self.costs_of(changes)
+        if KINDS[self.function] is Kind.BOTTLENECK:
+            return self._extreme_after(apart, whole, new_cost)
+        if self.function is Function.PRODUCT:
+            return self._product_after(apart, whole, new_cost)
+        count, total, squares = self.totals()
+        for site in apart:
+            before = self.moments(self.weights[site], self.costs[site])
+            now = self.moments(self.weights[site], new_cost(site))
+            total, squares = total + now[1] - before[1], squares + now[2] - before[2]
+        for site in whole:
+            before = self.moments_of(site)
+            now = self.subtree_moments(site, new_cost(site))
+            total, squares = total + now[1] - before[1], squares + now[2] - before[2]
+        return finished(self.function, count, total, squares)
+
+    def subtree_moments(self, site: int, cost: Number | None) -> Moments:
+        """The moments of a subtree when its top has this cost."""
+        before = self.costs[site]
+        assert cost is not None
+        assert before is not None
+        if self.node_function is Function.SUM:
+            count, total, squares = self.moments_of(site)
+            change = cost - before
+            return count, total + change * count, squares + 2 * change * total + change * change * count
+        count, total, squares = self.moments(self.weights[site], cost)
+        for worst, times in self.below(site).items():
+            more = self.moments(times, self.joined(cost, worst))
+            count, total, squares = count + more[0], total + more[1], squares + more[2]
+        return count, total, squares
+
+    def extreme_of(self, site: int) -> Number:
+        """The extreme cost of a subtree."""
+        start = self.tree.position[site]
+        return self.extreme_between(start, start + self.tree.size[site])
+
+    def worst_below(self, site: int) -> Number:
+        """The extreme of h below the site, over those that count."""
+        values = [worst for worst, times in self.below(site).items() if times]
+        best = min if self.function is Function.MIN else max
+        return best(values, default=self._nothing)
+
+    def _extreme_after(
+        self, apart: list[int], whole: list[int], new_cost: Callable[[int], Number | None]
+    ) -> Number:
+        found: Number = self._nothing
+        for site in apart:
+            cost = new_cost(site)
+            if cost is not None and self.weights[site]:
+                found = self.extreme(found, cost)
+        for site in whole:
+            found = self.extreme(found, self.subtree_extreme(site, new_cost(site)))
+        position, size = self.tree.position, self.tree.size
+        cuts = [(position[site], position[site] + 1) for site in apart]
+        cuts += [(position[site], position[site] + size[site]) for site in whole]
+        cuts.sort()
+        start = 0
+        for cut, end in cuts:
+            found = self.extreme(found, self.extreme_between(start, cut))
+            start = end
+        return self.extreme(found, self.extreme_between(start, len(position)))
+
+    def subtree_extreme(self, site: int, cost: Number | None) -> Number:
+        """The extreme cost of a subtree when its top has this cost."""
+        before = self.costs[site]
+        assert cost is not None
+        assert before is not None
+        if self.node_function is Function.SUM:
+            return self.extreme_of(site) + (cost - before)
+        found: Number = cost if self.weights[site] else self._nothing
+        worst = self.worst_below(site)
+        if worst != self._nothing:
+            joined = self.joined(cost, worst)
+            assert joined is not None
+            found = self.extreme(found, joined)
+        return found
+
+    def _product_after(
+        self, apart: list[int], whole: list[int], new_cost: Callable[[int], Number | None]
+    ) -> Number:
+        costs = list(self.costs)
+        for site in [*apart, *(below for top in whole for below in self.tree.subtree(top))]:
+            costs[site] = new_cost(site)
+        return aggregated(self.function, costs, self.weights)

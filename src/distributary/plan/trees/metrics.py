@@ -1,0 +1,108 @@
+"""Local metrics: one number of a link or a node, from which node costs are made.
+
+Rules:
+
+- A LINK metric is measured on the link from a site's parent; the root has none, so it has no value there. A
+  NODE metric has a value at every site.
+- A metric says what it reads (`Reads`), so that a change of the tree measures again only what it touched.
+  ANYTHING is always right and always slow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from distributary.errors import DistributaryError
+from distributary.plan.trees.tree import Number, Sites, Tree
+
+
+class Place(Enum):
+    LINK = "LINK"
+    NODE = "NODE"
+
+
+class Reads(Enum):
+    """What a metric's value at a site depends on, beside the sites themselves."""
+
+    NOTHING = "nothing of the tree"
+    PARENT = "the site's parent"
+    CHILDREN = "the site's parent and children"
+    SUBTREE = "the site's parent and everything below it"
+    ANYTHING = "the whole tree"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A named local metric; an application defines its own by giving a function.
+
+    >>> distance = Metric("hops", Place.LINK, Reads.PARENT, lambda sites, tree, site: 1)
+    """
+
+    name: str
+    place: Place
+    reads: Reads
+    function: Callable[[Sites, Tree, int], Number]
+
+
+def link_latency(sites: Sites, tree: Tree, site: int) -> Number:
+    return sites.latency[tree.parents[site]][site]
+
+
+def link_bandwidth(sites: Sites, tree: Tree, site: int) -> Number:
+    if not sites.bandwidth:
+        raise DistributaryError("the goal asks for link bandwidth, and no bandwidth matrix was given")
+    return sites.bandwidth[tree.parents[site]][site]
+
+
+def wanted(sites: Sites, tree: Tree, site: int) -> int:
+    """The streams that the site or somebody below it wants: its merged profile."""
+    if not sites.interest:
+        raise DistributaryError("the goal asks for data rates, and no interest in streams was given")
+    streams = 0
+    # By children: the tree's order is not derived for this, since every rewrite that is weighed comes here.
+    waiting = [site]
+    while waiting:
+        member = waiting.pop()
+        streams |= sites.interest[member]
+        waiting.extend(tree.children[member])
+    return streams
+
+
+def incoming_rate(sites: Sites, tree: Tree, site: int) -> Number:
+    return sites.rate_of(wanted(sites, tree, site))
+
+
+def superfluous_data(sites: Sites, tree: Tree, site: int) -> Number:
+    """What comes in for those below, and that no client here wants."""
+    return sites.rate_of(wanted(sites, tree, site) & ~sites.interest[site])
+
+
+def fanout(sites: Sites, tree: Tree, site: int) -> Number:
+    return len(tree.children[site])
+
+
+def processing_time(sites: Sites, tree: Tree, site: int) -> Number:
+    """How long a message is matched here: longer the more children and clients there are."""
+    if not sites.processing:
+        raise DistributaryError("the goal asks for cpu, and no processing times were given")
+    clients = sites.clients[site] if sites.clients else 0
+    return sites.processing[site] * (len(tree.children[site]) + clients)
+
+
+BUILT_IN: Mapping[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        Metric("link latency", Place.LINK, Reads.PARENT, link_latency),
+        Metric("link bandwidth", Place.LINK, Reads.PARENT, link_bandwidth),
+        Metric("incoming rate", Place.LINK, Reads.SUBTREE, incoming_rate),
+        Metric("superfluous data", Place.LINK, Reads.SUBTREE, superfluous_data),
+        Metric("fanout", Place.NODE, Reads.CHILDREN, fanout),
+        Metric("cpu", Place.NODE, Reads.CHILDREN, processing_time),
+    )
+}
+"""The metrics every goal may name."""
+
+SPELLINGS: Mapping[str, str] = {"extraincoming": "superfluous data", "incoming data rate": "incoming rate"}
+"""Other words for them, from the seed's examples (section 4.2)."""

@@ -1,0 +1,97 @@
+"""What it costs to move one site under each of many parents, all at once.
+
+The same state as in `dependence`, as arrays of floats: for a site and a row of parents outside its subtree,
+one array operation gives the system's cost after each move. A climb that looks at every pair of sites spends
+its time here.
+
+Cost: a few array operations a site; with MIN and MAX over the path also a search in the sorted values of T.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from distributary.plan.goal.tree_goal import KINDS, Function, Kind
+from distributary.plan.trees.dependence import Dependence, Links
+
+Floats = npt.NDArray[np.float64]
+
+
+def link_array(links: Links) -> Floats:
+    """The links as floats; where there is no value it is not a number."""
+    return np.array(links, dtype=np.float64)
+
+
+class Moves:
+    """The moves out of one tree."""
+
+    def __init__(self, dependence: Dependence, links: Floats) -> None:
+        self.state = dependence
+        self.links = links
+        nothing = {Function.SUM: 0.0, Function.MIN: np.inf, Function.MAX: -np.inf}
+        identity = nothing[dependence.node_function]
+        self.costs: Floats = np.array([identity if c is None else float(c) for c in dependence.costs])
+
+    def new_costs(self, site: int, parents: npt.NDArray[np.intp]) -> Floats:
+        """The moved site's own cost under each parent."""
+        above: Floats = self.costs[parents]
+        links: Floats = self.links[parents, site]
+        if self.state.node_function is Function.SUM:
+            return above + links
+        return (
+            np.minimum(above, links) if self.state.node_function is Function.MIN else np.maximum(above, links)
+        )
+
+    def system_costs(self, site: int, parents: npt.NDArray[np.intp]) -> Floats:
+        """The system's cost with the site under each parent; none of them may be in its subtree."""
+        costs = self.new_costs(site, parents)
+        function = self.state.function
+        if KINDS[function] is Kind.BOTTLENECK:
+            return self._extremes(site, costs)
+        if function is Function.PRODUCT:
+            return np.array([float(self.state.cost_after({site: int(parent)})) for parent in parents])
+        count, total, squares = self._moments(site, costs)
+        if function is Function.SUM:
+            return total
+        if function is Function.AVERAGE:
+            return total / count
+        variance = np.maximum((squares - total * total / count) / max(count - 1, 1), 0)
+        return variance if function is Function.VARIANCE else np.sqrt(variance)
+
+    def _extremes(self, site: int, costs: Floats) -> Floats:
+        state = self.state
+        start = state.tree.position[site]
+        end = start + state.tree.size[site]
+        rest = state.extreme(state.extreme_between(0, start), state.extreme_between(end, len(state.costs)))
+        extreme = np.minimum if state.function is Function.MIN else np.maximum
+        if state.node_function is Function.SUM:
+            shifted: Floats = extreme(float(rest), float(state.extreme_of(site)) + costs - self.costs[site])
+            return shifted
+        joined = np.minimum if state.node_function is Function.MIN else np.maximum
+        found = np.full(len(costs), float(rest))
+        if state.weights[site]:
+            found = extreme(found, costs)
+        worst = float(state.worst_below(site))
+        return extreme(found, joined(costs, worst)) if np.isfinite(worst) else found
+
+    def _moments(self, site: int, costs: Floats) -> tuple[float, Floats, Floats]:
+        state = self.state
+        count, total, squares = (float(value) for value in state.totals())
+        own = [float(value) for value in state.moments_of(site)]
+        if state.node_function is Function.SUM:
+            change = costs - self.costs[site]
+            return count, total + change * own[0], squares + 2 * change * own[1] + change * change * own[0]
+        below = sorted(state.below(site).items())
+        worst = np.array([float(value) for value, _ in below]) - float(state.reference)
+        times = np.array([float(value) for _, value in below])
+        sums = [np.concatenate(([0.0], np.cumsum(times * worst**power))) for power in range(3)]
+        near = costs - float(state.reference)
+        # Of the sorted values, those beyond the new cost give way to it: above for MIN, below for MAX.
+        at = np.searchsorted(worst, near)
+        kept_low = state.node_function is Function.MIN
+        kept = [row[at] if kept_low else row[-1] - row[at] for row in sums]
+        replaced = sums[0][-1] - kept[0] + state.weights[site]
+        new_total = kept[1] + replaced * near
+        new_squares = kept[2] + replaced * near * near
+        return count, total - own[1] + new_total, squares - own[2] + new_squares

@@ -1,0 +1,119 @@
+"""The best tree, where it can be known: by best paths, or by trying every tree of a few sites.
+
+A cost that grows along the path (latency summed, bandwidth's minimum) and that may be as good as possible at
+every site at once has one tree that is best for all of them: shortest paths (Dijkstra), widest paths, or
+paths whose largest link is smallest. Every system function that gets no worse when a site gets better then
+has its optimum there. Constraints, variances and costs over children have no such tree.
+
+Cost: best paths take the square of the sites; trying all trees takes count ** (count - 2) of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+import numpy as np
+
+from distributary.errors import DistributaryError
+from distributary.plan.goal.tree_goal import Aggregate, Direction, Function
+from distributary.plan.trees.benefit import Problem
+from distributary.plan.trees.cost import system_cost, violations
+from distributary.plan.trees.dependence import applies
+from distributary.plan.trees.moves import Floats
+from distributary.plan.trees.tree import NO_PARENT, Number, Tree
+
+MOST_SITES_TO_TRY = 8
+
+
+def has_best_paths(problem: Problem) -> bool:
+    """Whether one tree is best for every site, and so for the goal."""
+    cost, direction = problem.goal.cost, problem.goal.direction
+    if problem.goal.constraints or not applies(cost) or not isinstance(cost.node, Aggregate):
+        return False
+    if cost.function in (Function.VARIANCE, Function.STD):
+        return False
+    wanted = Direction.MAXIMISE if cost.node.function is Function.MIN else Direction.MINIMISE
+    if direction is not wanted:
+        return False
+    lowest = float(np.nanmin(problem.link_array(cost), initial=0.0))
+    needs_positive = cost.node.function is Function.SUM or cost.function is Function.PRODUCT
+    return lowest >= 0 or not needs_positive
+
+
+def best_paths(problem: Problem, root: int = 0) -> tuple[Tree, Floats, list[int]]:
+    """The tree in which every site's path is best, the sites' costs, and the sites from best to worst.
+
+    >>> from distributary.plan.goal.tree_text import parse_goal
+    >>> from distributary.plan.trees.tree import Sites
+    >>> goal = parse_goal("minimise aggregate(MAX, aggregate(SUM, link latency, PATH), BROKERS)")
+    >>> best_paths(Problem(goal, Sites(latency=[[0, 5, 9], [5, 0, 3], [9, 3, 0]])))[0].parents
+    (-1, 0, 1)
+    """
+    if not has_best_paths(problem):
+        raise DistributaryError("no tree is best for every site under this goal: see has_best_paths")
+    cost = problem.goal.cost
+    assert isinstance(cost.node, Aggregate)
+    sign = problem.goal.sign
+    links = problem.link_array(cost)
+    count = problem.sites.count
+    nothing = {Function.SUM: 0.0, Function.MIN: np.inf, Function.MAX: -np.inf}[cost.node.function]
+    join = {Function.SUM: np.add, Function.MIN: np.minimum, Function.MAX: np.maximum}[cost.node.function]
+    at_root = links[root, root]
+    costs = np.full(count, sign * np.inf)
+    costs[root] = nothing if np.isnan(at_root) else at_root
+    parents = np.full(count, NO_PARENT)
+    settled = np.zeros(count, dtype=bool)
+    order: list[int] = []
+    site = root
+    for _ in range(count):
+        settled[site] = True
+        order.append(site)
+        offered = join(costs[site], links[site])
+        better = ~settled & (sign * offered < sign * costs)
+        parents[better] = site
+        costs[better] = offered[better]
+        site = int(np.argmin(np.where(settled, np.inf, sign * costs)))
+    return Tree(tuple(int(parent) for parent in parents)), costs, order
+
+
+def every_tree(count: int, root: int = 0) -> Iterator[Tree]:
+    """All trees over so many sites with this root."""
+    sites = [site for site in range(count) if site != root]
+    for parents in product(range(count), repeat=len(sites)):
+        row = [NO_PARENT] * count
+        for site, parent in zip(sites, parents, strict=True):
+            row[site] = parent
+        if _reaches_root(row, root):
+            yield Tree(tuple(row))
+
+
+def _reaches_root(parents: list[int], root: int) -> bool:
+    for site in range(len(parents)):
+        steps = 0
+        while site != root:
+            site = parents[site]
+            steps += 1
+            if steps >= len(parents):
+                return False
+    return True
+
+
+def exhaustive(problem: Problem, root: int = 0) -> Tree:
+    """The best of all trees that keep the constraints."""
+    count = problem.sites.count
+    if count > MOST_SITES_TO_TRY:
+        raise DistributaryError(f"{count} sites are too many to try every tree: {MOST_SITES_TO_TRY} at most")
+    best: tuple[Number, Tree] | None = None
+    for tree in every_tree(count, root):
+        cost = problem.goal.sign * system_cost(problem.goal.cost, problem.sites, tree)
+        if (best is None or cost < best[0]) and not violations(problem.goal, problem.sites, tree):
+            best = cost, tree
+    if best is None:
+        raise DistributaryError("no tree over these sites keeps all the constraints")
+    return best[1]
+
+
+def optimum(problem: Problem, root: int = 0) -> Tree:
+    """The best tree, if one of the ways above finds it."""
+    return best_paths(problem, root)[0] if has_best_paths(problem) else exhaustive(problem, root)

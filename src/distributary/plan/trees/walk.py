@@ -1,0 +1,184 @@
+"""What a rewrite does to the cost of any goal: only the sites that it can reach are measured again.
+
+Rules:
+
+- Whom a rewrite reaches follows from what the metrics read (`metrics.Reads`): a moved site, its old and new
+  parent, or the paths above it; then, where costs aggregate over PATH, all below those, and where they
+  aggregate over CHILDREN, their parents.
+- The system's cost then needs the old costs, and the new ones of those that were reached (equation 4.3, which
+  the seed uses for combined metrics and local ones).
+
+Cost: the new tree's sites once, and for each site reached its path. `dependence` is faster, for fewer goals.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from distributary.plan.goal.tree_goal import (
+    KINDS,
+    Aggregate,
+    Combination,
+    Expression,
+    Function,
+    Kind,
+    Over,
+    SystemCost,
+    metrics_of,
+)
+from distributary.plan.trees.cost import (
+    OPERATIONS,
+    Costs,
+    aggregated,
+    divide,
+    fold,
+    local_value,
+    node_costs,
+    weights,
+)
+from distributary.plan.trees.metrics import Reads
+from distributary.plan.trees.tree import NO_PARENT, Number, Sites, Tree
+
+
+def finished(function: Function, count: int, total: Number, squares: Number) -> Number:
+    """SUM, AVERAGE, VARIANCE or STD from the number of values, their sum and the sum of their squares."""
+    if function is Function.SUM:
+        return total
+    if function is Function.AVERAGE:
+        return divide(total, count)
+    variance = divide(squares - divide(total * total, count), count - 1) if count > 1 else 0
+    variance = max(variance, 0)  # rounding may leave a trace below
+    return variance if function is Function.VARIANCE else math.sqrt(variance)
+
+
+def measured_again(expression: Expression, tree: Tree, after: Tree, changes: Mapping[int, int]) -> set[int]:
+    """The sites where a local metric, or a combination of them, may have another value."""
+    reads = {metric.reads for metric in metrics_of(expression)}
+    if Reads.ANYTHING in reads:
+        return set(range(len(tree.parents)))
+    again: set[int] = set()
+    if reads - {Reads.NOTHING}:
+        again |= changes.keys()
+    if Reads.CHILDREN in reads:
+        again |= {tree.parents[site] for site in changes} | set(changes.values())
+    if Reads.SUBTREE in reads:
+        for site in changes:
+            again.update(tree.path(site))
+            again.update(after.path(site))
+    return again
+
+
+class NodeCosts:
+    """The sites' costs in a tree, and those that a rewrite changes."""
+
+    def __init__(self, expression: Expression, sites: Sites, tree: Tree) -> None:
+        self.expression = expression
+        self.sites = sites
+        self.tree = tree
+        self.costs: Costs = node_costs(expression, sites, tree)
+        self.local: Costs = []
+        self.parts: tuple[NodeCosts, ...] = ()
+        if isinstance(expression, Aggregate):
+            self.local = [local_value(expression.value, sites, tree, site) for site in range(sites.count)]
+        elif isinstance(expression, Combination):
+            self.parts = (
+                NodeCosts(expression.left, sites, tree),
+                NodeCosts(expression.right, sites, tree),
+            )
+
+    def after(self, changes: Mapping[int, int], after: Tree) -> dict[int, Number | None]:
+        """The new costs of all sites whose cost may change; `after` is the tree with the changes."""
+        if isinstance(self.expression, Aggregate):
+            return self._aggregate_after(self.expression, changes, after)
+        if isinstance(self.expression, Combination):
+            return self._combination_after(self.expression, changes, after)
+        again = measured_again(self.expression, self.tree, after, changes)
+        return {site: local_value(self.expression, self.sites, after, site) for site in again}
+
+    def _combination_after(
+        self, expression: Combination, changes: Mapping[int, int], after: Tree
+    ) -> dict[int, Number | None]:
+        left, right = (part.after(changes, after) for part in self.parts)
+        costs: dict[int, Number | None] = {}
+        for site in left.keys() | right.keys():
+            one = left[site] if site in left else self.parts[0].costs[site]
+            other = right[site] if site in right else self.parts[1].costs[site]
+            known = one is not None and other is not None
+            costs[site] = OPERATIONS[expression.operator](one, other) if known else None
+        return costs
+
+    def _aggregate_after(
+        self, expression: Aggregate, changes: Mapping[int, int], after: Tree
+    ) -> dict[int, Number | None]:
+        again = measured_again(expression.value, self.tree, after, changes)
+        local = {site: local_value(expression.value, self.sites, after, site) for site in again}
+        reached: set[int] = set()
+        if expression.over is Over.PATH:
+            for site in again | changes.keys():
+                if site not in reached:
+                    reached.update(after.subtree(site))
+        else:
+            reached = {after.parents[site] for site in again | changes.keys()}
+            reached |= {self.tree.parents[site] for site in changes}
+            reached.discard(NO_PARENT)
+        costs: dict[int, Number | None] = {}
+        for site in reached:
+            members = after.path(site) if expression.over is Over.PATH else after.children[site]
+            found = [local[member] if member in local else self.local[member] for member in members]
+            values = [value for value in found if value is not None]
+            empty_sum = expression.over is Over.CHILDREN and expression.function is Function.SUM
+            costs[site] = 0 if empty_sum and not values else fold(expression.function, values)
+        return costs
+
+
+class Walk:
+    """The system's cost of a tree, and what it is after a rewrite."""
+
+    def __init__(self, cost: SystemCost, sites: Sites, tree: Tree) -> None:
+        self.function = cost.function
+        self.tree = tree
+        self.measured = 0
+        """How many costs were measured for rewrites: what has been spent on them."""
+        self.nodes = NodeCosts(cost.node, sites, tree)
+        self.weights = weights(cost.members, sites)
+        self.cost: Number = aggregated(self.function, self.nodes.costs, self.weights)
+        counted = [site for site, c in enumerate(self.nodes.costs) if c is not None and self.weights[site]]
+        self._count = sum(self.weights[site] for site in counted)
+        # Squares are taken about the present mean: about zero they would drown the variance in rounding.
+        about_mean = self.function in (Function.VARIANCE, Function.STD)
+        values = self.nodes.costs
+        self._reference = aggregated(Function.AVERAGE, values, self.weights) if about_mean else 0
+        moments = [self._moments(site, values[site]) for site in counted]
+        self._total: Number = sum(total for _, total, _ in moments)
+        self._squares: Number = sum(squares for _, _, squares in moments)
+        largest_first = self.function is Function.MAX
+        self._ranked = sorted(counted, key=lambda site: values[site] or 0, reverse=largest_first)
+
+    def _moments(self, site: int, cost: Number | None) -> tuple[int, Number, Number]:
+        if cost is None:
+            return 0, 0, 0
+        times, distance = self.weights[site], cost - self._reference
+        return times, times * distance, times * distance * distance
+
+    def cost_after(self, changes: Mapping[int, int]) -> Number:
+        """The system's cost with these sites under these parents."""
+        costs = self.nodes.after(changes, self.tree.changed(changes))
+        self.measured += len(costs)
+        if KINDS[self.function] is Kind.BOTTLENECK:
+            best = min if self.function is Function.MIN else max
+            values = [cost for site, cost in costs.items() if cost is not None and self.weights[site]]
+            untouched = next((site for site in self._ranked if site not in costs), None)
+            rest = None if untouched is None else self.nodes.costs[untouched]
+            return best([*values, *([] if rest is None else [rest])])
+        if self.function is Function.PRODUCT:
+            merged = [costs.get(site, cost) for site, cost in enumerate(self.nodes.costs)]
+            return aggregated(self.function, merged, self.weights)
+        count, total, squares = self._count, self._total, self._squares
+        for site, cost in costs.items():
+            before = self._moments(site, self.nodes.costs[site])
+            now = self._moments(site, cost)
+            count += now[0] - before[0]
+            total += now[1] - before[1]
+            squares += now[2] - before[2]
+        return finished(self.function, count, total, squares)

@@ -1,0 +1,430 @@
+"""Trials of query networks: queries at nodes of the simulator, fed, changed, disturbed; then compared.
+
+Rules:
+
+- Everything comes from the seed: where sources and clients are, delays, faults, what is changed when.
+- Sources and queries are registered first, then all events are published over `seconds` of virtual time while
+  faults come and go, operators are moved and divided at random, or the network follows a goal by itself.
+- In the end every client's items are compared with the interpreter's. A trial fails when one is missing, is
+  not wanted or came twice, and when a fault that the scenario promised never happened.
+- Faults are those of messages, and of nodes that keep their state. Nodes that are gone for good (`gone`) are
+  such as have neither sources nor clients; operators are guarded then. No other node stops in such a trial,
+  for one that is silent for long would count as gone, too.
+"""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property, partial
+from random import Random
+from typing import Literal
+
+from distributary.errors import DistributaryError
+from distributary.files import Quarantine, read_events
+from distributary.flow import Catalogue, Intake, Item, interpret, read_query_file
+from distributary.model import Event
+from distributary.overlay.courier import Ack
+from distributary.overlay.node import Address, Node
+from distributary.plan.goal.named import NAMED_GOALS
+from distributary.plan.goal.query_text import parse_query_goal
+from distributary.plan.queries.rules import MIGRATIONS, PARTITION, REPLICATION
+from distributary.sim.metrics import Metrics, Traffic
+from distributary.sim.networks import latency_of
+from distributary.sim.population import Population
+from distributary.sim.scenario import SCENARIOS, Scenario, random_scenario
+from distributary.sim.simulator import Observer, Simulator
+from distributary.sim.trials.query_workload import feed_catalogue, feed_events, random_events
+from distributary.systems.queries.broker import FlowBroker, Result
+from distributary.systems.queries.guarding import GUARDING, Guarding
+from distributary.systems.queries.messages import CONTROL, DATA, Counted
+from distributary.systems.queries.optimising import OPTIMISATION, STATISTICS, Optimising
+from distributary.systems.queries.trees import Surroundings
+
+REGISTRY = 1
+SETTLING = 5.0
+"""Seconds after each registration, and before anything is published."""
+REST = 120.0
+"""Seconds in which everything under way arrives after the last event and the last fault."""
+LENIENT = ("calm", "loss", "duplication")
+"""The scenarios beside which nodes may be gone for good."""
+GUARDING_SILENCE = 15.0
+"""Seconds after which a silent node counts as gone, where nodes may be."""
+ENOUGH = 10
+"""Nodes with something to do, for faults to be theirs alone."""
+BEARABLE = (
+    *("loss", "duplication", "reordering", "delay spike", "partition", "one-way partition"),
+    *("restart with state", "pause"),
+)
+"""The kinds of faults under which answers stay exact."""
+SCENARIO_NAMES = [
+    *(name for name, kinds in SCENARIOS.items() if set(kinds) <= set(BEARABLE)),
+    "everything",
+]
+
+
+@dataclass(frozen=True)
+class QueryTrial:
+    """What is tried."""
+
+    file: str = ""
+    """Queries to run; the seed's kind of queries over made-up feeds when empty."""
+    events_file: str = ""
+    """Events for the file's queries; made up from their schemas when empty."""
+    scenario: str = "calm"
+    nodes: int = 16
+    seed: int = 1
+    queries: int = 20
+    feeds: int = 12
+    events: int = 1200
+    seconds: float = 120.0
+    """Of virtual time, in which all events are published."""
+    goal: str = ""
+    """What the network follows by itself: a name of `NAMED_GOALS`, or a goal's text."""
+    period: float = 15.0
+    told: Literal["neighbourhood", "whole"] = "neighbourhood"
+    """What nodes are told to follow it with (`systems.flow_optimising`)."""
+    changes: int = 0
+    """How often an operator is moved, divided or replicated at random."""
+    gone: int = 0
+    """How many nodes stop for good, one after the other."""
+    latency: str = "uniform"
+
+    def __post_init__(self) -> None:
+        if self.scenario not in SCENARIO_NAMES:
+            without = [name for name in SCENARIOS if name not in SCENARIO_NAMES]
+            hint = f" ({', '.join(without)}: memories are lost, and nothing promised)" if without else ""
+            raise DistributaryError(
+                f"no scenario {self.scenario!r} for queries; there are {', '.join(SCENARIO_NAMES)}{hint}"
+            )
+        if self.nodes < 1 or (self.scenario != "calm" and self.nodes < 4):
+            raise DistributaryError(f"{self.nodes} nodes are too few: 1, or 4 where there are faults")
+        if self.gone > self.nodes - 2:
+            raise DistributaryError(f"of {self.nodes} nodes {self.gone} cannot be gone: two must stay")
+        if self.gone and self.scenario not in LENIENT:
+            raise DistributaryError(f"with nodes that are gone, scenarios are {', '.join(LENIENT)}")
+        if self.gone and self.seconds / (self.gone + 1) < 2 * GUARDING_SILENCE:
+            least = 2 * GUARDING_SILENCE * (self.gone + 1)
+            raise DistributaryError(f"{self.gone} nodes one after the other take {least:g} seconds at least")
+        if self.events_file and not self.file:
+            raise DistributaryError("events are for the queries of a file: name it too")
+
+    @property
+    def command(self) -> str:
+        """The command that runs this trial."""
+        usual = QueryTrial()
+        words = [
+            "distributary",
+            "sim",
+            "queries",
+            *([self.file] if self.file else []),
+            "--seed",
+            str(self.seed),
+        ]
+        options = {"events_file": "events", "events": "count"}
+        for name in self.__dataclass_fields__:
+            if name not in ("file", "seed") and getattr(self, name) != getattr(usual, name):
+                words += [f"--{options.get(name, name)}", str(getattr(self, name))]
+        return shlex.join(words)
+
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        if not self.file:
+            return feed_catalogue(self.queries, self.feeds, self.seed)
+        catalogue = read_query_file(self.file)
+        catalogue.check()
+        return catalogue
+
+    @cached_property
+    def given(self) -> tuple[Event, ...]:
+        """All events, in the order in which they are published."""
+        known = (self.events, self.seconds, self.seed)
+        if not self.file:
+            return tuple(feed_events(self.catalogue, *known))
+        if not self.events_file:
+            return tuple(random_events(self.catalogue, *known))
+        with Quarantine() as quarantine:
+            return tuple(event for _, event in quarantine.accept(read_events(self.events_file)))
+
+    @property
+    def optimising(self) -> Optimising | None:
+        if not self.goal:
+            return None
+        goal = parse_query_goal(NAMED_GOALS.get(self.goal, self.goal))
+        rules = (*MIGRATIONS, REPLICATION, PARTITION)
+        return Optimising(goal, period=self.period, rules=rules, told=self.told, seed=self.seed)
+
+
+@dataclass(frozen=True)
+class QueryOutcome:
+    """What came of a trial."""
+
+    trial: QueryTrial
+    results: int
+    """Items that clients got."""
+    problems: tuple[str, ...]
+    """What is wrong: nothing when the trial succeeded."""
+    late: int
+    """Events that were set aside, because they came too late for their source or did not fit it."""
+    fired: Mapping[str, int]
+    changed: Mapping[str, int]
+    """How often operators were moved and divided."""
+    hosts: Mapping[str, Address] = field(repr=False)
+    """Where each operator is in the end."""
+    traffic: Mapping[str, Traffic]
+    """By what messages were for."""
+    data: tuple[float, ...]
+    """Bytes of streams a second, in each tenth of the time in which events were published."""
+    steps: int
+    virtual_seconds: float
+    seconds: float
+
+
+def run_query_trial(
+    trial: QueryTrial,
+    observers: Iterable[Observer] = (),
+    progress: Callable[[float, float], None] | None = None,
+) -> QueryOutcome:
+    """Run a trial; `progress` is told the virtual time that has passed and the whole of it.
+
+    >>> outcome = run_query_trial(QueryTrial(nodes=4, queries=3, feeds=2, events=40, seconds=20, changes=5))
+    >>> outcome.problems, outcome.results > 0, outcome.changed["moves in all"] > 0
+    ((), True, True)
+    """
+    return _Run(trial, observers, progress).outcome()
+
+
+class _Run:
+    """A trial on its way."""
+
+    def __init__(
+        self,
+        trial: QueryTrial,
+        observers: Iterable[Observer],
+        progress: Callable[[float, float], None] | None,
+    ) -> None:
+        self.trial = trial
+        self.catalogue = trial.catalogue
+        self.random = Random(f"{trial.seed}/query trial")
+        self.metrics = Metrics()
+        latency = latency_of(trial.latency, trial.seed)
+        self.world = Simulator(trial.seed, latency, [self.metrics, *observers])
+        self.nodes = list(range(1, trial.nodes + 1))
+        measured = latency_of(
+            trial.latency, trial.seed
+        )  # another one, as asking one changes what it says next
+        ping = cache(lambda one, other: measured.delay(0.0, one, other, None))
+        surroundings = Surroundings(latency=ping, brokers=self.nodes)
+        self.population: Population[FlowBroker] = Population(
+            self.world,
+            lambda address: FlowBroker(
+                Node(address),
+                REGISTRY,
+                surroundings,
+                optimising=trial.optimising,
+                guarding=Guarding(silence=GUARDING_SILENCE) if trial.gone else None,
+            ),
+        )
+        for address in self.nodes:
+            self.population.add(address)
+        self.victims = self.random.sample(self.nodes, trial.gone)
+        stay = [node for node in self.nodes if node not in self.victims]
+        self.proxies = {name: self.random.choice(stay) for name in self.catalogue.sources}
+        self.clients = {name: self.random.choice(stay) for name in self.catalogue.queries}
+        self.intakes = {name: Intake(source) for name, source in self.catalogue.sources.items()}
+        self.items: dict[str, list[Item]] = {name: [] for name in self.catalogue.sources}
+        self.changed: Counter[str] = Counter()
+        self.data = [0]
+        """Bytes of streams that had been sent when each tenth was over."""
+        self._progress = progress
+
+    def outcome(self) -> QueryOutcome:
+        began = time.perf_counter()
+        self._register()
+        start = self.world.now
+        scenario = self._scenario(start)
+        injection = scenario.inject(self.population)
+        self._plan(start)
+        end = max(start + self.trial.seconds, scenario.healed)
+        self._run_to(end, end + REST)
+        for name, at in self.proxies.items():
+            self.world.call(at, partial(self._broker(at).end, name))
+        self._run_to(end + REST, end + REST)
+        scenario.require_fired(injection)
+        found = self._results()
+        brokers = self.population.members.values()
+        moves = sum(broker.moves for broker in brokers)
+        revived = sum(broker.guard.revived for broker in brokers if broker.guard is not None)
+        return QueryOutcome(
+            trial=self.trial,
+            results=sum(map(len, found.values())),
+            problems=tuple(differences(self.catalogue, self.items, found)),
+            late=sum(len(intake.set_aside) for intake in self.intakes.values()),
+            fired=dict(sorted(injection.fired.items())),
+            changed={**self.changed, "moves in all": moves, "went on elsewhere": revived},
+            hosts=self._hosts(),
+            traffic=traffic_by_purpose(self.metrics),
+            data=tuple(
+                10 * (after - before) / self.trial.seconds
+                for before, after in zip(self.data, self.data[1:], strict=False)
+            ),
+            steps=self.world.steps,
+            virtual_seconds=self.world.now,
+            seconds=time.perf_counter() - began,
+        )
+
+    def _broker(self, address: Address) -> FlowBroker:
+        return self.population.members[address]
+
+    # Before
+
+    def _register(self) -> None:
+        for name, source in self.catalogue.sources.items():
+            at = self.proxies[name]
+            self.world.call(at, partial(self._broker(at).register_source, source))
+        self.world.run(until=self.world.now + SETTLING)
+        for query in self.catalogue.queries.values():
+            at = self.clients[query.name]
+            self.world.call(at, partial(self._broker(at).register_query, query))
+            self.world.run(until=self.world.now + 1.0)
+        self.world.run(until=self.world.now + SETTLING)
+        for broker in self.population.members.values():
+            for name, reason in broker.refused.items():
+                raise DistributaryError(f"{name!r} was refused: {reason}")
+
+    def _scenario(self, start: float) -> Scenario:
+        name = self.trial.scenario
+        kinds = BEARABLE if name == "everything" else SCENARIOS[name]
+        return random_scenario(
+            self.trial.seed,
+            self._struck(),
+            kinds=kinds,
+            start=start,
+            duration=max(self.trial.seconds, 15.0 * len(kinds)) if kinds else 0.0,
+            largest_side=max(1, len(self.nodes) // 8),
+            name=name,
+        )
+
+    def _struck(self) -> list[Address]:
+        """Nodes that faults may happen to: such as have something to do, if there are enough of them."""
+        busy = {*self.proxies.values(), *self.clients.values()}
+        return sorted(busy) if len(busy) >= ENOUGH else self.nodes
+
+    def _plan(self, start: float) -> None:
+        """Have everything happen in its time."""
+        seconds, events = self.trial.seconds, self.trial.given
+        for number, event in enumerate(events):
+            self.world.at(start + seconds * number / len(events), partial(self._publish, event))
+        for _ in range(self.trial.changes):
+            self.world.at(start + self.random.uniform(0, seconds), self._change)
+        for number, victim in enumerate(self.victims, 1):
+            self.world.at(
+                start + seconds * number / (len(self.victims) + 1), partial(self.population.crash, victim)
+            )
+        for tenth in range(1, 11):
+            self.world.at(start + seconds * tenth / 10, self._note_data)
+
+    # Life
+
+    def _publish(self, event: Event) -> None:
+        """Have an event's sources publish it; one whose proxy is down does so when that is up again."""
+        sources = [name for name, source in self.catalogue.sources.items() if source.accepts(event)]
+        nodes = dict.fromkeys(self.proxies[name] for name in sources)
+        if not all(self.world.is_up(at) for at in nodes):
+            self.world.at(self.world.now + 0.5, partial(self._publish, event))
+            return
+        for name in sources:
+            item = self.intakes[name].admit(event)
+            if item is not None:
+                self.items[name].append(item)
+        for at in nodes:
+            self.world.call(at, partial(self._broker(at).publish, event), ("publish", event.id))
+
+    def _change(self) -> None:
+        """Move, divide or replicate some operator."""
+        there = [
+            (name, at)
+            for name, at in sorted(self._hosts().items())
+            if self.world.is_up(at) and not self.world.is_paused(at)
+        ]
+        if not there:
+            return
+        name, at = self.random.choice(there)
+        broker, what = self._broker(at), self.random.choice(["moved", "moved", "divided", "replicated"])
+        if what == "divided" and broker.can_partition(name):
+            action = partial(broker.partition, name, self.random.randint(2, 3))
+        elif what == "replicated" and broker.can_replicate(name):
+            action = partial(broker.replicate, name)
+        else:
+            what = "moved"
+            action = partial(broker.move, name, self.random.choice(self.nodes))
+        self.changed[what] += 1
+        self.world.call(at, action, (what, name))
+
+    def _note_data(self) -> None:
+        self.data.append(traffic_by_purpose(self.metrics)["streams"].bytes)
+
+    def _run_to(self, until: float, end: float) -> None:
+        while self.world.now < until:
+            self.world.run(until=min(until, self.world.now + max(1.0, end / 200)))
+            if self._progress is not None:
+                self._progress(self.world.now, end)
+
+    # After
+
+    def _hosts(self) -> dict[str, Address]:
+        return {
+            name: address
+            for address, broker in self.population.members.items()
+            if address not in self.victims or self.world.is_up(address)
+            for name, hosted in broker.engine.hosted.items()
+            if hosted.spec is not None
+        }
+
+    def _results(self) -> dict[str, list[Item]]:
+        found: dict[str, list[Item]] = defaultdict(list)
+        for delivered in self.world.delivered:
+            if isinstance(delivered.item, Result):
+                found[delivered.item.stream].append(delivered.item.item)
+        return found
+
+
+def differences(
+    catalogue: Catalogue, items: Mapping[str, Sequence[Item]], found: Mapping[str, Sequence[Item]]
+) -> list[str]:
+    """How what clients got differs from what the interpreter gives."""
+    expected = interpret(catalogue, items).streams
+    problems = []
+    for query in catalogue.queries:
+        for output in catalogue.outputs(query):
+            wanted = Counter(map(_shown, expected[output]))
+            got = Counter(map(_shown, found.get(output, ())))
+            problems += [f"{output} lacks {item}" for item in (wanted - got).elements()]
+            problems += [f"{output} gave {item}, unasked or twice" for item in (got - wanted).elements()]
+    return problems
+
+
+def _shown(item: Item) -> str:
+    return f"{item.id} at {item.time}: {dict(sorted(item.attributes.items()))}, rank {item.rank}"
+
+
+PURPOSES = {
+    "streams": DATA,
+    "registering, subscribing, moving": CONTROL,
+    "statistics": (*STATISTICS, Counted),
+    "weighing and deciding": OPTIMISATION,
+    "checkpoints and the registry's office": GUARDING,
+    "acknowledgements": (Ack,),
+}
+
+
+def traffic_by_purpose(metrics: Metrics) -> dict[str, Traffic]:
+    """What was sent, by what it was for."""
+    purposes = {kind.__name__: purpose for purpose, kinds in PURPOSES.items() for kind in kinds}
+    sums = dict.fromkeys(PURPOSES, Traffic(0, 0))
+    for kind, traffic in metrics.by_kind().items():
+        sums[purposes[kind]] += traffic
+    return sums

@@ -1,0 +1,181 @@
+"""Queries that really run, for networks of them: the seed's feeds and chains of operators (003, section 5.5).
+
+    catalogue = feed_catalogue(queries=20, feeds=12, seed=1)
+    events = feed_events(catalogue, count=400, seconds=120, seed=1)
+
+Rules:
+
+- A query is a chain of operators of Table 5.6 over one feed, or over two that a union puts together. Which
+  feeds it reads follows Zipf's law with the seed's exponent.
+- Filters, windows and what is compared are drawn so that something gets through: chances are ours.
+- For queries from a file, events can be made up from the schemas of their sources (`random_events`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from heapq import merge
+from random import Random
+from typing import Any
+
+from distributary.flow import Catalogue, Query, QueryBuilder, Source, Type
+from distributary.model import Event
+from distributary.plan.queries.generator import OPERATORS
+from distributary.workloads.feeds import SECTIONS, SKEW, START
+
+BEGIN = 1000 * START
+"""When the events begin, in milliseconds since 1970."""
+TWO_FEEDS = 0.2
+"""The share of queries that read two feeds."""
+WINDOWS = ("2 seconds", "5 seconds", "10 seconds")
+WORDS = ("bridge", "harvest", "lantern", "market", "orchard", "river", "signal", "winter")
+
+SCHEMA = {"title": "text", "section": "text", "comments": "integer", "at": "integer"}
+
+
+def feed_catalogue(queries: int, feeds: int, seed: int, operators: int = OPERATORS) -> Catalogue:
+    """So many feeds, and queries of so many operators over them.
+
+    >>> catalogue = feed_catalogue(queries=3, feeds=5, seed=1)
+    >>> [len(query.operators) for query in catalogue.queries.values()], len(catalogue.sources)
+    ([5, 5, 5], 5)
+    """
+    random = Random(f"{seed}/feed queries")
+    sources = [
+        Source(f"feed{number}", SCHEMA, time="at", topic=f"feeds/feed{number}", lateness="1 second")
+        for number in range(feeds)
+    ]
+    made = [_query(f"q{number}", sources, operators, random) for number in range(queries)]
+    return Catalogue(sources, made)
+
+
+def _query(name: str, sources: list[Source], operators: int, random: Random) -> Query:
+    chain = _Chain(QueryBuilder(name), random)
+    weights = [1 / rank**SKEW for rank in range(1, len(sources) + 1)]
+    first, second = random.choices(sources, weights, k=2)
+    if operators > 1 and first is not second and random.random() < TWO_FEEDS:
+        chain.stream = chain.build.union("both", first, second)
+        chain.length = 1
+    else:
+        chain.stream = first.name
+    while chain.length < operators:
+        random.choice(KINDS)(chain)
+        chain.length += 1
+    return chain.build.query(outputs=[chain.stream])
+
+
+class _Chain:
+    """A query as far as it has been written."""
+
+    def __init__(self, build: QueryBuilder, random: Random) -> None:
+        self.build = build
+        self.random = random
+        self.stream = ""
+        self.length = 0
+        self.types = {name: type for name, type in SCHEMA.items() if name != "at"}
+
+    @property
+    def name(self) -> str:
+        """What the next operator is called."""
+        return f"step{self.length + 1}"
+
+    def one(self, type: str | None = None) -> str | None:
+        """Some attribute, of this type if there is one."""
+        names = [name for name, its in self.types.items() if type in (None, its)]
+        return self.random.choice(names) if names else None
+
+    def filter(self) -> None:
+        name = self.one("integer")
+        if name is not None and self.random.random() < 0.7:
+            where = f"{name} >= {self.random.choice([1, 2, 20, 40])}"
+        else:
+            where = f"{self.one()} is not null"
+        self.stream = self.build.filter(self.name, self.stream, where=where)
+
+    def rename(self) -> None:
+        name = self.one()
+        assert name is not None
+        new = f"{name}_{self.length}"
+        self.types[new] = self.types.pop(name)
+        self.stream = self.build.rename(self.name, self.stream, {name: new})
+
+    def copy(self) -> None:
+        name = self.one()
+        assert name is not None
+        new = f"{name}_{self.length}"
+        self.types[new] = self.types[name]
+        self.stream = self.build.copy(self.name, self.stream, {name: new})
+
+    def count(self) -> None:
+        name = self.one("text")
+        groups = [] if name is None else [name]
+        self.types = {**dict.fromkeys(groups, "text"), "count": "integer"}
+        self.stream = self.build.count(self.name, self.stream, self._window(), groups)
+
+    def sort(self) -> None:
+        self.stream = self.build.sort(self.name, self.stream, self._window(), [f"{self.one()} desc"])
+
+    def truncate(self) -> None:
+        items = self.random.randint(1, 5)
+        self.stream = self.build.truncate(self.name, self.stream, self._window(), items)
+
+    def unique(self) -> None:
+        self.stream = self.build.unique(self.name, self.stream, self._window(), [str(self.one())])
+
+    def split(self) -> None:
+        self.stream = self.random.choice(self.build.split(self.name, self.stream))
+
+    def _window(self) -> str:
+        return self.random.choice(WINDOWS)
+
+
+KINDS: tuple[Callable[[_Chain], None], ...] = (
+    *(_Chain.count, _Chain.filter, _Chain.rename, _Chain.copy),
+    *(_Chain.sort, _Chain.split, _Chain.truncate, _Chain.unique),
+)
+
+
+def feed_events(catalogue: Catalogue, count: int, seconds: float, seed: int) -> Iterator[Event]:
+    """About so many items of all feeds together, at random moments, in the order of their times."""
+    feeds = list(catalogue.sources)
+    made = merge(*(_feed(name, count / len(feeds), seconds, seed) for name in feeds))
+    return (event for _, _, event in made)
+
+
+def _feed(name: str, count: float, seconds: float, seed: int) -> Iterator[tuple[int, str, Event]]:
+    random = Random(f"{seed}/{name}")
+    at = 0.0
+    for number in range(1_000_000_000):
+        at += random.expovariate(count / seconds)
+        if at >= seconds:
+            return
+        title = " ".join(random.choices(WORDS, k=random.randint(4, 12)))
+        section, comments = random.choice(SECTIONS), random.randrange(60)
+        when, id = BEGIN + round(1000 * at), f"{name}-{number}"
+        values: dict[str, Any] = {"title": title, "section": section, "comments": comments, "at": when}
+        yield when, id, Event(id, f"feeds/{name}", values)
+
+
+def random_events(catalogue: Catalogue, count: int, seconds: float, seed: int) -> Iterator[Event]:
+    """Made-up events for any sources with a topic, about so many of all together, in the order of times."""
+    sources = [source for source in catalogue.sources.values() if source.topic is not None]
+    random = Random(f"{seed}/made up")
+    for number, at in enumerate(sorted(random.uniform(0, seconds) for _ in range(count if sources else 0))):
+        source = random.choice(sources)
+        values = {name: _value(type, random) for name, type in source.schema.attributes.items()}
+        values[source.time] = BEGIN + round(1000 * at)
+        levels = str(source.topic).removeprefix("mqtt:").removesuffix("/#").split("/")
+        topic = "/".join("any" if level in ("*", "+") else level for level in levels)
+        yield Event(f"e{number}", topic, values)
+
+
+def _value(type: Type, random: Random) -> Any:
+    match type:
+        case Type.TEXT:
+            return random.choice(WORDS)
+        case Type.INTEGER:
+            return random.randrange(1000)
+        case Type.NUMBER:
+            return round(random.uniform(0, 100), 2)
+        case _:
+            return random.random() < 0.5

@@ -1,0 +1,323 @@
+"""Trials: one system, one scenario, one workload, in the simulator, checked against brute force.
+
+Rules:
+
+- Everything comes from the seed: where nodes are, who subscribes where, faults, delays, who publishes what.
+- Clients subscribe first. While faults are on, a part of the events is published, whatever becomes of them.
+  When everything has healed and had `REST` seconds to mend, the rest is published one by one, and
+  every delivery is compared with the oracle's.
+- A trial fails when a delivery is missing or not wanted, when the overlay is not in order in the end, or when
+  a fault that the scenario promised never happened.
+- Without faults nodes are bare, unless asked otherwise, and the costs are those of the system alone. With
+  faults they are robust.
+"""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from random import Random
+
+from distributary.errors import DistributaryError, FilterError
+from distributary.model import Event, Subscription
+from distributary.overlay.node import Address
+from distributary.sim.deployment import Costs, Deployment
+from distributary.sim.metrics import Traffic
+from distributary.sim.networks import latency_of
+from distributary.sim.oracle import Oracle, Standing
+from distributary.sim.scenario import SCENARIOS, Scenario, random_scenario
+from distributary.sim.simulator import Observer, Simulator
+from distributary.sim.underlay import Underlay, UnderlayCost, UnderlayLoad
+from distributary.systems.assembly import Settings
+from distributary.systems.table import System, system
+from distributary.workloads import WORKLOADS, workload
+
+SUBSCRIBING = 10.0
+"""Seconds in which all clients subscribe; faults begin twice as late."""
+REST = 60.0
+"""Seconds after the last fault in which a system may mend itself."""
+SPARES = 3
+"""Nodes that may join."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What is tried."""
+
+    system: str
+    scenario: str = "calm"
+    nodes: int = 64
+    seed: int = 1
+    subscriptions: int = 200
+    events: int = 100
+    workload: str = ""
+    """By name; the system's own when empty."""
+    latency: str = "uniform"
+    """One of `sim.networks`."""
+    robust: bool = False
+    """Whether nodes have couriers, upkeep, copies and refresh even when all is calm."""
+    gap: float = 5.0
+    """Seconds between events whose deliveries are compared."""
+
+    def __post_init__(self) -> None:
+        system(self.system)
+        if self.scenario not in (*SCENARIOS, "random"):
+            raise DistributaryError(
+                f"no scenario {self.scenario!r}; there are {', '.join(SCENARIOS)}, random"
+            )
+        if self.workload and self.workload not in WORKLOADS:
+            raise DistributaryError(f"no workload {self.workload!r}; there are {', '.join(WORKLOADS)}")
+        if self.nodes < 1 or (self.faulty and self.nodes < 8):
+            raise DistributaryError(f"{self.nodes} nodes are too few: 1, or 8 where there are faults")
+
+    @property
+    def faulty(self) -> bool:
+        return self.scenario != "calm"
+
+    @property
+    def command(self) -> str:
+        """The command that runs this trial."""
+        usual = Trial(self.system)
+        words = [
+            "distributary",
+            "sim",
+            "run",
+            self.scenario,
+            "--system",
+            self.system,
+            "--seed",
+            str(self.seed),
+        ]
+        for name in ("nodes", "subscriptions", "events", "workload", "latency", "gap"):
+            if getattr(self, name) != getattr(usual, name):
+                words += [f"--{name}", str(getattr(self, name))]
+        return shlex.join([*words, "--robust"] if self.robust else words)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a trial."""
+
+    trial: Trial
+    refused: int
+    """Subscriptions that the system cannot serve."""
+    checked: int
+    """Events whose deliveries were compared."""
+    deliveries: int
+    problems: tuple[str, ...]
+    """What is wrong: nothing when the trial succeeded."""
+    promised: tuple[str, ...]
+    fired: Mapping[str, int]
+    costs: Mapping[str, Costs]
+    kinds: Mapping[str, Traffic]
+    upkeep: Mapping[str, Traffic]
+    loads: Mapping[Address, int] = field(repr=False)
+    """Messages sent by each node."""
+    underlay: UnderlayCost | None
+    steps: int
+    virtual_seconds: float
+    seconds: float
+
+
+def run_trial(
+    trial: Trial,
+    observers: Iterable[Observer] = (),
+    progress: Callable[[float, float], None] | None = None,
+) -> Outcome:
+    """Run a trial; `progress` is told the virtual time that has passed and the whole of it."""
+    return _Run(trial, observers, progress).outcome()
+
+
+class _Run:
+    """A trial on its way."""
+
+    def __init__(
+        self,
+        trial: Trial,
+        observers: Iterable[Observer],
+        progress: Callable[[float, float], None] | None,
+    ) -> None:
+        self.trial = trial
+        self.random = Random(f"{trial.seed}/trial")
+        self.system: System = system(trial.system)
+        latency = latency_of(trial.latency, trial.seed)
+        self.world = Simulator(trial.seed, latency, observers)
+        self.load = UnderlayLoad(latency) if isinstance(latency, Underlay) else None
+        if self.load is not None:
+            self.world.observe(self.load)
+        robust = trial.robust or trial.faulty
+        shared = Settings.robust(trial.nodes) if robust else Settings(trial.nodes)
+        *self.spares, self.founders = self._addresses(shared.circle.size)
+        self.assembly = self.system.assemble(shared, self.founders, lambda one: self.deployment.contact(one))
+        self.deployment = Deployment(self.world, self.assembly)
+        self.deployment.add_settled(self.founders, self.assembly.settle)
+        self.upkeep = shared.upkeep
+        self.scenario = self._scenario()
+        self.events = self._events()
+        self.oracle = Oracle()
+        self.refused = 0
+        self.checked = 0
+        self.standings: dict[str, Standing] = {}
+        self._amid_faults: dict[str, Event] = {}
+        self._sources: dict[str | None, Address] = {}
+        self.problems: list[str] = []
+        self._progress = progress
+
+    def outcome(self) -> Outcome:
+        began = time.perf_counter()
+        fired = self._live()
+        up = [member for one, member in self.deployment.members.items() if self.world.is_up(one)]
+        self.problems += self.assembly.disorder(up)
+        metrics = self.deployment.metrics
+        return Outcome(
+            trial=self.trial,
+            refused=self.refused,
+            checked=self.checked,
+            deliveries=len(self.deployment.deliveries),
+            problems=tuple(self.problems),
+            promised=self.scenario.promises,
+            fired=fired,
+            costs=self.deployment.costs(),
+            kinds=metrics.by_kind(),
+            upkeep=metrics.upkeep(),
+            loads={address: sent.messages for address, sent in metrics.by_sender().items()},
+            underlay=self.load.summary() if self.load is not None else None,
+            steps=self.world.steps,
+            virtual_seconds=self.world.now,
+            seconds=time.perf_counter() - began,
+        )
+
+    # Before.
+
+    def _addresses(self, size: int) -> tuple[Address, Address, Address, list[Address]]:
+        drawn = Random(f"{self.trial.seed}/addresses").sample(range(size), self.trial.nodes + SPARES)
+        one, two, three, *founders = drawn
+        return one, two, three, sorted(founders)
+
+    def _scenario(self) -> Scenario:
+        name = self.trial.scenario
+        kinds = None if name == "random" else SCENARIOS[name]
+        return random_scenario(
+            self.trial.seed,
+            self.founders,
+            kinds=kinds,
+            spares=self.spares,
+            start=2 * SUBSCRIBING,
+            duration=15.0 * max(4, len(kinds or ())) if self.trial.faulty else 0.0,
+            name=name,
+        )
+
+    def _events(self) -> Iterator[Event]:
+        name = self.trial.workload or self.system.workload
+        return workload(name).events(self.trial.events, seed=self.trial.seed)
+
+    # Life.
+
+    def _live(self) -> dict[str, int]:
+        """Let everything happen; how often each kind of fault has fired is returned."""
+        trial, world = self.trial, self.world
+        during = trial.events // 3 if trial.faulty else 0
+        rest = REST if self.upkeep else 0.0
+        begin = max(self.scenario.healed, SUBSCRIBING) + rest
+        end = begin + (trial.events - during) * trial.gap
+        self._plan_subscriptions()
+        injection = self.scenario.inject(self.deployment)
+        for number in range(during):
+            span = self.scenario.healed - SUBSCRIBING
+            world.at(SUBSCRIBING + span * number / during, self._publish_somewhere)
+        self._run_to(begin, end)
+        self.standings = self._standings()
+        self._note(self._amid_faults, 0)
+        for event in self.events:
+            self._compare(event, end)
+        self.scenario.require_fired(injection)
+        return dict(sorted(injection.fired.items()))
+
+    def _plan_subscriptions(self) -> None:
+        name = self.trial.workload or self.system.workload
+        count = 0 if self.system.promise == "once" else self.trial.subscriptions
+        homes: dict[str, Address] = {}
+        made = workload(name).subscriptions(count, seed=self.trial.seed)
+        for number, subscription in enumerate(made):
+            at = homes.setdefault(subscription.subscriber, self.random.choice(self.founders))
+            when = SUBSCRIBING / 2 * number / count
+            self.world.at(when, lambda one=subscription, at=at: self._subscribe(one, at))  # type: ignore[misc]
+
+    def _subscribe(self, subscription: Subscription, at: Address) -> None:
+        try:
+            self.deployment.subscribe(subscription, at)
+        except FilterError:
+            self.refused += 1
+
+    def _publish_somewhere(self) -> None:
+        for event in islice(self.events, 1):
+            self._amid_faults[event.id] = event
+            self.deployment.publish(event, at=self._source(event))
+
+    def _source(self, event: Event) -> Address:
+        """Where an event is published: for a topic always at the same node, while that can be talked to."""
+        able = [one for one in self.deployment.up() if not self.world.is_paused(one)]
+        source = self._sources.get(event.topic)
+        if source not in able:
+            source = self.random.choice(able)
+            if event.topic is not None:
+                self._sources[event.topic] = source
+        return source
+
+    def _run_to(self, until: float, end: float) -> None:
+        while self.world.now < until:
+            self.world.run(until=min(until, self.world.now + max(1.0, end / 200)))
+            if self._progress is not None:
+                self._progress(self.world.now, end)
+
+    # What is promised.
+
+    def _standings(self) -> dict[str, Standing]:
+        """What clients are subscribed to when the comparing begins; no client comes or goes after that."""
+        return {
+            name: Standing(subscription, at, self.deployment.subscribed_since(name))
+            for name, (subscription, at) in self.deployment.subscriptions.items()
+        }
+
+    def _compare(self, event: Event, end: float) -> None:
+        """Publish an event, let it arrive everywhere, and compare."""
+        wanted = self.oracle.wanted(event, self.standings.values())
+        first = len(self.deployment.deliveries)
+        self.deployment.publish(event, at=self._source(event))
+        self._run_to(self.world.now + self.trial.gap, end)
+        got = [
+            ((received.address, received.delivery.subscriber), received.delivery.subscriptions)
+            for received in self.deployment.deliveries[first:]
+            if received.delivery.event == event.id
+        ]
+        self._note({event.id: event}, first)
+        self.checked += 1
+        if self.system.promise == "once":
+            if len(got) != 1:
+                self.problems.append(f"event {event.id} was delivered {len(got)} times")
+            return
+        if self.system.promise == "exact":
+            missing = [who for who in wanted if who not in dict(got)]
+            self.problems += [f"event {event.id} did not reach {who} at node {at}" for at, who in missing]
+        wider = wanted if self.system.promise == "exact" else self._matched(event)
+        for (at, who), names in got:
+            if not set(names) <= set(wider.get((at, who), ())):
+                self.problems.append(f"event {event.id} reached {who} at node {at} unasked, for {names}")
+        if len(dict(got)) < len(got):
+            self.problems.append(f"event {event.id} reached somebody twice")
+
+    def _matched(self, event: Event) -> Mapping[tuple[Address, str], tuple[str, ...]]:
+        """Who asked for such events at all, tolerances aside."""
+        return Oracle().wanted(event, self.standings.values())
+
+    def _note(self, events: Mapping[str, Event], first: int) -> None:
+        """Have the oracle know of the deliveries of these events since the one of that number."""
+        standings = self.standings
+        for received in self.deployment.deliveries[first:]:
+            event = events.get(received.delivery.event)
+            if event is not None:
+                names = received.delivery.subscriptions
+                self.oracle.note(event, [standings[one] for one in names if one in standings], received.time)

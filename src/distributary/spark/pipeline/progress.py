@@ -1,0 +1,154 @@
+"""What a running pipeline shows of itself: rates, lag, totals and the version of the subscriptions.
+
+The numbers come from the records of finished batches (see `pipeline_commits`), so their path must be visible
+from here; how far behind a source is, Spark's own report says where the source knows.
+
+Rates are what was finished within the last seconds, so they fall to zero when nothing comes in.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from rich.table import Table
+
+from distributary.spark.pipeline.commits import BatchRecord
+
+WINDOW = timedelta(seconds=10)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The state of a pipeline at a moment."""
+
+    batches: int = 0
+    batch: int | None = None
+    events: int = 0
+    matches: int = 0
+    deliveries: int = 0
+    rejected: int = 0
+    derived: int = 0
+    late: int = 0
+    events_per_second: float = 0.0
+    matches_per_second: float = 0.0
+    lag: str = "-"
+    version: int | None = None
+    uptime: timedelta = timedelta()
+
+    def rows(self) -> dict[str, str]:
+        """What there is to tell, as texts by name."""
+        return {
+            "batch": "-" if self.batch is None else f"{self.batch:,}",
+            "events": f"{self.events:,}",
+            "events/s": f"{self.events_per_second:,.0f}",
+            "matches": f"{self.matches:,}",
+            "matches/s": f"{self.matches_per_second:,.0f}",
+            "deliveries": f"{self.deliveries:,}",
+            "rejected": f"{self.rejected:,}",
+            "lag": self.lag,
+            "subscriptions": "-" if self.version is None else f"version {self.version:,}",
+            "uptime": str(timedelta(seconds=int(self.uptime.total_seconds()))),
+        }
+
+    def line(self) -> str:
+        """All of it in one line.
+
+        >>> print(Snapshot(batches=1, batch=7, events=1200, events_per_second=120.0, lag="0.4 s").line())
+        batch 7 | events 1,200 (120/s) | matches 0 (0/s) | deliveries 0 | rejected 0 | lag 0.4 s | \
+subscriptions - | uptime 0:00:00
+        """
+        texts = self.rows()
+        for name in ("events", "matches"):
+            texts[name] += f" ({texts.pop(name + '/s')}/s)"
+        return " | ".join(f"{name} {text}" for name, text in texts.items())
+
+    def table(self, title: str) -> Table:
+        """All of it as a table for a terminal."""
+        table = Table(title=title, title_justify="left", show_header=False)
+        table.add_column()
+        table.add_column(justify="right", min_width=16)
+        for name, text in self.rows().items():
+            table.add_row(name, text)
+        return table
+
+
+@dataclass
+class Progress:
+    """Takes in what batches and Spark report, and tells where the pipeline stands."""
+
+    started: datetime
+    version: int | None = None
+    _records: deque[BatchRecord] = field(default_factory=deque)
+    _totals: Snapshot = Snapshot()
+    _report: dict[str, Any] | None = None
+
+    def report(self, report: dict[str, Any] | None) -> None:
+        """Take in Spark's report of its last batch."""
+        self._report = report
+
+    def record(self, record: BatchRecord) -> None:
+        """Take in the record of a finished batch."""
+        totals = self._totals
+        self.version = record.version if record.version is not None else self.version
+        self._records.append(record)
+        self._totals = replace(
+            totals,
+            batches=totals.batches + 1,
+            batch=record.batch,
+            events=totals.events + record.events,
+            matches=totals.matches + record.matches,
+            deliveries=totals.deliveries + record.deliveries,
+            rejected=totals.rejected + record.rejected,
+            derived=totals.derived + record.derived,
+            late=totals.late + record.late,
+        )
+
+    def snapshot(self, now: datetime) -> Snapshot:
+        uptime = now - self.started
+        recent = self._recent(now)
+        window = min(uptime, self._window()).total_seconds() or 1.0
+        return replace(
+            self._totals,
+            events_per_second=sum(one.events for one in recent) / window,
+            matches_per_second=sum(one.matches for one in recent) / window,
+            lag=self._lag(now),
+            version=self.version,
+            uptime=uptime,
+        )
+
+    def _window(self) -> timedelta:
+        """Twice the last batch at least, or slow batches would fall out of it one by one."""
+        last = self._records[-1].seconds if self._records else 0.0
+        return max(WINDOW, timedelta(seconds=2 * last))
+
+    def _recent(self, now: datetime) -> list[BatchRecord]:
+        since = now - self._window()
+        while len(self._records) > 1 and self._records[0].finished < since:
+            self._records.popleft()
+        return [one for one in self._records if one.finished >= since]
+
+    def _lag(self, now: datetime) -> str:
+        """Offsets behind for a source that knows; else the age of the newest event, or of the last batch."""
+        sources = (self._report or {}).get("sources") or []
+        behind = [(one.get("metrics") or {}).get("maxOffsetsBehindLatest") for one in sources]
+        known = [int(one) for one in behind if one is not None]
+        if known:
+            return f"{max(known):,} offsets"
+        if not self._records:
+            return "-"
+        last = self._records[-1]
+        if last.latest is not None:
+            return f"{_age(now - last.latest)} behind the newest event"
+        return f"{_age(now - last.finished)} since the last batch"
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _age(age: timedelta) -> str:
+    seconds = age.total_seconds()
+    return f"{seconds:.1f} s" if seconds < 60 else str(timedelta(seconds=int(seconds)))

@@ -1,0 +1,301 @@
+"""Attribute subscriptions on a ring (004): conditions on typed attributes, filed by the values they ask for.
+
+A subscription lives at the node of its client, its home. Its parts are stored in the lists of the values that
+they ask for, at the nodes that own these values' keys; an event is looked up at its own values, and the homes
+that the lists name decide. The parts of this machine have modules of their own: the schema, subscription ids,
+parts, placements (where values belong, and how that is balanced), filing, lists, and two ways of matching.
+
+Rules:
+
+- Exact whenever no fault is active: every event reaches every home that wants it, and homes let nothing else
+  pass. A part may be filed too widely, never too narrowly.
+- With a courier, loss, repetition and reordering of messages change nothing but costs.
+- With `refresh`, homes file everything again every so many seconds, rendezvous nodes forget what is not filed
+  again, and placements are compared: after the last fault has healed, everything is in place again.
+- Without courier, copies and refresh, and on a ring at rest, the messages are those of the paper.
+
+With r values in a range and N nodes, on average: `Scattered` stores with r/2 log2 N messages, `Ordered` with
+1/2 log2 N + r, `Arcs` with 1/2 log2 N + the arcs touched, r at most; an event takes 1/2 log2 N for each of
+its attributes, less when they go together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from zlib import crc32
+
+from distributary.errors import DistributaryError, FilterError
+from distributary.filters.kinds import parse_filters
+from distributary.model import Event, Subscription
+from distributary.overlay.courier import Courier
+from distributary.overlay.node import Address, Message
+from distributary.overlay.replication import Replication
+from distributary.overlay.ring.placement import FIRST, Arcs, Make, point_key
+from distributary.overlay.ring.ring import Ring
+from distributary.systems.attributes.filing import MOST_KEYS, Claim, Filing
+from distributary.systems.attributes.identifier import Identifier, IdentifierLayout
+from distributary.systems.attributes.matching import Counting, Lists, Matching, Narrowest
+from distributary.systems.attributes.messages import EntryName, Lookup, Offer
+from distributary.systems.attributes.parts import Part, parts_of
+from distributary.systems.attributes.placements import Placements
+from distributary.systems.attributes.rendezvous import Rendezvous
+from distributary.systems.attributes.schema import TOPIC, Reach, Run, Schema, Spot
+from distributary.systems.home import Home
+
+OPEN_TEXT_SHARE = 0.001
+"""What share of events is guessed to have a given value of a text attribute whose values are not listed."""
+
+
+class AttributeBroker:
+    """A node of the attribute system.
+
+    `placement` makes the first placement of each attribute: `Scattered`, `Ordered` or `Arcs.evenly`, of which
+    only the last is balanced later. `match` is how events find subscriptions.
+
+    >>> from distributary.overlay.ring.circle import Circle
+    >>> from distributary.overlay.node import Node
+    >>> schema = Schema.from_record({"attributes": {"a": {"type": "integer", "minimum": 0, "maximum": 9}}})
+    >>> broker = AttributeBroker(Ring(Node(3), Circle(8)), schema)
+    >>> broker.node.call(lambda: broker.subscribe(Subscription("s1", "ann", where="a > 3")), now=0)
+    []
+    >>> broker.node.call(lambda: broker.publish(Event("e1", attributes={"a": 4})), now=0)
+    [Deliver(item=Delivery(event='e1', subscriber='ann', subscriptions=('s1',)))]
+    """
+
+    def __init__(
+        self,
+        ring: Ring,
+        schema: Schema,
+        *,
+        placement: Make = Arcs.evenly,
+        match: Matching | str = Matching.NARROWEST,
+        courier: Courier | None = None,
+        copies: int = 0,
+        refresh: float | None = None,
+        rebalance: float | None = None,
+        overlap: float = 20.0,
+        window: float = 5.0,
+        outstanding: int = 1_000_000,
+    ) -> None:
+        self.node = ring.node
+        self.ring = ring
+        self.schema = schema
+        self.match = Matching(match)
+        self.refresh = refresh
+        self.rebalance_period = rebalance
+        """Seconds between two placements that a keeper makes of itself."""
+        self.home = Home(self.node)
+        self.layout = IdentifierLayout(ring.circle, outstanding, len(schema.names))
+        self.send: Callable[[Address, Message], None] = courier.send if courier else self.node.send
+        self.filing = Filing(ring)
+        self.replication = Replication(ring, copies, self.send)
+        self.rendezvous = Rendezvous(ring, self.replication, refresh=refresh, noticed=self._notice)
+        self.placements = Placements(
+            ring,
+            schema,
+            placement,
+            send=self.send,
+            entries=self._filed_runs,
+            changed=self._file_anew,
+            overlap=overlap,
+            window=window,
+        )
+        self.lists = Lists(self.rendezvous, self.placements)
+        self._parts: dict[str, list[tuple[int, Part, tuple[str, ...]]]] = {}
+        """For each subscription: the number, the part, and the attributes it is filed under."""
+        self._numbers: set[int] = set()
+        self._next_number = 0
+        self._matching: Counting | Narrowest
+        if self.match is Matching.COUNTING:
+            again = 4 * courier.timeout if courier else None
+            self._matching = Counting(
+                ring,
+                self.lists,
+                self.layout,
+                relook=self._relook,
+                send=self.send,
+                tell=self._tell,
+                again=again,
+            )
+        else:
+            self._matching = Narrowest(ring, self.lists, self.layout, relook=self._relook, tell=self._tell)
+        self.node.handle(Offer, lambda offer, sender: self.home.offer(offer.event))
+        self.node.at_alarm("attributes refresh", self._refresh)
+        self.node.at_alarm("attributes rebalance", self._rebalance_own)
+        self.node.at_start(self._begin)
+
+    # For clients.
+
+    def subscribe(self, subscription: Subscription) -> None:
+        """Take a subscription in, or change the one that has its id: then only the difference is sent.
+
+        FilterError when it holds nothing that the ring could look up, or asks for far too many values.
+        """
+        parts = parts_of(parse_filters(subscription), self.schema)
+        known = self._parts.get(subscription.id, [])
+        numbers = [number for number, _, _ in known][: len(parts)]
+        numbers += self._take_numbers(len(parts) - len(numbers))
+        planned = [
+            (number, part, self._attributes_for(part)) for number, part in zip(numbers, parts, strict=True)
+        ]
+        try:
+            self.filing.file(subscription.id, self._claims(planned))
+        except FilterError:
+            self._numbers -= set(numbers) - {number for number, _, _ in known}
+            raise
+        self.home.add(subscription)
+        self._numbers -= {number for number, _, _ in known} - set(numbers)
+        self._parts[subscription.id] = planned
+
+    def unsubscribe(self, subscription_id: str) -> None:
+        """Forget a subscription; UnknownSubscriptionError when it does not live here."""
+        self.home.remove(subscription_id)
+        self.filing.forget(subscription_id)
+        self._numbers -= {number for number, _, _ in self._parts.pop(subscription_id)}
+
+    def publish(self, event: Event) -> None:
+        """Look the event up at its values, and have it delivered to whoever asked for it."""
+        lookups = []
+        for name in self.schema.names:
+            value = event.topic if self.schema.topic and name == TOPIC else event.attributes.get(name)
+            for spot in self.schema[name].spots(value):
+                lookups.append(self._lookup(name, spot, event.id))
+                if isinstance(spot, int):
+                    self.placements.note_lookup(name, spot)
+        self._matching.publish(event, lookups)
+
+    def rebalance(self, attribute: str) -> None:
+        """Have the values of an attribute placed anew, by how often they are asked for."""
+        if attribute not in self.schema:
+            raise DistributaryError(
+                f"the schema has no attribute {attribute!r}; it has {', '.join(self.schema.names)}"
+            )
+        if not self.placements.has(attribute):
+            raise DistributaryError(
+                f"the schema does not list the values of {attribute!r}, so they have no order on the ring"
+            )
+        if not isinstance(self.placements.newest(attribute), Arcs):
+            raise DistributaryError("only values that are placed in arcs can be balanced")
+        self.placements.rebalance(attribute)
+
+    # Load.
+
+    @property
+    def entries(self) -> int:
+        """How many entries are in this node's lists."""
+        return self.rendezvous.entries
+
+    @property
+    def served(self) -> int:
+        """How many lookups this node has answered."""
+        return self.lists.served
+
+    # Filing.
+
+    def _attributes_for(self, part: Part) -> tuple[str, ...]:
+        """The lists that a part goes into."""
+        if self.match is Matching.COUNTING:
+            return tuple(name for name, _ in part.reaches)
+        return (min(part.reaches, key=lambda reach: self._breadth(*reach))[0],)
+
+    def _breadth(self, name: str, reach: Reach) -> tuple[int, float]:
+        """How much a part asks for of an attribute: keys to be stored under, then its share of the values."""
+        keys = len(reach.points)
+        if reach.runs:
+            placement = self.placements.newest(name)
+            for first, last in reach.runs:
+                keys += sum(1 for _ in islice(placement.stored(first, last), MOST_KEYS))
+        cells = self.schema[name].cells
+        share = len(reach.points) * OPEN_TEXT_SHARE + (reach.cells / cells if cells else 0.0)
+        return keys, share
+
+    def _claims(self, planned: Iterable[tuple[int, Part, tuple[str, ...]]]) -> Iterator[Claim]:
+        for number, part, attributes in planned:
+            packed = self.layout.pack(Identifier(self.node.address, number, len(attributes)))
+            for name, reach in part.reaches:
+                if name not in attributes:
+                    continue
+                wanted = part.wanted.besides(name) if self.match is Matching.NARROWEST else None
+                if not self.placements.has(name):
+                    yield Claim(EntryName(name, FIRST, packed), reach, wanted, None)
+                    continue
+                for placement in self.placements.kept(name):
+                    entry = EntryName(name, placement.version, packed)
+                    yield Claim(entry, reach, wanted, placement)
+
+    def _file_anew(self, attribute: str) -> None:
+        """The placements of an attribute have changed."""
+        for subscription_id, planned in self._parts.items():
+            if any(attribute in attributes for _, _, attributes in planned):
+                self.filing.file(subscription_id, self._claims(planned))
+
+    def _notice(self, name: EntryName, home: Address) -> None:
+        """A home has stored an entry here: it may not know that its placement is over."""
+        if self.placements.is_over(name.attribute, name.version):
+            self.placements.tell(home, name.attribute)
+
+    def _filed_runs(self, attribute: str) -> Iterator[Run]:
+        for planned in self._parts.values():
+            for _, part, attributes in planned:
+                if attribute in attributes:
+                    yield from dict(part.reaches)[attribute].runs
+
+    def _take_numbers(self, count: int) -> list[int]:
+        """Numbers for parts that no other part has, those used longest ago first."""
+        limit = self.layout.outstanding
+        if len(self._numbers) + count > limit:
+            raise DistributaryError(
+                f"this node has {limit:,} subscriptions outstanding, and can have no more"
+            )
+        taken: list[int] = []
+        while len(taken) < count:
+            if self._next_number not in self._numbers:
+                self._numbers.add(self._next_number)
+                taken.append(self._next_number)
+            self._next_number = (self._next_number + 1) % limit
+        return taken
+
+    # Matching.
+
+    def _lookup(self, name: str, spot: Spot, event_id: str) -> Lookup:
+        if isinstance(spot, str):
+            return Lookup(point_key(self.ring.circle, name, spot), name, spot, FIRST)
+        placement = self.placements.current(name)
+        return Lookup(placement.key(spot, crc32(event_id.encode())), name, spot, placement.version)
+
+    def _relook(self, lookup: Lookup, event_id: str) -> Lookup:
+        return self._lookup(lookup.attribute, lookup.spot, event_id)
+
+    def _tell(self, home: Address, event: Event) -> None:
+        if home == self.node.address:
+            self.home.offer(event)
+        else:
+            self.send(home, Offer(event))
+
+    # Upkeep.
+
+    def _begin(self) -> None:
+        # A node that starts afresh must not give out the numbers of its earlier life at once.
+        if not self._parts:
+            self._next_number = int(self.node.now * 1000) % self.layout.outstanding
+        share = (self.node.address * 0.618034) % 1.0  # so that not all nodes refresh at once
+        if self.refresh is not None:
+            self.filing.refresh()
+            self.node.wake_after(self.refresh * (0.5 + share / 2), "attributes refresh")
+        if self.rebalance_period is not None:
+            self.node.wake_after(self.rebalance_period * (0.5 + share / 2), "attributes rebalance")
+
+    def _refresh(self, about: None) -> None:
+        assert self.refresh is not None
+        self.node.wake_after(self.refresh, "attributes refresh")
+        self.rendezvous.sweep()
+        self.filing.refresh()
+        self.placements.gossip()
+
+    def _rebalance_own(self, about: None) -> None:
+        assert self.rebalance_period is not None
+        self.node.wake_after(self.rebalance_period, "attributes rebalance")
+        for name in self.placements.names:
+            if self.placements.is_keeper(name) and isinstance(self.placements.newest(name), Arcs):
+                self.placements.rebalance(name)

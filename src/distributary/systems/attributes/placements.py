@@ -1,0 +1,239 @@
+"""Which placements of the attributes' values a node knows, and how all nodes come to a new one together.
+
+Rules:
+
+- The owner of an attribute's name is its *keeper*. Asked to rebalance, it has every node tell how often the
+  values were asked for, divides them into arcs of equal weight over the nodes that answered, and announces
+  the new placement to all. Placements have versions; the greatest counts, whoever made it.
+- Nobody waits for anybody. A node that hears of a placement files its subscriptions under it at once, and
+  keeps them under the one before for `overlap` seconds; after half of that its events are looked up by the
+  new one. So no match is lost as long as all hear of it, and have filed, within half of `overlap`.
+- An event that is looked up by a placement that is over is led on by whoever notices, and its publisher is
+  told of the newer one. Nodes that gossip (`gossip`) compare their versions with somebody they know.
+
+Rebalancing costs three messages a node, of which the announcement, with a few bytes an arc, is the largest,
+and storing every subscription once more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import NamedTuple
+
+from distributary.overlay.node import Address, Message
+from distributary.overlay.ring.placement import Arcs, Axis, Make, Placement, Version, Weight
+from distributary.overlay.ring.ring import Arrival, Ring
+from distributary.systems.attributes.messages import Announce, Census, Observed, Rebalance, Versions
+from distributary.systems.attributes.schema import Run, Schema
+
+NEVER = float("-inf")
+
+
+class _Known(NamedTuple):
+    """A placement, and since when lookups may use it."""
+
+    placement: Placement
+    learned: float
+    usable: float
+
+
+class Placements:
+    """The placements that one node knows.
+
+    `entries(attribute)` gives the runs of cells that this node's subscriptions have filed there, and
+    `changed(attribute)` is called whenever they should be filed anew.
+    """
+
+    def __init__(
+        self,
+        ring: Ring,
+        schema: Schema,
+        make: Make,
+        *,
+        send: Callable[[Address, Message], None],
+        entries: Callable[[str], Iterable[Run]],
+        changed: Callable[[str], None],
+        overlap: float,
+        window: float,
+    ) -> None:
+        self.ring = ring
+        self.overlap = overlap
+        self.window = window
+        self.rebalanced = 0
+        """How many placements this node has made as a keeper."""
+        self._send = send
+        self._entries = entries
+        self._changed = changed
+        self._axes = {
+            name: Axis(name, attribute.cells)
+            for name in schema.names
+            if (attribute := schema[name]).cells > 0
+        }
+        self._known = {
+            name: [_Known(make(ring.circle, axis), NEVER, NEVER)] for name, axis in self._axes.items()
+        }
+        self._lookups: dict[str, Counter[int]] = {name: Counter() for name in self._axes}
+        self._censuses: dict[str, tuple[int, dict[Address, Observed]]] = {}
+        self._random = Random(f"gossip of {ring.identifier}")
+        node = ring.node
+        ring.listen(Rebalance, self._rebalance)
+        ring.listen(Census, self._census)
+        ring.listen(Announce, self._announced)
+        node.handle(Announce, lambda message, sender: self.learn(message.arcs, settled=message.settled))
+        node.handle(Observed, self._observed)
+        node.handle(Versions, self._compare)
+        node.at_alarm("attributes census", self._counted)
+        node.at_alarm("attributes overlap", self._retire)
+        node.at_start(self._begin)
+
+    # What is known.
+
+    def has(self, attribute: str) -> bool:
+        """Whether the attribute has cells to be placed."""
+        return attribute in self._axes
+
+    def current(self, attribute: str) -> Placement:
+        """By which an event is looked up now."""
+        known, now = self._known[attribute], self.ring.node.now
+        return next((each.placement for each in reversed(known) if each.usable <= now), known[0].placement)
+
+    def kept(self, attribute: str) -> tuple[Placement, ...]:
+        """Under which subscriptions are filed now, the oldest first."""
+        return tuple(each.placement for each in self._known[attribute])
+
+    def newest(self, attribute: str) -> Placement:
+        return self._known[attribute][-1].placement
+
+    def is_over(self, attribute: str, version: Version) -> bool:
+        """Whether nobody files under this version any more."""
+        return attribute in self._known and version < self._known[attribute][0].placement.version
+
+    def learn(self, arcs: Arcs, *, settled: bool) -> None:
+        """Take up a placement, unless it is not newer than all that is known."""
+        name = arcs.axis.name
+        known = self._known.get(name)
+        if known is None or arcs.version <= known[-1].placement.version:
+            return
+        now = self.ring.node.now
+        known.append(_Known(arcs, now, now if settled else now + self.overlap / 2))
+        self.ring.node.wake_after(self.overlap, "attributes overlap", name)
+        self._changed(name)
+
+    def tell(self, to: Address, attribute: str) -> None:
+        """Let another node know of the newest placement."""
+        newest = self._known[attribute][-1]
+        if isinstance(newest.placement, Arcs) and to != self.ring.identifier:
+            settled = newest.usable <= self.ring.node.now
+            self._send(to, Announce(newest.placement, settled))
+
+    def _retire(self, name: str) -> None:
+        known, now = self._known[name], self.ring.node.now
+        before = len(known)
+        while len(known) > 1 and known[1].learned + self.overlap <= now:
+            del known[0]
+        if len(known) < before:
+            self._changed(name)
+
+    def _begin(self) -> None:
+        """After a crash that left the state the alarms are gone, and with them the end of any census."""
+        self._censuses.clear()
+        for name, known in self._known.items():
+            for each in known[1:]:
+                after = max(each.learned + self.overlap - self.ring.node.now, 0.0)
+                self.ring.node.wake_after(after, "attributes overlap", name)
+
+    # Gossip.
+
+    def gossip(self) -> None:
+        """Compare versions with somebody."""
+        known = self.ring.known()
+        if known:
+            versions = tuple((name, self.newest(name).version) for name in self._known)
+            self._send(self._random.choice(known), Versions(versions))
+
+    def _compare(self, message: Versions, sender: Address) -> None:
+        behind = False
+        for name, version in message.versions:
+            if name in self._known:
+                mine = self.newest(name).version
+                if mine > version:
+                    self.tell(sender, name)
+                behind = behind or mine < version
+        if behind:
+            self._send(sender, Versions(tuple((name, self.newest(name).version) for name in self._known)))
+
+    # Balancing.
+
+    def note_lookup(self, attribute: str, cell: int) -> None:
+        """An event published here is looked up at this cell."""
+        self._lookups[attribute][self._axes[attribute].grain_of(cell)] += 1
+
+    def rebalance(self, attribute: str) -> None:
+        """Have the keeper place the values of an attribute anew."""
+        self.ring.route(self._keeper_key(attribute), Rebalance(attribute))
+
+    def is_keeper(self, attribute: str) -> bool:
+        return self.ring.owns(self._keeper_key(attribute))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The attributes that have cells."""
+        return tuple(self._axes)
+
+    def _keeper_key(self, attribute: str) -> int:
+        return self.ring.circle.hash(f"keeper of {attribute}")
+
+    def _rebalance(self, message: Rebalance, arrival: Arrival) -> None:
+        name = message.attribute
+        if name not in self._axes or name in self._censuses:
+            return
+        number = self.newest(name).version[0] + 1
+        self._censuses[name] = (number, {})
+        self.ring.multicast_segment(self.ring.identifier, self.ring.circle.size, Census(name, number))
+        self.ring.node.wake_after(self.window, "attributes census", name)
+
+    def _census(self, message: Census, arrival: Arrival) -> None:
+        name = message.attribute
+        if name not in self._axes:
+            return
+        observed = Observed(name, message.number, self._weights(name))
+        if arrival.origin == self.ring.identifier:
+            self._observed(observed, arrival.origin)
+        else:
+            self._send(arrival.origin, observed)
+
+    def _weights(self, name: str) -> tuple[tuple[int, int, int], ...]:
+        """What to report; what was seen before counts half from then on."""
+        axis, lookups = self._axes[name], self._lookups[name]
+        entries: Counter[int] = Counter()
+        for first, last in self._entries(name):
+            entries.update(range(axis.grain_of(first), axis.grain_of(last) + 1))
+        weights = tuple((grain, lookups[grain], entries[grain]) for grain in sorted({*lookups, *entries}))
+        self._lookups[name] = Counter({grain: seen // 2 for grain, seen in lookups.items() if seen > 1})
+        return weights
+
+    def _observed(self, message: Observed, sender: Address) -> None:
+        census = self._censuses.get(message.attribute)
+        if census is not None and census[0] == message.number:
+            census[1][sender] = message
+
+    def _counted(self, name: str) -> None:
+        """The time to answer is over: make the placement, and announce it."""
+        number, answers = self._censuses.pop(name)
+        if not answers:
+            return
+        weights: dict[int, Weight] = {}
+        for answer in answers.values():
+            for grain, lookups, entries in answer.weights:
+                so_far = weights.get(grain, Weight())
+                weights[grain] = Weight(so_far.lookups + lookups, so_far.entries + entries)
+        version = (max(number, self.newest(name).version[0] + 1), self.ring.identifier)
+        circle, axis = self.ring.circle, self._axes[name]
+        arcs = Arcs.balanced(circle, axis, list(answers), weights, version=version)
+        self.rebalanced += 1
+        self.ring.multicast_segment(self.ring.identifier, circle.size, Announce(arcs, settled=False))
+
+    def _announced(self, message: Announce, arrival: Arrival) -> None:
+        self.learn(message.arcs, settled=message.settled)

@@ -1,0 +1,130 @@
+"""The lists that a node of the attribute system keeps for others: entries under the keys that it owns.
+
+Rules:
+
+- An entry is changed by its home alone, and every change has a greater serial than the one before. What
+  arrives late is ignored, so that stores and drops may overtake one another; drops are remembered for that.
+- Entries are soft: with a refresh period, one that its home has not stored again for three periods is
+  forgotten. Whoever hosts an entry anew, because nodes came or went, waits as long.
+- `replication` decides who hosts what, and keeps the copies.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+
+from distributary.overlay.node import Address
+from distributary.overlay.replication import Name, Replication
+from distributary.overlay.ring.ring import Arrival, Ring
+from distributary.systems.attributes.messages import Along, Drop, Entry, EntryName, Lookup, Store
+
+PATIENCE = 3
+"""An entry is forgotten when its home was silent for so many refresh periods."""
+
+REMEMBERED = 10_000
+"""So many drops are remembered, for stores that they have overtaken."""
+
+
+class Rendezvous:
+    """The lists of one node."""
+
+    def __init__(
+        self,
+        ring: Ring,
+        replication: Replication,
+        *,
+        refresh: float | None = None,
+        noticed: Callable[[EntryName, Address], None] = lambda name, home: None,
+    ) -> None:
+        self.ring = ring
+        self._noticed = noticed
+        """Is told which home has stored what."""
+        self.replication = replication
+        self.refresh = refresh
+        self._heard: dict[tuple[int, Name], float] = {}
+        self._dropped: OrderedDict[tuple[int, EntryName], int] = OrderedDict()
+        ring.listen(Store, self._stored)
+        ring.listen(Drop, self._drop)
+        ring.listen(Along, self._arrived_along)
+        ring.node.handle(Along, lambda message, sender: self._along(message))
+        if refresh is not None:
+            replication.on_change(self._hosting)
+
+    def find(self, lookup: Lookup) -> Iterator[tuple[EntryName, Entry]]:
+        """The entries in the list of a value."""
+        for name, entry in self.replication.contents(lookup.key).items():
+            if name.attribute == lookup.attribute and entry.reach.holds(lookup.spot):  # type: ignore[attr-defined]
+                yield name, entry  # type: ignore[misc]
+
+    @property
+    def entries(self) -> int:
+        """How many entries this node has in its lists: a part counts once for each attribute."""
+        names = {name for key in self.replication.hosted() for name in self.replication.contents(key)}
+        return len(names)
+
+    def sweep(self) -> None:
+        """Forget the entries whose homes have been silent for too long."""
+        if self.refresh is None:
+            return
+        before = self.ring.node.now - PATIENCE * self.refresh
+        for key in list(self.replication.hosted()):
+            for name in list(self.replication.contents(key)):
+                if self._heard.get((key, name), 0.0) < before:
+                    self.replication.drop(key, name)
+
+    # Changes.
+
+    def _stored(self, message: Store, arrival: Arrival) -> None:
+        self._noticed(message.name, arrival.origin)
+        for key in arrival.keys:
+            self._store(key, message.name, message.entry)
+
+    def _store(self, key: int, name: EntryName, entry: Entry) -> None:
+        if self._dropped.get((key, name), -1) >= entry.serial:
+            return
+        known = self.replication.contents(key).get(name)
+        if known is None or known.serial < entry.serial:
+            self.replication.put(key, name, entry)
+        elif self.refresh is not None:
+            self._heard[key, name] = self.ring.node.now
+
+    def _drop(self, message: Drop, arrival: Arrival) -> None:
+        for key in arrival.keys:
+            self._remove(key, message.name, message.serial)
+
+    def _remove(self, key: int, name: EntryName, serial: int) -> None:
+        known = self.replication.contents(key).get(name)
+        if known is not None and known.serial > serial:
+            return
+        self._dropped[key, name] = max(serial, self._dropped.pop((key, name), -1))
+        if len(self._dropped) > REMEMBERED:
+            self._dropped.popitem(last=False)
+        if known is not None:
+            self.replication.drop(key, name)
+
+    def _hosting(self, key: int, name: Name, entry: Entry | None) -> None:
+        if entry is None:
+            self._heard.pop((key, name), None)
+        else:
+            self._heard[key, name] = self.ring.node.now
+
+    # Along the ring.
+
+    def _arrived_along(self, message: Along, arrival: Arrival) -> None:
+        self._noticed(message.change.name, arrival.origin)
+        self._along(message)
+
+    def _along(self, message: Along) -> None:
+        """Make the change for the keys owned here, and pass it to the successor for the others."""
+        change = message.change
+        left = []
+        for key in message.keys:
+            if not self.ring.owns(key):
+                left.append(key)
+            elif isinstance(change, Store):
+                self._store(key, change.name, change.entry)
+            else:
+                self._remove(key, change.name, change.serial)
+        if left:
+            self.ring.forward(self.ring.successor, message._replace(keys=tuple(left)))

@@ -1,0 +1,51 @@
+"""KBPP, key-based publication propagation: events go down to where subscriptions are (001, 4.3.2).
+
+A subscription is known to one vertex, that of its key. An event goes to the vertex of its own key and from
+there down the spanning tree to every vertex whose key it covers, each of which compares filters and sends it
+home.
+
+Cost: a subscription is one message to its vertex (about half of log2 N hops); an event with a key of weight w
+visits 2^w vertices, as many messages less those between vertices of one node. Nothing is kept about other
+vertices, so forgetting a subscription is one message too. Good where subscriptions change as often as events
+come, or keys are light.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from distributary.overlay.node import Address
+from distributary.overlay.replication import Name
+from distributary.systems.hope.broker import HopeBroker, Vertex
+from distributary.systems.hope.messages import Publication, Resident
+
+
+class Kbpp(HopeBroker):
+    """A node that sends events to all the vertices where subscriptions to them may be."""
+
+    mirrored: ClassVar[bool] = True
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._vertices: dict[int, Vertex] = {}
+        super().__init__(*args, **options)
+
+    def _meet(self, position: int, publication: Publication) -> None:
+        homes: set[Address] = set()
+        for reached in self._reach(
+            position,
+            publication.came_from,
+            False,
+            lambda vertex: publication._replace(came_from=vertex),
+        ):
+            vertex = self._vertices.get(reached)
+            if vertex is not None:
+                homes |= vertex.homes(publication.filter)
+        self._notify(publication.event, homes)
+
+    def _changed(self, position: int, name: Name, entry: Any) -> None:
+        if not isinstance(name, Resident):
+            return
+        vertex = self._vertices.setdefault(position, Vertex())
+        vertex.settle(name, entry)
+        if not vertex.residents:
+            del self._vertices[position]

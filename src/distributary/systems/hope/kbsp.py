@@ -1,0 +1,300 @@
+"""KBSP, key-based subscription propagation: subscriptions climb to where events will be (001, 4.3.2 and 4.5).
+
+What a subscription wants is told from the vertex of its key up the spanning tree, to every vertex whose key
+covers it. An event goes to the vertex of its own key, and back along the same tree, towards every neighbour
+that wants it and no other. Each vertex keeps for each neighbour the filters that came across that bit, and
+tells its neighbours above no more than they need (`hope_table`): a filter that is covered already goes no
+further.
+
+Rules:
+
+- An event that came across bit j goes on across higher bits alone, for only what came across those was told
+  across j. So it comes to a vertex at most once, and to every vertex where a wanting subscription is
+  registered.
+- A vertex tells changes: filters that are new and filters that are no longer wanted, with a digest of all
+  that it wants now. Whoever arrives at another digest adds what is new, drops nothing, and asks for all. A
+  set that is too large costs needless messages; one that is too small would lose events.
+- Late and repeated adverts of one sender are known by their numbers. When another node has come to speak for
+  a vertex, what it tells is added to what was known, until a later digest has shown what is left over.
+- Every `refresh` seconds the digests are told again, and what nobody renews is forgotten.
+
+Cost: a subscription to a key of weight w reaches at most 2^(dimension - w) vertices, fewer the more is known
+already. Unsubscribing costs at most the same: the neighbours above are told what they would have been told
+without it, which may be filters that it had kept quiet. An event costs a message for each vertex on the way
+to somebody who wants it, less those between vertices of one node, and one for each home.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any, ClassVar
+
+from distributary.overlay.hypercube import Key, Place, bit_between, bits_of
+from distributary.overlay.node import Address
+from distributary.overlay.replication import Name
+from distributary.overlay.ring.ring import Arrival
+from distributary.systems.hope.broker import HopeBroker, Vertex
+from distributary.systems.hope.messages import Across, Advert, Enquiry, Publication, Renew, Resident
+from distributary.systems.hope.table import FilterTable
+
+
+@dataclass
+class Link:
+    """What is known of whoever speaks for a neighbour below."""
+
+    speaker: Address | None
+    number: int
+    heard_of: float
+
+
+@dataclass
+class Knowing:
+    """A vertex hosted here: its registrations, its neighbours' wants, and what they were told."""
+
+    table: FilterTable
+    registered: Vertex = field(default_factory=Vertex)
+    links: dict[int, Link] = field(default_factory=dict)
+    told: dict[int, frozenset[int]] = field(default_factory=dict)
+
+
+class Kbsp(HopeBroker):
+    """A node that tells the vertices above what is wanted, and sends events back the way that was told.
+
+    `budget` bounds the filters told to a neighbour; without one, as many are told as are needed to rule out
+    what could be ruled out for each subscription by itself.
+    """
+
+    mirrored: ClassVar[bool] = False
+
+    def __init__(self, *args: Any, budget: int | None = None, **options: Any) -> None:
+        self.budget = budget
+        self._vertices: dict[int, Knowing] = {}
+        self._dirty: dict[int, None] = {}
+        """Vertices whose neighbours may have to be told something, in the order of their changes."""
+        self._number = 0
+        super().__init__(*args, **options)
+        self.ring.listen(Advert, self._advertised)
+        self.ring.listen(Renew, self._renewed)
+        self.node.handle(Enquiry, self._asked)
+        self.node.at_alarm("hope tell", self._tell_all)
+        self.node.at_start(self._number_anew)
+
+    # Events.
+
+    def _meet(self, position: int, publication: Publication) -> None:
+        homes: set[Address] = set()
+        pending = [(position, publication.came_from)]
+        while pending:
+            position, came_from = pending.pop()
+            vertex = self._vertices.get(position)
+            if vertex is None:
+                continue
+            place = self.cubes.place(position)
+            above = -1 if came_from is None else bit_between(place.vertex, came_from)
+            elsewhere: list[int] = []
+            for source in bits_of(vertex.table.matching(publication.filter, above)):
+                if source == self.cubes.dimension(place):
+                    homes |= vertex.registered.homes(publication.filter)
+                    continue
+                below = self.cubes.position(place._replace(vertex=place.vertex ^ (1 << source)))
+                if self.ring.owns(below):
+                    pending.append((below, place.vertex))
+                else:
+                    elsewhere.append(below)
+            self._send_on(elsewhere, publication._replace(came_from=place.vertex))
+        self._notify(publication.event, homes)
+
+    # What the vertices here want.
+
+    def _changed(self, position: int, name: Name, entry: Any) -> None:
+        if not isinstance(name, Resident | Across):
+            return
+        if not self.ring.owns(position):
+            self._vertices.pop(position, None)
+            return
+        vertex = self._vertices.get(position)
+        place = self.cubes.place(position)
+        if vertex is None:
+            if entry is None:
+                return
+            table = FilterTable(self.cubes.dimension(place), place.vertex, self.budget)
+            vertex = self._vertices[position] = Knowing(table)
+        if isinstance(name, Across):
+            (vertex.table.remove if entry is None else vertex.table.add)(name.filter, name.bit)
+        else:
+            gone, new = vertex.registered.settle(name, entry)
+            if gone is not None:
+                vertex.table.remove(gone, vertex.table.dimension)
+            if new is not None:
+                vertex.table.add(new, vertex.table.dimension)
+        self._tell_soon(position)
+
+    def _tell_soon(self, position: int) -> None:
+        """Tell the neighbours when all is known that has come at this moment."""
+        if not self._dirty:
+            self.node.wake_after(0.0, "hope tell")
+        self._dirty[position] = None
+
+    def _tell_all(self, about: None) -> None:
+        while self._dirty:
+            position = next(iter(self._dirty))
+            del self._dirty[position]
+            vertex = self._vertices.get(position)
+            if vertex is not None and self.ring.member:
+                self._tell(position, vertex)
+                if not vertex.table:
+                    del self._vertices[position]
+
+    def _tell(self, position: int, vertex: Knowing) -> None:
+        """Send the neighbours above what has changed for them; the same change is the same advert."""
+        place = self.cubes.place(position)
+        changes: dict[Advert, list[int]] = {}
+        for bit in vertex.table.open_bits:
+            wanted, told = vertex.table.told(bit), vertex.told.get(bit)
+            if wanted == (told or frozenset()):
+                continue
+            vertex.told[bit] = wanted
+            advert = self._advert(place.vertex, told, wanted)
+            changes.setdefault(advert, []).append(self._above(place, bit))
+        for advert, positions in changes.items():
+            self._number += 1
+            self._send_above(positions, advert._replace(number=self._number))
+
+    def _advert(self, vertex: Key, told: frozenset[int] | None, wanted: frozenset[int]) -> Advert:
+        """What makes a neighbour that was told something, or nothing yet, know what is wanted."""
+        known = told or frozenset()
+        added, dropped = tuple(sorted(wanted - known)), tuple(sorted(known - wanted))
+        return Advert(vertex, self.node.address, added, dropped, digest_of(wanted), told is None, 0)
+
+    def _above(self, place: Place, bit: int) -> int:
+        return self.cubes.position(place._replace(vertex=place.vertex | 1 << bit))
+
+    def _send_above(self, positions: list[int], message: Advert | Renew) -> None:
+        elsewhere = [position for position in positions if not self.ring.owns(position)]
+        self._send_on(elsewhere, message)
+        here = tuple(position for position in positions if self.ring.owns(position))
+        handle = self._advertised if isinstance(message, Advert) else self._renewed
+        handle(message, Arrival(self.node.address, here))  # type: ignore[arg-type]
+
+    # What the neighbours below want.
+
+    def _advertised(self, advert: Advert, arrival: Arrival) -> None:
+        self._introduce(arrival, advert.speaker)
+        for position in arrival.keys:
+            self._take_in(position, advert)
+
+    def _take_in(self, position: int, advert: Advert) -> None:
+        speaker = advert.speaker
+        bit = bit_between(self.cubes.place(position).vertex, advert.vertex)
+        vertex = self._vertices.get(position)
+        link = None if vertex is None else vertex.links.get(bit)
+        if link is not None and link.speaker == speaker and advert.number <= link.number:
+            return
+        known = frozenset() if vertex is None else vertex.table.of(bit)
+        moved = link is not None and link.speaker not in (None, speaker)
+        wanted = (frozenset() if advert.full else known.difference(advert.dropped)).union(advert.added)
+        if advert.full and moved:
+            wanted |= known
+        elif digest_of(wanted) != advert.digest:
+            wanted = known.union(advert.added)
+            self._ask(position, bit, speaker)
+        for filter in sorted(wanted - known):
+            self.replication.put(position, Across(bit, filter), True)
+        for filter in sorted(known - wanted):
+            self.replication.drop(position, Across(bit, filter))
+        vertex = self._vertices.get(position)
+        if vertex is not None:
+            vertex.links[bit] = Link(speaker, advert.number, self.node.now)
+        self._note_host(position, bit, speaker)
+
+    def _note_host(self, position: int, bit: int, speaker: Address) -> None:
+        place = self.cubes.place(position)
+        self._hosts[self.cubes.position(place._replace(vertex=place.vertex ^ (1 << bit)))] = speaker
+
+    def _renewed(self, message: Renew, arrival: Arrival) -> None:
+        speaker = message.speaker
+        self._introduce(arrival, speaker)
+        for position in arrival.keys:
+            bit = bit_between(self.cubes.place(position).vertex, message.vertex)
+            vertex = self._vertices.get(position)
+            if vertex is None or digest_of(vertex.table.of(bit)) != message.digest:
+                self._ask(position, bit, speaker)
+            if vertex is not None:
+                link = vertex.links.setdefault(bit, Link(speaker, -1, self.node.now))
+                if link.speaker != speaker:
+                    link.speaker, link.number = speaker, -1
+                link.heard_of = self.node.now
+            self._note_host(position, bit, speaker)
+
+    def _ask(self, position: int, bit: int, speaker: Address) -> None:
+        place = self.cubes.place(position)
+        enquiry = Enquiry(self.cubes.position(place._replace(vertex=place.vertex ^ (1 << bit))), bit)
+        if speaker == self.node.address:
+            self._asked(enquiry, speaker)
+        else:
+            self.send(speaker, enquiry)
+
+    def _asked(self, message: Enquiry, sender: Address) -> None:
+        if not self.ring.member or not self.ring.owns(message.position):
+            return
+        place = self.cubes.place(message.position)
+        vertex = self._vertices.get(message.position)
+        wanted = frozenset() if vertex is None else vertex.table.told(message.bit)
+        if vertex is not None:
+            vertex.told[message.bit] = wanted
+        self._number += 1
+        advert = self._advert(place.vertex, None, wanted)._replace(number=self._number)
+        self._send_above([self._above(place, message.bit)], advert)
+
+    # Upkeep.
+
+    def _number_anew(self) -> None:
+        """Number adverts above those of an earlier life, and tell what an alarm that is gone was to tell."""
+        self._number = max(self._number, int(self.node.now * 1e6))
+        if self._dirty:
+            self.node.wake_after(0.0, "hope tell")
+
+    def _renew(self) -> None:
+        super()._renew()
+        for position, vertex in self._vertices.items():
+            place = self.cubes.place(position)
+            renewals: dict[Renew, list[int]] = {}
+            for bit, told in vertex.told.items():
+                if told:
+                    renewal = Renew(place.vertex, self.node.address, digest_of(told))
+                    renewals.setdefault(renewal, []).append(self._above(place, bit))
+            for renewal, positions in renewals.items():
+                self._send_above(positions, renewal)
+
+    def _expire(self, before: float) -> None:
+        super()._expire(before)
+        for position, vertex in list(self._vertices.items()):
+            for bit in range(vertex.table.dimension):
+                wanted = vertex.table.of(bit)
+                if not wanted:
+                    continue
+                link = vertex.links.setdefault(bit, Link(None, -1, self.node.now))
+                if link.heard_of < before:
+                    for filter in sorted(wanted):
+                        self.replication.drop(position, Across(bit, filter))
+
+
+def digest_of(filters: Iterable[int]) -> int:
+    """A number of 64 bits that tells sets of filters apart; 0 for none.
+
+    >>> digest_of([]), digest_of([1, 2]) == digest_of([2, 1]) != digest_of([1])
+    (0, True)
+    """
+    digest = 0
+    for filter in filters:
+        digest ^= _hash(filter)
+    return digest
+
+
+@lru_cache(maxsize=1 << 14)
+def _hash(filter: int) -> int:
+    written = filter.to_bytes((filter.bit_length() + 7) // 8, "little")
+    return int.from_bytes(blake2b(written, digest_size=8).digest(), "little")

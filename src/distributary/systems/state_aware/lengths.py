@@ -1,0 +1,279 @@
+"""Segments of many lengths: items that give much work are spread over more nodes, others over fewer.
+
+The paper names this as future work (section 6): adjusting the length of each item's segment for balance. With
+thresholds it needs no agreement among clients, for everything goes by the item's guard: only the guard must
+know the length.
+
+Rules:
+
+- Every `period` seconds the guard looks at what its item gave to do: subscriptions kept, and values taken a
+  minute. It wants so many nodes that none has much more than its share of either, and changes the length
+  when that is twice as many as now, or half.
+- A change has a version, the time it was made. The guard tells the nodes, each of which gives back the
+  subscriptions that are no longer its own, with what they remember; when all have, the guard sends them to
+  their new places. Values and registrations that come meanwhile wait at the guard until every subscription
+  is confirmed. So each value finds each subscription at exactly one place.
+- Who does not answer in time is passed over: what it has stays there, and the guard goes on sending values
+  there. A guard that ceases to be one passes on what waits and what it was given back.
+- A survey reaches as far as the longest segment, so a new guard finds everything. It begins with the common
+  length; what is kept further off stays there until its home registers it again.
+
+Cost of a change: a message and an answer for each node, a registration for each subscription that moves.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from distributary.errors import DistributaryError
+from distributary.overlay.node import Address, Message
+from distributary.overlay.ring.ring import Arrival, Ring
+from distributary.systems.state_aware.broker import Register
+from distributary.systems.state_aware.segments import Segments
+from distributary.systems.state_aware.thresholds import (
+    PATIENCE,
+    Guarded,
+    Leave,
+    Offer,
+    Report,
+    ThresholdsBroker,
+)
+
+
+@dataclass(frozen=True)
+class Balance:
+    """How much work of one item a node shall have."""
+
+    spacing: int
+    """How many identifiers lie between two nodes on average."""
+    kept: float = 16.0
+    """Subscriptions."""
+    taken: float = 16.0
+    """Values taken by subscriptions, a minute."""
+    longest: int = 32
+    """The most nodes that an item is spread over."""
+    period: float = 300.0
+    """Seconds between two looks."""
+
+    def __post_init__(self) -> None:
+        if min(self.spacing, self.kept, self.taken, self.longest, self.period) <= 0:
+            raise DistributaryError(f"everything about a balance is above 0, not so {self}")
+
+    def nodes(self, kept: int, taken_per_minute: float) -> int:
+        """How many nodes an item shall have.
+
+        >>> balance = Balance(spacing=1000)
+        >>> balance.nodes(3, 1), balance.nodes(80, 1), balance.nodes(80, 125.5), balance.nodes(10**6, 1)
+        (1, 5, 8, 32)
+        """
+        wanted = max(kept / self.kept, taken_per_minute / self.taken)
+        return max(1, min(self.longest, math.ceil(wanted)))
+
+    def length(self, nodes: int) -> int:
+        """A segment that spans so many nodes; a single one is that of the guard."""
+        return 1 + (nodes - 1) * self.spacing
+
+
+class Yield(NamedTuple):
+    """The segment of an item has another length: give back what is not yours any longer."""
+
+    item: str
+    version: float
+    length: int
+
+
+class Yielded(NamedTuple):
+    """What a node gives back, and whether it has something left."""
+
+    item: str
+    version: float
+    given_back: tuple[Register, ...]
+    kept: int
+
+
+class _Length(NamedTuple):
+    version: float
+    length: int
+
+
+class _Moving:
+    """A change of length under way."""
+
+    __slots__ = ("awaited", "given_back", "placing", "version", "waiting")
+
+    def __init__(self, version: float, awaited: set[Address]) -> None:
+        self.version = version
+        self.awaited = awaited
+        self.given_back: list[Register] = []
+        self.placing = False
+        self.waiting: list[Offer | Register | Leave] = []
+
+
+class _Looked:
+    """What a guard saw when it last looked at an item's work."""
+
+    __slots__ = ("taken", "time")
+
+    def __init__(self, time: float, taken: int) -> None:
+        self.time = time
+        self.taken = taken
+
+
+class BalancedBroker(ThresholdsBroker):
+    """A node of a network with thresholds in which segments have lengths of their own."""
+
+    def __init__(self, ring: Ring, segments: Segments, *, balance: Balance, **options: Any) -> None:
+        self.balance = balance
+        self._lengths: dict[str, _Length] = {}
+        """As guard or as one who keeps something: the latest length that was heard of."""
+        self._moving: dict[str, _Moving] = {}
+        self._looked: dict[str, _Looked] = {}
+        self.changes = 0
+        """How often this node has changed the length of a segment."""
+        super().__init__(ring, segments, **options)
+        self.node.handle(Yield, self._yield)
+        self.node.handle(Yielded, self._yielded)
+        self.node.at_alarm("lengths patience", self._patience_over)
+        self.node.at_start(self._moving.clear)
+
+    def length_of(self, item: str) -> int:
+        """How long the segment of an item is, as far as this node knows."""
+        known = self._lengths.get(item)
+        return known.length if known else self.segments.length
+
+    def place_of(self, item: str, tolerance: float) -> int:
+        return self.segments.place(item, tolerance, self.length_of(item))
+
+    @property
+    def reach(self) -> int:
+        longest = max(self.segments.length, self.balance.length(self.balance.longest))
+        return min(longest, self.ring.circle.size)
+
+    # What waits while subscriptions move.
+
+    def _offered(self, message: Offer, arrival: Arrival) -> None:
+        if not self._wait(message.item, message):
+            super()._offered(message, arrival)
+            self._look(message.item)
+
+    def _register(self, message: Register, arrival: Arrival) -> None:
+        if not self._wait(message.registered.item, message):
+            super()._register(message, arrival)
+
+    def _left(self, message: Leave, arrival: Arrival) -> None:
+        if not self._wait(message.unregister.item, message):
+            super()._left(message, arrival)
+
+    def _wait(self, item: str, message: Offer | Register | Leave) -> bool:
+        moving = self._moving.get(item)
+        if moving is not None:
+            moving.waiting.append(message)
+        return moving is not None
+
+    # The guard changes a length.
+
+    def _look(self, item: str) -> None:
+        """See how much work there was, and whether that calls for another length."""
+        guarded = self._guarded[item]
+        taken = sum(node.taken for node in guarded.nodes.values())
+        looked = self._looked.setdefault(item, _Looked(self.node.now, taken))
+        passed = self.node.now - looked.time
+        if passed < self.balance.period or guarded.pending or not self.knows(guarded):
+            return
+        self._looked[item] = _Looked(self.node.now, taken)
+        kept = sum(node.kept for node in guarded.nodes.values())
+        wanted = self.balance.nodes(kept, 60 * max(0, taken - looked.taken) / passed)
+        current = 1 + (self.length_of(item) - 1) / self.balance.spacing
+        if guarded.nodes and not current / 2 < wanted < current * 2:
+            self._change(item, guarded, min(self.balance.length(wanted), self.ring.circle.size))
+
+    def _change(self, item: str, guarded: Guarded, length: int) -> None:
+        self.changes += 1
+        version = self.node.now
+        self._lengths[item] = _Length(version, length)
+        self._moving[item] = _Moving(version, set(guarded.nodes))
+        self.node.wake_after(PATIENCE, "lengths patience", (item, version))
+        for address in list(guarded.nodes):
+            self._tell(address, Yield(item, version, length))
+
+    def _yielded(self, message: Yielded, sender: Address) -> None:
+        moving = self._moving.get(message.item)
+        guarded = self._guarded.get(message.item)
+        if moving is None or guarded is None or moving.version != message.version or moving.placing:
+            for register in message.given_back:  # too late to wait for: they come as if anew
+                self.ring.route(self.segments.start(message.item), register)
+            return
+        moving.awaited.discard(sender)
+        moving.given_back.extend(message.given_back)
+        if not message.kept:
+            guarded.nodes.pop(sender, None)
+        if not moving.awaited:
+            self._place_all(message.item, guarded, moving)
+
+    def _place_all(self, item: str, guarded: Guarded, moving: _Moving) -> None:
+        given_back, moving.given_back = moving.given_back, []
+        for register in given_back:
+            self.assign(guarded, register)
+        moving.placing = True  # only now: what is assigned to this very node is confirmed at once
+        if not guarded.pending:
+            self._finish(item)
+
+    def _reported(self, message: Report) -> None:
+        super()._reported(message)
+        moving = self._moving.get(message.item)
+        if moving is not None and moving.placing and not self._guarded[message.item].pending:
+            self._finish(message.item)
+
+    def _finish(self, item: str) -> None:
+        """Have all that waited done, in the order in which it came."""
+        self._looked.pop(item, None)
+        arrival = Arrival(self.node.address, (self.segments.start(item),))
+        for message in self._moving.pop(item).waiting:
+            self.ring.listeners[type(message)](message, arrival)
+
+    def _patience_over(self, about: tuple[str, float]) -> None:
+        """Go on without those who did not answer."""
+        item, version = about
+        moving = self._moving.get(item)
+        guarded = self._guarded.get(item)
+        if moving is None or guarded is None or moving.version != version:
+            return
+        if moving.placing:
+            self._finish(item)
+            return
+        self.node.wake_after(PATIENCE, "lengths patience", about)
+        self._place_all(item, guarded, moving)
+
+    def _ring_changed(self) -> None:
+        super()._ring_changed()
+        for item in [item for item in self._moving if item not in self._guarded]:
+            moving = self._moving.pop(item)
+            for message in (*moving.given_back, *moving.waiting):
+                self.ring.route(self.segments.start(item), message)
+
+    def _failed(self, to: Address, message: Message) -> None:
+        super()._failed(to, message)
+        if isinstance(message, Yielded):
+            for register in message.given_back:
+                self.ring.route(self.segments.start(message.item), register)
+
+    # A node gives back.
+
+    def _yield(self, message: Yield, sender: Address) -> None:
+        item, version, length = message
+        known = self._lengths.get(item)
+        if known is None or known.version <= version:
+            self._lengths[item] = _Length(version, length)
+        given_back = []
+        for standing in list(self._directories.get(item, ())):
+            place = self.segments.place(item, standing.least, length)
+            register = Register(standing.registered, tuple(standing.held.values()))
+            if self.ring.owns(place):
+                self.keep(place, register)
+            else:
+                given_back.append(register)
+                self._forget(standing.name)
+        kept = len(self._directories.get(item, ()))
+        self._tell(sender, Yielded(item, version, tuple(given_back), kept))

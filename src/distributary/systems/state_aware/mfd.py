@@ -1,0 +1,447 @@
+"""MFD, multi-level filter decomposition: a value climbs from level to level, as far as it passes.
+
+Section 4.3.3 of the dynamic-filter paper. A tolerance is split into sub-filters (`matching.change_mfd` says
+how, and why the bound holds); each lives at a logical node, and the logical nodes of a level share a stretch
+of the item's segment. A value is multicast to the lowest level. Nodes with output report it to the *leader*
+of the level, the owner of its last logical node, which multicasts the value, with all that let it pass, to
+the next level. A level without output ends it.
+
+Rules:
+
+- A sub-filter exists once for an item, attribute, set of other filters and consistency value: as a *proxy*
+  while only sub-filters above need it, as a real one while there are subscriptions; it goes when nobody needs
+  it. Other filters are evaluated at the lowest level, once for all that have the same.
+- Only what feeds a sub-filter above is output.
+- A registration goes to the highest sub-filter first and then down, so that whatever the lowest level lets
+  pass finds the rest in place. Whoever is new takes the next value as its first, whatever the levels below
+  say: the lowest level remembers to *begin* it, and that too is output. A sub-filter that begins counts as
+  having let the value pass.
+- The leader waits `window` seconds, counted from its own receipt of the value. What is reported later goes
+  up by a multicast of its own, so nothing is lost.
+- A sub-filter takes each value once, and none that is older than the one it took last.
+- The home takes what it is told. Deliveries are those of `ChangeMFD`.
+- Proxies are soft state. A repeated registration goes all the way down and mends what is missing. With it,
+  every sub-filter tells the one below what it was fed last: if that is not what was let pass last, a value
+  was lost and it begins anew, or the one below had been out of touch and begins anew itself.
+
+A publication costs the way to the segment, then for each level that is reached its nodes and the reports,
+then the way to the homes.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from functools import lru_cache
+from typing import Any, ClassVar, NamedTuple
+
+from distributary.filters.change import number_of
+from distributary.filters.filter import Filter
+from distributary.filters.kinds import parse_filter
+from distributary.matching.change.mfd import Key, LogicalNode, SubFilter, chain_of, level_of, logical_node
+from distributary.model import Event
+from distributary.overlay.ring.ring import Arrival, Ring
+from distributary.systems.state_aware.broker import (
+    BEGINNING,
+    Held,
+    Registered,
+    Rule,
+    Stamp,
+    Standing,
+    StateAwareBroker,
+)
+from distributary.systems.state_aware.segments import Segments
+
+WINDOW = 0.25
+"""Seconds that a leader waits for reports: a few hops within a level."""
+
+REMEMBERED = 1000
+"""How many values a leader remembers to have passed on."""
+
+
+class Name(NamedTuple):
+    """What tells the sub-filters of an item apart."""
+
+    rule: Rule
+    attribute: str
+    key: Key
+
+    @property
+    def logical(self) -> LogicalNode:
+        units = self.key[0]
+        return logical_node(units) if units else LogicalNode(1, 1)
+
+    @property
+    def level(self) -> int:
+        return max(1, level_of(self.key[0]))
+
+
+class Begin(NamedTuple):
+    """A sub-filter that is to take the next value as its first; or anew, forgetting what it had."""
+
+    name: Name
+    anew: bool = False
+
+
+class Level(NamedTuple):
+    """A value for a level: what let it pass on the level below, and which sub-filters it begins."""
+
+    item: str
+    event: Event
+    stamp: Stamp
+    level: int
+    passed: frozenset[Name] = frozenset()
+    begins: frozenset[Begin] = frozenset()
+
+
+class Report(NamedTuple):
+    """The output of a node, for the leader of its level."""
+
+    output: Level
+    """As it is to go to the next level."""
+
+
+class Support(NamedTuple):
+    """Have a proxy for a sub-filter above, and have some begin with the next value."""
+
+    item: str
+    name: Name
+    below: tuple[Key, ...]
+    """The sub-filters further down, the lowest last."""
+    child: Name | None
+    begins: frozenset[Begin]
+    everywhere: bool
+    """Whether to go down level by level, even where there is a proxy already."""
+    seen: tuple[tuple[str, Stamp, Stamp], ...] = ()
+    """By topic, what the sub-filter above was shown last, and what it was fed last by the one below."""
+
+
+class Withdraw(NamedTuple):
+    """A sub-filter needs the one below no longer."""
+
+    item: str
+    name: Name
+    child: Name
+
+
+class _Hosted(SubFilter[str, str]):
+    """A sub-filter that is kept here."""
+
+    __slots__ = ("begins", "below", "children", "fed", "name", "passed", "shown", "standings")
+
+    def __init__(self, name: Name, below: tuple[Key, ...]) -> None:
+        super().__init__(name.key)
+        self.name = name
+        self.below = below
+        self.children: dict[Name, float] = {}
+        """Those that it feeds, and when they said so last."""
+        self.standings: dict[str, Standing] = {}
+        self.shown: dict[str, Stamp] = {}
+        self.fed: dict[str, Stamp] = {}
+        self.passed: dict[str, Stamp] = {}
+        """By topic, the latest values that it was shown, that the one below let pass, that it let pass."""
+        self.begins: dict[str, set[Begin]] = {}
+        """On the lowest level, by topic: what the next value is to begin above."""
+
+    @property
+    def parent(self) -> Name | None:
+        return self.name._replace(key=self.below[0]) if self.below else None
+
+    def seen(self) -> tuple[tuple[str, Stamp, Stamp], ...]:
+        """What it tells the one below."""
+        return tuple((topic, stamp, self.fed.get(topic, BEGINNING)) for topic, stamp in self.shown.items())
+
+
+class _Gathered:
+    """What a leader has of one value."""
+
+    __slots__ = ("begins", "closes", "done", "outputs", "passed")
+
+    def __init__(self, closes: float) -> None:
+        self.closes = closes
+        self.outputs = 0
+        self.passed: frozenset[Name] = frozenset()
+        self.begins: frozenset[Begin] = frozenset()
+        self.done = False
+
+
+class MFDBroker(StateAwareBroker):
+    """A node of an MFD network. `window` is how long leaders wait; more than a few hops take."""
+
+    several_attributes: ClassVar[bool] = False
+
+    def __init__(self, ring: Ring, segments: Segments, *, window: float = WINDOW, **options: Any) -> None:
+        self.window = window
+        self._directory: dict[str, Standing] = {}
+        self._filters: dict[str, dict[Name, _Hosted]] = {}
+        self._gathered: OrderedDict[tuple[str, int, Stamp], _Gathered] = OrderedDict()
+        super().__init__(ring, segments, **options)
+        ring.listen(Level, self._shown_here)
+        ring.listen(Report, self._reported)
+        ring.listen(Support, self._support)
+        ring.listen(Withdraw, self._withdraw)
+        self.node.at_alarm("mfd window", self._window_closed)
+
+    # Publication.
+
+    def send_value(self, item: str, event: Event, stamp: Stamp) -> None:
+        self._cast(Level(item, event, stamp, 1))
+
+    def _cast(self, message: Level) -> None:
+        first, length = self.segments.level_stretch(message.item, message.level)
+        self.ring.multicast_segment(first, length, message)
+
+    def _shown_here(self, message: Level, arrival: Arrival) -> None:
+        """Show a value to the sub-filters of its level that it is meant for; notify, and report output."""
+        item, event, stamp, level, passed, begins = message
+        fired: list[Standing] = []
+        outputs: set[Name] = set()
+        upwards = {begin for begin in begins if begin.name.level > level}
+        asked = {begin.name: begin.anew for begin in begins if begin.name.level == level}
+        for hosted in list(self._filters.get(item, {}).values()):
+            if hosted.name.level != level:
+                continue
+            fed = _allows(hosted.name.rule, event) if level == 1 else hosted.parent in passed
+            if not fed and hosted.name not in asked:
+                continue
+            value = number_of(event.attributes.get(hosted.name.attribute))
+            if value is None:
+                continue
+            if asked.get(hosted.name):
+                _forget(hosted, event)
+            lets_pass, slots = _take(hosted, event, value, stamp, fed=fed)
+            fired.extend(hosted.standings[slot] for slot in slots)
+            upwards |= hosted.begins.pop(event.topic or "", set())
+            if lets_pass and hosted.children:
+                outputs.add(hosted.name)
+        for standing in fired:
+            topic = event.topic or ""
+            standing.held[topic] = Held(topic, (), stamp, stamp)
+        self.notify(item, event, stamp, fired)
+        self._output(Level(item, event, stamp, level + 1, frozenset(outputs), frozenset(upwards)))
+
+    def _output(self, output: Level) -> None:
+        """Report what is to go up to the leader, which may be here."""
+        leader = self.segments.leader_place(output.item, output.level - 1)
+        if self.ring.owns(leader):
+            self._gather(output)
+        elif output.passed or output.begins:
+            self.ring.route(leader, Report(output))
+
+    def _reported(self, message: Report, arrival: Arrival) -> None:
+        self._gather(message.output)
+
+    def _gather(self, output: Level) -> None:
+        """Take note of output; the latest to come within the window sets it on its way."""
+        item, _, stamp, level, passed, begins = output
+        about = (item, level, stamp)
+        gathered = self._gathered.get(about)
+        if gathered is None:
+            first, _ = self.segments.level_stretch(item, level - 1)
+            window = 0.0 if self.ring.owns(first) else self.window
+            gathered = self._gathered[about] = _Gathered(self.node.now + window)
+            if len(self._gathered) > REMEMBERED:
+                self._gathered.popitem(last=False)
+        if not passed and not begins:
+            return
+        if gathered.done or gathered.closes <= self.node.now:
+            gathered.done = True
+            self._cast(output)
+            return
+        gathered.outputs += 1
+        gathered.passed |= passed
+        gathered.begins |= begins
+        self.node.wake_after(gathered.closes - self.node.now, "mfd window", (output, gathered.outputs))
+
+    def _window_closed(self, about: tuple[Level, int]) -> None:
+        output, number = about
+        gathered = self._gathered.get((output.item, output.level, output.stamp))
+        if gathered is not None and gathered.outputs == number and not gathered.done:
+            gathered.done = True
+            self._cast(output._replace(passed=gathered.passed, begins=gathered.begins))
+
+    # Subscription.
+
+    def register_key(self, standing: Standing) -> int:
+        return self._place(standing.registered.item, self._name(standing))
+
+    def directory(self) -> dict[str, Standing]:
+        return self._directory
+
+    def admit(self, registered: Registered, held: tuple[Held, ...] | None) -> None:
+        subscription_id = registered.subscription.id
+        standing = self._directory.get(subscription_id)
+        if standing is not None and standing.registered != registered:
+            self.dismiss(subscription_id)
+            standing = None
+        repeated = standing is not None
+        if standing is None:
+            standing = self._directory[subscription_id] = Standing(registered, self.node.now)
+        standing.refreshed = self.node.now
+        name, below = self._name(standing), tuple(reversed(self._chain(standing)[:-1]))
+        hosted, is_new = self._host(registered.item, name, below)
+        lost = self._learn(standing, held) if held is not None else []
+        if not repeated:
+            hosted.slots[subscription_id] = None
+            hosted.standings[subscription_id] = standing
+            lost = list(hosted.states)
+        for topic in lost:
+            if topic in hosted.states:
+                hosted.states[topic].apart[subscription_id] = None
+        begins = frozenset({Begin(name)}) if lost or is_new else frozenset()
+        everywhere = is_new or repeated or held is None
+        self._go_down(registered.item, hosted, begins, everywhere=everywhere)
+
+    def _learn(self, standing: Standing, held: tuple[Held, ...]) -> list[str]:
+        """Hear what the home remembers; the topics of which it was not delivered what went out from here."""
+        elsewhere = [
+            each.topic
+            for each in held
+            if each.topic not in standing.held or standing.held[each.topic].stamp < each.stamp
+        ]
+        return [*elsewhere, *standing.learn(held, self.settled)]
+
+    def _go_down(self, item: str, hosted: _Hosted, begins: frozenset[Begin], *, everywhere: bool) -> None:
+        """See to the sub-filters below one, or, when they are there, to the lowest alone."""
+        if not hosted.below:
+            for topic in {**hosted.shown, **dict.fromkeys(hosted.states)}:
+                hosted.begins.setdefault(topic, set()).update(
+                    begin for begin in begins if begin.name != hosted.name
+                )
+            return
+        if everywhere:
+            key, *below = hosted.below
+            child, seen = hosted.name, hosted.seen()
+        else:
+            key, below = hosted.below[-1], []
+            child, seen = None, ()
+        name = hosted.name._replace(key=key)
+        support = Support(item, name, tuple(below), child, begins, everywhere, seen)
+        self.ring.route(self._place(item, name), support)
+
+    def _support(self, message: Support, arrival: Arrival) -> None:
+        item, name, below, child, begins, everywhere, seen = message
+        hosted, is_new = self._host(item, name, below)
+        if child is not None:
+            if child in hosted.children and self._has_missed(hosted, {topic: at for topic, at, _ in seen}):
+                begins |= {Begin(child, anew=True)}
+            hosted.children[child] = self.node.now
+        stale = [topic for topic, _, fed in seen if hosted.passed.get(topic, BEGINNING) < fed]
+        for topic in stale:
+            hosted.states.pop(topic, None)
+        if is_new or stale:
+            begins |= {Begin(name)}
+        refreshing = everywhere and self.refresh is not None
+        self._go_down(item, hosted, begins, everywhere=is_new or refreshing)
+
+    def _has_missed(self, hosted: _Hosted, shown: dict[str, Stamp]) -> bool:
+        """Whether a value that was let pass, and is no longer under way, never came to the one above."""
+        return any(
+            stamp.time <= self.settled and shown.get(topic, BEGINNING) < stamp
+            for topic, stamp in hosted.passed.items()
+        )
+
+    def dismiss(self, name: str, *, moved: bool = False) -> None:
+        standing = self._directory.pop(name)
+        item = standing.registered.item
+        hosted = self._filters[item][self._name(standing)]
+        del hosted.slots[name], hosted.standings[name]
+        for state in hosted.states.values():
+            state.apart.pop(name, None)
+        self._prune(item, hosted, moved=moved)
+
+    def _withdraw(self, message: Withdraw, arrival: Arrival) -> None:
+        hosted = self._filters.get(message.item, {}).get(message.name)
+        if hosted is not None:
+            hosted.children.pop(message.child, None)
+            self._prune(message.item, hosted)
+
+    def _prune(self, item: str, hosted: _Hosted, *, moved: bool = False) -> None:
+        """Give up a sub-filter that nobody needs, and tell the one below; not when it has moved elsewhere."""
+        if hosted.slots or hosted.children or self._filters.get(item, {}).get(hosted.name) is not hosted:
+            return
+        del self._filters[item][hosted.name]
+        if not self._filters[item]:
+            del self._filters[item]
+        if hosted.parent is not None and not moved:
+            withdraw = Withdraw(item, hosted.parent, hosted.name)
+            self.ring.route(self._place(item, hosted.parent), withdraw)
+
+    # Sub-filters.
+
+    def _host(self, item: str, name: Name, below: tuple[Key, ...]) -> tuple[_Hosted, bool]:
+        """The sub-filter of this name, made as a proxy when there is none; and whether it was."""
+        filters = self._filters.setdefault(item, {})
+        hosted = filters.get(name)
+        if hosted is not None:
+            return hosted, False
+        filters[name] = hosted = _Hosted(name, below)
+        return hosted, True
+
+    def _chain(self, standing: Standing) -> tuple[Key, ...]:
+        ((_, tolerance),) = standing.change.tolerances
+        return chain_of(self.segments.unit, tolerance)
+
+    def _name(self, standing: Standing) -> Name:
+        ((attribute, _),) = standing.change.tolerances
+        return Name(standing.rule, attribute, self._chain(standing)[-1])
+
+    def _place(self, item: str, name: Name) -> int:
+        return self.segments.logical_place(item, name.logical)
+
+    def filters_of(self, item: str) -> list[tuple[int, int]]:
+        """The sub-filters of an item that are kept here: the units of each with its subscriptions, sorted."""
+        return sorted((name.key[0], len(each.slots)) for name, each in self._filters.get(item, {}).items())
+
+    # The home, and soft state.
+
+    def decide(self, own: Standing, event: Event, stamp: Stamp) -> bool:
+        own.remember(event, stamp)
+        return True
+
+    def tidy(self, oldest: float) -> None:
+        """Give up proxies that nobody has asked for lately, or whose place is another node's by now."""
+        for item, filters in list(self._filters.items()):
+            for hosted in list(filters.values()):
+                if not self.ring.owns(self._place(item, hosted.name)):
+                    hosted.children.clear()
+                    self._prune(item, hosted, moved=True)
+                    continue
+                for child in [child for child, since in hosted.children.items() if since < oldest]:
+                    del hosted.children[child]
+                self._prune(item, hosted)
+
+
+def _take(hosted: _Hosted, event: Event, value: float, stamp: Stamp, *, fed: bool) -> tuple[bool, list[str]]:
+    """Show a value to a sub-filter: whether it lets it pass, and the subscriptions that fire."""
+    topic = event.topic or ""
+    state = hosted.states.get(topic)
+    is_late = stamp < hosted.shown.get(topic, BEGINNING)
+    lets_pass = False
+    fired: list[str] = []
+    if state is None:
+        lets_pass = True
+    elif fed and stamp > hosted.shown.get(topic, BEGINNING):
+        lets_pass, fired = hosted.advance(state, value)
+    if not is_late:
+        fired += hosted.begin(topic, value)
+        if fed or state is None:
+            hosted.shown[topic] = stamp
+        if fed:
+            hosted.fed[topic] = stamp
+    if lets_pass:
+        hosted.passed[topic] = stamp
+    return lets_pass, fired
+
+
+def _forget(hosted: _Hosted, event: Event) -> None:
+    """Have a sub-filter begin anew."""
+    hosted.states.pop(event.topic or "", None)
+
+
+def _allows(rule: Rule, event: Event) -> bool:
+    return all(each.matches(event) for each in _filters(rule))
+
+
+@lru_cache(maxsize=4096)
+def _filters(rule: Rule) -> tuple[Filter, ...]:
+    return tuple(parse_filter(kind, text) for kind, text in rule)

@@ -1,0 +1,431 @@
+"""Thresholds: a value goes only to nodes where somebody takes it, and often not even on its way.
+
+What SF delivers, with fewer messages. The owner of an item's first key is its *guard*. Every node that keeps
+subscriptions of the item tells the guard in which stretch nobody there takes a value
+(`state_aware_directory`), and the guard sends a value only where it falls outside. When a value concerned
+nobody, the guard *leases* the stretch in which all are quiet to the publisher, which then keeps such values
+to itself.
+
+Rules:
+
+- Registrations go by the guard, which passes them to the place of their tolerance and, until the node there
+  confirms, sends it every value: there is no moment at which a new subscription could miss one.
+- Having sent a value to a node, the guard holds it for not quiet until it is told otherwise. A node tells it
+  when a value was sent in vain, and after the first of several values in a row that somebody took; one that
+  takes value after value would tell in vain.
+- A report counts only if it was made after the latest value that was sent to that node, and is the node's
+  latest. What is in doubt is not quiet: doubt costs messages, never deliveries.
+- A lease has one holder. It ends when the holder publishes a value outside, when another publisher's value
+  comes, when somebody subscribes, and after a refresh period. Revoked, the holder sends the last value it
+  kept back after all, if that is younger than the reason.
+- A guard that does not know an item (the first value, a guard that has taken over, one that noticed by the
+  publisher's numbers that values have passed it by) *surveys*: the value goes to the whole segment, as in SF,
+  and all who keep something report.
+
+A publication costs nothing while it is leased, else the way to the guard, one message for each node where
+somebody takes it, at most as many reports, and the way to the homes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from distributary.model import Event
+from distributary.overlay.courier import Courier
+from distributary.overlay.node import Address, Message
+from distributary.overlay.ring.ring import Arrival, Ring
+from distributary.systems.state_aware.broker import (
+    BEGINNING,
+    Held,
+    Register,
+    Registered,
+    Stamp,
+    Standing,
+    StateAwareBroker,
+    Unregister,
+)
+from distributary.systems.state_aware.directory import Bounds, Directory, Quiet, is_quiet, narrowed
+from distributary.systems.state_aware.segments import Segments
+
+PATIENCE = 2.0
+"""Seconds after a survey for which the guard still takes itself for ignorant."""
+
+Listed = tuple[tuple[str, Bounds], ...]
+"""A quiet stretch as messages have it: sorted by attribute."""
+
+
+class Offer(NamedTuple):
+    """A value for the guard of its item, numbered by its publisher for each topic."""
+
+    item: str
+    event: Event
+    stamp: Stamp
+    number: int
+
+
+class Place(NamedTuple):
+    """A registration on its way from the guard to its place."""
+
+    register: Register
+    guard: Address
+
+
+class Leave(NamedTuple):
+    """A subscription is given up; for the guard, which knows where it is kept."""
+
+    unregister: Unregister
+    tolerance: float
+
+
+class Shown(NamedTuple):
+    """A value for a node where somebody may take it, numbered by the guard for each topic."""
+
+    item: str
+    event: Event
+    stamp: Stamp
+    guard: Address
+    number: int
+    survey: bool = False
+
+
+class Report(NamedTuple):
+    """Where a node is quiet, by topic, each with the latest value it has seen. Other topics are not quiet."""
+
+    item: str
+    node: Address
+    version: tuple[float, int]
+    quiet: tuple[tuple[str, Stamp, Listed], ...]
+    confirmed: tuple[str, ...]
+    """Subscriptions that have come to their place."""
+    kept: int
+    """How many subscriptions of the item are kept there."""
+    taken: int
+    """How often one of them has taken a value."""
+
+
+class Lease(NamedTuple):
+    """Values of this topic in these stretches concern nobody."""
+
+    topic: str
+    quiet: Listed
+    until: float
+
+
+class Revoke(NamedTuple):
+    """The lease is over, for a reason that came up then."""
+
+    topics: tuple[str, ...]
+    since: float
+
+
+class _Node:
+    """What a guard knows of a node that keeps subscriptions of an item."""
+
+    __slots__ = ("kept", "quiet", "sent", "taken", "version")
+
+    def __init__(self) -> None:
+        self.kept = 0
+        self.taken = 0
+        self.quiet: dict[str, Quiet] = {}
+        self.sent: dict[str, Stamp] = {}
+        self.version = (float("-inf"), 0)
+
+
+class Guarded:
+    """What a guard knows of an item."""
+
+    __slots__ = ("knows_from", "leases", "newest", "nodes", "numbers", "pending", "shown")
+
+    def __init__(self) -> None:
+        self.nodes: dict[Address, _Node] = {}
+        self.pending: dict[str, int] = {}
+        """Subscriptions on their way to a key."""
+        self.knows_from: float | None = None
+        """From when on it knows all nodes; None before the first survey."""
+        self.newest: dict[str, Stamp] = {}
+        self.shown: dict[str, int] = {}
+        """How many values of each topic there were."""
+        self.numbers: dict[tuple[str, Address], int] = {}
+        """The latest number of each publisher."""
+        self.leases: dict[str, Address] = {}
+
+
+class _Publisher:
+    """What a publisher keeps of a topic."""
+
+    __slots__ = ("kept_back", "lease", "number")
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.lease: Lease | None = None
+        self.kept_back: tuple[str, Event, Stamp] | None = None
+
+
+class ThresholdsBroker(StateAwareBroker):
+    """A node of a network with thresholds: publisher, guard, rendezvous and home at once."""
+
+    def __init__(
+        self, ring: Ring, segments: Segments, *, courier: Courier | None = None, **options: Any
+    ) -> None:
+        self._standings: dict[str, Standing] = {}
+        self._directories: dict[str, Directory] = {}
+        self._latest: dict[str, tuple[Stamp, int]] = {}
+        """By topic, the latest value seen, and the guard's number of the latest that somebody took."""
+        self._guarded: dict[str, Guarded] = {}
+        self._topics: dict[str, _Publisher] = {}
+        self._versions = 0
+        super().__init__(ring, segments, courier=courier, **options)
+        ring.listen(Offer, self._offered)
+        ring.listen(Place, self._placed)
+        ring.listen(Leave, self._left)
+        ring.listen(Shown, lambda message, arrival: self._shown(message))
+        ring.listen(Report, lambda message, arrival: self._reported(message))
+        ring.watch(self._ring_changed)
+        self.node.handle(Shown, lambda message, sender: self._shown(message))
+        self.node.handle(Report, lambda message, sender: self._reported(message))
+        self.node.handle(Lease, self._leased)
+        self.node.handle(Revoke, self._revoked)
+        self.node.at_start(self._guarded.clear)
+        if courier:
+            courier.on_failure(self._failed)
+
+    # The publisher.
+
+    def send_value(self, item: str, event: Event, stamp: Stamp) -> None:
+        assert event.topic is not None
+        published = self._topics.setdefault(event.topic, _Publisher())
+        lease = published.lease
+        if lease is not None and self.node.now < lease.until and is_quiet(dict(lease.quiet), event):
+            published.kept_back = (item, event, stamp)
+            return
+        published.lease = published.kept_back = None
+        published.number += 1
+        self.ring.route(self.segments.start(item), Offer(item, event, stamp, published.number))
+
+    def _leased(self, message: Lease, sender: Address) -> None:
+        self._topics.setdefault(message.topic, _Publisher()).lease = message
+
+    def _revoked(self, message: Revoke, sender: Address) -> None:
+        for topic in message.topics:
+            published = self._topics.get(topic)
+            if published is None or published.lease is None:
+                continue
+            published.lease, kept_back = None, published.kept_back
+            if kept_back is not None and kept_back[2].time >= message.since:
+                self.send_value(*kept_back)
+
+    # The guard.
+
+    def _offered(self, message: Offer, arrival: Arrival) -> None:
+        item, event, stamp, number = message
+        topic = event.topic
+        assert topic is not None
+        guarded = self._guarded.setdefault(item, Guarded())
+        if stamp <= guarded.newest.get(topic, BEGINNING):
+            return
+        guarded.newest[topic] = stamp
+        guarded.shown[topic] = guarded.shown.get(topic, 0) + 1
+        before = guarded.numbers.get((topic, stamp.publisher), 0)
+        guarded.numbers[topic, stamp.publisher] = number
+        if number != before + 1:
+            guarded.knows_from = None
+        holder = guarded.leases.pop(topic, stamp.publisher)
+        if holder != stamp.publisher:
+            self._send(holder, Revoke((topic,), stamp.time))
+        if not self._show(item, guarded, event, stamp):
+            self._grant(item, guarded, topic, stamp.publisher)
+
+    def _show(self, item: str, guarded: Guarded, event: Event, stamp: Stamp) -> bool:
+        """Send a value to all that may take it; False when there are none."""
+        assert event.topic is not None
+        shown = Shown(item, event, stamp, self.node.address, guarded.shown.get(event.topic, 0))
+        if not self.knows(guarded):
+            self._survey(item, guarded, shown)
+            return True
+        concerned = [
+            address
+            for address, node in guarded.nodes.items()
+            if event.topic not in node.quiet or not is_quiet(node.quiet[event.topic], event)
+        ]
+        for address in concerned:
+            self._send_shown(guarded.nodes[address], address, shown)
+        if guarded.pending:
+            self.ring.multicast(guarded.pending.values(), shown)
+        return bool(concerned or guarded.pending)
+
+    def knows(self, guarded: Guarded) -> bool:
+        """Whether all nodes that keep something of the item are known."""
+        return guarded.knows_from is not None and guarded.knows_from <= self.node.now
+
+    def _send_shown(self, node: _Node, address: Address, shown: Shown) -> None:
+        assert shown.event.topic is not None
+        node.quiet.pop(shown.event.topic, None)
+        node.sent[shown.event.topic] = shown.stamp
+        self._tell(address, shown)
+
+    def _survey(self, item: str, guarded: Guarded, shown: Shown) -> None:
+        """Send a value to everybody who may keep something, and have them report."""
+        if guarded.knows_from is None:
+            guarded.nodes.clear()
+            guarded.knows_from = self.node.now + PATIENCE
+        self.ring.multicast_segment(self.segments.start(item), self.reach, shown._replace(survey=True))
+        if guarded.pending:
+            self.ring.multicast(guarded.pending.values(), shown)
+
+    def _grant(self, item: str, guarded: Guarded, topic: str, publisher: Address) -> None:
+        """Lease the stretch in which all are quiet."""
+        quiet: Quiet = {}
+        for node in guarded.nodes.values():
+            quiet = narrowed(quiet, node.quiet[topic])
+        until = float("inf") if self.refresh is None else self.node.now + self.refresh
+        guarded.leases[topic] = publisher
+        self._tell(publisher, Lease(topic, tuple(sorted(quiet.items())), until))
+
+    def _revoke(self, guarded: Guarded) -> None:
+        """End all leases of an item."""
+        holders: dict[Address, list[str]] = {}
+        for topic, holder in guarded.leases.items():
+            holders.setdefault(holder, []).append(topic)
+        guarded.leases.clear()
+        for holder, topics in holders.items():
+            self._tell(holder, Revoke(tuple(topics), self.node.now))
+
+    def _reported(self, message: Report) -> None:
+        item, address, version, quiet, confirmed, kept, taken = message
+        guarded = self._guarded.setdefault(item, Guarded())
+        node = guarded.nodes.setdefault(address, _Node())
+        if version <= node.version:
+            return
+        node.version, node.kept, node.taken = version, kept, taken
+        for name in confirmed:
+            guarded.pending.pop(name, None)
+        if not kept:
+            del guarded.nodes[address]
+            return
+        node.quiet = {
+            topic: dict(listed) for topic, stamp, listed in quiet if stamp >= node.sent.get(topic, BEGINNING)
+        }
+        if any(topic not in node.quiet for topic in guarded.leases):
+            self._revoke(guarded)
+
+    def _register(self, message: Register, arrival: Arrival) -> None:
+        """Pass a registration on to its place. Nobody is leased anything until it is there."""
+        guarded = self._guarded.setdefault(message.registered.item, Guarded())
+        self._revoke(guarded)
+        self.assign(guarded, message)
+
+    def assign(self, guarded: Guarded, message: Register) -> None:
+        """Send a registration to its place."""
+        standing = Standing(message.registered, self.node.now)
+        place = self.place_of(standing.registered.item, standing.least)
+        guarded.pending[standing.name] = place
+        self.ring.route(place, Place(message, self.node.address))
+
+    def place_of(self, item: str, tolerance: float) -> int:
+        """Where the guard has a subscription kept."""
+        return self.segments.place(item, tolerance)
+
+    @property
+    def reach(self) -> int:
+        """How far from the start of a segment something may be kept."""
+        return self.segments.length
+
+    def _left(self, message: Leave, arrival: Arrival) -> None:
+        item, name, _ = message.unregister
+        self._guarded.setdefault(item, Guarded()).pending.pop(name, None)
+        self.ring.route(self.place_of(item, message.tolerance), message.unregister)
+
+    def _failed(self, to: Address, message: Message) -> None:
+        """A node does not answer: others may have taken over what it kept."""
+        if isinstance(message, Shown) and message.item in self._guarded:
+            guarded = self._guarded[message.item]
+            guarded.nodes.pop(to, None)
+            guarded.knows_from = None
+            self._survey(message.item, guarded, message)
+
+    def _ring_changed(self) -> None:
+        """Forget items that another node guards now: what is known of them goes stale."""
+        for item in [item for item in self._guarded if not self.ring.owns(self.segments.start(item))]:
+            del self._guarded[item]
+
+    # The rendezvous.
+
+    def register_key(self, standing: Standing) -> int:
+        return self.segments.start(standing.registered.item)
+
+    def unregister(self, own: Standing) -> None:
+        item, subscription, home = own.registered
+        leave = Leave(Unregister(item, subscription.id, home), own.least)
+        self.ring.route(self.segments.start(item), leave)
+
+    def directory(self) -> dict[str, Standing]:
+        return self._standings
+
+    def _placed(self, message: Place, arrival: Arrival) -> None:
+        registered = message.register.registered
+        self.keep(arrival.keys[0], message.register)
+        self._report(registered.item, message.guard, confirmed=(registered.subscription.id,))
+
+    def admit(self, registered: Registered, held: tuple[Held, ...] | None) -> None:
+        item, subscription, _ = registered
+        standing = self._standings.get(subscription.id)
+        if standing is not None and standing.registered != registered:
+            self.dismiss(subscription.id)
+            standing = None
+        if standing is None:
+            standing = self._standings[subscription.id] = Standing(registered, self.node.now)
+        standing.refreshed = self.node.now
+        if held is not None:
+            standing.learn(held, self.settled)
+        self._directories.setdefault(item, Directory()).put(standing)
+        if held is None:
+            self._report(item, None)
+
+    def dismiss(self, name: str, *, moved: bool = False) -> None:
+        item = self._standings.pop(name).registered.item
+        directory = self._directories[item]
+        directory.remove(name)
+        if not directory:
+            del self._directories[item]
+
+    def _shown(self, message: Shown) -> None:
+        item, event, stamp, guard, number, survey = message
+        topic = event.topic
+        assert topic is not None
+        directory = self._directories.get(item)
+        latest, took = self._latest.get(topic, (BEGINNING, -1))
+        fired: list[Standing] = []
+        if directory is not None and stamp > latest:
+            fired = directory.fire(event, stamp)
+            self._latest[topic] = (stamp, number if fired else took)
+            self.notify(item, event, stamp, fired)
+        in_a_row = fired and took == number - 1
+        if survey and directory is None:
+            return
+        if survey or not in_a_row or guard == self.node.address:
+            self._report(item, guard)
+
+    def _report(self, item: str, guard: Address | None, confirmed: tuple[str, ...] = ()) -> None:
+        """Tell the guard where this node is quiet; by the ring, when it is not known who that is."""
+        directory = self._directories.get(item)
+        quiet = []
+        for topic in directory.topics() if directory is not None else ():
+            stretch = directory.quiet(topic) if directory is not None else None
+            if stretch is not None:
+                stamp, _ = self._latest.get(topic, (BEGINNING, -1))
+                quiet.append((topic, stamp, tuple(sorted(stretch.items()))))
+        self._versions += 1
+        version = (self.node.now, self._versions)
+        kept, taken = (len(directory), directory.taken) if directory is not None else (0, 0)
+        report = Report(item, self.node.address, version, tuple(quiet), confirmed, kept, taken)
+        if guard is None:
+            self.ring.route(self.segments.start(item), report)
+        else:
+            self._tell(guard, report)
+
+    def _tell(self, to: Address, message: Message) -> None:
+        """Send a message directly, or handle it here when it is for this node."""
+        if to == self.node.address:
+            self.node.dispatch(message, to)
+        else:
+            self._send(to, message)

@@ -1,0 +1,140 @@
+"""Dissemination trees (003, XPORT): profiles go up, merged on the way; events come down where they match.
+
+Rules:
+
+- A subscription's profile is made known up the tree; its home alone decides what is delivered.
+- Everything else is the tree's: see `overlay.tree`. With beats nodes find failures and mend the tree;
+  without, they send what the system itself needs and nothing else.
+- Who the root is must survive the root: whoever makes the nodes remembers it (`TreeAssembly`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from distributary.filters.profile import Profile
+from distributary.model import Event, Subscription
+from distributary.overlay.courier import Courier
+from distributary.overlay.node import Address, Node
+from distributary.overlay.tree.interest import Form, form_of, profile_of
+from distributary.overlay.tree.shape import Parents, balanced_parents, settle, unsettled
+from distributary.overlay.tree.tree import Shape, Tree
+from distributary.systems.assembly import CONTACTS, Contact, Settings
+from distributary.systems.home import Home
+from distributary.systems.tree.measures import Measures
+from distributary.systems.tree.optimising import Optimiser, Optimising
+
+BEAT = 1.0
+"""Seconds between signs of life, where nodes may fail."""
+
+
+class TreeBroker:
+    """A node of a dissemination tree that serves clients.
+
+    >>> node = Node(3)
+    >>> broker = TreeBroker(Tree(node, is_root=True))
+    >>> _ = node.start(now=0)
+    >>> node.call(lambda: broker.subscribe(Subscription("s1", "ann", where="a > 3")), now=0)
+    []
+    >>> node.call(lambda: broker.publish(Event("e1", attributes={"a": 4})), now=0)
+    [Deliver(item=Delivery(event='e1', subscriber='ann', subscriptions=('s1',)))]
+    """
+
+    def __init__(
+        self, tree: Tree, optimising: Optimising | None = None, measures: Measures | None = None
+    ) -> None:
+        self.tree = tree
+        self.node = tree.node
+        self.home = Home(tree.node)
+        self._forms: dict[str, Form] = {}
+        tree.on_event(self.home.offer)
+        self.optimiser: Optimiser | None = None
+        if optimising is not None:
+            measures = measures or Measures.with_fanout(optimising.goal, tree.shape.fanout)
+            self.optimiser = Optimiser(
+                tree, optimising, measures, wants=self.wants, clients=lambda: len(self.home)
+            )
+
+    def subscribe(self, subscription: Subscription) -> None:
+        self.home.add(subscription)
+        before = self._forms.get(subscription.id)
+        form = form_of(Profile(self.home.filters(subscription.id)))
+        if form != before:
+            self._forms[subscription.id] = form
+            self.tree.want(form)
+            if before is not None:
+                self.tree.unwant(before)
+
+    def unsubscribe(self, subscription_id: str) -> None:
+        self.home.remove(subscription_id)
+        self.tree.unwant(self._forms.pop(subscription_id))
+
+    def publish(self, event: Event) -> None:
+        self.tree.publish(event)
+
+    def wants(self, event: Event) -> bool:
+        """Whether a client here asked for the event."""
+        return any(profile_of(form).matches(event) for form in set(self._forms.values()))
+
+    def change_parent(self, new: Address) -> None:
+        """Go to another parent, while events flow; see `Tree.change_parent`."""
+        self.tree.change_parent(new)
+
+    def leave(self) -> None:
+        self.tree.leave()
+
+
+class TreeAssembly:
+    """Makes the brokers of one tree: the founders in a shape of their own, later ones to join by themselves.
+
+    `parents` makes the founders' parents from their addresses, the root's first; a flat tree when not given.
+    With `optimising` the tree improves itself.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        founders: Sequence[Address],
+        contact: Contact,
+        *,
+        shape: Shape | None = None,
+        parents: Callable[[list[Address]], Parents] | None = None,
+        optimising: Optimising | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.settings = settings
+        self.shape = shape or Shape(beat=BEAT if settings.upkeep else None)
+        self.root, *_ = self._founders = list(founders)
+        """Who the root is now."""
+        self._contact = contact
+        self._parents = parents or (lambda nodes: balanced_parents(nodes, self.shape.fanout))
+        self._optimising = optimising
+        self._measures = (
+            None if optimising is None else Measures.with_fanout(optimising.goal, self.shape.fanout)
+        )
+        self._seed = seed
+
+    def __call__(self, address: Address) -> TreeBroker:
+        node = Node(address)
+        contacts = [self._contact(address) for _ in range(CONTACTS)]
+        tree = Tree(
+            node,
+            self.shape,
+            is_root=address == self.root,
+            contacts=dict.fromkeys(one for one in contacts if one is not None),
+            courier=Courier(node) if self.settings.courier else None,
+            seed=self._seed,
+            on_crowned=self._crowned,
+        )
+        return TreeBroker(tree, self._optimising, self._measures)
+
+    def settle(self, brokers: Iterable[TreeBroker]) -> None:
+        """Give the founders, before they start, their places in the tree."""
+        settle([broker.tree for broker in brokers], self._parents(self._founders))
+
+    def disorder(self, brokers: Iterable[TreeBroker]) -> list[str]:
+        wrong = unsettled([broker.tree for broker in brokers])
+        return [f"the tree is not in order: {one}" for one in wrong]
+
+    def _crowned(self, address: Address) -> None:
+        self.root = address

@@ -1,0 +1,269 @@
+"""What the brokers of a live tree must know of each other for a goal, by the goal's functions (Table 4.6).
+
+Rules:
+
+- A node's *values* are its aggregates over the path, one for each that the goal names. They follow from the
+  parent's values and the node's own link: nothing else need be sent down.
+- What lies below a node is a row of *entries*: how many there are, and their values relative to the node, so
+  that they hold wherever it moves. Where the goal allows it, entries are made fewer without changing any
+  benefit: sums need a count and a mean, extremes the extreme (Table 4.6's T).
+- What lies elsewhere matters to a MIN or MAX (the extreme of it), and to VARIANCE, STD and PRODUCT (all of
+  it); not to sums.
+- A live tree works for costs that aggregate over PATH by SUM, MIN or MAX, whatever the system's function, and
+  for sums and averages of any other cost of the nodes. Others are refused, as are constraints on the cost of
+  the whole tree: these need what no broker knows. The planner takes all of them.
+
+| system | node | entries below | of the rest |
+|---|---|---|---|
+| additive | SUM | count and mean | nothing |
+| additive | MIN, MAX | distinct values | nothing |
+| bottleneck | any | the extreme | the extreme |
+| holistic | any | all | all |
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+from distributary.errors import DistributaryError
+from distributary.plan.goal.tree_goal import (
+    KINDS,
+    Aggregate,
+    Combination,
+    Constant,
+    Constraint,
+    Expression,
+    Function,
+    Goal,
+    Kind,
+    Local,
+    Members,
+    Over,
+    SystemCost,
+    metrics_of,
+    parts,
+)
+from distributary.plan.trees.cost import OPERATIONS, aggregated
+from distributary.plan.trees.metrics import BUILT_IN, Place, Reads
+
+Values = tuple[float, ...]
+"""One value for each of the goal's aggregates over the path."""
+
+
+class Entry(NamedTuple):
+    """So many nodes with the same values."""
+
+    times: int
+    values: Values
+
+
+Entries = tuple[Entry, ...]
+
+IDENTITY = {Function.SUM: 0.0, Function.MIN: math.inf, Function.MAX: -math.inf}
+"""What an aggregate begins with, by its function."""
+
+
+@dataclass(frozen=True, eq=False)
+class Measures:
+    """A goal, and what of it each broker keeps.
+
+    >>> from distributary.plan.goal.tree_text import parse_goal
+    >>> goal = parse_goal("minimise aggregate(SUM, aggregate(SUM, link latency, PATH), BROKERS)")
+    >>> measures = Measures(goal)
+    >>> measures.fewer([Entry(1, (10.0,)), Entry(3, (30.0,))])
+    (Entry(times=4, values=(25.0,)),)
+    """
+
+    goal: Goal
+
+    def __post_init__(self) -> None:
+        for constraint in self.goal.constraints:
+            if isinstance(constraint.metric, SystemCost):
+                raise DistributaryError(
+                    "a live tree has no constraints on its cost as a whole, only on nodes"
+                )
+        if any(metric.reads is Reads.ANYTHING for each in self.expressions for metric in metrics_of(each)):
+            raise DistributaryError("a live tree measures metrics of links and nodes, not of anything")
+        if any(aggregate.function is Function.AVERAGE for aggregate in self.paths):
+            raise DistributaryError("a live tree has no averages over the path; take a sum")
+        if not self.additive and not self.along_path:
+            raise DistributaryError(
+                "a live tree sums or averages costs of nodes that are not aggregated over the path"
+            )
+
+    @staticmethod
+    def with_fanout(goal: Goal, fanout: int | None) -> Measures:
+        """The goal, and that no node has more children than that."""
+        if fanout is None:
+            return Measures(goal)
+        limit = Constraint(Local(BUILT_IN["fanout"]), "<=", fanout)
+        return Measures(replace(goal, constraints=(*goal.constraints, limit)))
+
+    @cached_property
+    def expressions(self) -> list[Expression]:
+        """The cost of a node, and what is constrained of it."""
+        constrained = [each.metric for each in self.goal.constraints]
+        return [self.goal.cost.node, *(each for each in constrained if not isinstance(each, SystemCost))]
+
+    @cached_property
+    def paths(self) -> tuple[Aggregate, ...]:
+        """The aggregates over the path, each once; those of the cost before those of constraints."""
+        found = (part for each in self.expressions for part in parts(each))
+        return tuple(
+            dict.fromkeys(part for part in found if isinstance(part, Aggregate) and part.over is Over.PATH)
+        )
+
+    @cached_property
+    def additive(self) -> bool:
+        return KINDS[self.goal.cost.function] is Kind.ADDITIVE
+
+    @cached_property
+    def bottleneck(self) -> bool:
+        return KINDS[self.goal.cost.function] is Kind.BOTTLENECK
+
+    @cached_property
+    def holistic(self) -> bool:
+        return KINDS[self.goal.cost.function] is Kind.HOLISTIC
+
+    @cached_property
+    def along_path(self) -> bool:
+        """Whether a node's cost is made of aggregates over its path alone."""
+        return _made_of_paths(self.goal.cost.node)
+
+    @cached_property
+    def single(self) -> Function | None:
+        """The function over the path, if a node's cost is one such aggregate and nothing else."""
+        node = self.goal.cost.node
+        return node.function if isinstance(node, Aggregate) and node.over is Over.PATH else None
+
+    @cached_property
+    def root_counts(self) -> bool:
+        """Whether the root has a cost: where links count it has none."""
+        return all(metric.place is Place.NODE for metric in metrics_of(self.goal.cost.node))
+
+    @cached_property
+    def broadcasts_costs(self) -> bool:
+        """Whether what is below a node is known by what everybody tells everybody (type V)."""
+        return self.holistic and self.single is Function.SUM and len(self.paths) == 1
+
+    @cached_property
+    def needs_streams(self) -> bool:
+        """Whether metrics read what the subtree asks for."""
+        return any(m.reads is Reads.SUBTREE for each in self.expressions for m in metrics_of(each))
+
+    @cached_property
+    def aggregates_children(self) -> bool:
+        found = (part for each in self.expressions for part in parts(each))
+        return any(isinstance(part, Aggregate) and part.over is Over.CHILDREN for part in found)
+
+    @property
+    def nothing(self) -> Values:
+        """The values of the root, where only links count."""
+        return tuple(IDENTITY[path.function] for path in self.paths)
+
+    def joined(self, above: Values, below: Values) -> Values:
+        """Values further down, from those above and those relative to there."""
+        return tuple(map(self._join, self.paths, above, below))
+
+    @staticmethod
+    def _join(path: Aggregate, above: float, below: float) -> float:
+        if path.function is Function.SUM:
+            return above + below
+        return min(above, below) if path.function is Function.MIN else max(above, below)
+
+    def weight(self, clients: int) -> int:
+        """How often a node with so many clients counts."""
+        members = self.goal.cost.members
+        return (members is not Members.CLIENTS) + (clients if members is not Members.BROKERS else 0)
+
+    def cost(self, values: Values) -> float:
+        """A node's cost from its values, where these are all it is made of."""
+        return self._evaluated(self.goal.cost.node, values)
+
+    def _evaluated(self, expression: Expression, values: Values) -> float:
+        if isinstance(expression, Constant):
+            return float(expression.value)
+        if isinstance(expression, Combination):
+            left, right = self._evaluated(expression.left, values), self._evaluated(expression.right, values)
+            return float(OPERATIONS[expression.operator](left, right))
+        assert isinstance(expression, Aggregate)
+        return values[self.paths.index(expression)]
+
+    def within(self, values: Values) -> bool:
+        """Whether a node with these values keeps the constraints on its path."""
+        return all(
+            constraint.holds(self._evaluated(metric, values))
+            for constraint in self.goal.constraints
+            if not isinstance(metric := constraint.metric, SystemCost) and _made_of_paths(metric)
+        )
+
+    def system_cost(self, entries: Iterable[Entry]) -> float:
+        """The cost of the tree from its nodes; 0 while none is known."""
+        counted = [each for each in entries if each.times]
+        if not counted or not self.along_path:
+            return 0.0
+        costs = [self.cost(each.values) for each in counted]
+        return float(aggregated(self.goal.cost.function, costs, [each.times for each in counted]))
+
+    def worst(self, entries: Iterable[Entry]) -> Entry | None:
+        """Of entries that count, the one whose cost a MIN or MAX takes."""
+        choose = min if self.goal.cost.function is Function.MIN else max
+        counted = [each for each in entries if each.times]
+        return choose(counted, key=lambda each: self.cost(each.values), default=None)
+
+    def fewer(self, entries: Iterable[Entry]) -> Entries:
+        """The same in as few entries as the goal allows."""
+        alike: dict[Values, int] = {}
+        for count, values in entries:
+            alike[values] = alike.get(values, 0) + count
+        merged = [Entry(count, values) for values, count in sorted(alike.items())]
+        counted = [each for each in merged if each.times]
+        if not self.paths or not merged:
+            return ()
+        if self.single is not None and self.bottleneck:
+            worst = self.worst(counted)
+            counted = [] if worst is None else [worst._replace(times=1)]
+        elif self.single is Function.SUM and counted:
+            counted = list(self._moments(counted))
+        return (*counted, *dict.fromkeys(self._extremes(merged)))
+
+    def _moments(self, entries: Sequence[Entry]) -> Entries:
+        """Entries with the same count and sum; for a variance also with the same sum of squares."""
+        count = sum(each.times for each in entries)
+        mean = tuple(
+            sum(each.times * each.values[path] for each in entries) / count for path in range(len(self.paths))
+        )
+        if self.additive:
+            return (Entry(count, mean),)
+        if self.goal.cost.function is Function.PRODUCT or count < 2:
+            return tuple(entries)
+        squares = sum(each.times * (each.values[0] - mean[0]) ** 2 for each in entries)
+        pairs = count // 2
+        away = math.sqrt(squares / (2 * pairs))
+        low, high = ((mean[0] + sign * away, *mean[1:]) for sign in (-1, 1))
+        middle = [Entry(1, mean)] if count % 2 else []
+        return (Entry(pairs, low), Entry(pairs, high), *middle)
+
+    def _extremes(self, entries: Sequence[Entry]) -> list[Entry]:
+        """The extremes of what is constrained, which count for nothing else."""
+        found: list[Entry] = []
+        for constraint in self.goal.constraints:
+            metric = constraint.metric
+            if isinstance(metric, SystemCost) or not _made_of_paths(metric):
+                continue
+            for choose in (min, max):
+                worst = choose(entries, key=lambda each, metric=metric: self._evaluated(metric, each.values))  # type: ignore[misc]
+                found.append(worst._replace(times=0))
+        return found
+
+
+def _made_of_paths(expression: Expression) -> bool:
+    if isinstance(expression, Combination):
+        return _made_of_paths(expression.left) and _made_of_paths(expression.right)
+    return isinstance(expression, Constant) or (
+        isinstance(expression, Aggregate) and expression.over is Over.PATH
+    )

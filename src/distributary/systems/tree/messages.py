@@ -1,0 +1,201 @@
+"""What brokers of a tree that optimises itself tell each other, by purpose: upkeep, statistics, optimisation.
+
+Each kind belongs to one of the three, so that the traffic of each can be told from a run's metrics.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from distributary.overlay.node import Address
+from distributary.systems.tree.measures import Entries, Values
+
+Streams = tuple[tuple[str, float], ...]
+"""Rates of streams by name, sorted."""
+
+
+class Link(NamedTuple):
+    """What was measured of the link from a parent to its child."""
+
+    latency: float
+    """Milliseconds, there and back."""
+    bandwidth: float = 0.0
+
+
+class Facts(NamedTuple):
+    """What a broker knows of itself, wherever it is in the tree."""
+
+    clients: int = 0
+    processing: float = 0.0
+    streams: Streams = ()
+    """What its own clients want."""
+
+
+# Upkeep: between parent and child, in every maintenance period.
+
+
+class DependentsTold(NamedTuple):
+    """From a child: the link to you as I measured it, myself, and what is below me (transformation state)."""
+
+    sent: float
+    """By the sender's clock: the answer returns it, and the difference is the round trip."""
+    link: Link | None
+    facts: Facts
+    fanout: int
+    size: int
+    """How many nodes there are in my subtree, myself included."""
+    below: Entries
+    """Relative to me."""
+    streams: Streams
+    """What my whole subtree wants."""
+
+
+class CostTold(NamedTuple):
+    """From a parent: my values, from which yours follow, and what is known of those who are not below you."""
+
+    echo: float
+    """What the child said in `sent`."""
+    held: float
+    """Seconds since that came."""
+    values: Values
+    rest: Entries
+    system: float
+    """The cost of the whole tree, as the root knows it."""
+
+
+# Statistics: along the tree, to those who want them.
+
+
+class Statistic(NamedTuple):
+    """A node's values at a time; where its cost does not follow from those, the cost."""
+
+    node: Address
+    times: int
+    """How often it counts."""
+    values: Values
+    time: float
+
+
+class StatisticsTold(NamedTuple):
+    """What is new to you of others, and which statistics I and those behind me want.
+
+    `wanted` is a cost: those of better cost than that are wanted, None for none of them.
+    """
+
+    statistics: tuple[Statistic, ...]
+    wanted: float | None
+
+
+# Optimisation: in every optimisation period.
+
+
+class PeriodBegun(NamedTuple):
+    """From the root, down the tree: name your best rewrite."""
+
+    number: int
+    cost: float
+    nodes: int
+
+
+class Known(NamedTuple):
+    """A child as its parent knows it."""
+
+    address: Address
+    link: Link
+    facts: Facts
+    fanout: int
+    size: int
+    below: Entries
+    streams: Streams
+
+
+class Neighbourhood(NamedTuple):
+    """A node and its children (optimisation state)."""
+
+    address: Address
+    parent: Address | None
+    values: Values
+    facts: Facts
+    children: tuple[Known, ...]
+
+
+class NeighbourhoodAsked(NamedTuple):
+    number: int
+    asker: Address
+
+
+class PathAsked(NamedTuple):
+    """The neighbourhoods of all nodes from this one up to the root; those on the way add theirs."""
+
+    number: int
+    asker: Address
+    node: Address
+    found: tuple[Neighbourhood, ...]
+
+
+class NeighbourhoodTold(NamedTuple):
+    number: int
+    found: Neighbourhood | None
+    """None while the sender does not know it itself."""
+
+
+class PathTold(NamedTuple):
+    number: int
+    node: Address
+    """The one that was asked."""
+    found: tuple[Neighbourhood, ...]
+    """None where somebody on the way does not know."""
+
+
+class LinksAsked(NamedTuple):
+    """How would your links be to these parents?"""
+
+    number: int
+    parents: tuple[Address, ...]
+
+
+class LinksTold(NamedTuple):
+    number: int
+    parents: tuple[Address, ...]
+    """Those that were asked for."""
+    links: tuple[tuple[Address, Link], ...]
+    """Of those that answered."""
+
+
+class RewriteNamed(NamedTuple):
+    """To the root: the best that can be done around me."""
+
+    number: int
+    benefit: float
+    rule: str
+    arguments: tuple[Address, ...]
+    changes: tuple[tuple[Address, Address], ...]
+    """Nodes and their new parents."""
+    before: tuple[tuple[Address, Address], ...]
+    """Nodes and their parents now."""
+
+    @property
+    def touched(self) -> frozenset[Address]:
+        """Those whose parent or children change (Definition 5)."""
+        return frozenset(address for pair in (*self.changes, *self.before) for address in pair)
+
+
+class ParentOrdered(NamedTuple):
+    """From the root: change to this parent; to any with room, if none is named."""
+
+    parent: Address | None
+
+
+UPKEEP = (DependentsTold, CostTold)
+STATISTICS = (StatisticsTold,)
+OPTIMISATION = (
+    PeriodBegun,
+    NeighbourhoodAsked,
+    PathAsked,
+    NeighbourhoodTold,
+    PathTold,
+    LinksAsked,
+    LinksTold,
+    RewriteNamed,
+    ParentOrdered,
+)

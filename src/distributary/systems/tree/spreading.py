@@ -1,0 +1,203 @@
+"""Statistics of single nodes on their way along a tree, to those who want them (Table 4.3).
+
+Rules:
+
+- For directed rules a node that can matter wants to hear of nodes that do better than itself; every node
+  tells each neighbour the widest such wish of itself and of those behind it, and gets nothing outside that.
+  Told is a node's cost alone: the seed adds its link where bottlenecks count, but links are probed anyway.
+- Where the system's cost is holistic, everybody hears of everybody. With `approximate` a node then broadcasts
+  only once in so many periods: its weight times that number (equation 4.4), where the weight is the number of
+  nodes over the size of its subtree, or, for bottlenecks, how far its own part is from the worst below it.
+- Of two statistics of a node the later counts. Each passes over a link once, never back to where it came
+  from. What has not been heard of for long is forgotten.
+
+Cost: a message a link, way and period, if there is anything new.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+from distributary.overlay.node import Address
+from distributary.plan.goal.tree_goal import Function
+from distributary.systems.tree.measures import Entries, Entry, Values
+from distributary.systems.tree.messages import Statistic, StatisticsTold
+from distributary.systems.tree.statistics import Statistics
+
+REMEMBERED = 30
+"""So many periods a statistic is remembered that is not told again; longer where it is told more seldom."""
+
+
+NO_COST = -1
+"""How often a node counts that has no cost, such as the root where links count: it is better than any."""
+
+
+class Heard(NamedTuple):
+    times: int
+    """How often the node counts, or `NO_COST`."""
+    values: Values
+    time: float
+    via: Address
+    """The neighbour that it came from."""
+
+
+class Spreading:
+    """The statistics that one node has heard, and passes on."""
+
+    def __init__(
+        self,
+        statistics: Statistics,
+        *,
+        period: float,
+        directed: bool,
+        approximate: float | None,
+        is_critical: Callable[[], bool],
+    ) -> None:
+        self.statistics = statistics
+        self.tree = statistics.tree
+        self.nodes = 1
+        """How many there are in the tree, as the root last said."""
+        self._measures = statistics.measures
+        self._period = period
+        self._everything = self._measures.holistic
+        self._active = self._everything or directed
+        self._approximate = approximate if self._everything else None
+        self._is_critical = is_critical
+        self._phase = 0
+        self._own: Heard | None = None
+        self._heard: dict[Address, Heard] = {}
+        self._sent: dict[Address, dict[Address, float]] = {}
+        self._wanted_by: dict[Address, float | None] = {}
+        self._told_wanted: dict[Address, float | None] = {}
+        self.tree.node.handle(StatisticsTold, self._statistics_told)
+        if self._measures.broadcasts_costs:
+            statistics.below_of = self.below
+
+    # What has been heard.
+
+    def better(self) -> list[Address]:
+        """Nodes that are known to do better than this one, the best first."""
+        own = self.statistics.ranked
+        if own is None:
+            return []
+        ranked = [(self._rank(each), address) for address, each in self._heard.items()]
+        return [address for rank, address in sorted(ranked) if rank < own]
+
+    def _rank(self, heard: Heard) -> float:
+        """A cost as it counts: less is better."""
+        if heard.times == NO_COST:
+            return -math.inf
+        cost = self._measures.cost(heard.values) if self._measures.along_path else heard.values[0]
+        return self._measures.goal.sign * cost
+
+    def below(self, child: Address, values: Values) -> Entries:
+        """Those below a child, relative to its values; where everybody tells everybody."""
+        entries = [
+            Entry(
+                max(each.times, 0), tuple(one - other for one, other in zip(each.values, values, strict=True))
+            )
+            for address, each in self._heard.items()
+            if each.via == child and address != child
+        ]
+        return self._measures.fewer(entries)
+
+    def elsewhere(self) -> list[Entry]:
+        """All that are not below this node, nor this node itself."""
+        return [
+            Entry(max(each.times, 0), each.values)
+            for each in self._heard.values()
+            if each.via not in self.tree.children
+        ]
+
+    def everybody(self) -> list[Entry]:
+        return [
+            *self.statistics.own,
+            *(Entry(max(each.times, 0), each.values) for each in self._heard.values()),
+        ]
+
+    # Telling.
+
+    def tell(self) -> None:
+        """Pass on what is new."""
+        if not self._active:
+            return
+        self._look_at_self()
+        self._forget()
+        neighbours = self._neighbours()
+        for known in (self._sent, self._wanted_by, self._told_wanted):
+            for gone in known.keys() - set(neighbours):
+                del known[gone]
+        own = self.statistics.ranked if not self._everything and self._is_critical() else None
+        to_tell = sorted(self._heard.items())
+        if self._own is not None:
+            to_tell.append((self.tree.address, self._own))
+        for neighbour in neighbours:
+            new = self._new_to(neighbour, to_tell)
+            wanted = self._wanted_without(neighbour, own)
+            if new or self._told_wanted.get(neighbour) != wanted:
+                self._told_wanted[neighbour] = wanted
+                self.tree.node.send(neighbour, StatisticsTold(new, wanted))
+
+    def _neighbours(self) -> tuple[Address, ...]:
+        above = () if self.tree.is_root or self.tree.parent is None else (self.tree.parent,)
+        return (*above, *self.tree.children)
+
+    def _look_at_self(self) -> None:
+        """Have something new to tell of oneself, if it is one's turn."""
+        values = self.statistics.told_values
+        if values is None:
+            return
+        if self._phase % self._turn() == 0:
+            has_cost = self._measures.root_counts or not self.tree.is_root
+            times = sum(each.times for each in self.statistics.own) if has_cost else NO_COST
+            self._own = Heard(times, values, self.tree.node.now, self.tree.address)
+        self._phase += 1
+
+    def _turn(self) -> int:
+        """Once in how many periods this node tells of itself."""
+        if self._approximate is None or self._phase == 0:
+            return 1
+        return max(1, round(self._weight() * self._approximate))
+
+    def _weight(self) -> float:
+        if self._measures.single in (Function.SUM, None):
+            return self.nodes / self.statistics.size
+        own = self.statistics.local
+        rows = [own, *(each.values for each in self.statistics.below)]
+        worst = (min if self._measures.single is Function.MIN else max)(values[0] for values in rows)
+        return abs(own[0] - worst)
+
+    def _forget(self) -> None:
+        seldom = 1.0 if self._approximate is None else 3 * self.nodes * self._approximate
+        oldest = self.tree.node.now - self._period * max(REMEMBERED, seldom)
+        self._heard = {address: each for address, each in self._heard.items() if each.time >= oldest}
+
+    def _new_to(self, neighbour: Address, known: list[tuple[Address, Heard]]) -> tuple[Statistic, ...]:
+        sent = self._sent.setdefault(neighbour, {})
+        found: list[Statistic] = []
+        for address, each in known:
+            if each.via == neighbour or address == neighbour or sent.get(address, -1.0) >= each.time:
+                continue
+            if self._everything or self._is_wanted(each, self._wanted_by.get(neighbour)):
+                sent[address] = each.time
+                found.append(Statistic(address, each.times, each.values, each.time))
+        return tuple(found)
+
+    def _is_wanted(self, heard: Heard, wanted: float | None) -> bool:
+        return wanted is not None and self._rank(heard) < wanted
+
+    def _wanted_without(self, neighbour: Address, own: float | None) -> float | None:
+        """The widest wish of this node and its other neighbours."""
+        wishes = [wish for other, wish in self._wanted_by.items() if other != neighbour]
+        return max((wish for wish in (own, *wishes) if wish is not None), default=None)
+
+    def _statistics_told(self, message: StatisticsTold, sender: Address) -> None:
+        if sender not in self._neighbours():
+            return
+        self._wanted_by[sender] = message.wanted
+        for node, times, values, time in message.statistics:
+            before = self._heard.get(node)
+            if node != self.tree.address and (before is None or before.time < time):
+                self._heard[node] = Heard(times, values, time, sender)

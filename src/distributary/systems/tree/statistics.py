@@ -1,0 +1,443 @@
+"""What a broker of a live tree measures and hears: its own cost, what is below it, what matters elsewhere.
+
+Rules:
+
+- In every maintenance period a node tells its parent what is below it, and its children its own values. The
+  answer returns the time of the question: so a link's latency is measured without further messages. Where no
+  cost follows from the path or from links, nodes tell their parents only what has changed.
+- Whoever is not heard of (a child that has just come) makes a neighbourhood incomplete, and what is
+  incomplete is not optimised.
+- Latency is the round trip in milliseconds. Bandwidth comes from a gauge that the application gives.
+
+Cost: two messages a node and period, of constant size for sums and extremes (Table 4.6).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Generic, TypeVar
+
+from distributary.model import Event
+from distributary.overlay.node import Address
+from distributary.overlay.tree.probing import Answer, Answers
+from distributary.overlay.tree.tree import Tree
+from distributary.plan.goal.tree_goal import Aggregate, metrics_of, parts
+from distributary.plan.trees.cost import local_value
+from distributary.plan.trees.metrics import Place, Reads
+from distributary.plan.trees.tree import NO_PARENT, Sites
+from distributary.plan.trees.tree import Tree as Plan
+from distributary.systems.tree.measures import IDENTITY, Entries, Entry, Measures, Values
+from distributary.systems.tree.messages import (
+    CostTold,
+    DependentsTold,
+    Facts,
+    Known,
+    Link,
+    Neighbourhood,
+    Streams,
+)
+
+
+def _topic(event: Event) -> str:
+    return event.topic or ""
+
+
+@dataclass(frozen=True)
+class Gauges:
+    """What brokers measure with."""
+
+    bandwidth: Callable[[Address, Address], float] | None = None
+    """From a parent to a child."""
+    processing: Callable[[Address], float] | None = None
+    """The time a node takes over a message for each child and client."""
+    stream: Callable[[Event], str] = _topic
+    """The stream that an event belongs to."""
+    window: float | None = 60.0
+    """Seconds over which rates are taken; None for counts since the beginning."""
+
+
+class Rates:
+    """Which streams come in at a broker, how fast, and which of them its own clients want."""
+
+    def __init__(self, gauges: Gauges, wants: Callable[[Event], bool]) -> None:
+        self._gauges = gauges
+        self._wants = wants
+        self._latest: deque[tuple[float, str]] = deque()
+        self._counts: dict[str, int] = {}
+        self._wanted: dict[str, float] = {}
+        """When each stream last had something for the clients here."""
+
+    def note(self, event: Event, now: float) -> None:
+        stream = self._gauges.stream(event)
+        self._counts[stream] = self._counts.get(stream, 0) + 1
+        if self._gauges.window is not None:
+            self._latest.append((now, stream))
+        if self._wants(event):
+            self._wanted[stream] = now
+
+    def own(self, now: float) -> Streams:
+        """What the clients here want, as far as it came in lately."""
+        window = self._gauges.window
+        if window is None:
+            return tuple(sorted((stream, float(self._counts[stream])) for stream in self._wanted))
+        while self._latest and self._latest[0][0] < now - window:
+            _, stream = self._latest.popleft()
+            self._counts[stream] -= 1
+        recent = (stream for stream, when in self._wanted.items() if when >= now - window)
+        return tuple(sorted((stream, self._counts[stream] / window) for stream in recent))
+
+
+def merged(*rows: Streams) -> Streams:
+    """Streams of several, each once, at the highest rate that one of them told."""
+    rates: dict[str, float] = {}
+    for row in rows:
+        for stream, rate in row:
+            rates[stream] = max(rate, rates.get(stream, 0.0))
+    return tuple(sorted(rates.items()))
+
+
+@lru_cache(1 << 12)
+def local_values(
+    measures: Measures, link: Link | None, facts: Facts, fanout: int, streams: Streams
+) -> Values:
+    """A node's part in its own values, under a parent at the end of a link; as the root, without one."""
+    if not measures.paths:
+        return ()
+    sites, tree, me = _alone(link, facts, fanout, streams)
+    found = [local_value(path.value, sites, tree, me) for path in measures.paths]
+    return tuple(
+        IDENTITY[path.function] if value is None else float(value)
+        for path, value in zip(measures.paths, found, strict=True)
+    )
+
+
+@lru_cache(1 << 12)
+def local_cost(
+    measures: Measures, link: Link | None, facts: Facts, fanout: int, streams: Streams
+) -> float | None:
+    """A node's cost, where that is a local metric or made of such."""
+    node = measures.goal.cost.node
+    if any(isinstance(part, Aggregate) for part in parts(node)):
+        return None
+    value = local_value(node, *_alone(link, facts, fanout, streams))
+    return None if value is None else float(value)
+
+
+def _alone(link: Link | None, facts: Facts, fanout: int, streams: Streams) -> tuple[Sites, Plan, int]:
+    """A node, its parent if it has a link, and its children, the first of which wants those streams."""
+    me = 0 if link is None else 1
+    count = me + 1 + fanout
+    latency = [[0.0] * count for _ in range(count)]
+    bandwidth = [[0.0] * count for _ in range(count)]
+    if link is not None:
+        latency[0][1], bandwidth[0][1] = link
+    rates = dict(merged(streams, facts.streams))
+    bits = {stream: 1 << number for number, stream in enumerate(rates)}
+    interest = [0] * count
+    interest[me] = sum(bits[stream] for stream, _ in facts.streams)
+    if fanout:
+        interest[me + 1] = sum(bits[stream] for stream, _ in streams)
+    sites = Sites(
+        latency=latency,
+        bandwidth=bandwidth,
+        clients=[facts.clients] * count,
+        processing=[facts.processing] * count,
+        interest=interest,
+        rates=list(rates.values()),
+    )
+    return sites, Plan((NO_PARENT, *([0] if me else []), *([me] * fanout))), me
+
+
+R = TypeVar("R")
+
+
+class _Momentary(Generic[R]):
+    """A property that is made anew when time has passed or a message has come, and remembered until then."""
+
+    def __init__(self, measure: Callable[[Any], R]) -> None:
+        self._measure = measure
+        self._name = measure.__name__
+        self.__doc__ = measure.__doc__
+
+    def __get__(self, owner: Statistics, kind: type[Statistics]) -> R:
+        if owner.remembered_at != owner.tree.node.now:
+            owner.forget()
+        if self._name not in owner.remembered:
+            owner.remembered[self._name] = self._measure(owner)
+        found: R = owner.remembered[self._name]
+        return found
+
+
+class Statistics:
+    """What one broker knows for a goal."""
+
+    def __init__(
+        self,
+        tree: Tree,
+        measures: Measures,
+        gauges: Gauges,
+        *,
+        wants: Callable[[Event], bool],
+        clients: Callable[[], int],
+    ) -> None:
+        self.tree = tree
+        self.measures = measures
+        self.gauges = gauges
+        self.rest: Entries = ()
+        """What is known of those who are not below this node, where extremes need it."""
+        self.system = 0.0
+        """The cost of the whole tree, as the root last said; where it adds up local metrics, 0."""
+        self.below_of: Callable[[Address, Values], Entries] | None = None
+        """Where everybody tells everybody their costs: those below a child, relative to its values."""
+        self.remembered: dict[str, Any] = {}
+        self.remembered_at = -1.0
+        self._clients = clients
+        self._rates = Rates(gauges, wants)
+        self._link: tuple[int, Link] | None = None
+        """The link to the parent, with its stamp."""
+        self._above: tuple[int, Values] | None = None
+        """The parent's values, with the stamp of the link."""
+        self._told: dict[Address, tuple[float, DependentsTold]] = {}
+        self._last: tuple[Address | None, DependentsTold] | None = None
+        metrics = [metric for each in measures.expressions for metric in metrics_of(each)]
+        self.regular = bool(measures.paths) or any(
+            metric.place is Place.LINK and metric.reads is Reads.PARENT for metric in metrics
+        )
+        """Whether nodes tell each other in every period, and not only what has changed."""
+        if measures.needs_streams:
+            tree.on_event(lambda event: self._rates.note(event, tree.node.now))
+        tree.node.handle(DependentsTold, self._dependents_told)
+        tree.node.handle(CostTold, self._cost_told)
+        tree.probing.tells = lambda: self.values or ()
+
+    def forget(self) -> None:
+        """Measure anew what was measured before."""
+        self.remembered.clear()
+        self.remembered_at = self.tree.node.now
+
+    # What is known here.
+
+    @_Momentary
+    def facts(self) -> Facts:
+        gauge = self.gauges.processing
+        streams = self._rates.own(self.tree.node.now) if self.measures.needs_streams else ()
+        return Facts(self._clients(), 0.0 if gauge is None else gauge(self.tree.address), streams)
+
+    @property
+    def link(self) -> Link | None:
+        """The link to the parent, once it has been measured."""
+        return self._link[1] if self._link is not None and self._link[0] == self.tree.link else None
+
+    @_Momentary
+    def children(self) -> dict[Address, DependentsTold]:
+        """What the children have told that there are now, where their links are known."""
+        told = ((child, self._told.get(child)) for child in self.tree.children)
+        return {child: each[1] for child, each in told if each is not None and self._measured(each[1])}
+
+    def _measured(self, told: DependentsTold) -> bool:
+        return told.link is not None or not self.regular
+
+    @property
+    def complete(self) -> bool:
+        """Whether all children have told, and this node knows its own values."""
+        return len(self.children) == len(self.tree.children) and self.values is not None
+
+    @_Momentary
+    def values(self) -> Values | None:
+        """This node's values; None while they are not known."""
+        return self._values(self.facts, self.streams)
+
+    def _values(self, facts: Facts, streams: Streams) -> Values | None:
+        fanout = len(self.tree.children)
+        if self.tree.is_root or not self.regular:
+            return local_values(self.measures, None, facts, fanout, streams)
+        above, link = self._above, self.link
+        if above is None or above[0] != self.tree.link or link is None:
+            return None
+        return self.measures.joined(above[1], local_values(self.measures, link, facts, fanout, streams))
+
+    @property
+    def local(self) -> Values:
+        """This node's part in its own values."""
+        link = None if self.tree.is_root else self.link or Link(0.0)
+        return local_values(self.measures, link, self.facts, len(self.tree.children), self.streams)
+
+    @_Momentary
+    def streams(self) -> Streams:
+        """What those below this node want."""
+        if not self.measures.needs_streams:
+            return ()
+        return merged(*(told.streams for told in self.children.values()))
+
+    @property
+    def size(self) -> int:
+        return 1 + sum(told.size for told in self.children.values())
+
+    def _entries(self, child: DependentsTold) -> list[Entry]:
+        """A child and what is below it, relative to this node."""
+        values = self._local(child)
+        own = Entry(self.measures.weight(child.facts.clients), values)
+        return [own, *(Entry(times, self.measures.joined(values, each)) for times, each in child.below)]
+
+    def _local(self, child: DependentsTold) -> Values:
+        link = child.link or Link(0.0)
+        return local_values(self.measures, link, child.facts, child.fanout, child.streams)
+
+    @_Momentary
+    def below(self) -> Entries:
+        """What is below this node, relative to it."""
+        return self.measures.fewer(each for told in self.children.values() for each in self._entries(told))
+
+    @property
+    def own(self) -> list[Entry]:
+        """This node itself, if it has a cost."""
+        values = self.values
+        if values is None or (self.tree.is_root and not self.measures.root_counts):
+            return []
+        return [Entry(self.measures.weight(self._clients()), values)]
+
+    @property
+    def told_values(self) -> Values | None:
+        """What others are told of this node: its values, or its cost where that is measured by itself."""
+        values = self.values
+        if values is None or self.measures.along_path:
+            return values
+        cost = self._local_cost()
+        return (-self.measures.goal.sign * math.inf if cost is None else cost,)
+
+    @property
+    def ranked(self) -> float | None:
+        """This node's cost as it counts: less is better; where it cannot be known here, anything is better.
+
+        A root without a cost has nowhere to go, and nobody is better.
+        """
+        values, sign = self.values, self.measures.goal.sign
+        if values is None or (self.tree.is_root and not self.measures.root_counts):
+            return None
+        cost = self.measures.cost(values) if self.measures.along_path else self._local_cost()
+        return math.inf if cost is None else sign * cost
+
+    def _local_cost(self) -> float | None:
+        if self.tree.is_root and not self.measures.root_counts:
+            return None
+        link = None if self.tree.is_root else self.link or Link(0.0)
+        return local_cost(self.measures, link, self.facts, len(self.tree.children), self.streams)
+
+    @property
+    def parent_values(self) -> Values | None:
+        return None if self._above is None or self._above[0] != self.tree.link else self._above[1]
+
+    def absolute(self, entries: Entries) -> list[Entry]:
+        """Entries relative to this node as they are in the tree."""
+        values = self.values
+        return [] if values is None else [Entry(t, self.measures.joined(values, each)) for t, each in entries]
+
+    def worst(self) -> float | None:
+        """The extreme cost in this node's subtree, itself included."""
+        worst = self.measures.worst([*self.own, *self.absolute(self.below)])
+        return None if worst is None else self.measures.cost(worst.values)
+
+    def neighbourhood(self) -> Neighbourhood | None:
+        """This node and its children; None while something of it is not known."""
+        values = self.values
+        if values is None or not self.complete:
+            return None
+        return Neighbourhood(
+            self.tree.address,
+            None if self.tree.is_root else self.tree.parent,
+            values,
+            self.facts,
+            tuple(self._known(child, told, values) for child, told in sorted(self.children.items())),
+        )
+
+    def _known(self, child: Address, told: DependentsTold, values: Values) -> Known:
+        below = told.below
+        if self.below_of is not None:
+            below = self.below_of(child, self.measures.joined(values, self._local(told)))
+        link = told.link or Link(0.0)
+        return Known(child, link, told.facts, told.fanout, told.size, below, told.streams)
+
+    # Telling.
+
+    def tell(self) -> None:
+        """Tell the parent, and the children where it matters to them."""
+        tree = self.tree
+        self.forget()
+        self._told = {child: each for child, each in self._told.items() if child in tree.children}
+        if not tree.is_root and tree.parent is not None:
+            told = self._dependents()
+            if self.regular:
+                tree.node.send(tree.parent, told)
+            elif self._last is None or self._last != (tree.parent, told._replace(sent=0.0)):
+                self._last = (tree.parent, told._replace(sent=0.0))
+                tree.post(tree.parent, told)
+        values = self.values
+        if self.regular and values is not None:
+            for child, (came, each) in self._told.items():
+                held = tree.node.now - came
+                rest = self._rest_of(child)
+                tree.node.send(child, CostTold(each.sent, held, values, rest, self.system))
+
+    def _dependents(self) -> DependentsTold:
+        tree, facts, streams = self.tree, self.facts, self.streams
+        below = () if self.measures.broadcasts_costs else self.below
+        everything = merged(facts.streams, streams)
+        return DependentsTold(
+            tree.node.now, self.link, facts, len(tree.children), self.size, below, everything
+        )
+
+    def _rest_of(self, child: Address) -> Entries:
+        """What a MIN or MAX must know of those who are not below a child: the worst of them."""
+        if not self.measures.bottleneck:
+            return ()
+        others = [
+            each
+            for other, told in self.children.items()
+            if other != child
+            for each in self.absolute(tuple(self._entries(told)))
+        ]
+        worst = self.measures.worst([*self.rest, *self.own, *others])
+        return () if worst is None else (worst._replace(times=1),)
+
+    def _dependents_told(self, message: DependentsTold, sender: Address) -> None:
+        self.forget()
+        before = self._told.get(sender)
+        if before is None or before[1].sent < message.sent:
+            self._told[sender] = (self.tree.node.now, message)
+
+    def _cost_told(self, message: CostTold, sender: Address) -> None:
+        self.forget()
+        if sender != self.tree.parent:
+            return
+        seconds = self.tree.node.now - message.echo - message.held
+        self._link = (self.tree.link, self.measured(sender, Answer(seconds, ())))
+        self._above = (self.tree.link, message.values)
+        self.rest, self.system = message.rest, message.system
+
+    # Links to others.
+
+    def measured(self, parent: Address, answer: Answer) -> Link:
+        """A link from a parent to this node, by the round trip of a probe."""
+        gauge = self.gauges.bandwidth
+        latency = round(1000 * answer.seconds, 6)  # what is left beyond is rounding of the clock
+        return Link(latency, 0.0 if gauge is None else gauge(parent, self.tree.address))
+
+    def best_parent(self, answers: Answers) -> Address:
+        """Of some parents on offer, the one under which this node's own cost is best."""
+        sign = self.measures.goal.sign
+        facts, streams = self.facts, self.streams
+
+        def rank(parent: Address) -> tuple[bool, float, Address]:
+            link = self.measured(parent, answers[parent])
+            told = answers[parent].told
+            if not self.measures.along_path or len(told) != len(self.measures.paths):
+                return True, link.latency, parent
+            own = local_values(self.measures, link, facts, len(self.tree.children), streams)
+            values = self.measures.joined(told, own)
+            return not self.measures.within(values), sign * self.measures.cost(values), parent
+
+        return min(answers, key=rank)

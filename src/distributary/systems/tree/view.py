@@ -1,0 +1,262 @@
+"""A part of a tree as one broker knows it, made into a small problem of the planner's.
+
+Rules:
+
+- Nodes whose neighbourhoods are known are sites, and so are their children. Whatever is below a child that is
+  not known any closer hangs below it as sites that stand for many: a gate that costs nothing, and below the
+  gate one site for each entry. The gate has as many idle siblings as it takes for the child to have as many
+  children as it really has.
+- Where the way to the root is not known, the topmost node hangs below a site of its own with its values; and
+  what is known of the rest of the tree hangs there too.
+- So a rewrite is worth here exactly what it is worth in the whole tree, as far as what was heard is true, and
+  the planner's rules, constraints and benefits apply as they are.
+
+Cost: as many sites as neighbours and entries; links only where they are known.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from distributary.overlay.node import Address
+from distributary.plan.goal.tree_goal import (
+    Aggregate,
+    Combination,
+    Expression,
+    Function,
+    Goal,
+    Local,
+    Over,
+    SystemCost,
+    metrics_of,
+)
+from distributary.plan.trees.benefit import Estimate, Problem
+from distributary.plan.trees.cost import local_value
+from distributary.plan.trees.dependence import Links
+from distributary.plan.trees.metrics import Metric, Place, Reads
+from distributary.plan.trees.rules import Rewrite, Rule
+from distributary.plan.trees.tree import NO_PARENT, Number, Sites, Tree, star
+from distributary.systems.tree.measures import Entries, Measures, Values
+from distributary.systems.tree.messages import Facts, Known, Link, Neighbourhood, Streams
+
+LinkKey = tuple[Address, Address]
+"""Parent and child."""
+
+
+@dataclass
+class _Draft:
+    """Sites as they are put together."""
+
+    parents: list[int] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
+    facts: list[Facts] = field(default_factory=list)
+    streams: list[Streams] = field(default_factory=list)
+    stored: dict[int, Values] = field(default_factory=dict)
+    """Values of sites that are not measured here."""
+    index: dict[Address, int] = field(default_factory=dict)
+
+    def site(
+        self, parent: int, count: int, facts: Facts, *, streams: Streams = (), stored: Values | None = None
+    ) -> int:
+        number = len(self.parents)
+        self.parents.append(parent)
+        self.counts.append(count)
+        self.facts.append(facts)
+        self.streams.append(streams)
+        if stored is not None:
+            self.stored[number] = stored
+        return number
+
+
+@dataclass
+class View:
+    """Neighbourhoods that a broker has heard of, and the links that it knows."""
+
+    measures: Measures
+    neighbourhoods: dict[Address, Neighbourhood] = field(default_factory=dict)
+    links: dict[LinkKey, Link] = field(default_factory=dict)
+    rest: Entries = ()
+
+    def add(self, neighbourhood: Neighbourhood) -> None:
+        self.neighbourhoods[neighbourhood.address] = neighbourhood
+        for child in neighbourhood.children:
+            self.links[neighbourhood.address, child.address] = child.link
+
+    def children(self, address: Address) -> tuple[Known, ...]:
+        known = self.neighbourhoods.get(address)
+        return () if known is None else known.children
+
+    def is_sound(self, whole: bool) -> bool:
+        """Whether what was heard fits together: one top, which is the root if the whole way up is known.
+
+        While the tree changes, neighbourhoods heard at different times may not.
+        """
+        below = [child.address for each in self.neighbourhoods.values() for child in each.children]
+        tops = [each for address, each in self.neighbourhoods.items() if address not in below]
+        return len(below) == len(set(below)) and len(tops) == 1 and (tops[0].parent is None or not whole)
+
+    def problem(self) -> LocalProblem:
+        """What is known, as the planner takes it."""
+        draft = _Draft()
+        below = {child.address for each in self.neighbourhoods.values() for child in each.children}
+        tops = [each for address, each in self.neighbourhoods.items() if address not in below]
+        nothing = self.measures.nothing
+        if len(tops) == 1 and tops[0].parent is None:
+            self._grow(draft, tops[0].address, NO_PARENT, tops[0].facts, None)
+        else:
+            root = draft.site(NO_PARENT, 0, Facts(), stored=nothing)
+            for top in tops:
+                self._grow(draft, top.address, root, top.facts, top.values)
+            for times, values in self.rest:
+                draft.site(root, times, Facts(), stored=values)
+        return LocalProblem(self.measures, draft, self.links)
+
+    def _grow(
+        self, draft: _Draft, address: Address, parent: int, facts: Facts, stored: Values | None
+    ) -> None:
+        # A top that hangs on a site of its own stays as it is, whatever is done below it.
+        count = 0 if stored is not None else self.measures.weight(facts.clients)
+        site = draft.index[address] = draft.site(parent, count, facts, streams=facts.streams, stored=stored)
+        for child in self.children(address):
+            if child.address in draft.index:
+                continue
+            if child.address in self.neighbourhoods:
+                self._grow(draft, child.address, site, child.facts, None)
+            else:
+                self._hang(draft, child, site)
+
+    def _hang(self, draft: _Draft, child: Known, parent: int) -> None:
+        """A child of which no more is known than its parent does."""
+        facts, nothing = child.facts, self.measures.nothing
+        weight = self.measures.weight(facts.clients)
+        site = draft.index[child.address] = draft.site(parent, weight, facts, streams=facts.streams)
+        if not child.fanout:
+            return
+        gate = draft.site(site, 0, Facts(), streams=child.streams, stored=nothing)
+        for times, values in child.below:
+            draft.site(gate, times, Facts(), stored=values)
+        for _ in range(child.fanout - 1):
+            draft.site(site, 0, Facts(), stored=nothing)
+
+
+class LocalProblem(Problem):
+    """The planner's problem over what one broker knows."""
+
+    def __init__(self, measures: Measures, draft: _Draft, links: Mapping[LinkKey, Link]) -> None:
+        self._draft = draft
+        self._pairs = {
+            (draft.index[parent], draft.index[child]): link
+            for (parent, child), link in links.items()
+            if parent in draft.index and child in draft.index
+        }
+        super().__init__(_stored_goal(measures, draft.stored), self._sites(draft))
+        self.tree = Tree(tuple(draft.parents))
+        self.addresses = {site: address for address, site in draft.index.items()}
+        self.estimate = Estimate(self, self.tree)
+
+    def _sites(self, draft: _Draft) -> Sites:
+        count = len(draft.parents)
+        latency = [[math.inf] * count for _ in range(count)]
+        bandwidth = [[0.0] * count for _ in range(count)]
+        for (parent, child), link in self._pairs.items():
+            latency[parent][child], bandwidth[parent][child] = link
+        rates: dict[str, float] = {}
+        for streams in draft.streams:
+            for name, rate in streams:
+                rates[name] = max(rate, rates.get(name, 0.0))
+        bits = {name: 1 << number for number, name in enumerate(rates)}
+        return Sites(
+            latency=latency,
+            bandwidth=bandwidth,
+            clients=[facts.clients for facts in draft.facts],
+            processing=[facts.processing for facts in draft.facts],
+            interest=[sum(bits[name] for name, _ in streams) for streams in draft.streams],
+            rates=list(rates.values()),
+            counts=draft.counts,
+        )
+
+    def links(self, cost: SystemCost) -> Links:
+        """The local values, but only where a link is known or a site has its parent now."""
+        known = self._links.get(cost)
+        if known is None:
+            assert isinstance(cost.node, Aggregate)
+            expression, count = cost.node.value, self.sites.count
+            known = self._links[cost] = [[None] * count for _ in range(count)]
+            pairs = {
+                *self._pairs,
+                *((max(parent, 0), site) for site, parent in enumerate(self._draft.parents)),
+            }
+            stars: dict[int, Tree] = {}
+            for parent, site in pairs:
+                under = stars.get(parent) or stars.setdefault(parent, star(count, parent))
+                known[parent][site] = local_value(expression, self.sites, under, site)
+        return known
+
+    def site(self, address: Address) -> int | None:
+        return self._draft.index.get(address)
+
+    def rewrites(self, rules: Iterable[Rule], owner: Address) -> Iterator[Rewrite]:
+        """All that these rules can do around a node, to nodes that are known."""
+        site = self._draft.index.get(owner)
+        if site is None:
+            return
+        real = self.addresses.keys()
+        for rule in rules:
+            for arguments in rule.arguments(self.tree, site):
+                if real >= set(arguments):
+                    rewrite = rule.rewrite(self.tree, arguments)
+                    if real >= {*rewrite.changes, *rewrite.changes.values()}:
+                        yield rewrite
+
+    def links_needed(self, rewrite: Rewrite) -> list[LinkKey]:
+        """Links that must be measured before the rewrite can be weighed, by address."""
+        return [
+            (self.addresses[parent], self.addresses[site])
+            for site, parent in rewrite.changes.items()
+            if (parent, site) not in self._pairs
+        ]
+
+    def weigh(self, rewrite: Rewrite) -> float:
+        """What the rewrite is worth."""
+        return float(self.estimate.benefit(rewrite.changes))
+
+
+def _stored_goal(measures: Measures, stored: Mapping[int, Values]) -> Goal:
+    """The goal, reading stored values where there are any, and adding up where it takes averages.
+
+    A broker does not know how many nodes there are; an average is best where the sum is.
+    """
+    goal = measures.goal
+    function = Function.SUM if goal.cost.function is Function.AVERAGE else goal.cost.function
+    cost = replace(goal.cost, function=function, node=_with_stored(goal.cost.node, measures, stored))
+    constraints = tuple(
+        replace(each, metric=_with_stored(each.metric, measures, stored))
+        for each in goal.constraints
+        if not isinstance(each.metric, SystemCost)
+    )
+    return replace(goal, cost=cost, constraints=constraints)
+
+
+def _with_stored(expression: Expression, measures: Measures, stored: Mapping[int, Values]) -> Expression:
+    if isinstance(expression, Combination):
+        left = _with_stored(expression.left, measures, stored)
+        return Combination(expression.operator, left, _with_stored(expression.right, measures, stored))
+    if not isinstance(expression, Aggregate) or expression.over is not Over.PATH:
+        return expression
+    which, value = measures.paths.index(expression), expression.value
+    metrics = metrics_of(value)
+    on_links = any(metric.place is Place.LINK for metric in metrics)
+    order = (Reads.NOTHING, Reads.PARENT, Reads.CHILDREN, Reads.SUBTREE)
+    reads = max((metric.reads for metric in metrics), key=order.index, default=Reads.NOTHING)
+
+    def measure(sites: Sites, tree: Tree, site: int) -> Number:
+        if site in stored:
+            return stored[site][which]
+        found = local_value(value, sites, tree, site)
+        assert found is not None
+        return found
+
+    metric = Metric(f"known {which}", Place.LINK if on_links else Place.NODE, reads, measure)
+    return Aggregate(expression.function, Local(metric), Over.PATH)

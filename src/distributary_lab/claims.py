@@ -1,0 +1,65 @@
+"""The catalogue of claims: one for each figure or table of the seed documents that has results.
+
+It is read from claims.toml: the id, the claim in our words, and what the paper's text gives as its value
+("shape" when only the trend can be compared, for the plots are lost). An id starts with its document.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+BEYOND = "beyond"
+"""Stands for the seed document in claims of our own."""
+
+DOCUMENTS = {
+    "000": "Hierarchical topics: tree, regular expressions, hashing",
+    "001": "XML dissemination by Bloom filters on a hypercube",
+    "002": "State-aware dissemination: SF and MFD",
+    "003": "XPORT and XFlow: trees and operator placement",
+    "004": "Attribute subscriptions on Chord",
+    BEYOND: "Beyond the papers",
+}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Something that a document says it measured."""
+
+    id: str
+    text: str
+    paper: str
+    """The paper's value."""
+    not_reproduced: str = ""
+    """Why there can be no experiment for it, if so."""
+
+    @property
+    def seed(self) -> str:
+        """The document, such as '000'.
+
+        >>> Claim("000-fig5", "match time", "shape").seed
+        '000'
+        """
+        return self.id.partition("-")[0]
+
+    @property
+    def figure(self) -> str:
+        """Where in the document.
+
+        >>> [Claim(id, "", "").figure for id in ("000-fig5", "003-tab4.7", "004-store")]
+        ['Figure 5', 'Table 4.7', 'store']
+        """
+        place = self.id.partition("-")[2]
+        for short, long in (("fig", "Figure "), ("tab", "Table ")):
+            if place.startswith(short):
+                return long + place.removeprefix(short)
+        return place
+
+
+@cache
+def catalogue() -> dict[str, Claim]:
+    """The claims of the documents by id, in their order."""
+    text = (files("distributary_lab") / "claims.toml").read_text(encoding="utf-8")
+    return {id: Claim(id, **fields) for id, fields in tomllib.loads(text).items()}

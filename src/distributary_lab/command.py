@@ -1,0 +1,279 @@
+"""The command `distributary lab`: which claims there are, running experiments, and the report about them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from distributary.cli.terminal import FAILED, WELL, add_command, progress_shown, say
+from distributary.errors import DistributaryError
+
+if TYPE_CHECKING:
+    from distributary_lab.experiment import Experiment
+    from distributary_lab.results import Result
+    from distributary_lab.verdicts import Line
+
+OUT = Path("build/lab")
+COLOURS = {"holds": "green", "does not hold": "red", "not reproduced": "yellow"}
+
+
+def add_lab(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to those of `distributary`."""
+    command = add_command(
+        commands,
+        "lab",
+        "measure again what the papers claim",
+        "Experiments that check the figures and tables of the seed documents, and a report about them.",
+        """  distributary lab list
+  distributary lab run 000-fig5 --quick
+  distributary lab run all
+  distributary lab report --out lab.html""",
+    )
+    parts = command.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _add_list(parts)
+    _add_run(parts)
+    _add_report(parts)
+
+
+def _add_list(parts: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    command = add_command(
+        parts,
+        "list",
+        "every claim, and the experiment that answers it",
+        "Names each figure and table with results by its id, and says whether an experiment exists for it.",
+        "  distributary lab list\n  distributary lab list --json",
+    )
+    command.add_argument("--json", action="store_true", help="an array of objects, for programs")
+    command.set_defaults(run=_list)
+
+
+def _add_run(parts: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    command = add_command(
+        parts,
+        "run",
+        "run experiments",
+        """Runs the points of experiments in parallel, as one Spark job where Spark is installed and in
+processes where it is not; those that measure time run one by one before. Writes a directory of Parquet for
+each experiment and prints what became of its claims. A point that fails does not stop the others: it is
+reported with the command that runs it again, and the exit code is 1.""",
+        """  distributary lab run 000-fig6 --quick
+  distributary lab run topic-costs --seed 7
+  distributary lab run 000
+  distributary lab run all --engine processes --jobs 4""",
+    )
+    command.add_argument(
+        "name", nargs="+", metavar="NAME", help="a claim id, an experiment, a document such as 000, or all"
+    )
+    command.add_argument("--quick", action="store_true", help="the small grids: seconds instead of minutes")
+    command.add_argument("--seed", type=int, default=1, help="where the randomness starts (1)")
+    _add_out(command, "where to write")
+    command.add_argument(
+        "--engine",
+        choices=("auto", "spark", "processes", "here"),
+        default="auto",
+        help="where points run (auto: Spark if it is installed, else processes)",
+    )
+    command.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        type=_setting,
+        metavar="NAME=VALUE",
+        help="what an experiment leaves open, such as the files of a network (latency_file, bandwidth_file)",
+    )
+    command.add_argument("--jobs", type=_positive, metavar="N", help="points at a time (one a core)")
+    command.add_argument(
+        "--point", type=int, metavar="N", help="run only this point, here, and print its rows; keep nothing"
+    )
+    command.set_defaults(run=_run)
+
+
+def _add_report(parts: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    command = add_command(
+        parts,
+        "report",
+        "one page about all claims",
+        "Writes one HTML page that needs nothing else: the table of claims, and plots of what has been run.",
+        "  distributary lab report --out lab.html\n  distributary lab report --json",
+    )
+    command.add_argument(
+        "--out", type=Path, metavar="FILE", help="the page (report.html beside the results; - with --json)"
+    )
+    command.add_argument(
+        "--results", type=Path, default=OUT, metavar="DIRECTORY", help=f"what lab run has written ({OUT})"
+    )
+    command.add_argument("--json", action="store_true", help="the table of claims instead, for programs")
+    command.set_defaults(run=_report)
+
+
+def _add_out(command: argparse.ArgumentParser, what: str) -> None:
+    command.add_argument("--out", type=Path, default=OUT, metavar="DIRECTORY", help=f"{what} ({OUT})")
+
+
+def _positive(text: str) -> int:
+    count = int(text)
+    if count < 1:
+        raise argparse.ArgumentTypeError("at least one")
+    return count
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not (name and sign and value):
+        raise argparse.ArgumentTypeError(f"{text!r} is to read NAME=VALUE")
+    return name, value
+
+
+def _list(parsed: argparse.Namespace) -> int:
+    from distributary_lab.claims import DOCUMENTS
+    from distributary_lab.registry import claims, experiment_of
+    from distributary_lab.verdicts import NO_EXPERIMENT
+
+    listed = []
+    for claim in claims().values():
+        experiment = experiment_of().get(claim.id)
+        without = f"not reproduced: {claim.not_reproduced}" if claim.not_reproduced else NO_EXPERIMENT
+        listed.append(
+            {
+                "id": claim.id,
+                "document": claim.seed,
+                "figure": claim.figure,
+                "claim": claim.text,
+                "paper": claim.paper,
+                "experiment": experiment.name if experiment else None,
+                "state": "experiment" if experiment else without,
+            }
+        )
+    if parsed.json:
+        print(json.dumps(listed, indent=2, ensure_ascii=False))
+        return WELL
+    console = Console()
+    for document, group in groupby(listed, key=lambda each: str(each["document"])):
+        table = Table(title=f"{document} {DOCUMENTS[document]}", title_justify="left", expand=True)
+        for heading in ("id", "claim", "paper", "experiment"):
+            ratio = None if heading == "id" else 1
+            table.add_column(heading, no_wrap=heading == "id", ratio=ratio, overflow="fold")
+        for each in group:
+            cells = (each["id"], each["claim"], each["paper"], each["experiment"] or each["state"])
+            table.add_row(*(Text(str(cell)) for cell in cells))
+        console.print(table)
+    return WELL
+
+
+def _run(parsed: argparse.Namespace) -> int:
+    from distributary_lab.registry import find
+    from distributary_lab.running import run_experiments
+
+    chosen = list({each.name: each for name in parsed.name for each in find(name)}.values())
+    chosen = _set(chosen, dict(parsed.set))
+    if parsed.point is not None:
+        return _run_point(chosen, parsed)
+    total = sum(len(each.points(parsed.quick)) for each in chosen)
+    with progress_shown() as progress:
+        task = progress.add_task("points", total=total)
+        results = run_experiments(
+            chosen,
+            parsed.out,
+            quick=parsed.quick,
+            seed=parsed.seed,
+            engine=parsed.engine,
+            jobs=parsed.jobs,
+            finished=lambda done: progress.update(task, completed=done),
+            say=say,
+        )
+    _print_verdicts(chosen, results)
+    return _say_failures(results)
+
+
+def _set(chosen: Sequence[Experiment], settings: dict[str, str]) -> list[Experiment]:
+    known = {name: about for each in chosen for name, about in each.options.items()}
+    for name in settings:
+        if name not in known:
+            open_to = "; ".join(f"{each} ({about})" for each, about in known.items()) or "nothing"
+            raise DistributaryError(f"--set {name}: what can be set here is {open_to}")
+    return [each.with_settings(settings) for each in chosen]
+
+
+def _run_point(chosen: Sequence[Experiment], parsed: argparse.Namespace) -> int:
+    from distributary_lab.running import run_point
+
+    if len(chosen) != 1:
+        names = ", ".join(each.name for each in chosen)
+        raise DistributaryError(f"--point is one of one experiment; {' '.join(parsed.name)} is {names}")
+    done = run_point(chosen[0], parsed.point, quick=parsed.quick, seed=parsed.seed)
+    if done.failure is not None:
+        say(done.failure.trace)
+        return FAILED
+    for row in done.rows:
+        print(json.dumps(row, ensure_ascii=False))
+    return WELL
+
+
+def _print_verdicts(chosen: Sequence[Experiment], results: Sequence[Result]) -> None:
+    from distributary_lab.verdicts import lines
+
+    asked = {claim_id for each in chosen for claim_id in each.answers}
+    table = Table(expand=True)
+    for heading, width in (("claim", None), ("paper", 2), ("ours", 3), ("ratio", None), ("outcome", None)):
+        table.add_column(heading, ratio=width, no_wrap=width is None)
+    told = [
+        line for line in lines({result.experiment: result for result in results}) if line.claim.id in asked
+    ]
+    for line in told:
+        table.add_row(*_cells(line))
+    console = Console()
+    console.print(table)
+    for line in told:
+        if line.reason:
+            console.print(Text.assemble((f"{line.claim.id} ", "bold"), (line.reason, "dim")))
+
+
+def _cells(line: Line) -> list[Text]:
+    return [
+        Text(line.claim.id, style="bold"),
+        Text(line.claim.paper),
+        Text(line.ours),
+        Text("" if line.ratio is None else f"{line.ratio:.3g}"),
+        Text(line.state, style=COLOURS.get(line.state, "")),
+    ]
+
+
+def _say_failures(results: Sequence[Result]) -> int:
+    code = WELL
+    for result in results:
+        for failure in result.failures:
+            again = result.command_for(failure.index)
+            say(f"failed: {result.experiment} at {dict(failure.point)}: {failure.reason}\n  again: {again}")
+            code = FAILED
+    return code
+
+
+def _report(parsed: argparse.Namespace) -> int:
+    if parsed.json:
+        from distributary_lab.verdicts import table
+
+        text = json.dumps([line.to_record() for line in table(parsed.results)], indent=2, ensure_ascii=False)
+        if parsed.out is None or str(parsed.out) == "-":
+            print(text)
+        else:
+            parsed.out.write_text(text + "\n", encoding="utf-8")
+        return WELL
+    from distributary_lab.report import write_report
+
+    page = parsed.out or parsed.results / "report.html"
+    told = [line for line in write_report(parsed.results, page) if line.state in COLOURS]
+    counts = ", ".join(f"{sum(line.state == state for line in told)} {_plural(state)}" for state in COLOURS)
+    say(f"{page}: {counts}")
+    return WELL
+
+
+def _plural(state: str) -> str:
+    return {"holds": "hold", "does not hold": "do not hold"}.get(state, state)

@@ -1,0 +1,186 @@
+"""Where points run: one Spark job, a pool of processes, or this process.
+
+- All engines give the same rows: a point knows its seed and nothing of its surroundings.
+- Points go out from the last to the first, as grids grow towards the end: the long ones start early.
+- A process that dies takes nothing along but its own point: what the pool lost runs again, each point in a
+  process of its own, and only one that dies again is a failure. A Spark job that fails as a whole (each point
+  was tried several times by then) leaves its points to the processes, and that is said.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from dataclasses import asdict
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from distributary.cli.engine import require_engine
+from distributary.errors import DistributaryError
+from distributary_lab.tasks import Done, Failure, Task, failed, perform
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+AUTO, SPARK, PROCESSES, HERE = "auto", "spark", "processes", "here"
+ENGINES = (AUTO, SPARK, PROCESSES, HERE)
+
+POLL = 0.2
+"""Seconds between looks at a Spark job."""
+
+GROUP = "distributary lab"
+COLUMNS = "task bigint, done string"
+
+Finished = Callable[[int], None]
+"""Told how many points have finished so far."""
+
+
+def choose(engine: str, count: int) -> str:
+    """The engine for that many points: `auto` is Spark where it is installed and worth its start."""
+    if engine != AUTO:
+        return engine
+    if count < 2:
+        return PROCESSES
+    try:
+        require_engine()
+    except DistributaryError:
+        return PROCESSES
+    return SPARK
+
+
+def run_here(tasks: Sequence[Task], finished: Finished) -> list[Done]:
+    """One after the other, in this process."""
+    outcomes = []
+    for task in tasks:
+        outcomes.append(perform(task))
+        finished(len(outcomes))
+    return outcomes
+
+
+def run_in_processes(tasks: Sequence[Task], jobs: int | None, finished: Finished) -> list[Done]:
+    """In a pool of processes, as many as there are cores unless told."""
+    outcomes: list[Done] = []
+    lost: list[Task] = []
+    with _pool(min(jobs or os.cpu_count() or 1, len(tasks))) as pool:
+        running = {pool.submit(perform, task): task for task in reversed(tasks)}
+        for future in _as_they_finish(set(running)):
+            try:
+                outcomes.append(future.result())
+                finished(len(outcomes))
+            except BrokenProcessPool:
+                lost.append(running[future])
+    for task in sorted(lost, key=lambda task: task.index):
+        outcomes.append(_run_apart(task))
+        finished(len(outcomes))
+    return outcomes
+
+
+def run_on_spark(
+    tasks: Sequence[Task], jobs: int | None, log: Path, finished: Finished, say: Callable[[str], None]
+) -> list[Done]:
+    """As one Spark job with a task for each point."""
+    from distributary.spark.pipeline.run import EngineError, reason_of
+    from distributary.spark.session import logging_to, open_session
+
+    log.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with logging_to(log):
+            spark = open_session("lab", {}, log, master=None if jobs is None else f"local[{jobs},4]")
+            try:
+                return run_in_session(spark, tasks, finished)
+            finally:
+                with suppress(*EngineError):
+                    spark.stop()
+    except EngineError as error:
+        say(f"the Spark job failed ({reason_of(str(error))}; see {log}); running its points in processes")
+        return run_in_processes(tasks, jobs, finished)
+
+
+def run_in_session(spark: SparkSession, tasks: Sequence[Task], finished: Finished) -> list[Done]:
+    """The points as one job of a session that is there already."""
+    late_first = list(reversed(tasks))
+    points = spark.range(0, len(tasks), 1, len(tasks))
+    outcomes = points.mapInArrow(_Worker(late_first).run, COLUMNS)
+    collected: list[Any] = []
+    problems: list[BaseException] = []
+
+    def collect() -> None:
+        try:
+            with suppress(AttributeError):  # Spark Connect has no context, and no way to count its tasks
+                spark.sparkContext.setJobGroup(GROUP, "points of experiments", interruptOnCancel=True)
+            collected.extend(outcomes.collect())
+        except BaseException as error:
+            problems.append(error)
+
+    thread = threading.Thread(target=collect, daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(POLL)
+        finished(_tasks_completed(spark))
+    if problems:
+        raise problems[0]
+    finished(len(collected))
+    return [_read(row["done"]) for row in collected]
+
+
+class _Worker:
+    """What travels to Spark's Python workers."""
+
+    def __init__(self, tasks: Sequence[Task]) -> None:
+        self.tasks = tasks
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                told = json.dumps(asdict(perform(self.tasks[number])))
+                yield pa.RecordBatch.from_arrays(
+                    [pa.array([number], pa.int64()), pa.array([told], pa.string())], ["task", "done"]
+                )
+
+
+def _read(told: str) -> Done:
+    fields = json.loads(told)
+    failure = None if fields["failure"] is None else Failure(**fields["failure"])
+    return Done(fields["experiment"], fields["index"], tuple(fields["rows"]), fields["seconds"], failure)
+
+
+def _tasks_completed(spark: SparkSession) -> int:
+    try:
+        tracker = spark.sparkContext.statusTracker()
+    except AttributeError:  # Spark Connect
+        return 0
+    stages = {
+        stage
+        for job in tracker.getJobIdsForGroup(GROUP)
+        if (found := tracker.getJobInfo(job)) is not None
+        for stage in found.stageIds
+    }
+    known = (tracker.getStageInfo(stage) for stage in stages)
+    return sum(stage.numCompletedTasks for stage in known if stage is not None)
+
+
+def _pool(workers: int) -> ProcessPoolExecutor:
+    # Spawned, not forked: this process may have threads, and a JVM's sockets.
+    return ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+
+
+def _as_they_finish(futures: set[Future[Done]]) -> Iterator[Future[Done]]:
+    while futures:
+        finished, futures = wait(futures, return_when=FIRST_COMPLETED)
+        yield from finished
+
+
+def _run_apart(task: Task) -> Done:
+    with _pool(1) as pool:
+        try:
+            return pool.submit(perform, task).result()
+        except BrokenProcessPool:
+            return failed(task, "the process that ran it died, perhaps for want of memory")

@@ -1,0 +1,176 @@
+"""What an experiment is: a grid of points, a function from a point to rows of numbers, and checks on them.
+
+- A point is a mapping of plain values, and so is a row. The lab puts the values of the point into each of its
+  rows, so `run` returns only what it measured, and checks and plots see both.
+- `run` is a function at the top of its module: other processes find it by its name. All its randomness comes
+  from the generator it is handed, which depends on the seed, the name of the experiment and the number of the
+  point, so rows depend neither on the order of the points nor on where they run.
+- One experiment may answer several claims from the same rows; each answer has a check and plots of its own.
+- A check decides from rows alone, those of the full grid or of the quick one, and says what it saw. A claim
+  that does not hold is a finding: the verdict carries the reason.
+- Points that measure time or memory set `alone`: no other point runs meanwhile.
+
+An answer to a claim that no document makes (a comparison beyond the papers, say) brings its claim along, with
+an id that starts with `beyond-`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from hashlib import sha256
+from typing import Literal
+
+import numpy as np
+
+from distributary.errors import DistributaryError
+from distributary_lab.claims import BEYOND, Claim
+
+Value = int | float | str | bool
+Point = Mapping[str, Value]
+Row = dict[str, Value]
+Rows = Sequence[Row]
+Run = Callable[[Point, np.random.Generator], list[Row]]
+
+
+class Outcome(StrEnum):
+    """What became of a claim."""
+
+    HOLDS = "holds"
+    DOES_NOT_HOLD = "does not hold"
+    NOT_REPRODUCED = "not reproduced"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a check says: the outcome, our value to stand beside the paper's, and why.
+
+    A claim that does not hold or was not reproduced must give a reason.
+
+    >>> Verdict.of(True, ours="12 us", ratio=1.2).outcome
+    <Outcome.HOLDS: 'holds'>
+    """
+
+    outcome: Outcome
+    ours: str | float
+    ratio: float | None = None
+    """Our number by the paper's, where the paper gives a number."""
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        if self.outcome is not Outcome.HOLDS and not self.reason:
+            raise DistributaryError(f"a verdict that says {self.outcome.value!r} needs a reason")
+
+    @classmethod
+    def of(cls, holds: bool, *, ours: str | float, ratio: float | None = None, reason: str = "") -> Verdict:
+        """Holds or does not hold."""
+        return cls(Outcome.HOLDS if holds else Outcome.DOES_NOT_HOLD, ours, ratio, reason)
+
+
+Check = Callable[[Rows], Verdict]
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A plot of rows: which columns, and how they are drawn.
+
+    Rows that agree in `x` and `series` are repetitions: their mean is drawn, with a band from least to most.
+    Several columns in `y` become several lines, so a formula beside a measurement is one column more.
+    """
+
+    title: str
+    x: str
+    y: str | tuple[str, ...]
+    series: str | tuple[str, ...] = ()
+    """The columns whose values tell the lines apart."""
+    where: Mapping[str, Value | tuple[Value, ...]] = field(default_factory=dict)
+    """Only rows with these values are drawn; of a tuple, with any of them."""
+    kind: Literal["lines", "bars", "points"] = "lines"
+    x_label: str = ""
+    y_label: str = ""
+    log_x: bool = False
+    log_y: bool = False
+    reference: Mapping[str, float] = field(default_factory=dict)
+    """Values to compare with, such as the paper's: a horizontal line each, by what is written on it."""
+    about: str = ""
+    """A sentence below the plot: what to see in it."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How rows answer one claim."""
+
+    check: Check
+    plots: tuple[Plot, ...] = ()
+    deviation: str = ""
+    """How this answer's set-up differs from the paper's, beside what the experiment says."""
+    claim: Claim | None = None
+    """The claim itself, when it is our own and thus not in the catalogue."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Points, how one is run, and the claims that the rows answer."""
+
+    name: str
+    """Short, with dashes: it names the directory of the results."""
+    title: str
+    grid: Sequence[Point]
+    quick: Sequence[Point]
+    """A smaller grid that takes seconds and still shows the point."""
+    run: Run
+    answers: Mapping[str, Answer]
+    """By claim id."""
+    deviation: str = ""
+    """How our set-up differs from the paper's; empty when it does not."""
+    alone: bool = False
+    options: Mapping[str, str] = field(default_factory=dict)
+    """What may be set for all points alike (`distributary lab run --set`), and what it means."""
+    settings: Mapping[str, Value] = field(default_factory=dict)
+    """What was set."""
+
+    def __post_init__(self) -> None:
+        for claim_id, answer in self.answers.items():
+            own = answer.claim is not None
+            if own != claim_id.startswith(f"{BEYOND}-") or (answer.claim and answer.claim.id != claim_id):
+                raise DistributaryError(
+                    f"experiment {self.name!r}: an answer to {claim_id!r} brings its own claim exactly when "
+                    f"no document makes it, and then the id starts with '{BEYOND}-'"
+                )
+
+    def points(self, quick: bool) -> Sequence[Point]:
+        """The grid to run."""
+        points = self.quick if quick else self.grid
+        return [{**point, **self.settings} for point in points] if self.settings else points
+
+    def with_settings(self, settings: Mapping[str, str]) -> Experiment:
+        """The experiment with those of the settings that it knows."""
+        own = {name: value for name, value in settings.items() if name in self.options}
+        return replace(self, settings=own) if own else self
+
+    def deviation_of(self, claim_id: str) -> str:
+        """How the set-up differs from the paper's for one claim."""
+        return " ".join(text for text in (self.deviation, self.answers[claim_id].deviation) if text)
+
+
+def grid(**choices: Sequence[Value]) -> tuple[Point, ...]:
+    """Every combination of the choices, the last one varying fastest.
+
+    >>> grid(nodes=[1, 2], engine=["a"])
+    ({'nodes': 1, 'engine': 'a'}, {'nodes': 2, 'engine': 'a'})
+    """
+    points: list[dict[str, Value]] = [{}]
+    for name, values in choices.items():
+        points = [{**point, name: value} for point in points for value in values]
+    return tuple(points)
+
+
+def point_random(seed: int, name: str, index: int) -> np.random.Generator:
+    """The generator of one point of one experiment.
+
+    >>> int(point_random(1, "tree", 0).integers(1000)) == int(point_random(1, "tree", 0).integers(1000))
+    True
+    """
+    named = int.from_bytes(sha256(name.encode()).digest()[:8])
+    return np.random.default_rng(np.random.SeedSequence([seed, named, index]))

@@ -1,0 +1,147 @@
+"""Queries to place, networks to place them in, and the goals: what the experiments on placement share (003,
+section 5.5).
+
+Rules:
+
+- Sites are those of `tree_networks`. Over all of them span four trees, each with another root, in which every
+  site joined under a random one; the 700 feeds are dealt at random to the trees' roots, clients to the other
+  sites. Queries are chains of five operators, and which feed they read follows a Zipf distribution.
+- A climb starts with every operator at its client's: CLIENT-TREE, unless an experiment says otherwise.
+- Costs in rows are those of a placement counted anew, and a run fails if a climb promised another one.
+
+Cost: 500 queries on 100 sites are made in a tenth of a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+
+from distributary.errors import DistributaryError
+from distributary.plan.goal.query_goal import QueryGoal
+from distributary.plan.goal.query_text import parse_query_goal
+from distributary.plan.queries.benefit import Standing
+from distributary.plan.queries.generator import at_clients, feed_workload
+from distributary.plan.queries.graph import Workload
+from distributary.plan.queries.optimiser import QueryClimb
+from distributary.plan.queries.placement import Network, Placement
+from distributary.plan.trees.tree import random_tree
+from distributary_lab.experiment import Point, Row, Rows
+from distributary_lab.rows import means, select
+from distributary_lab.tree.networks import network_at
+
+TREES = 4
+
+CLIENT_TREE, CLIENT_STAR, SOURCE, GLOBAL = "CLIENT-TREE", "CLIENT-STAR", "SOURCE", "GLOBAL"
+LOCAL_RULES, DIRECTED_RULES, HYBRID_RULES = "local", "directed", "hybrid"
+
+DEVIATION = (
+    "Sites and latencies are the lab's wide-area network, not PlanetLab's. What the thesis does not give of "
+    "its operators (selectivities, cycles an item) is set to round numbers."
+)
+
+
+def goal_of(text: str, *constraints: str) -> QueryGoal:
+    """A goal under constraints.
+
+    >>> len(goal_of(LOAD, "node load <= 5").constraints)
+    1
+    """
+    return parse_query_goal("\n".join([text, *(f"subject to {each}" for each in constraints)]))
+
+
+def start_at(
+    point: Point,
+    random: np.random.Generator,
+    *,
+    speed: float = 1.0,
+    matching: float = 0.0,
+    two_feeds: float = 0.2,
+    filters_only: bool = False,
+    limit: float | None = None,
+) -> Placement:
+    """As many sites and queries as the point says, every operator at its client's.
+
+    With a `limit`, clients are where no site gets more load than that, as far as that is possible.
+    """
+    sites = network_at(point, random)
+    if sites.count <= TREES:
+        raise DistributaryError(f"{TREES} trees need more sites than the {sites.count} there are")
+    shapes = Random(int(random.integers(2**31)))
+    trees = tuple(random_tree(sites.count, shapes, root) for root in range(TREES))
+    network = Network(sites, trees, speed=[speed] * sites.count, matching=matching)
+    workload = feed_workload(
+        network,
+        int(point["queries"]),
+        int(random.integers(2**31)),
+        two_feeds=two_feeds,
+        filters_only=filters_only,
+    )
+    if limit is not None:
+        workload = clients_with_room(workload, sites.count, limit, random)
+    return at_clients(workload, network)
+
+
+def clients_with_room(workload: Workload, sites: int, limit: float, random: np.random.Generator) -> Workload:
+    """The workload with its clients at random sites that have room for their queries.
+
+    The heaviest query comes first; one for which there is no room goes where the load is least.
+    """
+    load = [float(sum(map(workload.load, query.operators))) for query in workload.queries]
+    loads = np.zeros(sites)
+    loads[:TREES] = np.inf
+    operators = list(workload.operators)
+    for number in np.argsort(load)[::-1]:
+        room = np.flatnonzero(loads + load[number] <= limit)
+        site = int(random.choice(room)) if len(room) else int(loads.argmin())
+        loads[site] += load[number]
+        last = workload.queries[number].operators[-1]
+        operators[last] = replace(operators[last], pinned=site)
+    return replace(workload, operators=tuple(operators))
+
+
+def row_of(goal: QueryGoal, method: str, found: QueryClimb | Placement) -> Row:
+    """A placement, or what a climb came to, in numbers; the cost is counted anew."""
+    if isinstance(found, Placement):
+        standing = Standing(goal, found)
+        return {"method": method, "cost": standing.cost, "broken": standing.broken(), "rewrites": 0}
+    standing = Standing(goal, found.placement)
+    if abs(standing.cost - found.cost) > 1e-6 * abs(found.cost):
+        raise DistributaryError(f"{method} promised {found.cost}, and it is {standing.cost}")
+    return {
+        "method": method,
+        "cost": standing.cost,
+        "broken": standing.broken(),
+        "rewrites": len(found.rewrites),
+        "periods": len(found.steps),
+    }
+
+
+def costs_by_period(found: QueryClimb, periods: int) -> list[float]:
+    """The cost at the start and after each of so many periods; a climb that ended stays where it is.
+
+    >>> # From 9 to 4 in one period.
+    >>> from distributary.plan.queries.optimiser import Step
+    >>> from distributary.plan.queries.statistics import Traffic
+    >>> costs_by_period(QueryClimb(None, None, 4.0, (Step((), 9.0, 4.0, Traffic()),), 0), 3)
+    [9.0, 4.0, 4.0, 4.0]
+    """
+    costs = [found.before, *(step.after for step in found.steps)]
+    return (costs + [costs[-1]] * periods)[: periods + 1]
+
+
+def costs(rows: Rows, by: str, method: str) -> Mapping[int, float]:
+    """What a method's placements cost on average, for each value of a column of whole numbers."""
+    return {int(at): cost for at, cost in means(select(rows, method=method), "cost", by=by).items()}
+
+
+def listed(values: Mapping[int, float], digits: int = 1) -> str:
+    """Numbers one after the other.
+
+    >>> listed({10: 1.25, 20: 3.0}, 2)
+    '1.25, 3.00'
+    """
+    return ", ".join(f"{value:,.{digits}f}" for value in values.values())

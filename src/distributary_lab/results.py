@@ -1,0 +1,150 @@
+"""What a run left behind: a directory for each experiment, with its rows in Parquet and a JSON about the run.
+
+    build/lab/<experiment>/rows.parquet    a row of the experiment each; `point` is the number of its point
+    build/lab/<experiment>/run.json        seed, grid, version, machine, duration, and points that failed
+
+The JSON is written last: a directory without it is a run that did not finish, and counts as none.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from distributary import __version__
+from distributary.errors import DistributaryError
+from distributary_lab.experiment import Experiment, Point, Row, Value
+from distributary_lab.tasks import Done, Failure
+
+ROWS, ABOUT = "rows.parquet", "run.json"
+POINT = "point"
+
+
+@dataclass(frozen=True)
+class Result:
+    """The rows of an experiment and how they came about."""
+
+    experiment: str
+    seed: int
+    quick: bool
+    points: tuple[Point, ...]
+    rows: tuple[Row, ...]
+    failures: tuple[Failure, ...]
+    seconds: float
+    """What the points took, added up."""
+    engine: str
+    version: str
+    python: str
+    machine: str
+    finished: str
+    settings: Mapping[str, Value] = field(default_factory=dict)
+    """What was set for all points."""
+
+    @property
+    def command(self) -> str:
+        """What runs the experiment again."""
+        return self.command_for()
+
+    def command_for(self, point: int | None = None, name: str | None = None) -> str:
+        """What runs it, or one of its points, again; under another name, such as that of a claim."""
+        return command(
+            name or self.experiment, seed=self.seed, quick=self.quick, point=point, settings=self.settings
+        )
+
+
+def command(
+    name: str,
+    *,
+    seed: int,
+    quick: bool,
+    point: int | None = None,
+    settings: Mapping[str, Value] | None = None,
+) -> str:
+    """The command that runs something again.
+
+    >>> command("topic-tree-size", seed=1, quick=True, point=3)
+    'distributary lab run topic-tree-size --quick --seed 1 --point 3'
+    """
+    chosen = "" if point is None else f" --point {point}"
+    given = "".join(f" --set {shlex.quote(f'{each}={value}')}" for each, value in (settings or {}).items())
+    return f"distributary lab run {name}{' --quick' if quick else ''} --seed {seed}{given}{chosen}"
+
+
+def result_of(
+    experiment: Experiment, outcomes: Sequence[Done], *, seed: int, quick: bool, engine: str
+) -> Result:
+    """Put together what the points gave."""
+    return Result(
+        experiment=experiment.name,
+        seed=seed,
+        quick=quick,
+        points=tuple(experiment.points(quick)),
+        rows=tuple({POINT: done.index, **row} for done in outcomes for row in done.rows),
+        failures=tuple(done.failure for done in outcomes if done.failure is not None),
+        seconds=sum(done.seconds for done in outcomes),
+        engine=engine,
+        version=__version__,
+        python=platform.python_version(),
+        machine=f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        finished=datetime.now(UTC).isoformat(timespec="seconds"),
+        settings=dict(experiment.settings),
+    )
+
+
+def save(result: Result, out: Path) -> Path:
+    """Write a result in place of what was there of this experiment; returns its directory."""
+    directory = out / result.experiment
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / ABOUT).unlink(missing_ok=True)
+    pq.write_table(_table(result.rows), directory / ROWS)
+    about = {**asdict(result), "command": result.command}
+    del about["rows"]
+    (directory / ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+    return directory
+
+
+def load(name: str, out: Path) -> Result | None:
+    """What is there of an experiment, or None when it has not been run."""
+    directory = out / name
+    if not (directory / ABOUT).exists():
+        return None
+    try:
+        about: dict[str, Any] = json.loads((directory / ABOUT).read_text(encoding="utf-8"))
+        rows = pq.read_table(directory / ROWS).to_pylist()
+        del about["command"]
+        about["points"] = tuple(about["points"])
+        about["failures"] = tuple(Failure(**failure) for failure in about["failures"])
+        return Result(**about, rows=tuple(_without_gaps(row) for row in rows))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DistributaryError(
+            f"{directory} holds no result that can be read ({error}); remove it and run {name} again"
+        ) from error
+
+
+def _table(rows: Sequence[Row]) -> pa.Table:
+    """Columns are all the names that any row has, in order of first appearance."""
+    names = list(dict.fromkeys(name for row in rows for name in row)) or [POINT]
+    return pa.table({name: _column(name, [row.get(name) for row in rows]) for name in names})
+
+
+def _column(name: str, values: list[Any]) -> pa.Array:
+    if any(isinstance(value, float) for value in values):
+        values = [float(value) if isinstance(value, int) else value for value in values]
+    try:
+        return pa.array(values)
+    except pa.ArrowInvalid as error:
+        raise DistributaryError(f"column {name!r} holds values of different kinds: {error}") from error
+
+
+def _without_gaps(row: dict[str, Any]) -> Row:
+    return {name: value for name, value in row.items() if value is not None}

@@ -1,0 +1,84 @@
+"""One point to run, and what came of it, be it rows or an error. Both travel between processes."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from distributary_lab.experiment import Experiment, Point, Row, Run, point_random
+
+
+@dataclass(frozen=True)
+class Task:
+    """One point of one experiment, with all it takes to run it anywhere."""
+
+    experiment: str
+    index: int
+    point: Point
+    run: Run
+    seed: int
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A point that could not be run, and why."""
+
+    experiment: str
+    index: int
+    point: Point
+    reason: str
+    trace: str = ""
+
+
+@dataclass(frozen=True)
+class Done:
+    """The rows of a point, or why there are none."""
+
+    experiment: str
+    index: int
+    rows: tuple[Row, ...] = ()
+    seconds: float = 0.0
+    failure: Failure | None = None
+
+
+def tasks_of(experiment: Experiment, *, quick: bool, seed: int) -> list[Task]:
+    """A task for each point of the grid."""
+    return [
+        Task(experiment.name, index, dict(point), experiment.run, seed)
+        for index, point in enumerate(experiment.points(quick))
+    ]
+
+
+def perform(task: Task) -> Done:
+    """Run a point. Whatever it raises is told, never lets the others down."""
+    start = time.perf_counter()
+    try:
+        measured = task.run(task.point, point_random(task.seed, task.experiment, task.index))
+        rows = tuple(_plain({**task.point, **row}) for row in measured)
+    except Exception as error:
+        return failed(task, f"{type(error).__name__}: {error}", traceback.format_exc())
+    return Done(task.experiment, task.index, rows, time.perf_counter() - start)
+
+
+def failed(task: Task, reason: str, trace: str = "") -> Done:
+    """What is told of a point that could not be run."""
+    failure = Failure(task.experiment, task.index, task.point, reason, trace)
+    return Done(task.experiment, task.index, failure=failure)
+
+
+def in_order(outcomes: Sequence[Done]) -> list[Done]:
+    """As the grid has them, whatever finished first."""
+    return sorted(outcomes, key=lambda done: (done.experiment, done.index))
+
+
+def _plain(row: Row) -> Row:
+    """Numbers of NumPy become Python's; anything but a plain value is refused."""
+    plain: Row = {}
+    for name, value in row.items():
+        found = value.item() if hasattr(value, "item") else value
+        if not isinstance(found, (bool, int, float, str)):
+            raise TypeError(f"{name!r} is to be a number, a string or a boolean, not {found!r}")
+        plain[name] = found
+    return plain

@@ -1,0 +1,130 @@
+"""The bandwidth bottleneck when sites may have only so many children: Figure 4.19 of 003.
+
+The climb starts from trees that keep the limit, and the bottleneck is noted after every period; after its
+last, a run stays where it is. Ours is run from the same trees, all its moves in one period.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from distributary.plan.goal.tree_text import parse_goal
+from distributary.plan.trees.benefit import Problem
+from distributary.plan.trees.climbing import Climb
+from distributary.plan.trees.escape import improve
+from distributary.plan.trees.optimiser import climb
+from distributary_lab.experiment import Answer, Experiment, Plot, Point, Row, Rows, Verdict, grid
+from distributary_lab.rows import mean, means, number, select
+from distributary_lab.tree.bottleneck import (
+    DEVIATION,
+    NETWORKS,
+    OURS,
+    RANDOM,
+    STARTS,
+    WIDEST,
+    bottleneck_network,
+    first_tree,
+    measured,
+    on_each_network,
+)
+from distributary_lab.tree.networks import OPTIONS
+
+NO_LIMIT = "none"
+LIMITS = ("2", "6", "10", NO_LIMIT)
+PERIODS = 15
+"""Periods that are drawn; all that a run takes count."""
+
+CLIMB = "climb"
+
+
+def run(point: Point, random: np.random.Generator) -> list[Row]:
+    """Climb over the same sites under one limit after the other; every run has sites and trees of its own."""
+    rows: list[Row] = []
+    for _ in range(int(point["runs"])):
+        sites = bottleneck_network(point, random)
+        seed = int(random.integers(2**31))
+        for fanout in LIMITS:
+            limit = None if fanout == NO_LIMIT else int(fanout)
+            text = WIDEST if limit is None else f"{WIDEST}\nsubject to fanout <= {limit}"
+            problem = Problem(parse_goal(text), sites)
+            start = first_tree(problem, str(point["start"]), seed, limit)
+            found = {CLIMB: climb(problem, start), OURS: improve(problem, start)}
+            for method, climbed in found.items():
+                rows.extend({"fanout": fanout, **row} for row in _periods(problem, method, climbed))
+    return rows
+
+
+def _periods(problem: Problem, method: str, found: Climb) -> list[Row]:
+    """The bottleneck after each period, the last value repeated."""
+    ends = measured(problem, method, found, float(found.cost))
+    costs = [float(problem.at(found.start).cost), *(float(step.after) for step in found.steps)]
+    return [
+        {
+            "method": method,
+            "period": period,
+            "bottleneck": costs[-1] if period == PERIODS else costs[min(period, len(costs) - 1)],
+            "periods": len(found.steps),
+            "connections": ends["connections"],
+        }
+        for period in range(PERIODS + 1)
+    ]
+
+
+def check_limits(rows: Rows) -> Verdict:
+    """Figure 4.19: the stricter the limit, the sooner the climb stops."""
+
+    def look(found: Rows) -> tuple[bool, str]:
+        found = [row for row in found if number(row, "period") == PERIODS]
+        shown, holds = [], False
+        for start in STARTS:
+            ends = select(found, start=start, method=CLIMB)
+            periods = means(ends, "periods", by="fanout")
+            counts = [periods[limit] for limit in LIMITS]
+            costs = [mean(ends, "bottleneck", fanout=limit) for limit in LIMITS]
+            in_order = all(a <= b + 0.5 for a, b in pairwise(counts))
+            holds |= in_order and counts[0] < counts[-1] and costs[0] < costs[-1]
+            texts = (f"{count:.1f} ({cost:.1f})" for count, cost in zip(counts, costs, strict=True))
+            shown.append(f"from {start} {', '.join(texts)}")
+        return holds, "; ".join(shown)
+
+    own = [row for row in rows if number(row, "period") == PERIODS]
+    strict = {method: mean(own, "bottleneck", method=method, fanout="2") for method in (CLIMB, OURS)}
+    return on_each_network(
+        rows,
+        look,
+        "Periods until the climb stops (Mbit/s it comes to) for at most 2, 6, 10 children and without limit. "
+        "Judged: from one of the two starts, more periods and a wider tree the looser the limit. With at "
+        f"most 2 children ours comes to {strict[OURS]:.1f} Mbit/s, the climb to {strict[CLIMB]:.1f}, over "
+        "all networks.",
+    )
+
+
+EXPERIMENTS = (
+    Experiment(
+        name="tree-bottleneck-limits",
+        title="The bandwidth bottleneck when sites may have only so many children",
+        grid=grid(nodes=[40], network=NETWORKS, start=STARTS, part=[1, 2, 3, 4, 5], runs=[10]),
+        quick=grid(nodes=[20], network=NETWORKS, start=STARTS, part=[1], runs=[1]),
+        run=run,
+        options=OPTIONS,
+        answers={
+            "003-fig4.19": Answer(
+                check_limits,
+                tuple(
+                    Plot(
+                        f"The bottleneck by period, {name}",
+                        x="period",
+                        y="bottleneck",
+                        series="fanout",
+                        where={"network": name, "start": RANDOM, "method": CLIMB},
+                        y_label="Mbit/s",
+                    )
+                    for name in NETWORKS
+                ),
+            )
+        },
+        deviation=DEVIATION,
+    ),
+)

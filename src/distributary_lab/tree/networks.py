@@ -1,0 +1,107 @@
+"""The wide-area networks over which the lab grows dissemination trees: a built-in one, or one from files.
+
+The built-in network has 200 sites, always the same ones, as the thesis replayed one set of measurements for
+all its runs (section 4.6); a run takes a random selection of them, the first of which is the root.
+
+- Latency is the round trip in milliseconds of `sim.latency.WideArea`: several humps from the continents, a
+  long tail, and detours. As between PlanetLab's hosts, the way over a third site is shorter for about half of
+  the pairs, and for one triple in ten; so the star is not quite the tree of least latency.
+- Bandwidth, in Mbit/s, is what is free on a path: of the slower of the two sites' lines (median 100) a share
+  of the pair's own. Half of the pairs have less than 33, one in ten less than 9: between hosts of a testbed
+  free bandwidth hangs on the pair more than on the hosts.
+
+Both are symmetric. Cost: the built-in network takes a second to make, once a process.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distributary.errors import DistributaryError
+from distributary.plan.trees.matrices import read_matrices
+from distributary.plan.trees.tree import Sites
+from distributary.sim.latency import WideArea
+from distributary_lab.experiment import Point
+
+MOST_SITES = 200
+
+SEED = 3
+"""Of the built-in network: there is but one."""
+
+LINE_MEDIAN, LINE_SPREAD = 100.0, 0.5
+"""Of the sites' lines: median in Mbit/s, deviation of the logarithm."""
+
+BUSY_SPREAD = 1.2
+"""Of what others leave free between two sites: deviation of the logarithm, which is never above 0."""
+
+Floats = NDArray[np.float64]
+
+
+def network(nodes: int, random: np.random.Generator) -> Sites:
+    """So many sites of the built-in network.
+
+    >>> sites = network(5, np.random.default_rng(1))
+    >>> sites.count, sites.latency[1][2] == sites.latency[2][1] > 0, sites.bandwidth[1][2] > 0
+    (5, True, True)
+    """
+    latency, bandwidth = built_in()
+    return _selection(latency, bandwidth, nodes, random, "the built-in network")
+
+
+def network_from_files(
+    latency: Path, bandwidth: Path | None, nodes: int, random: np.random.Generator
+) -> Sites:
+    """So many sites of those in the files: CSV, as `distributary plan` reads them (`plan.matrices`)."""
+    matrices = read_matrices([latency] if bandwidth is None else [latency, bandwidth])
+    links = [np.array(matrix, dtype=np.float64) for matrix in matrices]
+    return _selection(links[0], links[1] if bandwidth else None, nodes, random, str(latency))
+
+
+OPTIONS = {
+    "latency_file": "a CSV file of latencies in place of the built-in network",
+    "bandwidth_file": "a CSV file of bandwidths between the same sites",
+}
+"""What the experiments on trees let be set (`Experiment.options`)."""
+
+
+def network_at(point: Point, random: np.random.Generator) -> Sites:
+    """As many sites as the point has nodes: of the built-in network, or of the files that were set."""
+    nodes = int(point["nodes"])
+    latency, bandwidth = (str(point.get(name, "")) for name in OPTIONS)
+    if latency:
+        return network_from_files(Path(latency), Path(bandwidth) if bandwidth else None, nodes, random)
+    if bandwidth:
+        raise DistributaryError("--set bandwidth_file needs latency_file too: it says which sites there are")
+    return network(nodes, random)
+
+
+@cache
+def built_in() -> tuple[Floats, Floats]:
+    """Latency and bandwidth between all sites of the built-in network."""
+    model = WideArea(seed=SEED)
+    latency = np.zeros((MOST_SITES, MOST_SITES))
+    for one in range(MOST_SITES):
+        for other in range(one):
+            latency[one, other] = latency[other, one] = 1000 * model.round_trip(one, other)
+    random = np.random.default_rng(SEED)
+    lines = LINE_MEDIAN * np.exp(random.normal(0.0, LINE_SPREAD, MOST_SITES))
+    busy = np.triu(np.abs(random.normal(0.0, BUSY_SPREAD, latency.shape)), 1)
+    bandwidth = np.minimum(lines[:, None], lines[None, :]) * np.exp(-busy - busy.T)
+    np.fill_diagonal(bandwidth, 0.0)
+    return latency, bandwidth
+
+
+def _selection(
+    latency: Floats, bandwidth: Floats | None, nodes: int, random: np.random.Generator, where: str
+) -> Sites:
+    if not 2 <= nodes <= len(latency):
+        raise DistributaryError(f"{nodes} sites of {where}, which has {len(latency)}; at least 2 are needed")
+    chosen = random.choice(len(latency), nodes, replace=False)
+    pairs = np.ix_(chosen, chosen)
+    return Sites(
+        latency=latency[pairs].tolist(), bandwidth=() if bandwidth is None else bandwidth[pairs].tolist()
+    )

@@ -1,0 +1,102 @@
+"""The table of claims: each claim with what our runs say of it, or why they say nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from distributary_lab.claims import Claim
+from distributary_lab.experiment import Experiment, Outcome, Verdict
+from distributary_lab.registry import claims, experiment_of, experiments
+from distributary_lab.results import Result, command, load
+from distributary_lab.rows import shown
+
+NO_EXPERIMENT = "no experiment yet"
+NOT_RUN = "not run"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One claim in the table."""
+
+    claim: Claim
+    state: str
+    """An outcome, or 'not run', or 'no experiment yet'."""
+    ours: str = ""
+    ratio: float | None = None
+    reason: str = ""
+    seed: int | None = None
+    quick: bool = False
+    command: str = ""
+    deviation: str = ""
+    experiment: str = ""
+
+    def to_record(self) -> dict[str, object]:
+        """The line as JSON has it."""
+        return {
+            "id": self.claim.id,
+            "document": self.claim.seed,
+            "claim": self.claim.text,
+            "paper": self.claim.paper,
+            "state": self.state,
+            "ours": self.ours,
+            "ratio": self.ratio,
+            "reason": self.reason,
+            "seed": self.seed,
+            "quick": self.quick,
+            "command": self.command,
+            "deviation": self.deviation,
+            "experiment": self.experiment or None,
+        }
+
+
+def table(out: Path) -> list[Line]:
+    """Every claim with what the results in a directory say."""
+    results = {each.name: load(each.name, out) for each in experiments()}
+    return lines({name: result for name, result in results.items() if result is not None})
+
+
+def lines(results: Mapping[str, Result]) -> list[Line]:
+    """Every claim with what these results, by experiment, say."""
+    return [_line(claim, experiment_of().get(claim.id), results) for claim in claims().values()]
+
+
+def judge(experiment: Experiment, claim_id: str, result: Result) -> Verdict:
+    """What the check says. Nothing is reproduced without rows, or with rows that it cannot deal with."""
+    if not result.rows:
+        return Verdict(Outcome.NOT_REPRODUCED, "no rows", reason="no point of the experiment finished")
+    try:
+        verdict = experiment.answers[claim_id].check(result.rows)
+    except Exception as error:  # a check is code like any other, and the other claims are still worth seeing
+        reason = f"the check could not deal with the rows: {type(error).__name__}: {error}"
+        return Verdict(Outcome.NOT_REPRODUCED, "no verdict", reason=reason)
+    if not result.failures:
+        return verdict
+    missing = f"{len(result.failures)} of {len(result.points)} points failed and are not part of this."
+    return Verdict(verdict.outcome, verdict.ours, verdict.ratio, f"{verdict.reason} {missing}".strip())
+
+
+def _line(claim: Claim, experiment: Experiment | None, results: Mapping[str, Result]) -> Line:
+    if experiment is None:
+        if claim.not_reproduced:
+            return Line(claim, Outcome.NOT_REPRODUCED.value, reason=claim.not_reproduced)
+        return Line(claim, NO_EXPERIMENT)
+    deviation = experiment.deviation_of(claim.id)
+    result = results.get(experiment.name)
+    if result is None:
+        again = command(claim.id, seed=1, quick=False)
+        return Line(claim, NOT_RUN, command=again, deviation=deviation, experiment=experiment.name)
+    verdict = judge(experiment, claim.id, result)
+    return Line(
+        claim,
+        verdict.outcome.value,
+        ours=shown(verdict.ours),
+        ratio=verdict.ratio,
+        reason=verdict.reason,
+        seed=result.seed,
+        quick=result.quick,
+        command=result.command_for(name=claim.id),
+        deviation=deviation,
+        experiment=experiment.name,
+    )

@@ -1,0 +1,188 @@
+"""The seed's climb: it ends where no rule helps, keeps the constraints, and looks only where it matters."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from distributary.errors import DistributaryError
+from distributary.plan.goal.tree_text import parse_goal
+from distributary.plan.trees.annealing import Schedule, anneal
+from distributary.plan.trees.approximation import Broadcasts, weights_of
+from distributary.plan.trees.benefit import Problem
+from distributary.plan.trees.cost import system_cost, violations
+from distributary.plan.trees.optimiser import HYBRID, climb, critical_sites, weigh
+from distributary.plan.trees.optimum import exhaustive, optimum
+from distributary.plan.trees.rules import LOCAL, Bench, Rule
+from distributary.plan.trees.tree import NO_PARENT, Sites, Tree, random_tree, star
+from plan.trees.trees import exact_sites, plane_sites
+
+AVERAGE = "minimise aggregate(AVERAGE, aggregate(SUM, link latency, PATH), BROKERS)"
+LARGEST = "minimise aggregate(MAX, aggregate(SUM, link latency, PATH), BROKERS)"
+WIDEST = "maximise aggregate(MIN, aggregate(MIN, link bandwidth, PATH), BROKERS)"
+VARIANCE = "minimise aggregate(VARIANCE, aggregate(SUM, link latency, PATH), BROKERS)"
+REDUNDANT = "minimise aggregate(SUM, superfluous data, BROKERS)"
+ALL_WIDE = "maximise aggregate(SUM, aggregate(MIN, link bandwidth, PATH), BROKERS|CLIENTS)"
+ALIKE = "minimise aggregate(VARIANCE, aggregate(MIN, link bandwidth, PATH), BROKERS)"
+
+
+@pytest.mark.parametrize("text", [AVERAGE, ALL_WIDE, LARGEST, WIDEST, VARIANCE, ALIKE, REDUNDANT])
+def test_every_step_is_better_by_recomputation_and_at_the_end_no_legal_rewrite_is(text: str) -> None:
+    sites = exact_sites(10, 5)
+    problem = Problem(parse_goal(text + "\nsubject to fanout <= 4"), sites)
+    tree = random_tree(10, Random(3), fanout=4)
+    found = climb(problem, tree)
+    sign = problem.goal.sign
+    for step in found.steps:
+        assert system_cost(problem.goal.cost, sites, tree) == step.before
+        for rewrite in step.rewrites:
+            tree = tree.changed(rewrite.changes)
+        assert system_cost(problem.goal.cost, sites, tree) == step.after
+        assert sign * step.after < sign * step.before
+        assert not violations(problem.goal, sites, tree)
+    assert tree == found.tree
+    estimate = problem.at(tree)
+    assert not [item for item in weigh(estimate, HYBRID, 0.0)[0] if estimate.legal(item.rewrite.changes)]
+
+
+def test_a_rule_of_the_user_is_weighed_and_applied_like_any_other() -> None:
+    def adopt(bench: Bench, site: int) -> None:
+        for sibling in bench.children(bench.parent(site)):
+            if sibling != site:
+                bench.demote(sibling, site)
+
+    rule = Rule("adoption", 2, lambda tree, owner: ((child,) for child in tree.children[owner]), adopt)
+    sites = Sites(latency=[[0, 1, 9, 9], [1, 0, 2, 7], [9, 2, 0, 2], [9, 7, 2, 0]])
+    problem = Problem(parse_goal(LARGEST), sites)
+    found = climb(problem, star(4), [rule])
+    assert [rewrite.arguments for rewrite in found.rewrites] == [(1,), (2,)]
+    assert found.tree.parents == (NO_PARENT, 0, 1, 2)
+    assert [step.after for step in found.steps] == [8, 5]
+    assert climb(problem, star(4), [*HYBRID, rule]).cost == 5
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_average_latency_comes_within_one_in_a_hundred_of_the_shortest_paths(seed: int) -> None:
+    random = Random(seed)
+    problem = Problem(parse_goal(AVERAGE), plane_sites(30, random))
+    found = climb(problem, random_tree(30, random), LOCAL)
+    assert found.cost <= 1.01 * problem.at(optimum(problem)).cost
+    assert len(found.rewrites) <= 30
+
+
+def test_redundant_data_goes_to_nothing_by_local_rules_and_not_without_promotion() -> None:
+    sites = exact_sites(12, 8)
+    problem = Problem(parse_goal(REDUNDANT), sites)
+    tree = random_tree(12, Random(1))
+    assert climb(problem, tree, LOCAL).cost == 0
+    without = [rule for rule in LOCAL if "promotion" not in rule.name]
+    assert climb(problem, tree, without).cost > 0
+
+
+def test_independent_rewrites_go_together_and_save_periods() -> None:
+    random = Random(4)
+    problem = Problem(parse_goal(AVERAGE), plane_sites(24, random))
+    tree = random_tree(24, random)
+    alone = climb(problem, tree, LOCAL)
+    together = climb(problem, tree, LOCAL, concurrent=True)
+    assert len(together.steps) < len(alone.steps)
+    assert together.cost == pytest.approx(alone.cost, rel=0.05)
+    at = tree
+    for step in together.steps:
+        touched: set[int] = set()
+        for rewrite in step.rewrites:
+            assert not touched & rewrite.touched(at)
+            touched |= rewrite.touched(at)
+        at = at.changed(
+            {site: parent for rewrite in step.rewrites for site, parent in rewrite.changes.items()}
+        )
+    assert at == together.tree
+
+
+def test_only_sites_with_the_systems_cost_are_critical_for_a_bottleneck() -> None:
+    sites = Sites(latency=[[0, 5, 9, 4], [5, 0, 3, 4], [9, 3, 0, 4], [4, 4, 4, 0]])
+    tree = Tree((NO_PARENT, 0, 0, 0))
+    assert critical_sites(Problem(parse_goal(LARGEST), sites).at(tree)) == [2]
+    assert critical_sites(Problem(parse_goal(LARGEST), sites).at(tree), slack=0.5) == [1, 2]
+    assert critical_sites(Problem(parse_goal(AVERAGE), sites).at(tree)) == [0, 1, 2, 3]
+
+
+def test_periods_bound_a_climb() -> None:
+    problem = Problem(parse_goal(AVERAGE), exact_sites(12, 2))
+    assert len(climb(problem, random_tree(12, Random(2)), periods=2).steps) == 2
+
+
+def test_a_combined_metric_is_climbed_like_any_other() -> None:
+    text = """minimise aggregate(AVERAGE, bandwidth * delay, BROKERS)
+    bandwidth = aggregate(MIN, link bandwidth, PATH)
+    delay = aggregate(SUM, link latency, PATH)"""
+    goal = parse_goal(text)
+    problem = Problem(goal, exact_sites(7, 4))
+    tree = random_tree(7, Random(4))
+    assert climb(problem, tree).cost < problem.at(tree).cost
+
+
+# Approximation
+
+
+def test_broadcasting_less_saves_most_messages_and_costs_little() -> None:
+    random = Random(7)
+    problem = Problem(parse_goal(VARIANCE), plane_sites(20, random))
+    tree = random_tree(20, random)
+    exact = climb(problem, tree, LOCAL)
+    broadcasts = Broadcasts(period=2)
+    found = climb(problem, tree, LOCAL, broadcasts=broadcasts)
+    phases = broadcasts.phases
+    assert phases > 2
+    assert broadcasts.messages == found.messages < 0.5 * 20 * phases
+    start = problem.at(tree).cost
+    assert start - found.cost > 0.5 * (start - exact.cost)
+
+
+def test_a_broadcast_of_everything_in_every_phase_is_exact() -> None:
+    problem = Problem(parse_goal(REDUNDANT), exact_sites(8, 1))
+    tree = random_tree(8, Random(1))
+    found = climb(problem, tree, broadcasts=Broadcasts())
+    assert found.tree == climb(problem, tree).tree
+    assert found.messages == 8 * (len(found.steps) + 1)
+
+
+def test_sites_with_much_below_them_broadcast_more_often() -> None:
+    sites = exact_sites(4, 1)
+    chain = Tree((NO_PARENT, 0, 1, 2))
+    assert weights_of(Problem(parse_goal(VARIANCE), sites).at(chain)) == [1, 4 / 3, 2, 4]
+    wide = Problem(parse_goal(WIDEST), sites).at(chain)
+    links = [float(sites.bandwidth[site][site + 1]) for site in range(3)]
+    assert weights_of(wide)[1:] == [links[0] - min(links), links[1] - min(links[1:]), 0]
+
+
+def test_a_period_shorter_than_a_phase_is_refused() -> None:
+    with pytest.raises(DistributaryError, match="at least 1"):
+        Broadcasts(0.5)
+
+
+# Annealing
+
+
+@pytest.mark.parametrize("text", [LARGEST, WIDEST])
+@pytest.mark.parametrize("constraint", ["", "\nsubject to fanout <= 2"])
+def test_annealing_finds_the_best_of_a_few_sites_and_repeats_itself(text: str, constraint: str) -> None:
+    problem = Problem(parse_goal(text + constraint), exact_sites(5, 6))
+    tree = random_tree(5, Random(1), fanout=2)
+    brief = Schedule(tries=8, frozen=0.5, patience=3)
+    found = anneal(problem, tree, Random(9), schedule=brief)
+    assert found.cost == problem.at(exhaustive(problem)).cost
+    assert not violations(problem.goal, problem.sites, found.tree)
+    assert found.considered > found.applied > 100
+    assert found == anneal(problem, tree, Random(9), schedule=brief)
+
+
+def test_annealing_without_a_temperature_is_a_climb_at_random() -> None:
+    problem = Problem(parse_goal(AVERAGE), plane_sites(20, Random(2)))
+    found = anneal(problem, random_tree(20, Random(2)), Random(3), schedule=Schedule(start=1e-9))
+    assert found.cost <= 1.01 * problem.at(optimum(problem)).cost
+
+
+def test_annealing_has_the_seeds_parameters() -> None:
+    assert Schedule() == Schedule(start=2.0, tries=64, cooling=0.95, frozen=0.001, patience=10)

@@ -1,0 +1,103 @@
+"""Trials of query networks: right answers whatever happens, and wrong ones are seen."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from distributary.cli.main import main
+from distributary.errors import DistributaryError
+from distributary.flow import answer, interpret
+from distributary.sim.scenario import replayed_by
+from distributary.sim.trials.query_trial import GOALS, QueryTrial, differences, run_query_trial
+from distributary.sim.trials.query_workload import feed_catalogue, feed_events
+
+SMALL = QueryTrial(nodes=6, queries=6, feeds=4, events=80, seconds=60)
+FILE = Path(__file__).parents[3] / "examples" / "queries.toml"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_answers_are_the_interpreters_while_operators_move_under_faults(seed: int) -> None:
+    trial = replace(SMALL, seed=seed, scenario="messages", changes=15)
+    with replayed_by(trial.command):
+        outcome = run_query_trial(trial)
+        assert outcome.problems == ()
+        assert outcome.results > 10
+        assert sum(outcome.changed.get(what, 0) for what in ("moved", "divided", "replicated")) == 15
+        assert all(outcome.fired[kind] for kind in ("loss", "duplication", "reordering", "delay spike"))
+
+
+@pytest.mark.parametrize(("seed", "scenario"), [(0, "calm"), (1, "loss")])
+def test_answers_are_right_when_nodes_are_gone_for_good(seed: int, scenario: str) -> None:
+    trial = replace(SMALL, seed=seed, scenario=scenario, nodes=8, changes=20, gone=2, seconds=100.0)
+    with replayed_by(trial.command):
+        outcome = run_query_trial(trial)
+        assert outcome.problems == ()
+        assert outcome.changed["went on elsewhere"] > 0
+
+
+def test_nodes_cannot_be_gone_faster_than_that_is_noticed() -> None:
+    with pytest.raises(DistributaryError, match="2 nodes one after the other take 90 seconds at least"):
+        QueryTrial(gone=2, seconds=60)
+    with pytest.raises(DistributaryError, match="with nodes that are gone, scenarios are calm, loss"):
+        QueryTrial(gone=1, scenario="pause")
+
+
+@pytest.mark.parametrize("goal", GOALS)
+def test_a_network_that_follows_a_goal_moves_operators_and_answers_right(goal: str) -> None:
+    trial = replace(SMALL, nodes=12, queries=4, goal=goal, period=6.0)
+    with replayed_by(trial.command):
+        outcome = run_query_trial(trial)
+        assert outcome.problems == ()
+        assert outcome.changed["moves in all"] > 0
+        assert outcome.traffic["statistics"].bytes > 0
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("seed", range(40))
+def test_answers_are_right_under_every_fault_that_nodes_can_bear(seed: int) -> None:
+    goal = ["", *GOALS][seed % 4]
+    trial = QueryTrial(seed=seed, nodes=12, scenario="everything", changes=25, goal=goal)
+    with replayed_by(trial.command):
+        assert run_query_trial(trial).problems == ()
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    one, other = (run_query_trial(replace(SMALL, scenario="loss", changes=5)) for _ in range(2))
+    assert replace(one, seconds=0) == replace(other, seconds=0)
+
+
+def test_items_that_are_missing_doubled_or_wrong_are_seen() -> None:
+    catalogue = feed_catalogue(queries=5, feeds=3, seed=2)
+    items = answer(catalogue, feed_events(catalogue, 60, 30.0, 2)).streams
+    sources = {name: items[name] for name in catalogue.sources}
+    found = {name: list(stream) for name, stream in interpret(catalogue, sources).streams.items()}
+    assert differences(catalogue, sources, found) == []
+    output = next(name for query in catalogue.queries for name in catalogue.outputs(query) if found[name])
+    first = found[output][0]
+    for wrong in ([], [first, first], [replace(first, time=first.time + 1)]):
+        assert differences(catalogue, sources, {**found, output: [*wrong, *found[output][1:]]})
+
+
+def test_scenarios_without_a_promise_are_refused() -> None:
+    with pytest.raises(DistributaryError, match="no scenario 'amnesia' for queries; there are calm, loss"):
+        QueryTrial(scenario="amnesia")
+
+
+def test_the_command_runs_a_file_with_its_events(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    events = tmp_path / "events.jsonl"
+    records = [
+        {"id": f"e{n}", "topic": "trades", "symbol": "OTE", "price": 8.5, "size": 60 * n % 200, "at": 900 * n}
+        for n in range(100)
+    ]
+    late = {**records[0], "id": "late"}
+    events.write_text("".join(json.dumps(record) + "\n" for record in [*records, late]))
+    trial = QueryTrial(str(FILE), str(events), scenario="loss", nodes=4, goal="load", seconds=40, seed=3)
+    assert main(shlex.split(trial.command)[1:]) == 0
+    out = capsys.readouterr().out
+    assert "2 queries, 101 events, 1 set aside" in out
+    assert "0 problems" in out

@@ -1,0 +1,181 @@
+"""Trials: a system under a scenario, checked against brute force; what is broken is told."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import pytest
+
+from distributary.cli import trials as cli_trials
+from distributary.cli.main import main
+from distributary.errors import DistributaryError
+from distributary.model import Event, Subscription
+from distributary.overlay.ring.ring import Arrival
+from distributary.sim.faults import Injection
+from distributary.sim.oracle import Oracle, Standing
+from distributary.sim.scenario import BrokenPromiseError
+from distributary.sim.trials.trial import Outcome, Trial, run_trial
+from distributary.systems import central, flooding
+from distributary.systems.table import SYSTEMS
+
+
+def small(system: str, scenario: str = "calm", **settings: Any) -> Trial:
+    return Trial(system, scenario, **{"nodes": 12, "subscriptions": 20, "events": 8, **settings})
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_every_system_delivers_what_it_promises_when_all_is_calm(name: str) -> None:
+    outcome = run_trial(small(name))
+    assert outcome.problems == ()
+    assert outcome.checked == 8
+    assert outcome.costs["publish"].operations == 8
+    assert outcome.upkeep == {}
+    assert sum(outcome.loads.values()) == sum(traffic.messages for traffic in outcome.kinds.values())
+
+
+@pytest.mark.parametrize("name", ["ring", "flooding", "central"])
+def test_systems_keep_their_promises_after_faults(name: str) -> None:
+    outcome = run_trial(small(name, "nodes", seed=2))
+    assert outcome.problems == ()
+    assert set(outcome.promised) <= set(outcome.fired)
+    assert outcome.upkeep["Ask"].messages > 0
+
+
+def test_an_underlay_tells_stress_and_stretch() -> None:
+    outcome = run_trial(small("flooding", latency="transit-stub"))
+    assert outcome.underlay is not None
+    assert outcome.underlay.operations == 8
+    assert outcome.underlay.largest_stress >= outcome.underlay.stress >= 1
+    assert outcome.underlay.largest_stretch >= outcome.underlay.stretch > 0.9
+
+
+def test_a_lost_delivery_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def forgetful(self: flooding.FloodingBroker, message: flooding.Flooded, arrival: Arrival) -> None:
+        if not message.event.id.endswith("3"):
+            self.home.offer(message.event)
+
+    monkeypatch.setattr(flooding.FloodingBroker, "_flooded", forgetful)
+    trial = small("flooding", events=30, subscriptions=400)
+    outcome = run_trial(trial)
+    assert outcome.problems
+    assert all(problem.split()[1].endswith("3") for problem in outcome.problems)
+    assert "did not reach" in outcome.problems[0]
+    assert main(shlex.split(trial.command)[1:]) == 1
+    assert trial.command in capsys.readouterr().err
+
+
+def test_a_delivery_that_nobody_asked_for_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(central.Home, "offer", lambda self, event: self.node.deliver(stray(event)))
+    outcome = run_trial(small("central", subscriptions=200))
+    assert outcome.problems
+    assert all("unasked" in problem or "did not reach" in problem for problem in outcome.problems)
+    assert any("unasked" in problem for problem in outcome.problems)
+
+
+def stray(event: Event) -> Any:
+    from distributary.model import Delivery
+
+    return Delivery(event.id, "nobody", ("s0",))
+
+
+def test_a_fault_that_never_happens_fails_the_trial(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Injection, "_pause_of", lambda self, fault: (lambda: None, lambda: None))
+    with pytest.raises(BrokenPromiseError, match="never injected: pause"):
+        run_trial(small("ring", "pause"))
+    assert main(["sim", "run", "pause", "--system", "ring", "--nodes", "12"]) == 1
+    assert "run it again with: distributary sim run pause --system ring" in capsys.readouterr().err
+
+
+def test_the_command_of_a_trial_runs_that_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[Trial] = []
+
+    def note(trial: Trial, *rest: object, **more: object) -> Outcome:
+        ran.append(trial)
+        raise DistributaryError("enough")
+
+    monkeypatch.setattr("distributary.sim.trials.trial.run_trial", note)
+    trials = [
+        Trial("flooding"),
+        Trial("ring", "random", nodes=9, seed=5, subscriptions=7, events=3, gap=2.5),
+        Trial("central", "loss", workload="topics", latency="uniform:0.1-0.2", robust=True),
+    ]
+    for trial in trials:
+        assert main(shlex.split(trial.command)[1:]) == 1
+    assert ran == trials
+
+
+def test_traces_of_a_trial_are_the_same_and_can_be_compared(
+    tmp_path: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second, third = (str(tmp_path / f"{name}.gz") for name in ("first", "second", "third"))
+    command = ["sim", "run", "loss", "--system", "ring", "--nodes", "8", "--events", "3"]
+    for path, seed in ((first, "1"), (second, "1"), (third, "2")):
+        assert main([*command, "--trace", path, "--seed", seed]) == 0
+    shown = capsys.readouterr()
+    assert "loss" in shown.out
+    digests = [line.split()[-1] for line in shown.err.splitlines() if "digest" in line]
+    assert digests[0] == digests[1] != digests[2]
+    assert main(["sim", "compare", first, second]) == 0
+    assert "the same" in capsys.readouterr().out
+    assert main(["sim", "compare", first, third]) == 1
+    assert "part at line" in capsys.readouterr().out
+
+
+def test_several_seeds_are_run_one_after_another(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["sim", "run", "calm", "--system", "ring", "--nodes", "5", "--events", "2"]
+    assert main([*command, "--seeds", "3"]) == 0
+    assert "3 of 3 seeds went well" in capsys.readouterr().err
+    assert main([*command, "--seeds", "3", "--trace", "x"]) == 1
+    assert "--trace is for one seed" in capsys.readouterr().err
+
+
+def test_what_there_is_can_be_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sim", "list"]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in (*SYSTEMS, "everything", "random", "one-way partition"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["loss", "--system", "guessing"], "no system 'guessing'"),
+        (["fire", "--system", "ring"], "no scenario 'fire'"),
+        (["calm", "--system", "ring", "--workload", "nothing"], "no workload 'nothing'"),
+        (["loss", "--system", "ring", "--nodes", "3"], "too few"),
+        (["calm", "--system", "ring", "--latency", "slow"], "no latency 'slow'"),
+        (["calm", "--system", "ring", "--latency", "uniform:a-b"], "'a' is no number"),
+        (["calm", "--system", "ring", "--latency", "matrix:none.csv"], "cannot read none.csv"),
+    ],
+)
+def test_wrong_arguments_are_told(
+    arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sim", "run", *arguments]) == 1
+    assert complaint in capsys.readouterr().err
+
+
+def test_the_command_shows_no_more_problems_than_can_be_read(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(flooding.FloodingBroker, "_flooded", lambda self, message, arrival: None)
+    command = ["sim", "run", "calm", "--system", "flooding", "--nodes", "5"]
+    assert main([*command, "--subscriptions", "400", "--events", "30"]) == 1
+    told = capsys.readouterr().err
+    assert told.count("did not reach") == cli_trials.SHOWN
+    assert "more" in told
+
+
+def test_the_oracle_measures_tolerances_from_what_was_delivered() -> None:
+    oracle = Oracle()
+    subscription = Subscription("s", "ann", topic="A", change={"a": 2})
+    standing = Standing(subscription, at=7)
+    first, second = Event("e1", "A", {"a": 5}), Event("e2", "A", {"a": 6})
+    assert oracle.wanted(first, [standing]) == {(7, "ann"): ("s",)}
+    assert oracle.wanted(second, [standing]) == {(7, "ann"): ("s",)}, "nothing was delivered yet"
+    oracle.note(first, [standing], now=3.0)
+    assert oracle.wanted(second, [standing]) == {}
+    assert oracle.wanted(second, [standing._replace(since=4.0)]) == {(7, "ann"): ("s",)}, "made anew since"
+    assert oracle.wanted(Event("e3", "A/B", {"a": 6}), [standing]) == {(7, "ann"): ("s",)}, "another topic"

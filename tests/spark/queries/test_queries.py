@@ -1,0 +1,199 @@
+"""Queries on Spark give what the interpreter gives, in a batch and as a stream."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+import pytest
+from pyspark.sql import SparkSession
+
+from distributary.errors import DistributaryError
+from distributary.filters.where.expression import evaluate as condition_holds
+from distributary.filters.where.filter import WhereFilter
+from distributary.flow import Catalogue, QueryBuilder, Schema, Source
+from distributary.flow.language.expression import evaluate
+from distributary.flow.language.parse import resolve_text
+from distributary.model import Subscription
+from distributary.spark import match
+from distributary.spark.queries.run import run_queries
+from distributary.spark.queries.sql import condition_sql, expression_sql
+from flow.random_queries import KINDS, VALUES, Type, random_condition, random_expression
+from spark.queries.query_world import (
+    differences,
+    drained,
+    event_frame,
+    expected,
+    feed_files,
+    given_out,
+    make_catalogue,
+    random_items_of_all,
+    ship_functions,
+    stream_of,
+)
+from spark.world import subscription_frame
+
+MODERATE = tuple(kind for kind in KINDS if kind != "function")
+"""All that can be told without a Python worker, but for windows by count."""
+
+
+def check_expressions(spark: SparkSession, seed: int, count: int) -> None:
+    """Compare expressions and conditions on random rows, values at the edges among them."""
+    rng = Random(f"expressions {seed}")
+    schema = Schema({"s": "text", "i": "integer", "x": "number", "b": "boolean", "at": "integer"}, time="at")
+    rows = [
+        {name: rng.choice([None, *VALUES[type]]) for name, type in schema.attributes.items()} | {"at": number}
+        for number in range(40)
+    ]
+    types = [Type.TEXT, Type.INTEGER, Type.NUMBER, Type.BOOLEAN]
+    columns = {name: (name, type) for name, type in schema.attributes.items()}
+    expressions = [
+        resolve_text(random_expression(rng, schema, rng.choice(types), depth=3), schema) for _ in range(count)
+    ]
+    conditions = [WhereFilter.parse(random_condition(rng, schema)).expression for _ in range(count)]
+    texts = [expression_sql(each.expression, columns)[0] for each in expressions]
+    texts += [condition_sql(each, columns) for each in conditions]
+    frame = spark.createDataFrame(
+        [tuple(row.values()) for row in rows], "s string, i bigint, x double, b boolean, at bigint"
+    )
+    found = frame.selectExpr("at", *(f"{text} as c{number}" for number, text in enumerate(texts))).collect()
+    for row in found:
+        given = rows[row["at"]]
+        wanted = [evaluate(each.expression, given) for each in expressions]
+        wanted += [condition_holds(each, given) for each in conditions]
+        for number, value in enumerate(wanted):
+            have = row[f"c{number}"]
+            assert (repr(have), type(have)) == (repr(value), type(value)), (texts[number], given)
+            assert not isinstance(have, float) or have != 0 or math.copysign(1, have) == 1
+
+
+def check_batch(spark: SparkSession, seed: int, kinds: Sequence[str], queries: int) -> None:
+    ship_functions(spark)
+    catalogue = make_catalogue(seed, kinds, queries)
+    items = random_items_of_all(Random(f"items {seed}"))
+    streams = run_queries(catalogue, event_frame(spark, items))
+    found = given_out(streams, streams.tagged().collect())
+    assert differences(catalogue, found, expected(catalogue, items)) == []
+
+
+def check_stream(
+    spark: SparkSession, place: Path, seed: int, kinds: Sequence[str], queries: int, files: int
+) -> None:
+    ship_functions(spark)
+    catalogue = make_catalogue(seed, kinds, queries)
+    rng = Random(f"items {seed}")
+    items = random_items_of_all(rng)
+    before = feed_files(place / "in", rng, items, files)
+    streams = run_queries(catalogue, stream_of(spark, place / "in"))
+    found = given_out(streams, drained(streams.tagged(), place, before))
+    assert differences(catalogue, found, expected(catalogue, items)) == []
+
+
+def test_expressions_mean_on_spark_what_they_mean_in_python(spark: SparkSession) -> None:
+    check_expressions(spark, 1, 30)
+
+
+def test_random_queries_give_in_a_batch_what_the_interpreter_gives(spark: SparkSession) -> None:
+    check_batch(spark, 31, KINDS, 6)
+
+
+def test_random_queries_give_as_a_stream_what_the_interpreter_gives(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    check_stream(spark, tmp_path, 35, MODERATE, 3, files=2)
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("seed", range(2, 12))
+def test_many_random_queries_give_in_a_batch_what_the_interpreter_gives(
+    spark: SparkSession, seed: int
+) -> None:
+    check_expressions(spark, seed, 100)
+    check_batch(spark, seed, KINDS, 12)
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("seed", range(2, 8))
+def test_many_random_queries_give_as_a_stream_what_the_interpreter_gives(
+    spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    check_stream(spark, tmp_path, seed, KINDS, 8, files=5)
+
+
+TRADES = Source(
+    "trades",
+    {"symbol": "text", "price": "number", "size": "integer", "at": "integer"},
+    time="at",
+    topic="trades/*",
+    where="size > 0",
+)
+
+
+def busy() -> Catalogue:
+    build = QueryBuilder("busy")
+    large = build.filter("large", "trades", where="size >= 10")
+    build.count("per_second", large, window="1 second", group_by=["symbol"])
+    catalogue = Catalogue([TRADES], [build.query()])
+    catalogue.check()
+    return catalogue
+
+
+def test_streams_have_typed_columns_and_match_takes_them(spark: SparkSession) -> None:
+    rows = [
+        ("e1", "/trades/A", "A", 1.0, 10, 5),
+        ("e2", "trades/A", "A", None, 20, 7),
+        ("e3", "trades/B", "B", 2.0, 30, 8),
+        ("e4", "trades/B", "B", 2.0, 0, 8),
+        ("e5", "quotes/B", "B", 2.0, 30, 8),
+        ("e6", "trades//B", "B", 2.0, 30, 8),
+    ]
+    events = spark.createDataFrame(
+        rows, "id string, topic string, symbol string, price double, size int, at bigint"
+    )
+    streams = run_queries(busy(), events)
+    assert list(streams) == ["busy.large", "busy.per_second"]
+    counted = streams["busy.per_second"]
+    assert counted.columns == ["id", "topic", "symbol", "count", "at"]
+    assert sorted(map(tuple, counted.collect())) == [
+        ("0|1:A", "busy/per_second", "A", 2, 999),
+        ("0|1:B", "busy/per_second", "B", 1, 999),
+    ]
+    subscriptions = [Subscription("s1", "ann", topic="busy/per_second", where="count > 1")]
+    matches = match(counted, subscription_frame(spark, subscriptions)).collect()
+    assert [(row.event_id, row.subscriber) for row in matches] == [("0|1:A", "ann")]
+    with pytest.raises(DistributaryError, match=r"no stream 'busy\.small'; there are busy\.large"):
+        streams["busy.small"]
+
+
+def test_events_that_do_not_fit_their_source_are_set_aside_with_the_reason(spark: SparkSession) -> None:
+    rows = [
+        ("e1", "trades/A", "A", 1.0, 10, 5),
+        ("e2", "trades/A", "A", math.nan, 20, 7),
+        ("e3", "trades/A", "A", 1.0, 20, None),
+        ("e4", "trades/A", "A", 1.0, 20, 2**60),
+        ("e5", "quotes", "A", math.inf, 20, None),
+    ]
+    events = spark.createDataFrame(
+        rows, "id string, topic string, symbol string, price double, size bigint, at bigint"
+    )
+    needs = "where source 'trades' needs the time in milliseconds since 1970"
+    found = run_queries(busy(), events).set_aside().collect()
+    assert sorted(map(tuple, found)) == [
+        ("trades", "e2", "price", "NaN is no finite number, as source 'trades' declares it"),
+        ("trades", "e3", "at", f"is null, {needs}"),
+        ("trades", "e4", "at", f"is {2**60}, {needs}"),
+    ]
+    other = events.selectExpr("id", "topic", "cast(size as int) as size", "7 as symbol", "at").limit(1)
+    assert [tuple(row)[1:] for row in run_queries(busy(), other).set_aside().collect()] == [
+        ("e1", "symbol", "7 is not of type text, as source 'trades' declares it")
+    ]
+
+
+def test_a_timestamp_may_hold_the_time_of_a_source(spark: SparkSession) -> None:
+    events = spark.createDataFrame(
+        [("e1", "trades/A", "A", 10, 5)], "id string, topic string, symbol string, size bigint, at bigint"
+    )
+    timed = events.withColumn("at", events["at"].cast("timestamp"))
+    assert [row["at"] for row in run_queries(busy(), timed)["busy.large"].collect()] == [5000]

@@ -1,0 +1,97 @@
+"""Addresses grow and shrink with the number of nodes, and nobody misses an event meanwhile."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any, cast
+
+import pytest
+
+from distributary.errors import DistributaryError
+from distributary.model import Event, Subscription
+from distributary.overlay.node import Node
+from distributary.overlay.ring.circle import Circle
+from distributary.overlay.ring.ring import Ring, settle
+from distributary.systems.hope.addressing import Addressing
+from distributary.systems.hope.broker import HopeBroker
+from distributary.systems.hope.dimension import guessed_nodes
+from distributary.systems.hope.kbsp import Kbsp
+from distributary.systems.hope.messages import Resident
+from systems.hope.world import KINDS, delivered, expected, random_document, random_path, settled
+
+NODES = 24
+
+
+def brokers(deployment: Any) -> list[HopeBroker]:
+    return [cast(HopeBroker, member) for member in deployment.members.values()]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("start", [1, 8])
+def test_the_dimension_comes_to_fit_and_every_event_is_delivered_on_the_way(
+    kind: type[HopeBroker], start: int
+) -> None:
+    random = Random(start)
+    identifiers = random.sample(range(1 << 14), NODES)
+    deployment = settled(
+        kind, identifiers, 14, Addressing(start, 64), dimensions=tuple(range(1, 9)), refresh=5.0, copies=1
+    )
+    nodes = list(deployment.members)
+    subscriptions = []
+    for number in range(25):
+        subscriptions.append(Subscription(f"s{number}", f"u{number}", path=random_path(random)))
+        deployment.subscribe(subscriptions[-1], at=random.choice(nodes))
+    deployment.simulator.run(until=2)
+    events, seen = [], set()
+    for number in range(60):
+        events.append(Event(f"e{number}", document=random_document(random)))
+        deployment.publish(events[-1], at=random.choice(nodes))
+        deployment.simulator.run(until=4 + 2 * number)
+        seen |= {
+            (broker.agreement.dimension, broker.agreement.settled.registering)
+            for broker in brokers(deployment)
+        }
+    assert delivered(deployment) == expected(subscriptions, events)
+    assert len(seen) >= 4, "all steps of a change were lived through"
+    settlements = {broker.agreement.settled for broker in brokers(deployment)}
+    assert len(settlements) == 1
+    (final,) = settlements
+    assert len(final.registering) == 1
+    assert 4 <= brokers(deployment)[0].agreement.dimension <= 6
+    cubes = brokers(deployment)[0].cubes
+    ranks = {
+        cubes.place(position).rank
+        for broker in brokers(deployment)
+        for position in broker.replication.hosted()
+        if any(isinstance(name, Resident) for name in broker.replication.contents(position))
+    }
+    assert ranks == {final.publishing}, "nothing is left in the old cubes"
+
+
+def test_a_newcomer_learns_what_is_settled() -> None:
+    deployment = settled(
+        KINDS[1], range(0, 1 << 10, 64), 10, Addressing(1, 64), dimensions=(1, 4), refresh=5.0, copies=1
+    )
+    deployment.simulator.run(until=80)
+    assert all(broker.agreement.dimension == 4 for broker in brokers(deployment))
+    newcomer = cast(HopeBroker, deployment.add(7))
+    settle([broker.ring for broker in brokers(deployment)])
+    deployment.simulator.call(7, newcomer.ring._changed)
+    deployment.simulator.run(until=82)
+    assert newcomer.agreement.settled == brokers(deployment)[0].agreement.settled
+
+
+@pytest.mark.parametrize(("dimension", "refresh"), [(9, 5.0), (2, None)])
+def test_dimensions_that_cannot_be_changed_are_refused(dimension: int, refresh: float | None) -> None:
+    ring = Ring(Node(1), Circle(16))
+    with pytest.raises(DistributaryError, match="length of addresses"):
+        Kbsp(ring, Addressing(dimension), dimensions=(1, 2, 3), refresh=refresh)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 30, 200])
+def test_the_guess_of_the_nodes_is_near_on_average(count: int) -> None:
+    random = Random(count)
+    rings = [Ring(Node(point), Circle(20)) for point in random.sample(range(1 << 20), count)]
+    settle(rings)
+    mean = sum(map(guessed_nodes, rings)) / count
+    assert 2**mean == pytest.approx(count, rel=0.35)

@@ -1,0 +1,322 @@
+"""Both ways of HOPE on rings at rest: exactly what the filters say, at the cost the hypercube promises."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any, cast
+from zlib import crc32
+
+import pytest
+
+from distributary.errors import DistributaryError, DocumentError, UnknownSubscriptionError
+from distributary.filters.path import filter as path_module
+from distributary.filters.path.filter import PathFilter
+from distributary.model import Event, Subscription
+from distributary.overlay.hypercube import Place, weight
+from distributary.systems.hope import addressing as hope_addressing
+from distributary.systems.hope.addressing import Addressing
+from distributary.systems.hope.broker import HopeBroker
+from distributary.systems.hope.kbpp import Kbpp
+from distributary.systems.hope.kbsp import Kbsp
+from distributary.systems.hope.messages import Publication, Resident
+from distributary.workloads.xml_folder import XmlFolder
+from systems.hope.world import KINDS, delivered, expected, random_document, random_path, settled
+
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"length": 0},
+    {"dimension": 3},
+    {"dimension": 9, "length": 64},
+    {"facets": 3},
+    {"copies": 2},
+    {"budget": 1},
+    {"budget": 3},
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [(kind, options) for kind in KINDS for options in OPTIONS if kind is Kbsp or "budget" not in options],
+)
+@pytest.mark.parametrize("seed", range(2))
+def test_everybody_gets_exactly_what_they_asked_for_while_subscriptions_come_and_go(
+    kind: type[HopeBroker], options: dict[str, Any], seed: int
+) -> None:
+    options = dict(options)
+    random = Random(seed)
+    addressing = Addressing(options.pop("dimension", 6), options.pop("length", 128))
+    deployment = settled(kind, random.sample(range(1 << 12), 15), 12, addressing, **options)
+    nodes = list(deployment.members)
+    live: dict[str, Subscription] = {}
+    wanted: dict[tuple[str, str], tuple[str, ...]] = {}
+    for step in range(100):
+        chance = random.random()
+        if chance < 0.45:
+            subscription = Subscription(f"s{step}", f"u{random.randrange(20)}", path=random_path(random))
+            # A client of a subscriber is at one node, for deliveries are once a subscriber there.
+            deployment.subscribe(subscription, at=nodes[int(subscription.subscriber[1:]) % len(nodes)])
+            live[subscription.id] = subscription
+        elif chance < 0.65 and live:
+            gone = random.choice(sorted(live))
+            deployment.unsubscribe(gone)
+            del live[gone]
+        else:
+            event = Event(f"e{step}", document=random_document(random))
+            deployment.publish(event, at=random.choice(nodes))
+            wanted |= expected(list(live.values()), [event])
+        deployment.simulator.run(until=step + 1)  # not until all is idle: replicas are checked for ever
+    assert delivered(deployment) == wanted
+    assert len(wanted) > 10
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_subscriptions_without_a_path_and_events_without_a_document_are_served(
+    kind: type[HopeBroker],
+) -> None:
+    deployment = settled(kind, range(0, 64, 5), 6, Addressing(6, 64))
+    nodes = list(deployment.members)
+    subscriptions = [
+        Subscription("s1", "ann", where="price > 5"),
+        Subscription("s2", "bob", path="/a", where="price > 5"),
+        Subscription("s3", "eve", topic="A", path="/a"),
+    ]
+    for place, subscription in enumerate(subscriptions):
+        deployment.subscribe(subscription, at=nodes[place])
+    deployment.simulator.run()
+    events = [
+        Event("e1", attributes={"price": 7}),
+        Event("e2", attributes={"price": 7}, document="<a/>"),
+        Event("e3", topic="A/B", document="<a><b/></a>"),
+        Event("e4", topic="A"),
+    ]
+    for event in events:
+        deployment.publish(event, at=nodes[-1])
+    deployment.simulator.run()
+    assert delivered(deployment) == expected(subscriptions, events)
+
+
+def full(kind: type[HopeBroker], dimension: int, **options: Any) -> Any:
+    """A ring on which every vertex is a node."""
+    return settled(kind, range(1 << dimension), dimension, Addressing(dimension, 64), **options)
+
+
+def sent(deployment: Any, message: str, cause: Any) -> int:
+    costs = deployment.metrics.costs_by_kind(cause)
+    return costs[message].messages if message in costs else 0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_publication_of_kbpp_costs_a_message_for_each_covered_vertex(seed: int) -> None:
+    deployment = full(Kbpp, 6)
+    event = Event("e", document=random_document(Random(seed)))
+    key, _ = Addressing(6, 64).of_event(event)
+    deployment.publish(event, at=key ^ 0b111111)  # mirrored: the node that hosts the event's own vertex
+    deployment.simulator.run()
+    assert deployment.metrics.total().messages == 2 ** weight(key) - 1
+    assert deployment.metrics.cost(("publish", "e")).hops == weight(key)
+
+
+@pytest.mark.parametrize("path", ["/a", "/a/b", "/a/b[c]/d"])
+def test_the_first_subscription_of_kbsp_costs_a_message_for_each_covering_vertex(path: str) -> None:
+    deployment = full(Kbsp, 6)
+    key, _ = Addressing(6, 64).of_filters({"path": PathFilter.parse(path)})
+    deployment.subscribe(Subscription("s", "ann", path=path), at=key)
+    deployment.simulator.run()
+    assert deployment.metrics.total().messages == 2 ** (6 - weight(key)) - 1
+    deployment.subscribe(Subscription("again", "bob", path=path), at=key)
+    deployment.simulator.run()
+    assert deployment.metrics.total().messages == 2 ** (6 - weight(key)) - 1, "it is covered already"
+    deployment.unsubscribe("s")
+    deployment.unsubscribe("again")
+    deployment.simulator.run()
+    assert deployment.metrics.total().messages == 2 * (2 ** (6 - weight(key)) - 1)
+    assert not any(member._vertices for member in deployment.members.values()), "nothing is left behind"
+
+
+def test_vertices_of_one_node_talk_without_messages() -> None:
+    for kind in KINDS:
+        deployment = settled(kind, [5], 8, Addressing(8, 64))
+        deployment.subscribe(Subscription("s", "ann", path="/a//b"), at=5)
+        deployment.simulator.run()
+        deployment.publish(Event("e", document="<a><b/></a>"), at=5)
+        deployment.simulator.run()
+        assert delivered(deployment) == {("e", "ann"): ("s",)}
+        assert deployment.metrics.total().messages == 0
+
+
+def test_longer_filters_spare_publications() -> None:
+    counts = []
+    for length in (0, 16, 1024):
+        random = Random(4)
+        deployment = settled(Kbsp, range(64), 6, Addressing(6, length))
+        for number in range(60):
+            subscription = Subscription(f"s{number}", f"u{number}", path=random_path(random))
+            deployment.subscribe(subscription, at=random.randrange(64))
+        deployment.simulator.run()
+        for number in range(60):
+            event = Event(f"e{number}", document=random_document(random))
+            deployment.publish(event, at=random.randrange(64))
+        deployment.simulator.run()
+        counts.append(deployment.costs()["publish"].messages)
+    assert counts[0] > counts[1] > counts[2] > 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("facets", [1, 2])
+def test_who_comes_late_catches_up_with_what_is_remembered(kind: type[HopeBroker], facets: int) -> None:
+    random = Random(7)
+    deployment = settled(kind, range(3, 64, 4), 8, Addressing(6, 64), history=100, facets=facets)
+    nodes = list(deployment.members)
+    events = [Event(f"e{number}", document=random_document(random)) for number in range(40)]
+    early = Subscription("early", "ann", path="//a")
+    deployment.subscribe(early, at=nodes[0])
+    for number, event in enumerate(events):
+        deployment.publish(event, at=nodes[number % len(nodes)])
+        deployment.simulator.run(until=number + 1)
+    late = [Subscription("late", "bob", path="//a"), Subscription("other", "ann", path="//b[c]")]
+    for subscription in late:
+        deployment.subscribe(subscription, at=nodes[0])
+        broker = cast(HopeBroker, deployment.members[nodes[0]])
+        deployment.simulator.call(nodes[0], partial(broker.catch_up, subscription.id))
+        deployment.simulator.run()
+    asked = expected([early, *late], events)
+    assert delivered(deployment).keys() == asked.keys()
+    assert len(asked) > len(expected([early], events)) > 0
+
+
+def test_only_the_latest_events_are_remembered_and_only_those_since_are_sent() -> None:
+    deployment = settled(Kbsp, range(16), 4, Addressing(4, 64), history=3)
+    for number in range(6):
+        deployment.publish(Event(f"e{number}", document="<a/>"), at=0)
+        deployment.simulator.run(until=number + 1)
+    deployment.subscribe(Subscription("s", "ann", path="/a"), at=9)
+    deployment.simulator.run()
+    deployment.simulator.call(9, lambda: deployment.members[9].catch_up("s", since=4.5))
+    deployment.simulator.run()
+    assert [delivery.event for _, _, delivery, _ in deployment.deliveries] == ["e5"]
+    deployment.simulator.call(9, lambda: deployment.members[9].catch_up("s"))
+    deployment.simulator.run()
+    assert [delivery.event for _, _, delivery, _ in deployment.deliveries] == ["e5", "e3", "e4"]
+
+
+def test_facets_spread_the_events_of_one_key_over_several_nodes() -> None:
+    busiest = []
+    for facets in (1, 4):
+        deployment = settled(Kbsp, range(0, 256, 4), 8, Addressing(6, 64), facets=facets)
+        deployment.subscribe(Subscription("s", "ann", path="/a/b"), at=0)
+        deployment.simulator.run()
+        for number in range(100):
+            deployment.publish(Event(f"e{number}", document="<a><b/></a>"), at=4 * (number % 64))
+        deployment.simulator.run()
+        assert len(delivered(deployment)) == 100
+        received = deployment.metrics.by_receiver()
+        busiest.append(max(traffic.messages for node, traffic in received.items() if node))
+    assert busiest[1] < busiest[0] / 2
+
+
+def test_an_unreadable_document_is_refused_and_strangers_are_unknown() -> None:
+    deployment = settled(Kbsp, range(4), 4, Addressing(4, 64))
+    broker = deployment.members[0]
+    with pytest.raises(DocumentError):
+        broker.publish(Event("e", document="<a>"))
+    with pytest.raises(UnknownSubscriptionError):
+        broker.unsubscribe("nobody's")
+    with pytest.raises(UnknownSubscriptionError):
+        broker.catch_up("nobody's")
+    broker.subscribe(Subscription("s", "ann", path="/a", change={"price": 1}))
+    with pytest.raises(DistributaryError, match="tolerance"):
+        broker.catch_up("s")
+
+
+def test_a_subscription_that_is_changed_moves_to_the_vertex_of_its_new_key() -> None:
+    for kind in KINDS:
+        deployment = settled(kind, range(16), 4, Addressing(4, 64))
+        for path in ("/a", "/b/c"):
+            subscription = Subscription("s", "ann", path=path)
+            deployment.simulator.call(3, partial(deployment.members[3].subscribe, subscription))
+            deployment.simulator.run()
+        for name, document in (("e1", "<a/>"), ("e2", "<b><c/></b>")):
+            deployment.publish(Event(name, document=document), at=1)
+        deployment.simulator.run()
+        assert delivered(deployment) == {("e2", "ann"): ("s",)}
+        contents = [
+            member.replication.contents(position)
+            for member in deployment.members.values()
+            for position in member.replication.hosted()
+        ]
+        residents = [name for names in contents for name in names if isinstance(name, Resident)]
+        assert len(residents) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_event_takes_the_same_ways_when_vertices_cannot_see_its_document(kind: type[HopeBroker]) -> None:
+    """Matching on the way compares filters and nothing else: documents are parsed by publishers and homes."""
+    random = Random(6)
+    deployment = settled(kind, range(64), 6, Addressing(6, 1024))
+    for number in range(60):
+        subscription = Subscription(f"s{number}", f"u{number}", path=random_path(random))
+        deployment.subscribe(subscription, at=random.randrange(64))
+    deployment.simulator.run()
+    for number in range(20):
+        event = Event(f"e{number}", document=random_document(random))
+        deployment.publish(event, at=0)
+        deployment.simulator.run()
+        without = Event(f"w{number}")
+        key, filter = Addressing(6, 1024).of_event(event)
+        broker = cast(HopeBroker, deployment.members[0])
+        position = broker.cubes.position(Place(key))
+        routed = partial(broker.ring.route, position, Publication(without, filter))
+        deployment.simulator.call(0, routed, ("routed", without.id))
+        deployment.simulator.run()
+        assert messages(deployment, ("routed", without.id)) == messages(deployment, ("publish", event.id))
+    assert deployment.costs()["publish"].messages > 5
+
+
+def messages(deployment: Any, cause: Any) -> dict[str, int]:
+    return {kind: traffic.messages for kind, traffic in deployment.metrics.costs_by_kind(cause).items()}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_publisher_parses_a_document_once_and_a_home_once_for_each_of_its_subscriptions(
+    kind: type[HopeBroker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed: list[str] = []
+    for module in (hope_addressing, path_module):
+        whole = module.parse_document
+
+        def counted(text: str, whole: Any = whole, name: str = module.__name__) -> Any:
+            parsed.append(name)
+            return whole(text)
+
+        monkeypatch.setattr(module, "parse_document", counted)
+    deployment = settled(kind, range(64), 6, Addressing(6, 1024))
+    for number in range(12):
+        deployment.subscribe(Subscription(f"s{number}", f"u{number}", path="//a"), at=number % 3)
+    deployment.simulator.run()
+    deployment.publish(Event("e", document="<b><a/><c><d/><e/><f/></c></b>"), at=40)
+    deployment.simulator.run()
+    assert len(delivered(deployment)) == 12
+    assert parsed.count(hope_addressing.__name__) == 1
+    assert parsed.count(path_module.__name__) == 12
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_files_of_a_folder_are_carried_like_any_events(kind: type[HopeBroker], tmp_path: Path) -> None:
+    random = Random(8)
+    for number in range(12):
+        (tmp_path / f"{number}.xml").write_text(random_document(random), encoding="utf-8")
+    folder = XmlFolder(tmp_path)
+    deployment = settled(kind, range(0, 64, 3), 6, Addressing(6, 256))
+    nodes = list(deployment.members)
+    subscriptions = list(folder.subscriptions(60, seed=1))
+    for subscription in subscriptions:
+        deployment.subscribe(subscription, at=nodes[crc32(subscription.subscriber.encode()) % len(nodes)])
+    deployment.simulator.run()
+    events = list(folder.events(12, seed=1))
+    for event in events:
+        deployment.publish(event, at=random.choice(nodes))
+    deployment.simulator.run()
+    assert len(delivered(deployment)) > 10
+    assert delivered(deployment) == expected(subscriptions, events)

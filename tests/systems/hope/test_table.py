@@ -1,0 +1,80 @@
+"""What a vertex tells its neighbours, against working it out from all that is known."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distributary.systems.hope.table import FilterTable, aggregate, least_demanding
+
+DIMENSION = 4
+filters = st.integers(0, 31)
+sources = st.integers(0, DIMENSION)
+actions = st.lists(st.tuples(st.booleans(), filters, sources), max_size=40)
+vertices = st.integers(0, (1 << DIMENSION) - 1)
+
+
+def lets_pass(told: frozenset[int], event: int) -> bool:
+    return any(not filter & ~event for filter in told)
+
+
+def carry_out(table: FilterTable, steps: list[tuple[bool, int, int]]) -> set[tuple[int, int]]:
+    """Add and remove, and return what is known in the end."""
+    known: set[tuple[int, int]] = set()
+    for adds, filter, source in steps:
+        if adds:
+            table.add(filter, source)
+            known.add((filter, source))
+        else:
+            table.remove(filter, source)
+            known.discard((filter, source))
+    return known
+
+
+@given(vertices, actions)
+def test_neighbours_are_told_the_least_demanding_filters_of_the_sources_above(
+    vertex: int, steps: list[tuple[bool, int, int]]
+) -> None:
+    table = FilterTable(DIMENSION, vertex)
+    known = carry_out(table, steps)
+    for bit in table.open_bits:
+        assert table.told(bit) == least_demanding(filter for filter, source in known if source > bit)
+    assert len(table) == len({filter for filter, _ in known})
+    for source in range(DIMENSION + 1):
+        assert table.of(source) == {filter for filter, its in known if its == source}
+
+
+@given(vertices, actions, filters, st.integers(-1, DIMENSION - 1))
+def test_an_event_goes_to_every_source_above_that_asks_for_no_bit_it_lacks(
+    vertex: int, steps: list[tuple[bool, int, int]], event: int, above: int
+) -> None:
+    table = FilterTable(DIMENSION, vertex)
+    known = carry_out(table, steps)
+    expected = {source for filter, source in known if source > above and not filter & ~event}
+    assert table.matching(event, above) == sum(1 << source for source in expected)
+
+
+@given(vertices, actions, st.integers(1, 3))
+def test_what_is_told_within_a_budget_loses_no_event(
+    vertex: int, steps: list[tuple[bool, int, int]], budget: int
+) -> None:
+    table = FilterTable(DIMENSION, vertex, budget)
+    known = carry_out(table, steps)
+    for bit in table.open_bits:
+        told = table.told(bit)
+        assert len(told) <= budget
+        wanted = frozenset(filter for filter, source in known if source > bit)
+        assert all(lets_pass(told, event) for event in range(32) if lets_pass(wanted, event))
+
+
+@given(st.sets(filters, min_size=1))
+def test_one_aggregated_filter_asks_for_the_bits_that_all_ask_for(asked: set[int]) -> None:
+    common = -1
+    for filter in asked:
+        common &= filter
+    assert aggregate(asked, budget=1) == {common}
+
+
+@given(st.sets(filters))
+def test_without_a_budget_nothing_is_merged(asked: set[int]) -> None:
+    assert aggregate(asked, None) == asked
