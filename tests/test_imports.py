@@ -58,7 +58,9 @@ def imported_rooms(path: Path) -> set[str]:
             names = [node.module or ""]
             if node.module == "distributary":
                 names = [f"distributary.{alias.name}" for alias in node.names]
-        rooms |= {room_of(name) for name in names if name.split(".")[0] in ("distributary", "distributary_lab")}
+        rooms |= {
+            room_of(name) for name in names if name.split(".")[0] in ("distributary", "distributary_lab")
+        }
     return rooms
 
 

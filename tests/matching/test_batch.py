@@ -86,13 +86,13 @@ def test_an_unknown_attribute_is_no_column() -> None:
 def test_rows_without_id_or_with_an_empty_level_are_malformed() -> None:
     table = pa.table({"id": ["e1", None, "e3", "e4"], "topic": ["/A", "A", "A//B", None]})
     batch = EventBatch.from_table(table)
-    assert {row: error.field for row, error in batch.malformed.items()} == {1: "id", 2: "topic"}
+    assert {row: error.field for row, error in batch.rejected.items()} == {1: "id", 2: "topic"}
     assert batch.event(0).topic == "A"
 
 
 def test_documents_are_parsed_once_and_malformed_ones_set_aside() -> None:
     batch = EventBatch.from_table(pa.table({"id": ["e1", "e2", "e3"], "document": ["<a/>", "<a>", None]}))
-    assert list(batch.malformed) == [1]
+    assert list(batch.rejected) == [1]
     assert batch.document(0) is not None
     assert batch.document(1) is None
     assert batch.document(2) is None

@@ -13,7 +13,7 @@ from distributary.errors import DistributaryError, UnknownSubscriptionError
 from distributary.filters import kinds
 from distributary.filters.filter import Filter
 from distributary.matching.batch import EventBatch
-from distributary.matching.matcher import Refused
+from distributary.matching.matcher import RejectedInput
 
 QUOTE = Event("e1", topic="quotes/NYSE/OTE", attributes={"symbol": "OTE", "price": 8.4})
 
@@ -88,7 +88,7 @@ def test_a_malformed_subscription_leaves_nothing_behind() -> None:
 
 
 def test_malformed_subscriptions_are_noted_when_a_list_is_given() -> None:
-    rejected: list[Refused] = []
+    rejected: list[RejectedInput] = []
     given = [subscription("s1", topic="A//B"), subscription("s2", topic="quotes")]
     assert Matcher(given, rejected=rejected).match(QUOTE) == ["s2"]
     assert [(one.position, one.id, one.error.field) for one in rejected] == [(0, "s1", "topic")]
@@ -106,7 +106,7 @@ def test_malformed_events_raise_or_are_noted_and_the_rest_is_matched() -> None:
     )
     with pytest.raises(InputError, match="an empty level"):
         matcher.match_batch(table)
-    rejected: list[Refused] = []
+    rejected: list[RejectedInput] = []
     matches = matcher.match_batch(table, rejected=rejected)
     assert matches.to_pylist() == [
         {"event_id": "e3", "subscription_id": "s1"},

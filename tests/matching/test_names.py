@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distributary.matching.names import Names
+from distributary.matching.names import NameTable
 
 TEXTS = st.text("aé\U0001f600/", max_size=3)
 steps = st.lists(
@@ -17,7 +17,7 @@ steps = st.lists(
 )
 
 
-def check(names: Names, held: list[str | None]) -> None:
+def check(names: NameTable, held: list[str | None]) -> None:
     assert len(names) == len(held)
     assert [names.text(number) for number in range(len(held))] == held
     texts = [text for text in held if text is not None]
@@ -34,7 +34,7 @@ def check(names: Names, held: list[str | None]) -> None:
 def test_names_are_found_taken_and_ranked_after_any_changes(
     first: set[str], taken: list[tuple[str, str, int]]
 ) -> None:
-    names = Names()
+    names = NameTable()
     held: list[str | None] = []
     for text in first:
         names.put(len(held), text)
@@ -51,5 +51,5 @@ def test_names_are_found_taken_and_ranked_after_any_changes(
         elif what == "settle":
             names.settle()
         elif what == "reopen":
-            names = Names.open(names.freeze())
+            names = NameTable.open(names.freeze())
         check(names, held)

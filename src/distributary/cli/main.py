@@ -45,7 +45,7 @@ from distributary.model import Delivery, Event, Subscription
 from distributary_lab.command import add_lab
 
 if TYPE_CHECKING:
-    from distributary.matching.matcher import Matcher, Refused
+    from distributary.matching.matcher import Matcher, RejectedInput
     from distributary.workloads import Workload
 
 T = TypeVar("T")
@@ -246,7 +246,7 @@ def _match_events(
     task = progress.add_task("events", total=None)
     matched = written = 0
     for events, place_of in _batches(parsed.events, parsed.chunk, quarantine):
-        refused: list[Refused] = []
+        refused: list[RejectedInput] = []
         matches = matcher.match_batch(events, rejected=refused)
         for position, _, error in refused:
             place, record = place_of(position)

@@ -1,10 +1,10 @@
 """A batch of events as columns: what every index reads when it matches many events at once.
 
-Arrow's string buffers are read in place. Each attribute becomes a `Column` on first use, so a wide table
-costs only what the subscriptions look at. A value is a number, a string, a boolean or something else that
-compares with nothing; the tag of a row says which, so one attribute may hold different types in different
-events, as JSON allows. Whole numbers beyond 2^53 are rounded in `numbers` (which keeps every comparison
-with a smaller literal right) and exact in `value`.
+Arrow's string buffers are read in place. Each attribute becomes an `AttributeColumn` on first use, so a wide
+table costs only what the subscriptions look at. A value is a number, a string, a boolean or something else
+that compares with nothing; the tag of a row says which, so one attribute may hold different types in
+different events, as JSON allows. Whole numbers beyond 2^53 are rounded in `numbers` (which keeps every
+comparison with a smaller literal right) and exact in `value`.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Strings:
         return self.data[self.starts[row] : self.ends[row]].tobytes().decode()
 
 
-class Column:
+class AttributeColumn:
     """One attribute of every row.
 
     `tags[i]` says what row i holds. `numbers[i]` is its value when that is a number, 0 or 1 when it is a
@@ -98,7 +98,7 @@ class Column:
         return self._exact(row)
 
     @classmethod
-    def from_arrow(cls, array: pa.Array) -> Column:
+    def from_arrow(cls, array: pa.Array) -> AttributeColumn:
         if pa.types.is_dictionary(array.type):
             array = array.dictionary_decode()
         if pa.types.is_decimal(array.type):
@@ -121,7 +121,7 @@ class Column:
         return cls(tags, numbers, strings, lambda row: _plain(array[row].as_py()))
 
     @classmethod
-    def from_values(cls, values: Sequence[Value]) -> Column:
+    def from_values(cls, values: Sequence[Value]) -> AttributeColumn:
         tags = np.fromiter(map(tag_of, values), np.uint8, len(values))
         numbers = np.fromiter(
             (
@@ -144,20 +144,20 @@ class EventBatch:
         ids: pa.Array,
         topics: Strings | None,
         documents: Strings | None,
-        columns: dict[str, Callable[[], Column]],
+        columns: dict[str, Callable[[], AttributeColumn]],
     ) -> None:
         self.rows = rows
         self.ids = ids
         self.topics = topics
         self.documents = documents
         self._columns = columns
-        self._built: dict[str, Column] = {}
+        self._built: dict[str, AttributeColumn] = {}
         self._parsed: dict[int, Document] = {}
-        self.malformed: dict[int, InputError] = {}
+        self.rejected: dict[int, InputError] = {}
         """Rows that are set aside, and why. `Matcher` leaves them out of its answers."""
         if ids.null_count:
             for row in np.flatnonzero(~_validity(ids)).tolist():
-                self.malformed[row] = InputError("every event needs one; this one is null", field="id")
+                self.rejected[row] = InputError("every event needs one; this one is null", field="id")
         if topics is not None:
             self._check_topics(topics)
         if documents is not None:
@@ -176,7 +176,7 @@ class EventBatch:
         names = set(table.schema.names)
         if id not in names:
             raise InputError(f"the events have no column {id!r}; name the id column", field="id")
-        arrays: dict[str, Callable[[], Column]] = {}
+        arrays: dict[str, Callable[[], AttributeColumn]] = {}
         for name in table.schema.names:
             if name not in (id, topic, document):
                 _add_columns(arrays, name, _whole(table.column(name)))
@@ -199,7 +199,7 @@ class EventBatch:
             {name: _collector(events, name) for name in names},
         )
 
-    def column(self, name: str) -> Column | None:
+    def column(self, name: str) -> AttributeColumn | None:
         """The attribute of that name, or None when no event of the batch has it."""
         column = self._built.get(name)
         if column is None and name in self._columns:
@@ -220,7 +220,7 @@ class EventBatch:
         present = {name: column for name in self._columns if (column := self.column(name)) is not None}
         return Event(
             str(self.ids[row].as_py()),
-            self.topics[row] if self.topics is not None and row not in self.malformed else None,
+            self.topics[row] if self.topics is not None and row not in self.rejected else None,
             {name: column.value(row) for name, column in present.items() if column.tags[row] != NULL},
             self.documents[row] if self.documents is not None else None,
         )
@@ -232,18 +232,18 @@ class EventBatch:
         for row in np.flatnonzero(bad).tolist():
             text = topics[row]
             topics.valid[row] = False
-            self.malformed[row] = InputError("an empty level", field="topic", text=text)
+            self.rejected[row] = InputError("an empty level", field="topic", text=text)
 
     def _check_documents(self, documents: Strings) -> None:
         """Parse every document once: whether an event is malformed must not depend on who is subscribed."""
         for row in np.flatnonzero(documents.valid).tolist():
             text = documents[row]
-            if text is None or row in self.malformed:
+            if text is None or row in self.rejected:
                 continue
             try:
                 self._parsed[row] = parse_document(text)
             except InputError as error:
-                self.malformed[row] = error
+                self.rejected[row] = error
                 if self.topics is not None:
                     self.topics.valid[row] = False
 
@@ -266,13 +266,13 @@ def _as_float(value: Any) -> float:
         return float("inf") if value > 0 else float("-inf")
 
 
-def _collector(events: Sequence[Event], name: str) -> Callable[[], Column]:
-    return lambda: Column.from_values([event.attributes.get(name) for event in events])
+def _collector(events: Sequence[Event], name: str) -> Callable[[], AttributeColumn]:
+    return lambda: AttributeColumn.from_values([event.attributes.get(name) for event in events])
 
 
-def _add_columns(columns: dict[str, Callable[[], Column]], name: str, array: pa.Array) -> None:
+def _add_columns(columns: dict[str, Callable[[], AttributeColumn]], name: str, array: pa.Array) -> None:
     if not pa.types.is_struct(array.type):
-        columns[name] = lambda: Column.from_arrow(array)
+        columns[name] = lambda: AttributeColumn.from_arrow(array)
         return
     for field, child in zip(array.type, array.flatten(), strict=True):
         _add_columns(columns, f"{name}.{field.name}", child)

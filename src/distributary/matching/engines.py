@@ -17,7 +17,7 @@ from distributary.matching.path.automaton import PathAutomaton
 from distributary.matching.path.bloom import PathBloom
 from distributary.matching.path.classes import PathClasses
 from distributary.matching.path.verifier import PathVerifier
-from distributary.matching.scan import Scan, scan_of
+from distributary.matching.scan import FilterScan, scan_of
 from distributary.matching.topic.hash import TopicHash
 from distributary.matching.topic.regex import TopicRegex
 from distributary.matching.topic.shapes import TopicShapes
@@ -57,7 +57,7 @@ def change_class(name: str | None) -> type[ChangeIndex]:
     return _named("change", name, CHANGE)
 
 
-def verifier_class(kind: str) -> type[Verifier[Any]] | type[Scan]:
+def verifier_class(kind: str) -> type[Verifier[Any]] | type[FilterScan]:
     """What checks filters of this kind for pairs that another index found."""
     return VERIFIERS.get(kind) or scan_of(_filter_class(kind))
 

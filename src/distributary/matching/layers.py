@@ -34,7 +34,7 @@ FIRST = 0
 """The number of the segment that is opened."""
 
 
-class Segment:
+class CompiledSegment:
     """One compiled structure: `slots[i]` is the slot of its i-th filter, `texts` their canonical texts.
 
     `readable` is what searching sees, sealed: the compiled arrays, and the texts as `texts.bytes` and
@@ -64,7 +64,7 @@ class Layers(ABC, Generic[F]):
     filter_class: ClassVar[type[Any]]
 
     def __init__(self) -> None:
-        self._segments: dict[int, Segment] = {}
+        self._segments: dict[int, CompiledSegment] = {}
         self._next_segment = 0
         self._waiting: dict[int, F] = {}
         self._home = np.full(64, NOWHERE, np.int32)
@@ -122,7 +122,7 @@ class Layers(ABC, Generic[F]):
         if len(self._segments) > 1 or any(segment.dead for segment in self._segments.values()):
             self._rebuild(list(self._segments))
 
-    def segments(self) -> Iterator[tuple[int, Segment]]:
+    def segments(self) -> Iterator[tuple[int, CompiledSegment]]:
         """The segments that together hold every filter, each with its number."""
         self._flush()
         yield from list(self._segments.items())
@@ -144,7 +144,7 @@ class Layers(ABC, Generic[F]):
     def open(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         layers = cls()
         if "slots" in arrays:
-            segment = Segment(
+            segment = CompiledSegment(
                 arrays["slots"], frozen.within(arrays, "texts"), frozen.within(arrays, "compiled")
             )
             layers._segments[FIRST] = segment
@@ -162,7 +162,9 @@ class Layers(ABC, Generic[F]):
             total += 0 if segment.memo is None else segment.memo.memory()
         return total
 
-    def live(self, number: int, segment: Segment, positions: NDArray[Any]) -> NDArray[np.bool_] | None:
+    def live(
+        self, number: int, segment: CompiledSegment, positions: NDArray[Any]
+    ) -> NDArray[np.bool_] | None:
         """Which of these positions still speak for their slot; None when all do."""
         if not segment.dead:
             return None
@@ -201,10 +203,12 @@ class Layers(ABC, Generic[F]):
                 return
             self._rebuild([before, last])
 
-    def _compiled(self, slots: NDArray[np.int32], filters: list[F]) -> Segment:
-        return Segment(slots, frozen.pack_texts([filter.text for filter in filters]), self.compile(filters))
+    def _compiled(self, slots: NDArray[np.int32], filters: list[F]) -> CompiledSegment:
+        return CompiledSegment(
+            slots, frozen.pack_texts([filter.text for filter in filters]), self.compile(filters)
+        )
 
-    def _install(self, segment: Segment) -> None:
+    def _install(self, segment: CompiledSegment) -> None:
         number = self._next_segment
         self._next_segment += 1
         self._segments[number] = segment
@@ -234,7 +238,7 @@ class CompiledIndex(Layers[F], Index[F]):
     def search(self, arrays: Arrays, batch: EventBatch) -> Pairs:
         """The pairs of a row and a *position* in this segment, each once."""
 
-    def search_segment(self, segment: Segment, batch: EventBatch) -> Pairs:
+    def search_segment(self, segment: CompiledSegment, batch: EventBatch) -> Pairs:
         """`search`; an index that remembers what it has found does so with the segment."""
         return self.search(segment.readable, batch)
 

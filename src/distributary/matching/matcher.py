@@ -35,9 +35,9 @@ from distributary.matching.explain import Explanation, explain_change, explain_f
 from distributary.matching.index import Index, Pairs
 from distributary.matching.layers import Verifier
 from distributary.matching.order import by_row, by_row_and_rank
-from distributary.matching.registry import Registry
-from distributary.matching.scan import Scan
-from distributary.matching.slots import Slots, digest_of
+from distributary.matching.registry import SubscriptionRegistry
+from distributary.matching.scan import FilterScan
+from distributary.matching.slots import SlotTable, digest_of
 from distributary.model import Delivery, Event, Subscription
 
 EVERYTHING = ""
@@ -65,7 +65,7 @@ class Matches(NamedTuple):
     """Names, as large strings."""
 
 
-class Refused(NamedTuple):
+class RejectedInput(NamedTuple):
     """A malformed subscription or event that was left out."""
 
     position: int
@@ -75,7 +75,7 @@ class Refused(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class MatcherSize:
     """What a matcher holds and the bytes each part occupies."""
 
     subscriptions: int
@@ -112,14 +112,14 @@ class Matcher:
         *,
         serials: Iterable[int] | None = None,
         engines: Mapping[str, str] | None = None,
-        rejected: list[Refused] | None = None,
+        rejected: list[RejectedInput] | None = None,
     ) -> None:
         self._engines = dict(engines or {})
-        self._registry = Registry()
-        self._slots = Slots()
+        self._registry = SubscriptionRegistry()
+        self._slots = SlotTable()
         self._kinds = [EVERYTHING]
         self._indexes: dict[str, Index[Any]] = {}
-        self._verifiers: dict[str, Verifier[Any] | Scan] = {}
+        self._verifiers: dict[str, Verifier[Any] | FilterScan] = {}
         self._change = change_class(self._engines.get("change"))()
         self._everything: int | None = None
         self._slow: dict[str, str] = {}
@@ -135,7 +135,7 @@ class Matcher:
                 except InputError as error:
                     if rejected is None:
                         raise
-                    rejected.append(Refused(position, subscription.id, error))
+                    rejected.append(RejectedInput(position, subscription.id, error))
             self.compact()
 
     def __len__(self) -> int:
@@ -184,7 +184,7 @@ class Matcher:
     def match(self, event: Event) -> list[str]:
         """The ids of the subscriptions that want this event, sorted. Tolerances take note of it."""
         batch = EventBatch.from_events([event])
-        for error in batch.malformed.values():
+        for error in batch.rejected.values():
             raise error
         ids: list[str] = self.matches(batch).subscriptions.to_pylist()
         return ids
@@ -236,7 +236,7 @@ class Matcher:
         topic: str = "topic",
         document: str = "document",
         tolerances: Tolerances = "apply",
-        rejected: list[Refused] | None = None,
+        rejected: list[RejectedInput] | None = None,
     ) -> pa.Table:
         """All matches of a table of events: `event_id` and `subscription_id`.
 
@@ -261,7 +261,7 @@ class Matcher:
         id: str = "id",
         topic: str = "topic",
         document: str = "document",
-        rejected: list[Refused] | None = None,
+        rejected: list[RejectedInput] | None = None,
     ) -> pa.Table:
         """One row for each event and subscriber who wants it: `event_id` and `subscriber`.
 
@@ -345,13 +345,13 @@ class Matcher:
         facts = Facts(remembered.names, numbers, *remembered[2:])
         self._change.restore(distinct, facts.chosen(np.flatnonzero(numbers >= 0)))
 
-    def size(self) -> Size:
+    def size(self) -> MatcherSize:
         """How much it holds and what that takes."""
         parts = {f"{kind} index": index.memory() for kind, index in self._indexes.items()}
         parts.update({f"{kind} verifier": part.memory() for kind, part in self._verifiers.items()})
         parts["change engine"] = self._change.memory()
         parts["registry"] = self._registry.memory() + self._slots.memory()
-        return Size(len(self), len(self._slots), parts)
+        return MatcherSize(len(self), len(self._slots), parts)
 
     def freeze(self, directory: Path | str) -> None:
         """Write everything, with the state of tolerances, into a new directory that `open` maps."""
@@ -386,8 +386,8 @@ class Matcher:
         matcher._kinds = about["kinds"]
         matcher._everything = about["everything"]
         matcher._slow = about["slow"]
-        matcher._registry = Registry.open(frozen.within(arrays, "registry"))
-        matcher._slots = Slots.open(frozen.within(arrays, "slots"))
+        matcher._registry = SubscriptionRegistry.open(frozen.within(arrays, "registry"))
+        matcher._slots = SlotTable.open(frozen.within(arrays, "slots"))
         matcher._change = type(matcher._change).open(frozen.within(arrays, "change"))
         for kind in about["indexes"]:
             engine = index_class(kind, about["engines"].get(kind))
@@ -402,16 +402,16 @@ class Matcher:
         id: str,
         topic: str,
         document: str,
-        rejected: list[Refused] | None,
+        rejected: list[RejectedInput] | None,
     ) -> EventBatch:
         if isinstance(table, (pa.Table, pa.RecordBatch)):
             batch = EventBatch.from_table(table, id=id, topic=topic, document=document)
         else:
             batch = EventBatch.from_events(table)
-        for row, error in sorted(batch.malformed.items()):
+        for row, error in sorted(batch.rejected.items()):
             if rejected is None:
                 raise error
-            rejected.append(Refused(row, str(batch.ids[row].as_py()), error))
+            rejected.append(RejectedInput(row, str(batch.ids[row].as_py()), error))
         return batch
 
     def _match(self, batch: EventBatch, tolerances: Tolerances) -> Pairs:
@@ -436,9 +436,9 @@ class Matcher:
             rows = np.arange(batch.rows, dtype=np.int32)
             found.append(Pairs(rows, np.full(batch.rows, self._everything, np.int32)))
         passed = Pairs.joined(found)
-        if batch.malformed:
+        if batch.rejected:
             malformed = np.zeros(batch.rows, np.bool_)
-            malformed[list(batch.malformed)] = True
+            malformed[list(batch.rejected)] = True
             passed = _without_rows(passed, malformed)
         return passed
 
@@ -502,7 +502,7 @@ class Matcher:
             self._indexes[kind] = index_class(kind, self._engines.get(kind))()
         return self._indexes[kind]
 
-    def _verifier(self, kind: str) -> Verifier[Any] | Scan:
+    def _verifier(self, kind: str) -> Verifier[Any] | FilterScan:
         if kind not in self._verifiers:
             self._verifiers[kind] = verifier_class(kind)()
         return self._verifiers[kind]

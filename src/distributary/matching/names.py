@@ -38,7 +38,7 @@ class _Recent(NamedTuple):
     ranks: NDArray[np.float64]
 
 
-class Names:
+class NameTable:
     """Distinct texts by number; a number may have none.
 
     `_replaced` holds the numbers of the base that have another text now (None: no text), `_added` the texts
@@ -175,7 +175,7 @@ class Names:
         }
 
     @classmethod
-    def open(cls, arrays: Mapping[str, NDArray[Any]]) -> Names:
+    def open(cls, arrays: Mapping[str, NDArray[Any]]) -> NameTable:
         names = cls()
         buffers = [pa.py_buffer(arrays[name]) for name in ("validity", "offsets", "bytes")]
         if not len(arrays["validity"]):  # every number has a text

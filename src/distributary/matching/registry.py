@@ -22,7 +22,7 @@ from distributary.errors import InputError, UnknownSubscriptionError
 from distributary.kernel import kernel
 from distributary.matching import frozen
 from distributary.matching.index import Arrays, Pairs
-from distributary.matching.names import Names
+from distributary.matching.names import NameTable
 from distributary.matching.serials import Serials
 
 A = TypeVar("A", bound=np.generic)
@@ -33,12 +33,12 @@ BY_NUMBER = ("serial_of", "subscriber_of", "slot_of", "following", "preceding", 
 BY_SLOT = ("first", "first_changing")
 
 
-class Registry:
+class SubscriptionRegistry:
     """The table of subscriptions."""
 
     def __init__(self) -> None:
-        self.names = Names()
-        self.subscribers = Names()
+        self.names = NameTable()
+        self.subscribers = NameTable()
         self._free: list[int] = []
         self._serials = Serials()
         self._next_serial = 0
@@ -148,10 +148,10 @@ class Registry:
         }
 
     @classmethod
-    def open(cls, arrays: Mapping[str, NDArray[Any]]) -> Registry:
+    def open(cls, arrays: Mapping[str, NDArray[Any]]) -> SubscriptionRegistry:
         registry = cls()
-        registry.names = Names.open(frozen.within(arrays, "ids"))
-        registry.subscribers = Names.open(frozen.within(arrays, "subscribers"))
+        registry.names = NameTable.open(frozen.within(arrays, "ids"))
+        registry.subscribers = NameTable.open(frozen.within(arrays, "subscribers"))
         registry._free = arrays["free"].tolist()
         registry._next_serial = int(arrays["next_serial"][0])
         registry._serials = Serials.open(frozen.within(arrays, "serials"))

@@ -18,7 +18,7 @@ from distributary.matching.index import Index
 from distributary.model import Event
 
 
-class Scan(Index[Filter]):
+class FilterScan(Index[Filter]):
     """Filters of any kind; made for one kind by `scan_of`."""
 
     name = "scan"
@@ -68,7 +68,7 @@ class Scan(Index[Filter]):
         return sys.getsizeof(self._filters) + texts
 
 
-def scan_of(filter_class_: type[Filter]) -> type[Scan]:
+def scan_of(filter_class_: type[Filter]) -> type[FilterScan]:
     """The scan that holds filters of this class."""
     members: dict[str, Any] = {"kind": filter_class_.kind, "filter_class": filter_class_}
-    return type(f"ScanOf{filter_class_.__name__}", (Scan,), members)
+    return type(f"ScanOf{filter_class_.__name__}", (FilterScan,), members)

@@ -33,7 +33,7 @@ def digest_of(filters: Mapping[str, Filter]) -> bytes:
     return blake2b("\0".join(parts).encode(), digest_size=DIGEST).digest()
 
 
-class Slots:
+class SlotTable:
     """Which slots there are, by digest.
 
     `_digests` and `_order` are the base: the digest of every slot that had one, and those slots in the order
@@ -119,7 +119,7 @@ class Slots:
         }
 
     @classmethod
-    def open(cls, arrays: Mapping[str, NDArray[Any]]) -> Slots:
+    def open(cls, arrays: Mapping[str, NDArray[Any]]) -> SlotTable:
         slots = cls()
         slots._digests, slots._order = arrays["digests"], arrays["order"]
         slots._uses, slots._drivers = arrays["uses"], arrays["drivers"]

@@ -80,10 +80,10 @@ class EventColumns:
         )
         if self.corrupt is not None and self.corrupt in table.schema.names:
             for row in _rows_where(pc.is_valid(table.column(self.corrupt))):
-                batch.malformed[row] = InputError("cannot be read in the format of the source")
+                batch.rejected[row] = InputError("cannot be read in the format of the source")
         if self.order is not None:
             for row in _rows_where(pc.is_null(table.column(self.order), nan_is_null=True)):
-                batch.malformed.setdefault(
+                batch.rejected.setdefault(
                     row, InputError("is null, so the event has no place in the order", field=self.order)
                 )
         return batch

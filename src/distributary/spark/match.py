@@ -91,7 +91,7 @@ class RejectTask:
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             events = self.columns.batch(batch)
-            rows = sorted(events.malformed)
+            rows = sorted(events.rejected)
             found = [rejection_of(pa.table(batch), events, row) for row in rows]
             yield pa.RecordBatch.from_arrays(
                 [

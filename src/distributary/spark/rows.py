@@ -111,7 +111,7 @@ class TaggedRows(Shape):
     def others(
         self, table: pa.Table, batch: EventBatch, home: NDArray[np.bool_], version: int
     ) -> Iterator[pa.RecordBatch]:
-        wrong = [row for row in sorted(batch.malformed) if home[row]]
+        wrong = [row for row in sorted(batch.rejected) if home[row]]
         if wrong:
             found = [rejection_of(table, batch, row) for row in wrong]
             columns = {
@@ -123,7 +123,7 @@ class TaggedRows(Shape):
             yield self._tagged(REJECTED, columns, self._events(table, pa.array(wrong), ()), version)
         if self.keep_events:
             kept = home.copy()
-            kept[list(batch.malformed)] = False
+            kept[list(batch.rejected)] = False
             taken = pa.array(np.flatnonzero(kept))
             if len(taken):
                 columns = {"event_id": _texts(batch.ids.take(taken))}
@@ -174,7 +174,7 @@ class TaggedRows(Shape):
 
 def rejection_of(table: pa.Table, batch: EventBatch, row: int) -> Rejection:
     """Why a malformed event was set aside, with the event as it was read."""
-    error: InputError = batch.malformed[row]
+    error: InputError = batch.rejected[row]
     record = {name: value for name, value in table.slice(row, 1).to_pylist()[0].items() if value is not None}
     return rejection("", error, json.dumps(record, default=str, ensure_ascii=False))
 

@@ -46,8 +46,8 @@ class RouteTask:
             events = self.columns.batch(batch)
             visits = plan.route(events)
             rows, parts = visits.rows, visits.slots
-            if events.malformed or unvisited:
-                kept = ~np.isin(rows, list(events.malformed)) & ~np.isin(parts, unvisited)
+            if events.rejected or unvisited:
+                kept = ~np.isin(rows, list(events.rejected)) & ~np.isin(parts, unvisited)
                 rows, parts = rows[kept], parts[kept]
             if self.all_events:
                 alone = np.ones(events.rows, np.bool_)

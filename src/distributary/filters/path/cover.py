@@ -26,8 +26,8 @@ from distributary.filters.path.pattern import (
     LocationPath,
     Not,
     Or,
+    PathStep,
     Predicate,
-    Step,
     accepts,
     compares,
     is_element,
@@ -65,16 +65,16 @@ def generalise(first: LocationPath, second: LocationPath) -> LocationPath:
     Selecting something at the end of a path implies selecting something at each of its steps, so the common
     beginning alone covers both. It has no steps when one begins with an attribute and the other does not.
     """
-    steps: list[Step] = []
+    steps: list[PathStep] = []
     for one, two in zip(first.steps, second.steps, strict=False):
         label = _common_label(one.label, two.label)
         if label is None:
             break
         axis = one.axis if one.axis is two.axis else Axis.DESCENDANT
-        steps.append(Step(axis, label, tuple(part for part in one.predicates if part in two.predicates)))
-    if steps and steps[-1] == Step(Axis.CHILD, ANY_ELEMENT):
+        steps.append(PathStep(axis, label, tuple(part for part in one.predicates if part in two.predicates)))
+    if steps and steps[-1] == PathStep(Axis.CHILD, ANY_ELEMENT):
         # `a/*` and `a//*` ask for the same documents; the latter can be laid over more.
-        steps[-1] = Step(Axis.DESCENDANT, ANY_ELEMENT)
+        steps[-1] = PathStep(Axis.DESCENDANT, ANY_ELEMENT)
     return LocationPath(tuple(steps))
 
 

@@ -20,7 +20,7 @@ from distributary.filters.path.match import path_selects
 from distributary.filters.path.parse import MAX_LENGTH
 from distributary.filters.path.pattern import LocationPath, is_all_embracing, path_text
 from distributary.filters.path.shape import read_path
-from distributary.filters.path.template import Composition, Template, Values
+from distributary.filters.path.template import Composition, PathTemplate, Values
 from distributary.model import Event
 
 MAX_MERGED_BRANCHES = 16
@@ -41,11 +41,11 @@ class PathFilter(Filter):
 
     __slots__ = ("_template", "_values")
 
-    _template: Template | Composition
+    _template: PathTemplate | Composition
     _values: Values
 
     def __init__(self, branches: tuple[LocationPath, ...]) -> None:
-        self._template = Template(branches)
+        self._template = PathTemplate(branches)
         self._values = ()
 
     @classmethod

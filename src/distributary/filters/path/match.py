@@ -25,8 +25,8 @@ from distributary.filters.path.pattern import (
     LocationPath,
     Not,
     Or,
+    PathStep,
     Predicate,
-    Step,
     accepts,
     compares,
 )
@@ -66,7 +66,7 @@ def _contexts(path: LocationPath, document: Document, condition: Compares | None
     return contexts or set()
 
 
-def _accepted(step: Step, document: Document) -> set[int]:
+def _accepted(step: PathStep, document: Document) -> set[int]:
     if step.label == TEXT:
         return set(range(len(document), len(document) + len(document.texts)))
     by_label = document.nodes_by_label()

@@ -35,8 +35,8 @@ from distributary.filters.path.pattern import (
     LocationPath,
     Not,
     Or,
+    PathStep,
     Predicate,
-    Step,
     is_all_embracing,
     is_element,
     number,
@@ -84,8 +84,8 @@ def parse_branches(text: str) -> tuple[LocationPath, ...]:
     """The location paths of a union, each once, in the order written.
 
     >>> parse_branches("item/@id")
-    (LocationPath(steps=(Step(axis=<Axis.DESCENDANT: '//'>, label='item', predicates=()), \
-Step(axis=<Axis.CHILD: '/'>, label='@id', predicates=()))),)
+    (LocationPath(steps=(PathStep(axis=<Axis.DESCENDANT: '//'>, label='item', predicates=()), \
+PathStep(axis=<Axis.CHILD: '/'>, label='@id', predicates=()))),)
     """
     return parse_with_places(text)[0]
 
@@ -197,7 +197,7 @@ class _Walk:
                 self._refuse_everything(token)
             axis = Axis.CHILD if token.symbol == "/" else Axis.DESCENDANT
             token = token[0]
-        steps: list[Step] = []
+        steps: list[PathStep] = []
         pending = self._append(steps, axis, token)
         for separator, token in reversed(parts):
             if separator.symbol == "//":
@@ -209,7 +209,7 @@ class _Walk:
             self._refuse_everything(token)
         return LocationPath(tuple(steps))
 
-    def _append(self, steps: list[Step], axis: Axis, token: Any) -> Axis:
+    def _append(self, steps: list[PathStep], axis: Axis, token: Any) -> Axis:
         """Add the step that a token means, if any; the axis on which the next one hangs."""
         predicates: list[Any] = []
         core = token
@@ -227,7 +227,7 @@ class _Walk:
         if core.symbol == "descendant":
             axis = Axis.DESCENDANT
         label = self._label(core)
-        steps.append(Step(axis, label, tuple(map(self._predicate, reversed(predicates)))))
+        steps.append(PathStep(axis, label, tuple(map(self._predicate, reversed(predicates)))))
         return Axis.CHILD
 
     def _label(self, token: Any) -> str:

@@ -29,7 +29,7 @@ class Axis(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PathStep:
     """One node of the pattern, with the axis that connects it to the node before it."""
 
     axis: Axis
@@ -44,7 +44,7 @@ class LocationPath:
     Inside a predicate the steps may be empty: the path `.`, the node itself.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[PathStep, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ def steps_in(path: LocationPath) -> int:
 def path_text(path: LocationPath, *, inside: bool = False) -> str:
     """The canonical text of a path; `inside` a predicate it starts at the node that carries it.
 
-    >>> path_text(LocationPath((Step(Axis.DESCENDANT, "item"), Step(Axis.CHILD, "@id"))))
+    >>> path_text(LocationPath((PathStep(Axis.DESCENDANT, "item"), PathStep(Axis.CHILD, "@id"))))
     '//item/@id'
     """
     if not path.steps:

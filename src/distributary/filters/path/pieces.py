@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from distributary.filters.path.parse import MAX_STEPS, OPERATOR_WORDS
 from distributary.filters.path.pattern import EQUALITIES, LocationPath, Predicate
-from distributary.filters.path.template import Composition, Part, Spine, comparisons_within
+from distributary.filters.path.template import Composition, PredicateTemplate, Spine, comparisons_within
 
 CACHED_SPINES = 8192
 CACHED_PREDICATES = 8192
@@ -51,7 +51,7 @@ class Pieces(NamedTuple):
 
 
 _spines: dict[str, Spine] = {}
-_predicates: dict[str, Part] = {}
+_predicates: dict[str, PredicateTemplate] = {}
 
 
 def pieces_of(text: str, key: str) -> Pieces | None:
@@ -113,17 +113,17 @@ def forget_pieces() -> None:
     _predicates.clear()
 
 
-def _part(shape: str, predicate: Predicate) -> Part:
+def _part(shape: str, predicate: Predicate) -> PredicateTemplate:
     marks = LITERAL_MARK.findall(shape)
     ordered = tuple(
         place
         for place, (mark, comparison) in enumerate(zip(marks, comparisons_within(predicate), strict=False))
         if mark == TEXT_MARK and comparison.operator not in EQUALITIES
     )
-    return Part(predicate, ordered)
+    return PredicateTemplate(predicate, ordered)
 
 
-def _ordered(parts: tuple[Part, ...]) -> tuple[int, ...]:
+def _ordered(parts: tuple[PredicateTemplate, ...]) -> tuple[int, ...]:
     """The places, among all literals, of strings that are compared as numbers, if they are numbers."""
     found: list[int] = []
     start = 0
@@ -134,6 +134,6 @@ def _ordered(parts: tuple[Part, ...]) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _make_room(shapes: dict[str, Spine] | dict[str, Part], bound: int) -> None:
+def _make_room(shapes: dict[str, Spine] | dict[str, PredicateTemplate], bound: int) -> None:
     if len(shapes) >= bound:
         shapes.clear()

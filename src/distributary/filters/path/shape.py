@@ -37,7 +37,7 @@ from distributary.filters.path.pieces import (
     learn,
     pieces_of,
 )
-from distributary.filters.path.template import Composition, Template, Values, comparisons_in
+from distributary.filters.path.template import Composition, PathTemplate, Values, comparisons_in
 
 CACHED_SHAPES = 4096
 CACHED_LENGTH = 1000
@@ -57,10 +57,10 @@ LITERAL = re.compile(
 _cut = LITERAL.split
 
 
-class Shape(NamedTuple):
+class PathShape(NamedTuple):
     """What a text means when its literals are left out."""
 
-    template: Template | Composition
+    template: PathTemplate | Composition
     names: tuple[str, ...]
     """The names that fill the template; none when it has its own."""
     literals: int
@@ -75,10 +75,10 @@ class Shape(NamedTuple):
     """A text that is no longer is not too long, nor is its canonical text."""
 
 
-_shapes: dict[str, Shape] = {}
+_shapes: dict[str, PathShape] = {}
 
 
-def read_path(text: str) -> tuple[Template | Composition, Values]:
+def read_path(text: str) -> tuple[PathTemplate | Composition, Values]:
     """The template and the values of a path filter; FilterError when it is not one."""
     parts = _cut(text)
     values: list[str | float] = []
@@ -115,7 +115,7 @@ def forget_shapes() -> None:
     forget_pieces()
 
 
-def _filling(shape: Shape, literals: list[str | float]) -> Values:
+def _filling(shape: PathShape, literals: list[str | float]) -> Values:
     """What the template takes: names, and literals in its order, numbers where it compares numbers."""
     if shape.selection is not None:
         literals = [literals[index] for index in shape.selection]
@@ -129,7 +129,7 @@ def _filling(shape: Shape, literals: list[str | float]) -> Values:
     return (*shape.names, *filling)
 
 
-def _is_certain(shape: Shape, values: Values, text: str) -> bool:
+def _is_certain(shape: PathShape, values: Values, text: str) -> bool:
     """Whether the values give a filter that parsing the text would give as well."""
     if len(text) > shape.certain_length and (
         len(text) > MAX_LENGTH or len(shape.template.text(values)) > MAX_LENGTH
@@ -144,7 +144,7 @@ def _all_differ(branches: tuple[LocationPath, ...]) -> bool:
 
 def _read_by_pieces(
     text: str, key: str, literals: list[str | float]
-) -> tuple[Template | Composition, Values]:
+) -> tuple[PathTemplate | Composition, Values]:
     """Read a text of an unknown shape: put it together from known pieces, or parse it."""
     pieces = pieces_of(text, key)
     found = None if pieces is None else composed(pieces)
@@ -160,14 +160,14 @@ def _read_by_pieces(
 
 def _read_anew(
     text: str, key: str, pieces: Pieces | None, literals: list[str | float] | None
-) -> tuple[Template | Composition, Values]:
+) -> tuple[PathTemplate | Composition, Values]:
     """Parse a text in full, and remember its shape, and those of its pieces, when there is no doubt."""
     branches, places = parse_with_places(text)
     shape = None if literals is None else _shape_of(text, key, branches, places, literals)
     if shape is not None and literals is not None and pieces is not None and shape.selection is None:
         found = learn(pieces, branches)
         shape = shape if found is None else _composed_shape(found, pieces.names, len(literals))
-    template = Template(branches) if shape is None else shape.template
+    template = PathTemplate(branches) if shape is None else shape.template
     values = () if shape is None or literals is None else _filling(shape, literals)
     length = len(template.text(values))
     if length > MAX_LENGTH:
@@ -178,7 +178,7 @@ def _read_anew(
     return template, values
 
 
-def _remember(key: str, shape: Shape) -> None:
+def _remember(key: str, shape: PathShape) -> None:
     if len(_shapes) >= CACHED_SHAPES:
         _shapes.clear()
     _shapes[key] = shape
@@ -186,10 +186,10 @@ def _remember(key: str, shape: Shape) -> None:
 
 def _composed_shape(
     found: tuple[Composition, tuple[int, ...]], names: tuple[str, ...], literals: int
-) -> Shape:
+) -> PathShape:
     composition, ordered = found
     certain_length = MAX_LENGTH - composition.length - NUMBER_LENGTH * literals
-    return Shape(composition, names, literals, None, ordered, False, certain_length)
+    return PathShape(composition, names, literals, None, ordered, False, certain_length)
 
 
 def _shape_of(
@@ -198,7 +198,7 @@ def _shape_of(
     branches: tuple[LocationPath, ...],
     places: list[int],
     literals: list[str | float],
-) -> Shape | None:
+) -> PathShape | None:
     """The shape of a text that has been parsed; None when it should not be remembered."""
     starts = [found.start() for found in LITERAL.finditer(text) if found[0][0] != "Q"]
     comparisons = comparisons_in(branches)
@@ -216,8 +216,8 @@ def _shape_of(
         for place, (index, comparison) in enumerate(zip(selection, comparisons, strict=True))
         if isinstance(literals[index], str) and comparison.operator not in EQUALITIES
     )
-    template = Template(branches, len(starts))
-    shape = Shape(
+    template = PathTemplate(branches, len(starts))
+    shape = PathShape(
         template,
         (),
         len(starts),

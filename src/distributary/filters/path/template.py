@@ -5,9 +5,9 @@ comparisons alone. So a filter is a template and the values that fill it; text a
 asked for. There are two kinds of template:
 
 - A `Composition` is one path whose names and literals are all left out. It is put together from a `Spine`
-  (the steps) and `Part`s (the predicates on them), of which there are few, so it is itself very small.
-- A `Template` is any filter; its names are fixed, and its literals may be left out. Parts of a pattern that
-  hold no literal are the same objects in all filters of a template.
+  (the steps) and `PredicateTemplate`s (the predicates on them), of which there are few, so it is very small.
+- A `PathTemplate` is any filter; its names are fixed, and its literals may be left out. Parts of a pattern
+  that hold no literal are the same objects in all filters of a template.
 
 Values are the names, if these are left out, and then the literals, each in the order in which the canonical
 text writes them: the literals inside a path before the one the path is compared with. Filling a template
@@ -33,8 +33,8 @@ from distributary.filters.path.pattern import (
     LocationPath,
     Not,
     Or,
+    PathStep,
     Predicate,
-    Step,
     literal_text,
     path_text,
     predicate_text,
@@ -72,7 +72,7 @@ def comparisons_within(predicate: Predicate) -> list[Compares]:
     return found
 
 
-class Template:
+class PathTemplate:
     """The branches of a path filter; with `places`, their literals stand for so many values to be given.
 
     Without, the branches are taken as they are, and there are no values.
@@ -101,7 +101,7 @@ class Template:
         """The canonical text with the values in it.
 
         >>> from distributary.filters.path.parse import parse_branches
-        >>> Template(parse_branches("a[b=1 and 'x'=c]"), 2).text((2.5, "y"))
+        >>> PathTemplate(parse_branches("a[b=1 and 'x'=c]"), 2).text((2.5, "y"))
         '//a[b = 2.5 and c = "y"]'
         """
         return self._format % tuple([literal_text(value) for value in values])
@@ -135,7 +135,7 @@ class Spine:
         self.length = len(self.format)
 
 
-class Part:
+class PredicateTemplate:
     """A predicate without its names and literals."""
 
     __slots__ = ("format", "labels", "length", "literals", "names", "ordered", "predicate", "share")
@@ -159,7 +159,7 @@ class Composition:
 
     __slots__ = ("_names", "_parts", "_spine")
 
-    def __init__(self, spine: Spine, parts: tuple[Part, ...]) -> None:
+    def __init__(self, spine: Spine, parts: tuple[PredicateTemplate, ...]) -> None:
         self._spine = spine
         self._parts = parts
         self._names = spine.names + sum([part.names for part in parts])
@@ -173,11 +173,11 @@ class Composition:
         """The location path, alone in a tuple, with the values in it."""
         names, literals = iter(values), iter(values[self._names :])
         parts = iter(self._parts)
-        steps: list[Step] = []
+        steps: list[PathStep] = []
         for axis, label, count in self._spine.steps:
             name = _named(label, names)
             predicates = [_given(next(parts).predicate, names, literals) for _ in range(count)]
-            steps.append(Step(axis, name, tuple(predicates)))
+            steps.append(PathStep(axis, name, tuple(predicates)))
         return (LocationPath(tuple(steps)),)
 
     def certain_labels(self, values: Values) -> tuple[str, ...]:
@@ -199,7 +199,8 @@ class Composition:
 
         >>> from distributary.filters.path.parse import parse_branches
         >>> path = parse_branches("/a[b = 1]/@c")[0]
-        >>> Composition(Spine(path), (Part(path.steps[0].predicates[0]),)).text(("x", "y", "z", 2.5))
+        >>> predicate = PredicateTemplate(path.steps[0].predicates[0])
+        >>> Composition(Spine(path), (predicate,)).text(("x", "y", "z", 2.5))
         '/x[y = 2.5]/@z'
         """
         written = self._spine.format % tuple([part.format for part in self._parts]) % values[: self._names]
@@ -247,7 +248,7 @@ def _opened_label(label: str) -> str:
 def _opened_path(path: LocationPath) -> LocationPath:
     return LocationPath(
         tuple(
-            Step(step.axis, _opened_label(step.label), tuple(map(_opened, step.predicates)))
+            PathStep(step.axis, _opened_label(step.label), tuple(map(_opened, step.predicates)))
             for step in path.steps
         )
     )
@@ -276,11 +277,11 @@ def _given_path(
     path: LocationPath, names: Iterator[str | float], literals: Iterator[str | float]
 ) -> LocationPath:
     """The path with the next names and literals in its holes."""
-    steps: list[Step] = []
+    steps: list[PathStep] = []
     for step in path.steps:
         name = _named(step.label, names)
         predicates = [_given(part, names, literals) for part in step.predicates]
-        steps.append(Step(step.axis, name, tuple(predicates)))
+        steps.append(PathStep(step.axis, name, tuple(predicates)))
     return LocationPath(tuple(steps))
 
 
@@ -337,12 +338,12 @@ def _comparisons_within(predicate: Predicate, found: list[Compares]) -> None:
 def _filled(path: LocationPath, values: Iterator[str | float]) -> LocationPath:
     """The path with the next values as its literals; the same path when it has none."""
     changed = False
-    steps: list[Step] = []
+    steps: list[PathStep] = []
     for step in path.steps:
         if step.predicates:
             predicates = tuple([_filled_predicate(part, values) for part in step.predicates])
             if any(map(is_not, predicates, step.predicates)):
-                step = Step(step.axis, step.label, predicates)
+                step = PathStep(step.axis, step.label, predicates)
                 changed = True
         steps.append(step)
     return LocationPath(tuple(steps)) if changed else path

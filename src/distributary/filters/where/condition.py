@@ -3,8 +3,8 @@
 sqlglot knows SQL's grammar but takes some 200 microseconds a condition, and very many subscriptions differ
 in nothing but their literals, or in literals and names. So a text is first cut into its *shape* (the text
 with every literal taken out) and its literals; the shape is read once (see `condition_reader`), into a
-`Template`, and found in a bounded cache after that. A shape that is new but for its names is found in a
-second cache, in which names are taken out too. Whether a text is read anew or by its shape makes no
+`ConditionTemplate`, and found in a bounded cache after that. A shape that is new but for its names is found
+in a second cache, in which names are taken out too. Whether a text is read anew or by its shape makes no
 difference to what comes out.
 """
 
@@ -26,7 +26,7 @@ from distributary.filters.where.expression import (
     write_literal,
     write_name,
 )
-from distributary.filters.where.normal_form import Plan, may_have_residue, may_hold_always, plan_of
+from distributary.filters.where.normal_form import NormalForm, may_have_residue, may_hold_always, plan_of
 from distributary.filters.where.parse import (
     LITERAL,
     MAX_LENGTH,
@@ -34,7 +34,7 @@ from distributary.filters.where.parse import (
     NUMBER_MARK,
     QUOTED_NAME,
     TEXT_MARK,
-    Reader,
+    ConditionReader,
     read_number,
 )
 from distributary.filters.where.selectivity import guess
@@ -52,7 +52,7 @@ LARGE = 1e300
 split_names = re.compile(r"([^\W\d]\w*+(?:\.[^\W\d]\w*+)*+)").split
 
 
-class Template:
+class ConditionTemplate:
     """A condition without its literals and names: with a tuple of each, it is a condition.
 
     In its expression each attribute is called by its number, and each literal is a blank.
@@ -67,7 +67,7 @@ class Template:
         self._order = [~int(name) if name else next(literals) for name in WRITTEN_PLACE.findall(written)]
         """What fills the format: a literal by its number, a name by the complement of its number."""
         self._format = WRITTEN_PLACE.sub("%s", written)
-        self._plan: Plan | None = None
+        self._plan: NormalForm | None = None
         self.selectivity = guess(expression)
         self.has_residue = may_have_residue(expression)
 
@@ -86,7 +86,7 @@ class Template:
         )
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> NormalForm:
         """How conjunctions are made of values; worked out once."""
         if self._plan is None:
             self._plan = plan_of(self.expression)
@@ -97,10 +97,10 @@ WRITTEN_PLACE = re.compile(f'"([0-9]+)"|{BLANK_MARK}')
 """Where a template's text has a name (a number is quoted) or a literal; nothing else of it has quotes."""
 
 
-class Shape(NamedTuple):
+class ConditionShape(NamedTuple):
     """What a text means when its literals, and perhaps its names, are left out."""
 
-    template: Template
+    template: ConditionTemplate
     places: int
     """How many marks stand in the shape."""
     selection: tuple[int, ...] | None
@@ -108,11 +108,11 @@ class Shape(NamedTuple):
     names: tuple[str, ...]
 
 
-Condition = tuple[Template, tuple[str, ...], tuple[Any, ...]]
+Condition = tuple[ConditionTemplate, tuple[str, ...], tuple[Any, ...]]
 """A template, the names of its attributes, and the values of its blanks."""
 
-_shapes: dict[str, Shape] = {}
-_nameless_shapes: dict[str, Shape] = {}
+_shapes: dict[str, ConditionShape] = {}
+_nameless_shapes: dict[str, ConditionShape] = {}
 
 
 def read_condition(text: str) -> Condition:
@@ -154,7 +154,7 @@ def template_of(expression: Expression) -> Condition:
         return Blank(len(values) - 1)
 
     numbered = rebuilt(expression, next_blank, lambda name: str(names.setdefault(name, len(names))))
-    return Template(numbered), tuple(names), tuple(values)
+    return ConditionTemplate(numbered), tuple(names), tuple(values)
 
 
 def forget_shapes() -> None:
@@ -182,30 +182,30 @@ def _read_names(text: str, key: str, values: list[Any]) -> Condition:
     if shape is None or shape.places != places or None in values or '"' in text:
         return _read_anew(text, key, nameless, values)
     found = tuple(names)
-    _remember(_shapes, key, Shape(shape.template, len(values), shape.selection, found))
+    _remember(_shapes, key, ConditionShape(shape.template, len(values), shape.selection, found))
     return shape.template, found, _selected(values, shape.selection)
 
 
 def _read_anew(text: str, key: str, nameless: str, found: list[Any]) -> Condition:
     """Read a text of which nothing is known, and remember the shape."""
-    reader = Reader(text)
+    reader = ConditionReader(text)
     expression = reader.read()
     names = {name: number for number, name in enumerate(dict.fromkeys(name for name, _ in reader.names))}
     used: list[int] = []
-    template = Template(_renumbered(expression, used, names))
+    template = ConditionTemplate(_renumbered(expression, used, names))
     condition = template, tuple(names), tuple([reader.values[index] for index in used])
     if may_hold_always(expression) and template.plan.holds_always(condition[2], condition[1]):
         raise FilterError("is true for every event; leave it out or ask for less", field="where", text=text)
     if reader.cacheable and found == reader.values:
         selection = None if used == list(range(len(found))) else tuple(used)
-        _remember(_shapes, key, Shape(template, len(found), selection, tuple(names)))
+        _remember(_shapes, key, ConditionShape(template, len(found), selection, tuple(names)))
         if '"' not in text:
             places = len(found) + len(reader.names)
-            _remember(_nameless_shapes, nameless, Shape(template, places, selection, ()))
+            _remember(_nameless_shapes, nameless, ConditionShape(template, places, selection, ()))
     return condition
 
 
-def _remember(shapes: dict[str, Shape], key: str, shape: Shape) -> None:
+def _remember(shapes: dict[str, ConditionShape], key: str, shape: ConditionShape) -> None:
     if len(key) <= CACHED_LENGTH:
         if len(shapes) >= CACHED_SHAPES:
             shapes.clear()

@@ -93,7 +93,7 @@ class Truth:
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class TruthConstant:
     truth: bool | None
 
 
@@ -112,7 +112,7 @@ class Or:
     parts: tuple[Expression, ...]
 
 
-Leaf = Compare | CompareAttributes | Between | In | Like | IsNull | IsTruth | Truth | Constant
+Leaf = Compare | CompareAttributes | Between | In | Like | IsNull | IsTruth | Truth | TruthConstant
 Expression = Leaf | Not | And | Or
 
 OPERATORS: dict[str, Callable[[Any, Any], bool]] = {"=": eq, "<>": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
@@ -148,7 +148,7 @@ def attributes_of(expression: Expression) -> tuple[str, ...]:
             return attributes_of(part)
         case CompareAttributes(left, _, right):
             return (left, right)
-        case Constant():
+        case TruthConstant():
             return ()
         case _:
             return (expression.attribute,)
@@ -214,7 +214,7 @@ def evaluate(
         case Not(part):
             truth = evaluate(part, attributes, values)
             return None if truth is None else not truth
-        case Constant(truth):
+        case TruthConstant(truth):
             return truth
         case CompareAttributes(left, operator, right):
             return compare(attributes.get(left), operator, attributes.get(right))
@@ -313,7 +313,7 @@ def write(expression: Expression) -> str:
             return _write_predicate(expression, "")
         case Truth(attribute):
             return write_name(attribute)
-        case Constant(truth):
+        case TruthConstant(truth):
             return write_literal(truth)
     raise TypeError(f"not an expression: {expression!r}")
 

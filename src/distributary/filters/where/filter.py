@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from distributary.errors import FilterError
 from distributary.filters.filter import Filter
-from distributary.filters.where.condition import Template, read_condition, template_of
+from distributary.filters.where.condition import ConditionTemplate, read_condition, template_of
 from distributary.filters.where.domain import Conjunction, Domain, contains, narrows, union
 from distributary.filters.where.expression import (
     MAX_DEPTH,
@@ -42,7 +42,7 @@ class WhereFilter(Filter):
 
     __slots__ = ("_names", "_template", "_text", "_values")
 
-    def __init__(self, template: Template, names: tuple[str, ...], values: tuple[Any, ...]) -> None:
+    def __init__(self, template: ConditionTemplate, names: tuple[str, ...], values: tuple[Any, ...]) -> None:
         self._template = template
         self._names = names
         self._values = values

@@ -6,8 +6,8 @@ OR true is the union of what makes its parts true, and an AND the intersection. 
 fold into one domain, whatever their number; those on different attributes multiply, up to
 `MAX_CONJUNCTIONS`.
 
-All of this but the values depends on a template alone, so it is worked out once a template, as a `Plan`: a
-term for each conjunction, and in it a function from the values to the domain for each attribute. A template
+All of this but the values depends on a template alone, so it is worked out once, as a `NormalForm`:
+a term for each conjunction, and in it a function from the values to the domain for each attribute. A template
 does not know the attributes' names either: they are numbered, and given with the values.
 """
 
@@ -47,7 +47,6 @@ from distributary.filters.where.expression import (
     Blank,
     Compare,
     CompareAttributes,
-    Constant,
     Expression,
     In,
     IsNull,
@@ -57,6 +56,7 @@ from distributary.filters.where.expression import (
     Not,
     Or,
     Truth,
+    TruthConstant,
     fill,
 )
 from distributary.filters.where.like import like_pattern
@@ -102,7 +102,7 @@ class TooManyError(Exception):
     """The disjunctive form would exceed `MAX_CONJUNCTIONS`."""
 
 
-class Plan:
+class NormalForm:
     """How the conjunctions of a template are made of values.
 
     When they would be too many, what remains is the one conjunction that must hold whatever else does.
@@ -140,11 +140,11 @@ class Plan:
         return made is not None and any(not c.domains and not c.residual for c in made)
 
 
-def plan_of(expression: Expression) -> Plan:
+def plan_of(expression: Expression) -> NormalForm:
     try:
-        return Plan(_terms(expression, True), None)
+        return NormalForm(_terms(expression, True), None)
     except TooManyError:
-        return Plan(None, _necessary(expression, True))
+        return NormalForm(None, _necessary(expression, True))
 
 
 def may_hold_always(expression: Expression) -> bool:
@@ -153,7 +153,7 @@ def may_hold_always(expression: Expression) -> bool:
         return any(map(may_hold_always, expression.parts))
     if isinstance(expression, Not):
         return may_hold_always(expression.part)
-    return isinstance(expression, (Constant, IsNull, IsTruth))
+    return isinstance(expression, (TruthConstant, IsNull, IsTruth))
 
 
 def may_have_residue(expression: Expression) -> bool:
@@ -183,7 +183,7 @@ def _terms(expression: Expression, positive: bool) -> list[Term]:
 
 
 def _leaf_term(leaf: Leaf, positive: bool) -> Term | None:
-    if isinstance(leaf, Constant):
+    if isinstance(leaf, TruthConstant):
         return Term(()) if leaf.truth is positive else None
     if isinstance(leaf, CompareAttributes):
         signed = SignedLeaf(leaf, positive)

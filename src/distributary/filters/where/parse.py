@@ -33,7 +33,6 @@ from distributary.filters.where.expression import (
     Blank,
     Compare,
     CompareAttributes,
-    Constant,
     Expression,
     In,
     IsNull,
@@ -42,6 +41,7 @@ from distributary.filters.where.expression import (
     Literal,
     Not,
     Truth,
+    TruthConstant,
     compare,
     conjunction_of,
     depth,
@@ -158,7 +158,7 @@ class Frame:
     places: list[int]
 
 
-class Reader:
+class ConditionReader:
     """Reads one text. After `read`, `values` holds its literals, to which the blanks refer.
 
     `names` holds its attributes and where they stand, each as often as it is named.
@@ -320,7 +320,7 @@ class Reader:
         if isinstance(node, exp.Column):
             return self._placeholder(node)
         if isinstance(node, (exp.Boolean, exp.Null)):
-            return Constant(_constant(node))
+            return TruthConstant(_constant(node))
         if isinstance(node, exp.Literal):
             self._resolved += 1
             return Blank(int(node.this))
@@ -389,7 +389,7 @@ class Reader:
             return Compare(right.attribute, MIRRORED[operator], left)
         self.cacheable = False
         values = [self.values[side.index] if isinstance(side, Blank) else side for side in (left, right)]
-        return Constant(compare(values[0], operator, values[1]))
+        return TruthConstant(compare(values[0], operator, values[1]))
 
     def _attribute(self, node: Any, operator: str) -> str:
         operand = self._operand(node)
@@ -401,7 +401,7 @@ class Reader:
         """What a comparison compares: an attribute (as `Truth`) or a literal."""
         if isinstance(node, (exp.Column, exp.Boolean, exp.Null, exp.Literal)):
             operand = self._condition(node)
-            if isinstance(operand, Constant):
+            if isinstance(operand, TruthConstant):
                 return operand.truth
             if isinstance(operand, (Truth, Blank)):
                 return operand

@@ -14,13 +14,13 @@ from distributary.filters.where.expression import (
     Between,
     Compare,
     CompareAttributes,
-    Constant,
     Expression,
     In,
     IsNull,
     Like,
     Not,
     Or,
+    TruthConstant,
 )
 
 EQUAL = 0.05
@@ -51,7 +51,7 @@ def guess(expression: Expression) -> float:
             return min(EVEN, EQUAL * len(literals))
         case Like() | IsNull():
             return RARE
-        case Constant(truth):
+        case TruthConstant(truth):
             return 1.0 if truth else LEAST
         case _:
             return EVEN

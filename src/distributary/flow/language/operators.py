@@ -21,12 +21,12 @@ from distributary.filters.where.expression import (
     Between,
     Compare,
     CompareAttributes,
-    Constant,
     In,
     IsNull,
     Like,
     Not,
     Or,
+    TruthConstant,
     attributes_of,
 )
 from distributary.filters.where.expression import Expression as Condition
@@ -325,7 +325,7 @@ def condition_faults(condition: Condition, schema: Schema, field: str) -> Iterat
         case Not(part):
             yield from condition_faults(part, schema, field)
             return
-        case Constant():
+        case TruthConstant():
             return
     missing = [name for name in attributes_of(condition) if name not in schema]
     for name in missing:

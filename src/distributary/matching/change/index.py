@@ -173,8 +173,8 @@ class ChangeIndex(Index[ChangeFilter]):
     def match_batch(self, batch: EventBatch) -> Pairs:
         """Show every well-formed row to group 0, in order."""
         rows = np.arange(batch.rows, dtype=np.int32)
-        if batch.malformed:
-            rows = np.delete(rows, list(batch.malformed))
+        if batch.rejected:
+            rows = np.delete(rows, list(batch.rejected))
         return self.fire(batch, rows, np.zeros(len(rows), np.int32))
 
 

@@ -23,7 +23,7 @@ from distributary.filters.path.filter import PathFilter
 from distributary.kernel import kernel, sealed
 from distributary.matching.batch import EventBatch
 from distributary.matching.index import Arrays, Pairs
-from distributary.matching.layers import CompiledIndex, Segment
+from distributary.matching.layers import CompiledIndex, CompiledSegment
 from distributary.matching.path.signature import (
     Shape,
     Signature,
@@ -128,7 +128,7 @@ class PathBloom(CompiledIndex[PathFilter]):
         )
         return Pairs(found_rows[passed], positions[passed])
 
-    def _alive(self, number: int, segment: Segment, found: Pairs) -> Pairs:
+    def _alive(self, number: int, segment: CompiledSegment, found: Pairs) -> Pairs:
         alive = self.live(number, segment, found.slots)
         rows, positions = found if alive is None else (found.rows[alive], found.slots[alive])
         return Pairs(rows, segment.slots[positions])

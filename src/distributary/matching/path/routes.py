@@ -24,8 +24,8 @@ from distributary.filters.path.pattern import (
     LocationPath,
     Not,
     Or,
+    PathStep,
     Predicate,
-    Step,
 )
 from distributary.matching.path.expressions import (
     EQUAL,
@@ -126,7 +126,7 @@ def _follow(path: LocationPath, turn: Turn, expressions: Expressions, links: lis
 
 
 def _link(
-    step: Step, expressions: Expressions, rest: int | None = None, taken: Predicate | None = None
+    step: PathStep, expressions: Expressions, rest: int | None = None, taken: Predicate | None = None
 ) -> Link:
     code = expressions.code(step.label)
     conditions = [
@@ -153,7 +153,7 @@ def _best_turn(path: LocationPath) -> Turn | None:
     return best
 
 
-def _conjuncts(step: Step) -> Iterator[Predicate]:
+def _conjuncts(step: PathStep) -> Iterator[Predicate]:
     """The predicates of a step, with `and` taken apart."""
     for predicate in step.predicates:
         if isinstance(predicate, And):

@@ -153,7 +153,7 @@ class Rendezvous:
         if self.labels.places and batch.documents is not None:
             found.append(self.labels.visits(batch))
         sound = np.ones(batch.rows, np.bool_)
-        sound[list(batch.malformed)] = False
+        sound[list(batch.rejected)] = False
         return joined(found, sound, self.everywhere)
 
     def describe(self) -> str:

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distributary.kernel import kernel, sealed
-from distributary.matching.batch import BOOLEAN, NUMBER, STRING, Column, Strings
+from distributary.matching.batch import BOOLEAN, NUMBER, STRING, AttributeColumn, Strings
 from distributary.matching.rendezvous.fingerprints import CRC_TABLE, spread, text_fingerprint
 from distributary.matching.rendezvous.keys import NUMBERS, TEXTS, Span
 from distributary.matching.rendezvous.parts import FULL, Allotment, Place
@@ -101,7 +101,7 @@ class Attribute:
                 loads[bucket] += 1
         return loads
 
-    def visits(self, column: Column) -> Visits:
+    def visits(self, column: AttributeColumn) -> Visits:
         """The rows and the parts that they visit, each pair once."""
         strings = column.strings or NO_STRINGS
         return _visits(

@@ -43,7 +43,7 @@ LENGTH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 WORD_FACTOR = np.uint64(0xD6E8FEB86659FD93)
 
 
-class Recalled(NamedTuple):
+class MemoAnswer(NamedTuple):
     """What is known of the topics of a batch."""
 
     unknown: NDArray[np.bool_]
@@ -68,7 +68,7 @@ class TopicMemo:
         """The bytes in use."""
         return self._lines.nbytes + int(self._used[0])
 
-    def recall(self, topics: Strings) -> Recalled | None:
+    def recall(self, topics: Strings) -> MemoAnswer | None:
         """What is known of these topics; None when it is not worth while to ask."""
         rows = len(topics.starts)
         if self._pause > 0:
@@ -84,9 +84,9 @@ class TopicMemo:
         if self._asked >= TRIED:
             self._pause = PAUSE if self._known * WORTHWHILE < self._asked else 0
             self._asked = self._known = 0
-        return Recalled(unknown, Pairs(found[0, :count], found[1, :count]), hashes)
+        return MemoAnswer(unknown, Pairs(found[0, :count], found[1, :count]), hashes)
 
-    def learn(self, topics: Strings, recalled: Recalled, found: Pairs) -> None:
+    def learn(self, topics: Strings, recalled: MemoAnswer, found: Pairs) -> None:
         """Keep what was found for the unknown rows, in the order of rows."""
         _learn(
             *topic_arrays(topics),

@@ -36,7 +36,7 @@ from distributary.kernel import kernel, sealed
 from distributary.matching import frozen
 from distributary.matching.batch import EventBatch, Strings
 from distributary.matching.index import Arrays, Pairs
-from distributary.matching.layers import CompiledIndex, Segment
+from distributary.matching.layers import CompiledIndex, CompiledSegment
 from distributary.matching.memory import prefetch
 from distributary.matching.topic.memo import TopicMemo
 from distributary.matching.topic.text import (
@@ -115,7 +115,7 @@ class TopicShapes(CompiledIndex[TopicFilter]):
     def search(self, arrays: Arrays, batch: EventBatch) -> Pairs:
         return Pairs.none() if batch.topics is None else self._search(arrays, batch.topics)
 
-    def search_segment(self, segment: Segment, batch: EventBatch) -> Pairs:
+    def search_segment(self, segment: CompiledSegment, batch: EventBatch) -> Pairs:
         topics = batch.topics
         if topics is None or len(segment) < REMEMBERED:
             return self.search(segment.readable, batch)
@@ -129,7 +129,7 @@ class TopicShapes(CompiledIndex[TopicFilter]):
         finally:
             memo.free.release()
 
-    def _search_with(self, memo: TopicMemo, segment: Segment, topics: Strings) -> Pairs:
+    def _search_with(self, memo: TopicMemo, segment: CompiledSegment, topics: Strings) -> Pairs:
         """Search for those topics that the memo does not know, and tell it."""
         recalled = memo.recall(topics)
         if recalled is None:

@@ -52,7 +52,7 @@ from distributary.matching.where.plan import (
     NOTHING,
     WORTH_A_GROUP,
     Buckets,
-    Plan,
+    SegmentPlan,
     bucket_of,
     piece_buckets,
     plan,
@@ -71,7 +71,7 @@ SCRAMBLE = np.uint64(0x9E3779B97F4A7C15)
 FOLD = np.uint64(32)
 
 
-class Keys(NamedTuple):
+class KeyTable(NamedTuple):
     """Key i is the value `bits[i]` of line `line[i]` (2 * attribute, + 1 for texts), and leads to the
     conjunctions `postings[start[i]:start[i + 1]]`. `slots` is the hash table, -1 where free."""
 
@@ -83,14 +83,14 @@ class Keys(NamedTuple):
     slots: NDArray[np.int32]
 
     @classmethod
-    def of(cls, arrays: Arrays) -> Keys:
+    def of(cls, arrays: Arrays) -> KeyTable:
         return cls(*(sealed(arrays[f"key_{field}"]) for field in cls._fields))
 
     def arrays(self) -> Arrays:
         return {f"key_{field}": array for field, array in self._asdict().items()}
 
 
-class Blocks(NamedTuple):
+class BitsetBlocks(NamedTuple):
     """Block i holds the conjunctions from `first[i]` to `first[i + 1]`, in bitsets of `width[i]` words.
 
     The bitset of attribute `attributes[i, j]` and bucket b starts at `words[tables[i, j] + b * width[i]]`.
@@ -110,7 +110,7 @@ class Blocks(NamedTuple):
     words: NDArray[np.uint64]
 
     @classmethod
-    def of(cls, arrays: Arrays) -> Blocks:
+    def of(cls, arrays: Arrays) -> BitsetBlocks:
         return cls(*(sealed(arrays[f"block_{field}"]) for field in cls._fields))
 
     def arrays(self) -> Arrays:
@@ -161,8 +161,8 @@ class _Search:
         self.columns = columns_of(arrays, batch)
         self.constraints = Constraints.of(arrays)
         self.buckets = Buckets.of(arrays)
-        self.keys = Keys.of(arrays)
-        self.blocks = Blocks.of(arrays)
+        self.keys = KeyTable.of(arrays)
+        self.blocks = BitsetBlocks.of(arrays)
         self.rows = np.empty(max(1024, 4 * batch.rows), np.int32)
         self.conjunctions = np.empty(len(self.rows), np.int32)
         self.count = 0
@@ -235,7 +235,7 @@ def _split(pairs: NDArray[np.int64], filters: int) -> tuple[NDArray[np.int32], N
     return rows.astype(np.int32), positions.astype(np.int32)
 
 
-def _keys(flat: Flat, keyed: int) -> Keys:
+def _keys(flat: Flat, keyed: int) -> KeyTable:
     """The keys of the first `keyed` conjunctions, each found by its first constraint."""
     constraint = flat.start[:keyed]
     sizes = np.diff(flat.piece_start)[constraint]
@@ -248,7 +248,7 @@ def _keys(flat: Flat, keyed: int) -> Keys:
     new = np.concatenate([np.ones(min(1, keyed), np.bool_), (np.diff(line) != 0) | (np.diff(value) != 0)])
     begins = np.flatnonzero(new)
     size = 1 << max(1, (2 * len(begins)).bit_length())
-    keys = Keys(
+    keys = KeyTable(
         np.unique(line >> 1).astype(np.int32),
         line[begins],
         value[begins].view(np.int64),
@@ -260,7 +260,7 @@ def _keys(flat: Flat, keyed: int) -> Keys:
     return keys
 
 
-def _blocks(planned: Plan) -> Blocks:
+def _blocks(planned: SegmentPlan) -> BitsetBlocks:
     """The blocks of every group and their bitsets."""
     sizes = np.bincount(planned.group, minlength=len(planned.grouped_by))
     counts = -(-sizes // (64 * _widths(sizes, planned.lead_often)))
@@ -278,7 +278,7 @@ def _blocks(planned: Plan) -> Blocks:
     ends = np.cumsum(table_sizes.reshape(-1), dtype=np.int64).reshape(table_sizes.shape)
     tables = np.take_along_axis(ends - table_sizes, place[group], axis=1)
     total = int(ends[-1, -1]) if len(ends) else 0
-    blocks = Blocks(
+    blocks = BitsetBlocks(
         first,
         width,
         named[group] > 4,
@@ -428,7 +428,7 @@ def _grown(array: NDArray[np.int32]) -> NDArray[np.int32]:
 @kernel
 def _find_keyed(
     constraints: Constraints,
-    keys: Keys,
+    keys: KeyTable,
     rows: Rows,
     bits: NDArray[np.int64],
     base: int,
@@ -468,7 +468,7 @@ def _find_keyed(
 @kernel
 def _find_grouped(
     constraints: Constraints,
-    blocks: Blocks,
+    blocks: BitsetBlocks,
     rows: Rows,
     buckets: RowBuckets,
     candidates: NDArray[np.int32],
@@ -493,7 +493,7 @@ def _find_grouped(
 
 
 @kernel
-def _candidates(blocks: Blocks, block: int, buckets: RowBuckets, found: NDArray[np.int32]) -> int:
+def _candidates(blocks: BitsetBlocks, block: int, buckets: RowBuckets, found: NDArray[np.int32]) -> int:
     """AND the bitsets of every row's buckets; what is left, as BLOCK * row + place in the block.
 
     Checking the candidates is left to a loop of its own, which lets this one run ahead undisturbed.

@@ -33,7 +33,7 @@ from distributary.filters.where.domain import Domain, TextRange
 from distributary.filters.where.filter import WhereFilter
 from distributary.kernel import kernel, sealed
 from distributary.matching import frozen
-from distributary.matching.batch import BOOLEAN, NULL, NUMBER, OTHER, STRING, Column, EventBatch
+from distributary.matching.batch import BOOLEAN, NULL, NUMBER, OTHER, STRING, AttributeColumn, EventBatch
 from distributary.matching.index import Arrays
 from distributary.matching.where.texts import Texts, named_texts, rank_texts
 from distributary.model import Event
@@ -326,7 +326,7 @@ def _attribute_numbers(offsets: bytes, data: bytes) -> dict[str, int]:
     return {name: number for number, name in enumerate(frozen.unpack_texts(packed))}
 
 
-def columns_of(arrays: Arrays, batch: EventBatch) -> list[tuple[int, Column]]:
+def columns_of(arrays: Arrays, batch: EventBatch) -> list[tuple[int, AttributeColumn]]:
     """The attributes that both the segment and the batch have: their numbers and columns."""
     numbers = _attribute_numbers(arrays["attributes.offsets"].tobytes(), arrays["attributes.bytes"].tobytes())
     present = [(numbers[name], batch.column(name)) for name in batch.attributes if name in numbers]
@@ -334,7 +334,10 @@ def columns_of(arrays: Arrays, batch: EventBatch) -> list[tuple[int, Column]]:
 
 
 def encode(
-    arrays: Arrays, columns: Sequence[tuple[int, Column]], chosen: slice | NDArray[np.int32], count: int
+    arrays: Arrays,
+    columns: Sequence[tuple[int, AttributeColumn]],
+    chosen: slice | NDArray[np.int32],
+    count: int,
 ) -> Rows:
     """The chosen rows of a batch (`count` of them) as the kernels read them."""
     texts = Texts.of(arrays)

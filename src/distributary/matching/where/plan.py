@@ -72,7 +72,7 @@ class Buckets(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SegmentPlan:
     """The conjunctions in their new order, first the keyed, then the grouped, then the rest.
 
     A keyed conjunction's first constraint is the one it is found by. `group` numbers the groups of the
@@ -89,7 +89,7 @@ class Plan:
     lead_often: NDArray[np.float64]
 
 
-def plan(flat: Flat, keyed_below: float = KEYED_BELOW, worth_a_group: float = WORTH_A_GROUP) -> Plan:
+def plan(flat: Flat, keyed_below: float = KEYED_BELOW, worth_a_group: float = WORTH_A_GROUP) -> SegmentPlan:
     """Choose how each conjunction is found, and put those that are found alike next to each other."""
     buckets = _buckets(flat)
     first, last = piece_buckets(flat, buckets)
@@ -109,7 +109,7 @@ def plan(flat: Flat, keyed_below: float = KEYED_BELOW, worth_a_group: float = WO
     keyed = keyed[np.argsort(key_of[keyed], kind="stable")]
     moved = np.concatenate([keyed, grouped[by_group], np.flatnonzero((key_of < 0) & (sizes == 0))])
     constraints = order[runs(flat.start[:-1][moved], sizes[moved])]
-    return Plan(
+    return SegmentPlan(
         flat.reordered(moved, constraints),
         buckets,
         len(keyed),

@@ -31,7 +31,7 @@ from distributary.errors import DistributaryError, InputError
 from distributary.files import Rejection, rejection, subscriptions_from_table
 from distributary.filters.kinds import added_kinds, parse_filters
 from distributary.matching.frozen import FORMAT
-from distributary.matching.matcher import Matcher, Refused
+from distributary.matching.matcher import Matcher, RejectedInput
 from distributary.matching.rendezvous.rendezvous import Census, Rendezvous
 from distributary.model import Subscription
 from distributary.spark.index.parts import (
@@ -153,7 +153,7 @@ def build_part(
 ) -> bool:
     """Freeze a matcher of these subscriptions; whether any of them has a tolerance."""
     kept = [(serial, one) for serial, one in entries if tolerances or one.change is None]
-    refused: list[Refused] = []
+    refused: list[RejectedInput] = []
     matcher = Matcher(
         (one for _, one in kept),
         serials=(_stable_serial(one) if serial is None else serial for serial, one in kept),

@@ -269,7 +269,7 @@ def condition_sql(condition: conditions.Expression, columns: Mapping[str, Value]
             return "(" + " or ".join(condition_sql(part, columns) for part in parts) + ")"
         case conditions.Not(part):
             return f"(not {condition_sql(part, columns)})"
-        case conditions.Constant(truth):
+        case conditions.TruthConstant(truth):
             return literal(truth, Type.BOOLEAN)
         case conditions.Compare(name, operator, other):
             return compared_with(column(name), operator, other)
