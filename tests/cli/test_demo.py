@@ -13,9 +13,10 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 
+from distributary.cli import engine
 from distributary.cli.demo.demo import MARK, clear
 from distributary.cli.demo.script import BROKEN_EVENTS, BROKEN_SUBSCRIPTIONS, make_script
-from distributary.cli.main import engine, main
+from distributary.cli.main import main
 from distributary.errors import DistributaryError
 from distributary.model import BUILT_IN_FILTERS, Event
 from distributary.store import open_store

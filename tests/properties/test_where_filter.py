@@ -9,9 +9,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from distributary.errors import FilterError
+from distributary.filters.where import condition
 from distributary.filters.where.domain import Conjunction, contains_value
 from distributary.filters.where.expression import evaluate
-from distributary.filters.where.filter import WhereFilter, condition
+from distributary.filters.where.filter import WhereFilter
 from distributary.model import Event
 from properties.oracle_where import attribute_maps, conditions, wants
 

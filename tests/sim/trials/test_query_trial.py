@@ -12,8 +12,9 @@ import pytest
 from distributary.cli.main import main
 from distributary.errors import DistributaryError
 from distributary.flow import answer, interpret
+from distributary.plan.goal.named import NAMED_GOALS
 from distributary.sim.scenario import replayed_by
-from distributary.sim.trials.query_trial import GOALS, QueryTrial, differences, run_query_trial
+from distributary.sim.trials.query_trial import QueryTrial, differences, run_query_trial
 from distributary.sim.trials.query_workload import feed_catalogue, feed_events
 
 SMALL = QueryTrial(nodes=6, queries=6, feeds=4, events=80, seconds=60)
@@ -47,7 +48,7 @@ def test_nodes_cannot_be_gone_faster_than_that_is_noticed() -> None:
         QueryTrial(gone=1, scenario="pause")
 
 
-@pytest.mark.parametrize("goal", GOALS)
+@pytest.mark.parametrize("goal", NAMED_GOALS)
 def test_a_network_that_follows_a_goal_moves_operators_and_answers_right(goal: str) -> None:
     trial = replace(SMALL, nodes=12, queries=4, goal=goal, period=6.0)
     with replayed_by(trial.command):
@@ -60,7 +61,7 @@ def test_a_network_that_follows_a_goal_moves_operators_and_answers_right(goal: s
 @pytest.mark.chaos
 @pytest.mark.parametrize("seed", range(40))
 def test_answers_are_right_under_every_fault_that_nodes_can_bear(seed: int) -> None:
-    goal = ["", *GOALS][seed % 4]
+    goal = ["", *NAMED_GOALS][seed % 4]
     trial = QueryTrial(seed=seed, nodes=12, scenario="everything", changes=25, goal=goal)
     with replayed_by(trial.command):
         assert run_query_trial(trial).problems == ()

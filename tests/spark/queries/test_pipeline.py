@@ -18,11 +18,11 @@ from distributary.model import Event, Subscription
 from distributary.plan.queries.plan_file import read_query_plan
 from distributary.plan.trees.rates import read_rates
 from distributary.spark import catch_up, read_derived, read_metrics
+from distributary.spark.pipeline import sink
 from distributary.spark.pipeline.commits import BatchRecord, read_records
 from distributary.spark.pipeline.config import Pipeline, parse_pipeline
 from distributary.spark.pipeline.deliveries import read_deliveries
 from distributary.spark.pipeline.delivery_files import read_batches
-from distributary.spark.pipeline.pipeline import sink
 from distributary.store import open_store
 from properties.oracle import MatcherOracle
 from spark.pipeline.test_pipeline import feed, run

@@ -22,10 +22,11 @@ from distributary.flow.catalogue import Stream
 from distributary.flow.language.schema import Item
 from distributary.model import Event, Subscription
 from distributary.spark import read_archive, read_derived
+from distributary.spark.pipeline import sink
 from distributary.spark.pipeline.commits import BatchRecord, read_records, write_record
 from distributary.spark.pipeline.config import Pipeline, parse_pipeline
 from distributary.spark.pipeline.deliveries import read_deliveries
-from distributary.spark.pipeline.pipeline import require_own_outputs, sink
+from distributary.spark.pipeline.pipeline import require_own_outputs
 from distributary.spark.queries.matching import attribute_columns, published_topics, require_columns_to_keep
 from distributary.spark.replay.replay import as_if_subscribed, catch_up, replay, replayed
 from distributary.spark.replay.run import Written
