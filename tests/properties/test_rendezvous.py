@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from distributary import Event, Subscription
 from distributary.filters.kinds import parse_filters
 from distributary.matching.batch import EventBatch
-from distributary.matching.rendezvous.rendezvous import Census, Rendezvous
+from distributary.matching.rendezvous.census import SubscriptionCensus
+from distributary.matching.rendezvous.plan import Rendezvous
 from properties import oracle_path, oracle_topic, oracle_where
 from properties.oracle import passes
 from properties.test_matcher import CONDITIONS, DOCUMENTS, PATHS, TOPICS, VALUES
@@ -53,10 +54,10 @@ def plans(draw: st.DrawFn, wanted: list[Subscription]) -> Rendezvous:
     """A plan from some of the subscriptions, others, or none, for parts of any size."""
     counted = [one for one in wanted if draw(st.booleans())] * draw(st.integers(1, 4))
     counted += draw(st.lists(subscriptions(), max_size=8))
-    first, second = Census(), Census(seed=1)
+    first, second = SubscriptionCensus(), SubscriptionCensus(seed=1)
     for number, one in enumerate(counted):
         (first, second)[number % 2].add(parse_filters(one))
-    first.merge(Census.from_bytes(second.to_bytes()))
+    first.merge(SubscriptionCensus.from_bytes(second.to_bytes()))
     capacity, weight = draw(st.integers(1, 6)), draw(st.sampled_from([0.5, 1.0, 3.0]))
     return Rendezvous.plan(first, capacity=capacity, weight=weight)
 
@@ -153,7 +154,7 @@ def test_filters_of_one_kind_meet_their_events_exactly_once(kind: str, data: st.
         Subscription(f"s{number}", "ann", **{kind: text}, change=tolerance)
         for number, text in enumerate(given_filters)
     ]
-    census = Census()
+    census = SubscriptionCensus()
     for one in wanted[data.draw(st.integers(0, 3)) :]:
         census.add(parse_filters(one))
     plan = Rendezvous.plan(census, capacity=data.draw(st.integers(1, 5)))

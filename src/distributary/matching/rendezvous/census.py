@@ -1,10 +1,10 @@
 """A census of subscriptions: what a rendezvous plan is made from.
 
-It keeps the keys of a random sample and counts the rest, so that it stays small however many subscriptions
-it sees, and two of them, gathered in different places, merge into the census of both together.
+A census keeps the keys of a random sample and counts the rest, so that it stays small however many
+subscriptions it sees. Two of them, gathered in different places, merge into the census of both together.
 
 Every subscription draws a number between 0 and 1 and is kept when that is below `share`. When more than
-`2 * KEPT` are kept, those with the higher half of the numbers are given up and `share` falls; a merge
+`2 * KEPT` are kept, those with the higher half of the numbers are dropped and `share` falls; a merge
 takes the lower share of the two. So what is kept is at all times a sample in which each subscription is as
 likely as any other. The numbers come from a seed: the same additions give the same census.
 """
@@ -18,17 +18,17 @@ from random import Random
 
 from distributary.errors import InputError
 from distributary.filters.filter import Filter
-from distributary.matching.rendezvous.keys import Keys
+from distributary.matching.rendezvous.keys import SubscriptionKeys
 
 KEPT = 25_000
 """At least so many are kept of those that were seen."""
 
 
-class Census:
+class SubscriptionCensus:
     """The keys of a sample of subscriptions, and how many there were.
 
     >>> from distributary.filters.topic import TopicFilter
-    >>> census = Census()
+    >>> census = SubscriptionCensus()
     >>> census.add({"topic": TopicFilter.parse("quotes/NYSE/*")})
     >>> census.seen
     1
@@ -39,7 +39,7 @@ class Census:
         """How many subscriptions were added."""
         self.share = 1.0
         """How likely a subscription was to be kept."""
-        self._kept: list[tuple[float, Keys]] = []
+        self._kept: list[tuple[float, SubscriptionKeys]] = []
         self._random = Random(seed)
 
     def add(self, filters: Mapping[str, Filter]) -> None:
@@ -47,10 +47,10 @@ class Census:
         self.seen += 1
         drawn = self._random.random()
         if drawn < self.share:
-            self._kept.append((drawn, Keys(filters)))
+            self._kept.append((drawn, SubscriptionKeys(filters)))
             self._thin()
 
-    def merge(self, other: Census) -> None:
+    def merge(self, other: SubscriptionCensus) -> None:
         """Count what the other has counted, too."""
         self.seen += other.seen
         self.share = min(self.share, other.share)
@@ -58,7 +58,7 @@ class Census:
         self._thin()
 
     @property
-    def kept(self) -> list[Keys]:
+    def kept(self) -> list[SubscriptionKeys]:
         """The keys of those that were kept."""
         return [keys for _, keys in self._kept]
 
@@ -73,7 +73,7 @@ class Census:
         return zlib.compress(json.dumps(record).encode(), 1)
 
     @classmethod
-    def from_bytes(cls, given: bytes) -> Census:
+    def from_bytes(cls, given: bytes) -> SubscriptionCensus:
         """The census that `to_bytes` wrote; it may be merged and added to."""
         try:
             seen, share, kept = json.loads(zlib.decompress(given))
@@ -82,7 +82,7 @@ class Census:
         # A number already drawn must not be drawn again for another subscription of this census.
         census = cls(seed=seen + 1)
         census.seen, census.share = seen, share
-        census._kept = [(drawn, Keys.from_record(record)) for drawn, *record in kept]
+        census._kept = [(drawn, SubscriptionKeys.from_record(record)) for drawn, *record in kept]
         return census
 
     def _thin(self) -> None:

@@ -15,9 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distributary.matching.batch import EventBatch
-from distributary.matching.rendezvous.fingerprints import spread
-from distributary.matching.rendezvous.parts import Allotment, Place
-from distributary.matching.rendezvous.visits import Visits
+from distributary.matching.rendezvous.parts import PROVISIONAL, PartAllotment, PartRange, Visits
 
 MAX_LABELS = 20_000
 """So many names, the most frequent ones, are known to a plan."""
@@ -30,17 +28,13 @@ class LabelParts:
     """The part of a plan that concerns documents: by name, the share of paths that need it, and its place."""
 
     shares: dict[str, float]
-    places: dict[str, Place]
+    places: dict[str, PartRange]
     _seen: dict[tuple[str, ...], NDArray[np.int32]] = field(default_factory=dict, repr=False, compare=False)
 
     def find(self, labels: Labels) -> str | None:
         """The name under which a path with these names is filed; None when there is none."""
         known = [label for label in labels if label in self.places]
         return min(known, key=self.shares.__getitem__) if known else None
-
-    def part(self, label: str, identity: int) -> int:
-        place = self.places[label]
-        return place.first + spread(identity, place.size)
 
     def visits(self, batch: EventBatch) -> Visits:
         """The rows and the parts that they visit, each pair once."""
@@ -77,12 +71,11 @@ def draft(given: Iterable[Labels]) -> LabelParts:
         counted.update(labels)
         total += 1
     known = counted.most_common(MAX_LABELS)
-    return LabelParts(
-        {label: count / total for label, count in known}, {label: Place(0, 1) for label, _ in known}
-    )
+    shares = {label: count / total for label, count in known}
+    return LabelParts(shares, dict.fromkeys(shares, PROVISIONAL))
 
 
-def settle(drafted: LabelParts, filed: Sequence[Labels], allotment: Allotment) -> LabelParts:
+def settle(drafted: LabelParts, filed: Sequence[Labels], allotment: PartAllotment) -> LabelParts:
     """The same names with places: `filed` are the paths that are filed by a name after all."""
     loads: Counter[str] = Counter()
     beside: dict[str, str] = {}

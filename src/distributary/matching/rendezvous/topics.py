@@ -28,47 +28,45 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from distributary.kernel import kernel, sealed
+from distributary.kernel import Bytes, Flags, Ints, Longs, kernel, sealed
 from distributary.matching.batch import SLASH, Strings
-from distributary.matching.rendezvous.fingerprints import (
-    CRC_TABLE,
-    EMPTY,
-    extended,
-    finished,
-    spread,
-    spread_in_kernel,
+from distributary.matching.rendezvous import keys
+from distributary.matching.rendezvous.parts import (
+    PROVISIONAL,
+    PartAllotment,
+    PartRange,
+    Visits,
+    append_visits,
 )
-from distributary.matching.rendezvous.keys import MAX_LEVELS
-from distributary.matching.rendezvous.parts import Allotment, Place
-from distributary.matching.rendezvous.visits import Visits
 
 LIGHT = 1 / 16
 """A node with less than this part of the capacity is not in the table."""
 
-PROVISIONAL = Place(0, 1)
-"""The place of everything in a draft."""
+Prefixes = tuple[int, ...]
+"""The fingerprints of a topic's prefixes, the shortest first."""
 
-Topic = tuple[int, ...]
+DIVIDED, FIRST, SIZE = range(3)
+"""The columns of the table that kernels read: whether a node is divided (-1: empty slot), and its parts."""
 
 
-class Node(NamedTuple):
+class TopicNode(NamedTuple):
     """A prefix in the table: the share of topics below it, and where its patterns live."""
 
     share: float
     divided: bool
-    place: Place | None
+    parts: PartRange | None
     """For a divided node, where those live that stay."""
 
 
 @dataclass(frozen=True)
 class TopicParts:
-    """The part of a plan that concerns topics."""
+    """The parts for topics. `find` serves subscriptions, `visits` serves events."""
 
-    nodes: dict[int, Node]
-    light: Place | None
-    """Where nodes that are not in the table have their parts; None when nothing is filed by topic."""
+    nodes: dict[int, TopicNode]
+    light: PartRange | None
+    """The parts of nodes that are not in the table; None when nothing is filed by topic."""
 
-    def find(self, topic: Topic) -> tuple[int | None, Node | None]:
+    def find(self, topic: Prefixes) -> tuple[int | None, TopicNode | None]:
         """The node where a pattern of these prefixes meets its events: its fingerprint and table entry.
 
         The fingerprint is None when there is no such node.
@@ -79,78 +77,62 @@ class TopicParts:
             node = nodes.get(prefix)
             if node is None or not node.divided:
                 return prefix, node
-        return (topic[-1], node) if topic and node is not None and node.place is not None else (None, None)
+        return (topic[-1], node) if topic and node is not None and node.parts is not None else (None, None)
 
-    def part(self, prefix: int, node: Node | None, identity: int) -> int:
-        """The part of a pattern that meets its events there."""
-        if node is None:
-            assert self.light is not None
-            return self.light.first + spread(prefix, self.light.size)
-        assert node.place is not None
-        return node.place.first + spread(identity, node.place.size)
+    def part(self, prefix: int, node: TopicNode | None, identity: int) -> int:
+        """The part of a pattern that meets its events at this node."""
+        parts = self.light if node is None else node.parts
+        assert parts is not None, "find gives only nodes that have parts"
+        return parts.part_of(prefix if node is None else identity)
 
     def visits(self, topics: Strings) -> Visits:
         """The rows and the parts that they visit; a pair may come twice."""
-        light = self.light or Place(0, 0)
-        keys, facts = self._table
-        return _visits(
-            sealed(topics.data),
-            sealed(topics.starts),
-            sealed(topics.ends),
-            sealed(topics.valid),
-            CRC_TABLE,
-            keys,
-            facts,
-            light.first,
-            light.size,
-        )
+        texts = (sealed(topics.data), sealed(topics.starts), sealed(topics.ends), sealed(topics.valid))
+        return _visits(*texts, keys.CRC_TABLE, *self._table, *(self.light or (0, 0)))
 
     @cached_property
-    def _table(self) -> tuple[NDArray[np.uint32], NDArray[np.int32]]:
+    def _table(self) -> tuple[NDArray[np.uint32], Ints]:
         """The nodes as a hash table with open addressing; slot `fingerprint & mask` is tried first."""
         size = 1 << (2 * len(self.nodes)).bit_length()
-        keys = np.zeros(size, np.uint32)
-        facts = np.full((size, 3), -1, np.int32)
+        prefixes = np.zeros(size, np.uint32)
+        table = np.full((size, 3), -1, np.int32)
         for prefix, node in self.nodes.items():
             slot = prefix & (size - 1)
-            while facts[slot, 0] >= 0:
+            while table[slot, DIVIDED] >= 0:
                 slot = (slot + 1) & (size - 1)
-            keys[slot] = prefix
-            place = node.place or Place(0, 0)
-            facts[slot] = int(node.divided), place.first, place.size
-        return sealed(keys), sealed(facts)
+            prefixes[slot] = prefix
+            table[slot] = int(node.divided), *(node.parts or (0, 0))
+        return sealed(prefixes), sealed(table)
 
 
-def draft(topics: Iterable[Topic], capacity: float) -> TopicParts:
+def draft(topics: Iterable[Prefixes], capacity: float) -> TopicParts:
     """The nodes for these topics; `capacity` says how many of them fit a part. Places are provisional."""
     below: Counter[int] = Counter()
     here: Counter[int] = Counter()
-    total = 0
     given = list(topics)
     for topic in given:
         below.update(topic)
         here[topic[-1]] += 1
-        total += 1
-    nodes: dict[int, Node] = {}
+    nodes: dict[int, TopicNode] = {}
     for topic in given:
         for level, prefix in enumerate(topic):
             if prefix not in nodes:
                 if below[prefix] < LIGHT * capacity:
                     break
-                divided = below[prefix] > max(capacity, here[prefix]) and level + 1 < MAX_LEVELS
-                nodes[prefix] = Node(below[prefix] / total, divided, PROVISIONAL)
+                divided = below[prefix] > max(capacity, here[prefix]) and level + 1 < keys.MAX_LEVELS
+                nodes[prefix] = TopicNode(below[prefix] / len(given), divided, PROVISIONAL)
             if not nodes[prefix].divided:
                 break
-    return TopicParts(nodes, PROVISIONAL if total else None)
+    return TopicParts(nodes, PROVISIONAL if given else None)
 
 
-def settle(drafted: TopicParts, topics: Sequence[Topic], allotment: Allotment) -> TopicParts:
+def settle(drafted: TopicParts, topics: Sequence[Prefixes], allotment: PartAllotment) -> TopicParts:
     """The same nodes with places: `topics` are those that are filed by topic after all."""
     if drafted.light is None or not topics:
         return TopicParts({}, None)
     stays: Counter[int] = Counter()
     leaves: Counter[int] = Counter()
-    way: dict[int, Topic] = {}
+    way: dict[int, Prefixes] = {}
     light = 0
     for topic in topics:
         prefix, node = drafted.find(topic)
@@ -164,71 +146,63 @@ def settle(drafted: TopicParts, topics: Sequence[Topic], allotment: Allotment) -
             way.setdefault(prefix, topic)
     # Neighbours in the trie share parts: an event that visits a part finds what concerns it there.
     order = sorted(leaves, key=lambda prefix: way[prefix])
-    staying: dict[int, Place] = {}
+    staying: dict[int, PartRange] = {}
     if not allotment.is_small(stays.total()):
         staying = allotment.pack(list(stays.items()), "short topics")
     placed = allotment.pack([(prefix, leaves[prefix]) for prefix in order], "topics")
-    single = [place.first for place in placed.values() if place.size == 1]
+    single = [parts.first for parts in placed.values() if parts.size == 1]
     if allotment.is_small(light) and single:
-        # The packed parts are numbered in a row, but for the places of several parts between them.
-        lightly = Place(min(single), max(single) - min(single) + 1)
+        # The packed parts are numbered in a row, but for the ranges of several parts between them.
+        lightly = PartRange(min(single), max(single) - min(single) + 1)
     else:
         lightly = allotment.hashed(light, "rare topics")
     nodes = {}
     for prefix, node in drafted.nodes.items():
-        place = (staying if node.divided else placed).get(prefix)
-        if place is not None or node.divided:
-            nodes[prefix] = node._replace(place=place)
+        parts = (staying if node.divided else placed).get(prefix)
+        if parts is not None or node.divided:
+            nodes[prefix] = node._replace(parts=parts)
     return TopicParts(nodes, lightly)
 
 
 @kernel
 def _visits(
-    data: NDArray[np.uint8],
-    starts: NDArray[np.int64],
-    ends: NDArray[np.int64],
-    valid: NDArray[np.bool_],
-    table: NDArray[np.uint32],
-    keys: NDArray[np.uint32],
-    facts: NDArray[np.int32],
+    data: Bytes,
+    starts: Longs,
+    ends: Longs,
+    valid: Flags,
+    crc_table: NDArray[np.uint32],
+    prefixes: NDArray[np.uint32],
+    table: Ints,
     light_first: int,
     light_count: int,
 ) -> Visits:
-    mask = len(keys) - 1
-    rows = np.empty(2 * len(starts) + 64, np.int32)
-    parts = np.empty(len(rows), np.int32)
-    found = 0
+    mask = len(prefixes) - 1
+    visits = np.empty((2, 2 * len(starts) + 64), np.int32)
+    count = 0
     for row in range(len(starts)):
         if not valid[row]:
             continue
         at, end = starts[row], ends[row]
-        state = EMPTY
+        state = keys.EMPTY
         passing = True
         while passing:
+            # Take in one more level, and look its prefix up.
             while at < end and data[at] != SLASH:
-                state = extended(state, data[at], table)
+                state = keys.extended(state, data[at], crc_table)
                 at += 1
-            prefix = finished(state)
+            prefix = keys.finished(state)
             slot = prefix & mask
-            while facts[slot, 0] >= 0 and np.int64(keys[slot]) != prefix:
+            while table[slot, DIVIDED] >= 0 and np.int64(prefixes[slot]) != prefix:
                 slot = (slot + 1) & mask
-            if facts[slot, 0] < 0:
-                first, count = light_first, light_count
-                if count > 0:
-                    first += spread_in_kernel(prefix, count)
-                    count = 1
-                passing = False
+            if table[slot, DIVIDED] >= 0:
+                visits, count = append_visits(visits, count, row, table[slot, FIRST], table[slot, SIZE])
+                passing = table[slot, DIVIDED] == 1 and at < end
             else:
-                first, count = facts[slot, 1], facts[slot, 2]
-                passing = facts[slot, 0] == 1 and at < end
-            if found + count > len(rows):
-                rows = np.concatenate((rows, np.empty(len(rows) + count, np.int32)))
-                parts = np.concatenate((parts, np.empty(len(parts) + count, np.int32)))
-            for part in range(first, first + count):
-                rows[found] = row
-                parts[found] = part
-                found += 1
+                passing = False
+                if light_count > 0:
+                    part = light_first + keys.spread_in_kernel(prefix, light_count)
+                    visits, count = append_visits(visits, count, row, part, 1)
             if passing:
-                state = extended(state, SLASH, table)
+                state = keys.extended(state, SLASH, crc_table)
                 at += 1
-    return rows[:found], parts[:found]
+    return visits[0, :count], visits[1, :count]

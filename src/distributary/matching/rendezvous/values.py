@@ -1,6 +1,6 @@
 """Where conditions and attribute values meet: in order-preserving buckets of the values.
 
-The line of an attribute (numbers, then the fingerprints of texts; see `rendezvous_keys`) is cut into buckets
+The line of an attribute (numbers, then the fingerprints of texts; see `keys`) is cut into buckets
 that hold about as many subscriptions each. A subscription lives in every bucket that its spans reach into;
 an event visits the one bucket that its value is in.
 
@@ -27,12 +27,17 @@ from math import ceil, inf, isfinite, nextafter
 import numpy as np
 from numpy.typing import NDArray
 
-from distributary.kernel import kernel, sealed
+from distributary.kernel import Bytes, Floats, Ints, Longs, kernel, sealed
 from distributary.matching.batch import BOOLEAN, NUMBER, STRING, AttributeColumn, Strings
-from distributary.matching.rendezvous.fingerprints import CRC_TABLE, spread, text_fingerprint
-from distributary.matching.rendezvous.keys import NUMBERS, TEXTS, Span
-from distributary.matching.rendezvous.parts import FULL, Allotment, Place
-from distributary.matching.rendezvous.visits import Visits
+from distributary.matching.rendezvous.keys import CRC_TABLE, NUMBERS, TEXTS, Span, text_fingerprint
+from distributary.matching.rendezvous.parts import (
+    FULL,
+    PROVISIONAL,
+    PartAllotment,
+    PartRange,
+    Visits,
+    append_visits,
+)
 
 SCALE = 256
 """Quantiles in a scale."""
@@ -50,12 +55,12 @@ Sides = tuple[tuple[float, ...], tuple[float, ...]]
 
 
 @dataclass(frozen=True)
-class Attribute:
+class AttributeParts:
     """One attribute: its scale, where it is cut, and the place of each bucket."""
 
     scale: Sides
     cuts: Sides = ((), ())
-    places: tuple[Place, ...] = (Place(0, 1),)
+    places: tuple[PartRange, ...] = (PROVISIONAL,)
 
     @cached_property
     def _places_in_scale(self) -> int:
@@ -71,12 +76,10 @@ class Attribute:
 
     def reach(self, spans: Spans) -> int:
         """How many buckets the spans reach into, counted for each span."""
-        reached = len(spans)
-        for side, low, high in spans:
-            cuts = self.cuts[side]
-            if cuts:
-                reached += bisect_right(cuts, high) - bisect_right(cuts, low)
-        return reached
+        cuts = self.cuts
+        return sum(
+            1 + bisect_right(cuts[side], high) - bisect_right(cuts[side], low) for side, low, high in spans
+        )
 
     def buckets(self, spans: Spans) -> set[int]:
         """The buckets that the spans reach into, each once."""
@@ -90,8 +93,7 @@ class Attribute:
 
     def parts(self, spans: Spans, identity: int) -> list[int]:
         """The parts where a subscription with these spans lives, ascending."""
-        places = [self.places[bucket] for bucket in self.buckets(spans)]
-        return sorted([first + (spread(identity, size) if size > 1 else 0) for first, size in places])
+        return sorted([self.places[bucket].part_of(identity) for bucket in self.buckets(spans)])
 
     def loads(self, given: Iterable[Spans]) -> list[int]:
         """How many of these subscriptions live in each bucket."""
@@ -104,30 +106,23 @@ class Attribute:
     def visits(self, column: AttributeColumn) -> Visits:
         """The rows and the parts that they visit, each pair once."""
         strings = column.strings or NO_STRINGS
-        return _visits(
-            sealed(column.tags),
-            sealed(column.numbers),
-            sealed(strings.data),
-            sealed(strings.starts),
-            sealed(strings.ends),
-            CRC_TABLE,
-            *self._arrays,
-        )
+        texts = (sealed(strings.data), sealed(strings.starts), sealed(strings.ends))
+        return _visits(sealed(column.tags), sealed(column.numbers), *texts, CRC_TABLE, *self._arrays)
 
     @cached_property
-    def _arrays(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int32]]:
+    def _arrays(self) -> tuple[Floats, Floats, Ints]:
         """The cuts on either side and the places, for kernels."""
         numbers, texts = (sealed(np.array(cuts, np.float64)) for cuts in self.cuts)
         return numbers, texts, sealed(np.array(self.places, np.int32))
 
 
-def draft(spans_by_attribute: Mapping[str, Sequence[Spans]]) -> dict[str, Attribute]:
+def draft(spans_by_attribute: Mapping[str, Sequence[Spans]]) -> dict[str, AttributeParts]:
     """The attributes with their scales; all that subscriptions say about each is given. One bucket each."""
     scales = {name: _quantiles(_ends(given), SCALE) for name, given in spans_by_attribute.items()}
-    return {name: Attribute(scale) for name, scale in scales.items() if any(scale)}
+    return {name: AttributeParts(scale) for name, scale in scales.items() if any(scale)}
 
 
-def cut(attribute: Attribute, given: Sequence[Spans], capacity: float) -> Attribute:
+def cut(attribute: AttributeParts, given: Sequence[Spans], capacity: float) -> AttributeParts:
     """The attribute cut into buckets for the subscriptions filed there; their places are provisional."""
     # Single values reach over no cut, however often they are named.
     reaching = [[span for span in spans if span[1] < span[2]] for spans in given]
@@ -137,15 +132,15 @@ def cut(attribute: Attribute, given: Sequence[Spans], capacity: float) -> Attrib
     if wanted < 2:
         return attribute
     cuts = _cuts(_ends(given), wanted)
-    fine = Attribute(attribute.scale, cuts, (Place(0, 1),) * (len(cuts[NUMBERS]) + len(cuts[TEXTS]) + 1))
+    fine = AttributeParts(attribute.scale, cuts, (PROVISIONAL,) * (len(cuts[NUMBERS]) + len(cuts[TEXTS]) + 1))
     return _joined(fine, fine.loads(given), FULL * capacity)
 
 
 def settle(
-    attributes: Mapping[str, Attribute], filed: Mapping[str, Sequence[Spans]], allotment: Allotment
-) -> dict[str, Attribute]:
+    attributes: Mapping[str, AttributeParts], filed: Mapping[str, Sequence[Spans]], allotment: PartAllotment
+) -> dict[str, AttributeParts]:
     """The attributes with places: `filed` are the subscriptions that are filed under each after all."""
-    settled: dict[str, Attribute] = {}
+    settled: dict[str, AttributeParts] = {}
     small: list[tuple[str, float]] = []
     for name, attribute in attributes.items():
         given = filed.get(name, ())
@@ -156,15 +151,15 @@ def settle(
             small.append((name, loads[0]))
         else:
             places = allotment.own(loads, f"values of {name}")
-            settled[name] = Attribute(attribute.scale, attribute.cuts, places)
+            settled[name] = AttributeParts(attribute.scale, attribute.cuts, places)
     if not allotment.is_small(sum(load for _, load in small)):
         shared = allotment.pack(small, "values of other attributes")
         for name, place in shared.items():
-            settled[name] = Attribute(attributes[name].scale, ((), ()), (place,))
+            settled[name] = AttributeParts(attributes[name].scale, ((), ()), (place,))
     return settled
 
 
-def _joined(attribute: Attribute, loads: Sequence[int], most: float) -> Attribute:
+def _joined(attribute: AttributeParts, loads: Sequence[int], most: float) -> AttributeParts:
     """The attribute without the cuts between buckets that together hold no more than `most`."""
     kept: list[int] = []
     room = most
@@ -178,10 +173,10 @@ def _joined(attribute: Attribute, loads: Sequence[int], most: float) -> Attribut
         tuple([attribute.cuts[NUMBERS][place] for place in kept if place < numbers]),
         tuple([attribute.cuts[TEXTS][place - numbers] for place in kept if place >= numbers]),
     )
-    return Attribute(attribute.scale, cuts, (Place(0, 1),) * (len(kept) + 1))
+    return AttributeParts(attribute.scale, cuts, (PROVISIONAL,) * (len(kept) + 1))
 
 
-def _ends(given: Iterable[Spans]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _ends(given: Iterable[Spans]) -> tuple[Floats, Floats]:
     """Both ends of all spans, ascending, by side; the infinite ones bound nothing."""
     ends: tuple[list[float], list[float]] = ([], [])
     for spans in given:
@@ -190,7 +185,7 @@ def _ends(given: Iterable[Spans]) -> tuple[NDArray[np.float64], NDArray[np.float
     return np.sort(np.array(ends[NUMBERS])), np.sort(np.array(ends[TEXTS]))
 
 
-def _quantiles(ends: tuple[NDArray[np.float64], NDArray[np.float64]], count: int) -> Sides:
+def _quantiles(ends: tuple[Floats, Floats], count: int) -> Sides:
     """At most `count` of the ends, evenly chosen over both sides."""
     total = len(ends[NUMBERS]) + len(ends[TEXTS])
     if total > count:
@@ -201,7 +196,7 @@ def _quantiles(ends: tuple[NDArray[np.float64], NDArray[np.float64]], count: int
     return tuple(ends[NUMBERS].tolist()), tuple(ends[TEXTS].tolist())
 
 
-def _cuts(ends: tuple[NDArray[np.float64], NDArray[np.float64]], wanted: int) -> Sides:
+def _cuts(ends: tuple[Floats, Floats], wanted: int) -> Sides:
     """Cuts for about so many buckets, with a bucket for each value that fills one by itself."""
     sides = _quantiles(ends, wanted)
     cuts: list[list[float]] = []
@@ -215,34 +210,26 @@ def _cuts(ends: tuple[NDArray[np.float64], NDArray[np.float64]], wanted: int) ->
 
 @kernel
 def _visits(
-    tags: NDArray[np.uint8],
-    numbers: NDArray[np.float64],
-    data: NDArray[np.uint8],
-    starts: NDArray[np.int64],
-    ends: NDArray[np.int64],
-    table: NDArray[np.uint32],
-    number_cuts: NDArray[np.float64],
-    text_cuts: NDArray[np.float64],
-    places: NDArray[np.int32],
+    tags: Bytes,
+    numbers: Floats,
+    data: Bytes,
+    starts: Longs,
+    ends: Longs,
+    crc_table: NDArray[np.uint32],
+    number_cuts: Floats,
+    text_cuts: Floats,
+    places: Ints,
 ) -> Visits:
-    rows = np.empty(len(tags), np.int32)
-    parts = np.empty(len(tags), np.int32)
-    found = 0
+    visits = np.empty((2, len(tags)), np.int32)
+    count = 0
     for row in range(len(tags)):
         tag = tags[row]
         if tag in (NUMBER, BOOLEAN):
             bucket = np.searchsorted(number_cuts, numbers[row], "right")
         elif tag == STRING:
-            value = np.float64(text_fingerprint(data, starts[row], ends[row], table))
+            value = np.float64(text_fingerprint(data, starts[row], ends[row], crc_table))
             bucket = len(number_cuts) + np.searchsorted(text_cuts, value, "right")
         else:
             continue
-        first, size = places[bucket, 0], places[bucket, 1]
-        if found + size > len(rows):
-            rows = np.concatenate((rows, np.empty(len(rows) + size, np.int32)))
-            parts = np.concatenate((parts, np.empty(len(parts) + size, np.int32)))
-        for part in range(first, first + size):
-            rows[found] = row
-            parts[found] = part
-            found += 1
-    return rows[:found], parts[:found]
+        visits, count = append_visits(visits, count, row, places[bucket, 0], places[bucket, 1])
+    return visits[0, :count], visits[1, :count]

@@ -32,7 +32,8 @@ from distributary.files import Rejection, rejection, subscriptions_from_table
 from distributary.filters.kinds import added_kinds, parse_filters
 from distributary.matching.frozen import FORMAT
 from distributary.matching.matcher import Matcher, RejectedInput
-from distributary.matching.rendezvous.rendezvous import Census, Rendezvous
+from distributary.matching.rendezvous.census import SubscriptionCensus
+from distributary.matching.rendezvous.plan import Rendezvous
 from distributary.model import Subscription
 from distributary.spark.index.parts import (
     FixedParts,
@@ -169,9 +170,9 @@ def build_part(
 
 def made_plan(subscriptions: DataFrame, capacity: int) -> Rendezvous:
     """A rendezvous plan from a census that is taken where the subscriptions are."""
-    census = Census()
+    census = SubscriptionCensus()
     for row in subscriptions.mapInArrow(_take_census, "census binary").collect():
-        census.merge(Census.from_bytes(bytes(row.census)))
+        census.merge(SubscriptionCensus.from_bytes(bytes(row.census)))
     return Rendezvous.plan(census, capacity=capacity)
 
 
@@ -324,7 +325,7 @@ def _stable_serial(subscription: Subscription) -> int:
 
 
 def _take_census(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    census = Census()
+    census = SubscriptionCensus()
     for batch in batches:
         for read in _read(pa.table(batch)):
             if not isinstance(read, Rejection):

@@ -26,7 +26,7 @@ from pyspark import SparkFiles
 from distributary.errors import DistributaryError, InputError
 from distributary.filters.kinds import parse_filters
 from distributary.matching.matcher import Matcher
-from distributary.matching.rendezvous.rendezvous import Rendezvous
+from distributary.matching.rendezvous.plan import Rendezvous
 from distributary.model import Subscription
 from distributary.spark.pipeline.micro_batch import running_micro_batch
 from distributary.store import Change, SubscriptionStore

@@ -1,4 +1,4 @@
-"""The rendezvous plan: where events and subscriptions meet when one worker should not hold all subscriptions.
+"""`Rendezvous`, the plan that says where events and subscriptions meet.
 
 Subscriptions are divided among numbered *parts*, each of which is matched by itself. The plan says in which
 parts a subscription lives and which parts an event visits.
@@ -8,7 +8,7 @@ part that the event visits and the subscription lives in. It holds for all subsc
 for those that the plan was not made for.
 
 How: a part belongs to one *class*: topics, values of an attribute, names in documents, everywhere. A
-subscription is filed in one class, under one of its keys there (see `rendezvous_keys`), and in each class
+subscription is filed in one class, under one of its keys there (see `keys`), and in each class
 an event finds whatever is filed under a key that it has:
 
 - under a topic or a name, a subscription lives in one part; an event visits it if it has the key, and
@@ -30,8 +30,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,19 +39,20 @@ from distributary.errors import DistributaryError
 from distributary.filters.filter import Filter
 from distributary.matching.batch import EventBatch
 from distributary.matching.index import Pairs
-from distributary.matching.rendezvous import labels as rendezvous_labels
-from distributary.matching.rendezvous import topics as rendezvous_topics
-from distributary.matching.rendezvous import values as rendezvous_values
-from distributary.matching.rendezvous.census import Census
-from distributary.matching.rendezvous.fingerprints import fingerprint, spread
-from distributary.matching.rendezvous.keys import Keys
+from distributary.matching.rendezvous import labels, topics, values
+from distributary.matching.rendezvous.census import SubscriptionCensus
+from distributary.matching.rendezvous.keys import SubscriptionKeys, fingerprint
 from distributary.matching.rendezvous.labels import LabelParts
-from distributary.matching.rendezvous.parts import Allotment, Group, Place
-from distributary.matching.rendezvous.topics import Node, TopicParts
-from distributary.matching.rendezvous.values import Attribute, Spans
-from distributary.matching.rendezvous.visits import Visits, joined
-
-__all__ = ["Census", "Rendezvous"]
+from distributary.matching.rendezvous.parts import (
+    PROVISIONAL,
+    PartAllotment,
+    PartGroup,
+    PartRange,
+    Visits,
+    combined,
+)
+from distributary.matching.rendezvous.topics import TopicNode, TopicParts
+from distributary.matching.rendezvous.values import AttributeParts, Spans
 
 FORMAT = 1
 WIDE = 0.5
@@ -67,16 +67,8 @@ PRESENCE_COST = 0.9
 """Even a name that all documents have keeps away the events that have none; so does a value."""
 
 
-class Kind(Enum):
-    """The classes of parts."""
-
-    TOPIC = "topic"
-    VALUES = "values"
-    LABEL = "label"
-    EVERYWHERE = "everywhere"
-
-
-TOPIC, VALUES, LABEL, EVERYWHERE = Kind
+TOPIC, VALUES, LABEL, EVERYWHERE = "topic", "values", "label", "everywhere"
+"""The classes of parts."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +78,7 @@ class Rendezvous:
     >>> from distributary.filters.topic import TopicFilter
     >>> from distributary.model import Event
     >>> wanted = [{"topic": TopicFilter.parse(f"{letter}/*")} for letter in "ABCDEFGH"]
-    >>> census = Census()
+    >>> census = SubscriptionCensus()
     >>> for filters in wanted:
     ...     census.add(filters)
     >>> plan = Rendezvous.plan(census, capacity=4)
@@ -97,17 +89,17 @@ class Rendezvous:
 
     parts: int
     """Parts are numbered from 0 up to this."""
-    everywhere: Place
+    everywhere: PartRange
     topics: TopicParts
-    values: dict[str, Attribute]
+    values: dict[str, AttributeParts]
     labels: LabelParts
     least: float
     """The share of all subscriptions that a part holds: keys that are more selective gain nothing."""
-    groups: tuple[Group, ...]
+    groups: tuple[PartGroup, ...]
     """What the parts are for, and how many subscriptions are expected there."""
 
     @classmethod
-    def plan(cls, census: Census, *, capacity: int, weight: float = 1.0) -> Rendezvous:
+    def plan(cls, census: SubscriptionCensus, *, capacity: int, weight: float = 1.0) -> Rendezvous:
         """A plan with about `capacity` subscriptions in a part at most.
 
         `weight` is how many subscriptions each that the census has seen stands for.
@@ -120,28 +112,26 @@ class Rendezvous:
         given = census.kept
         per_keys = census.weight * weight
         room = capacity / per_keys
-        drafted = _draft(given, room)
-        drafted = drafted._with_buckets(given, room)
-        return drafted._settled(given, room, per_keys)
+        return _draft(given, room)._with_buckets(given, room)._settled(given, room, per_keys)
 
     def parts_of(self, filters: Mapping[str, Filter], subscription_id: str) -> list[int]:
         """The parts where a subscription lives, at least one, ascending."""
-        keys = Keys(filters)
+        keys = SubscriptionKeys(filters)
         kind, key = self._choice(keys)
         identity = fingerprint(subscription_id)
-        if kind is TOPIC:
+        if kind == TOPIC:
             prefix, node = key
             return [self.topics.part(prefix, node, identity)]
-        if kind is VALUES:
+        if kind == VALUES:
             return self.values[key].parts(keys.values[key], identity)
-        if kind is LABEL:
-            return [self.labels.part(key, identity)]
-        return [self.everywhere.first + spread(identity, self.everywhere.size)]
+        if kind == LABEL:
+            return [self.labels.places[key].part_of(identity)]
+        return [self.everywhere.part_of(identity)]
 
     def route(self, batch: EventBatch) -> Pairs:
         """The rows of a batch and the parts that they visit, each pair once, ascending.
 
-        Rows that are set aside as malformed visit nothing.
+        Rejected rows visit nothing.
         """
         found: list[Visits] = []
         if batch.topics is not None and self.topics.light is not None:
@@ -154,7 +144,7 @@ class Rendezvous:
             found.append(self.labels.visits(batch))
         sound = np.ones(batch.rows, np.bool_)
         sound[list(batch.rejected)] = False
-        return joined(found, sound, self.everywhere)
+        return combined(found, sound, self.everywhere)
 
     def describe(self) -> str:
         """The plan for people: what is filed where, in how many parts, and how many are expected there."""
@@ -193,29 +183,30 @@ class Rendezvous:
                 f"the rendezvous plan has format {read.get('format')}, this version reads {FORMAT}; plan anew"
             )
         nodes = {
-            prefix: Node(share, divided, _place(place)) for prefix, share, divided, place in read["topics"]
+            prefix: TopicNode(share, divided, _range(parts))
+            for prefix, share, divided, parts in read["topics"]
         }
-        values = {
-            name: Attribute(_sides(scale), _sides(cuts), tuple([Place(*place) for place in places]))
+        attributes = {
+            name: AttributeParts(_sides(scale), _sides(cuts), tuple([PartRange(*one) for one in places]))
             for name, (scale, cuts, places) in read["values"].items()
         }
-        labels = LabelParts(
+        names = LabelParts(
             {label: share for label, (share, _) in read["labels"].items()},
-            {label: Place(*place) for label, (_, place) in read["labels"].items()},
+            {label: PartRange(*place) for label, (_, place) in read["labels"].items()},
         )
         return cls(
             read["parts"],
-            Place(*read["everywhere"]),
-            TopicParts(nodes, _place(read["light"])),
-            values,
-            labels,
+            PartRange(*read["everywhere"]),
+            TopicParts(nodes, _range(read["light"])),
+            attributes,
+            names,
             read["least"],
-            tuple([Group(*group) for group in read["groups"]]),
+            tuple([PartGroup(*group) for group in read["groups"]]),
         )
 
     # Choosing a key
 
-    def _choice(self, keys: Keys) -> tuple[Kind, Any]:
+    def _choice(self, keys: SubscriptionKeys) -> tuple[str, Any]:
         """The class in which a subscription is filed, and the key there: what the fewest events have.
 
         The key is a node with its fingerprint, an attribute, a label, or None for what lives everywhere.
@@ -241,7 +232,7 @@ class Rendezvous:
                 kind, key = LABEL, label
         return kind, key
 
-    def _values_cost(self, attribute: Attribute, spans: Spans, single: bool) -> float:
+    def _values_cost(self, attribute: AttributeParts, spans: Spans, single: bool) -> float:
         """The cost of filing under an attribute; 1 or more when that is not to be done."""
         share = attribute.share(spans)
         if len(spans) == 1 and spans[0][1] == spans[0][2]:
@@ -255,38 +246,40 @@ class Rendezvous:
 
     # Making a plan
 
-    def _with_buckets(self, given: Sequence[Keys], room: float) -> Rendezvous:
+    def _with_buckets(self, given: Sequence[SubscriptionKeys], room: float) -> Rendezvous:
         """The draft with its attributes cut into buckets for what would be filed under them."""
         filed = self._filed(given)
-        values = {
-            name: rendezvous_values.cut(attribute, filed.values.get(name, []), room)
+        cut = {
+            name: values.cut(attribute, filed.values.get(name, []), room)
             for name, attribute in self.values.items()
         }
-        return Rendezvous(1, self.everywhere, self.topics, values, self.labels, self.least, ())
+        return replace(self, values=cut)
 
-    def _settled(self, given: Sequence[Keys], room: float, per_keys: float) -> Rendezvous:
+    def _settled(self, given: Sequence[SubscriptionKeys], room: float, per_keys: float) -> Rendezvous:
         """The draft with places of sizes that fit what is filed there."""
         filed = self._filed(given)
-        allotment = Allotment(room)
-        topics = rendezvous_topics.settle(self.topics, filed.topics, allotment)
-        values = rendezvous_values.settle(self.values, filed.values, allotment)
-        labels = rendezvous_labels.settle(self.labels, filed.labels, allotment)
-        settled = Rendezvous(1, self.everywhere, topics, values, labels, self.least, ())
+        allotment = PartAllotment(room)
+        settled = replace(
+            self,
+            topics=topics.settle(self.topics, filed.topics, allotment),
+            values=values.settle(self.values, filed.values, allotment),
+            labels=labels.settle(self.labels, filed.labels, allotment),
+        )
         # What found no place after all, for being too little to be worth one, lives everywhere too.
-        left = sum(settled._choice(keys)[0] is EVERYWHERE for keys in given)
+        left = sum(settled._choice(keys)[0] == EVERYWHERE for keys in given)
         everywhere = allotment.hashed(left, "everywhere")
         groups = tuple([group._replace(expected=group.expected * per_keys) for group in allotment.groups])
-        return Rendezvous(allotment.parts, everywhere, topics, values, labels, self.least, groups)
+        return replace(settled, parts=allotment.parts, everywhere=everywhere, groups=groups)
 
-    def _filed(self, given: Sequence[Keys]) -> _Filed:
+    def _filed(self, given: Sequence[SubscriptionKeys]) -> _Filed:
         filed = _Filed([], {}, [])
         for keys in given:
             kind, key = self._choice(keys)
-            if kind is TOPIC:
+            if kind == TOPIC:
                 filed.topics.append(keys.topic)
-            elif kind is VALUES:
+            elif kind == VALUES:
                 filed.values.setdefault(key, []).append(keys.values[key])
-            elif kind is LABEL:
+            elif kind == LABEL:
                 filed.labels.append(keys.labels)
         return filed
 
@@ -299,7 +292,7 @@ class _Filed(NamedTuple):
     labels: list[tuple[str, ...]]
 
 
-def _draft(given: Sequence[Keys], room: float) -> Rendezvous:
+def _draft(given: Sequence[SubscriptionKeys], room: float) -> Rendezvous:
     """A plan in which every key is known and nothing has its place yet."""
     spans: dict[str, list[Spans]] = {}
     for keys in given:
@@ -307,17 +300,17 @@ def _draft(given: Sequence[Keys], room: float) -> Rendezvous:
             spans.setdefault(name, []).append(found)
     return Rendezvous(
         1,
-        Place(0, 1),
-        rendezvous_topics.draft([keys.topic for keys in given if keys.topic], room),
-        rendezvous_values.draft(spans),
-        rendezvous_labels.draft([keys.labels for keys in given if keys.labels]),
+        PROVISIONAL,
+        topics.draft([keys.topic for keys in given if keys.topic], room),
+        values.draft(spans),
+        labels.draft([keys.labels for keys in given if keys.labels]),
         min(1.0, room / max(len(given), 1)),
         (),
     )
 
 
-def _place(given: Any) -> Place | None:
-    return None if given is None else Place(*given)
+def _range(given: Any) -> PartRange | None:
+    return None if given is None else PartRange(*given)
 
 
 def _sides(given: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:

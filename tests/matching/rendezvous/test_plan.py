@@ -14,15 +14,15 @@ from distributary import Event, Subscription
 from distributary.errors import DistributaryError, InputError
 from distributary.filters.kinds import parse_filters
 from distributary.matching.batch import EventBatch
-from distributary.matching.rendezvous import census as rendezvous_census
-from distributary.matching.rendezvous.rendezvous import Census, Rendezvous
+from distributary.matching.rendezvous.census import SubscriptionCensus
+from distributary.matching.rendezvous.plan import Rendezvous
 from distributary.workloads import workload
 
 COUNT, CAPACITY = 20_000, 1_000
 
 
-def census_of(subscriptions: Iterable[Subscription], seed: int = 0) -> Census:
-    census = Census(seed)
+def census_of(subscriptions: Iterable[Subscription], seed: int = 0) -> SubscriptionCensus:
+    census = SubscriptionCensus(seed)
     for one in subscriptions:
         census.add(parse_filters(one))
     return census
@@ -178,7 +178,7 @@ def test_documents_meet_paths_at_the_rarest_name() -> None:
 
 
 def test_without_a_census_everything_lives_in_one_part_that_every_event_visits() -> None:
-    plan = Rendezvous.plan(Census(), capacity=10)
+    plan = Rendezvous.plan(SubscriptionCensus(), capacity=10)
     assert plan.parts == 1
     assert homes(plan, where("a = 1", "b > 2")) == {"s0": [0], "s1": [0]}
     assert visited(plan, Event("e"), Event("f", topic="A")) == [{0}, {0}]
@@ -192,7 +192,7 @@ def test_a_batch_without_rows_or_with_malformed_ones_is_routed() -> None:
 
 
 def test_a_census_keeps_a_sample_and_says_for_how_many_each_stands(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rendezvous_census, "KEPT", 100)
+    monkeypatch.setattr("distributary.matching.rendezvous.census.KEPT", 100)
     # Every second one is of another kind: a sample must not fall into step with that.
     wanted = where(*[f"a = {n}" if n % 2 else f"b = {n}" for n in range(3000)])
     census = census_of(wanted)
@@ -202,9 +202,9 @@ def test_a_census_keeps_a_sample_and_says_for_how_many_each_stands(monkeypatch: 
 
 
 def test_censuses_gathered_apart_count_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rendezvous_census, "KEPT", 100)
+    monkeypatch.setattr("distributary.matching.rendezvous.census.KEPT", 100)
     large, small = census_of(where(*["a = 1"] * 3000)), census_of(where(*["b = 1"] * 150), seed=1)
-    merged = Census.from_bytes(large.to_bytes())
+    merged = SubscriptionCensus.from_bytes(large.to_bytes())
     merged.merge(small)
     assert merged.seen == 3150
     assert merged.share == large.share
@@ -213,8 +213,8 @@ def test_censuses_gathered_apart_count_together(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_additions_after_reading_a_census_back_are_sampled_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rendezvous_census, "KEPT", 100)
-    census = Census.from_bytes(census_of(where(*["a = 1"] * 1000)).to_bytes())
+    monkeypatch.setattr("distributary.matching.rendezvous.census.KEPT", 100)
+    census = SubscriptionCensus.from_bytes(census_of(where(*["a = 1"] * 1000)).to_bytes())
     for one in where(*["b = 1"] * 1000):
         census.add(parse_filters(one))
     assert 0.3 < sum("b" in keys.values for keys in census.kept) / len(census.kept) < 0.7
@@ -230,8 +230,8 @@ def test_a_plan_describes_itself() -> None:
 
 def test_what_cannot_be_planned_or_read_is_refused() -> None:
     with pytest.raises(DistributaryError, match="capacity and weight must be positive"):
-        Rendezvous.plan(Census(), capacity=0)
+        Rendezvous.plan(SubscriptionCensus(), capacity=0)
     with pytest.raises(DistributaryError, match="this version reads"):
         Rendezvous.from_json('{"format": 99}')
     with pytest.raises(InputError, match="not the bytes of a census"):
-        Census.from_bytes(b"nonsense")
+        SubscriptionCensus.from_bytes(b"nonsense")
