@@ -12,10 +12,18 @@ from distributary.flow import Catalogue, Item, QueryBuilder, Source, interpret
 from distributary.model import Delivery, Subscription
 from distributary.overlay.node import Node
 from distributary.systems.queries.connections import Connections
-from distributary.systems.queries.messages import Element, Elements, Granted, Moved, Place, Reader, Selection
-from distributary.systems.queries.registry import Registry
-from distributary.systems.queries.streams import Publication, Router, selects
-from distributary.systems.queries.trees import Feed, SourceTree, Surroundings, best_root
+from distributary.systems.queries.messages import (
+    Element,
+    Selection,
+    StreamElements,
+    StreamLocation,
+    StreamMove,
+    StreamReader,
+    SubscriptionGrant,
+)
+from distributary.systems.queries.registry import QueryRegistry
+from distributary.systems.queries.router import Router, StreamPublication, selects
+from distributary.systems.queries.source_trees import SourceFeed, SourceTree, Surroundings, best_root
 from flow.random_queries import random_catalogue, random_streams
 from systems.queries.worlds import REGISTRY, World, expect_equal, run_through
 
@@ -68,7 +76,7 @@ def test_a_filter_pushed_up_keeps_what_it_blocks_off_the_connections() -> None:
     class Watch(type(world.metrics)):  # type: ignore[misc]
         def received(self, now, sender, to, message) -> None:  # type: ignore[no-untyped-def]
             inner = getattr(message, "message", None)
-            if isinstance(inner, Elements):
+            if isinstance(inner, StreamElements):
                 carried.update(
                     str(element.item.attributes["size"]) for element in inner.elements if element.item
                 )
@@ -183,7 +191,7 @@ def test_nothing_is_sent_of_a_source_that_nobody_wants() -> None:
     world.register(Catalogue([TRADES], []))
     world.feed("trades", trades(1)["trades"][0])
     world.run(5)
-    assert "Elements" not in world.metrics.by_kind()
+    assert "StreamElements" not in world.metrics.by_kind()
     assert sum(broker.unwanted for broker in world.brokers) == 1
 
 
@@ -208,7 +216,7 @@ def test_a_root_broker_is_near_and_has_bandwidth(
     latency: dict[int, float], bandwidth: dict[int, float], root: int
 ) -> None:
     surroundings = Surroundings(lambda one, other: latency[other], bandwidth, brokers=(1, 2, 3))
-    assert best_root([Feed(9, 100.0)], (1, 2, 3), surroundings, {}) == root
+    assert best_root([SourceFeed(9, 100.0)], (1, 2, 3), surroundings, {}) == root
 
 
 def test_a_node_joins_a_tree_below_the_nearest_member_with_room() -> None:
@@ -218,14 +226,14 @@ def test_a_node_joins_a_tree_below_the_nearest_member_with_room() -> None:
 
 
 def test_a_publication_keeps_what_somebody_has_not_acknowledged() -> None:
-    publication = Publication()
+    publication = StreamPublication()
     publication.acknowledge("a", 0, 0)
     publication.acknowledge("b", 0, 0)
     publication.number_all([Item("x", 1, {}), Item("y", 2, {})], 2)
     publication.acknowledge("a", 0, 3)
     publication.acknowledge("b", 0, 1)
     assert [element.number for element in publication.since(1, Selection())] == [2, 3, 3]
-    publication.forget(Reader("b", 0, 1))
+    publication.forget(StreamReader("b", 0, 1))
     assert not publication.kept
 
 
@@ -248,19 +256,19 @@ def test_what_a_former_host_sent_late_is_not_taken() -> None:
         Connections(node),
         1,
         take=lambda stream, reader, elements: taken.extend(element.number for element in elements),
-        moved=lambda stream: router.subscribe(stream, Reader("r", 0, 2), Selection(), 0),
+        moved=lambda stream: router.subscribe(stream, StreamReader("r", 0, 2), Selection(), 0),
         wanted=lambda stream: None,
     )
-    router.learn([("q.s", Place(2))])
+    router.learn([("q.s", StreamLocation(2))])
     elements = tuple(Element(number, Item(f"i{number}", number, {})) for number in (1, 2))
-    node.call(lambda: router.subscribe("q.s", Reader("r", 0, 1), Selection(), 0), now=0.0)
+    node.call(lambda: router.subscribe("q.s", StreamReader("r", 0, 1), Selection(), 0), now=0.0)
     for message, sender in (
-        (Granted("q.s", Reader("r", 0, 1), ()), 2),
-        (Moved("q.s", Place(3, None, 1)), 2),
-        (Granted("q.s", Reader("r", 0, 2), elements), 3),
-        (Elements("q.s", elements), 2),
-        (Elements("q.s", (Element(3, Item("i3", 3, {})),)), 3),
-        (Moved("q.s", Place(2)), 4),
+        (SubscriptionGrant("q.s", StreamReader("r", 0, 1), ()), 2),
+        (StreamMove("q.s", StreamLocation(3, None, 1)), 2),
+        (SubscriptionGrant("q.s", StreamReader("r", 0, 2), elements), 3),
+        (StreamElements("q.s", elements), 2),
+        (StreamElements("q.s", (Element(3, Item("i3", 3, {})),)), 3),
+        (StreamMove("q.s", StreamLocation(2)), 4),
     ):
         node.receive(message, sender, now=0.0)
     assert taken == [1, 2, 3]
@@ -271,4 +279,4 @@ def test_an_operator_that_is_not_here_cannot_be_changed() -> None:
     world = World(2, 1)
     with pytest.raises(DistributaryError, match=r"'q\.x' is not at node 1"):
         world.broker(1).move("q.x", 2)
-    assert isinstance(world.broker(1).registry, Registry)
+    assert isinstance(world.broker(1).registry, QueryRegistry)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-import distributary.systems.queries.local as flow_local
-import distributary.systems.queries.statistics as flow_statistics
+import distributary.systems.queries.node_model as node_model
+import distributary.systems.queries.statistics as statistics
 from distributary.errors import DistributaryError
 from distributary.flow import Catalogue, Copy, Count, Filter, Operator, Query, QueryBuilder, Union
 from distributary.overlay.courier import Packet
@@ -22,14 +22,18 @@ from distributary.plan.queries.statistics import Dissemination
 from distributary.plan.trees.tree import Sites
 from distributary.sim.faults import Injection
 from distributary.sim.simulator import Observer
-from distributary.systems.queries.goals import is_local
-from distributary.systems.queries.neighbourhood import Surrounded
-from distributary.systems.queries.optimising import OPTIMISATION, STATISTICS, Optimiser, Optimising
-from distributary.systems.queries.rounds import Down, Up
-from distributary.systems.queries.situation import Rates, Situation, situation_of
+from distributary.systems.queries.local_goals import is_local
+from distributary.systems.queries.local_problem import LocalProblem
+from distributary.systems.queries.optimiser import (
+    OPTIMISATION,
+    STATISTICS,
+    QueryOptimiser,
+    QueryOptimiserSettings,
+)
+from distributary.systems.queries.snapshot import MeasuredRates, PlanningSnapshot, planning_snapshot
+from distributary.systems.queries.statistics_messages import DownwardStatistics, UpwardStatistics
 from flow.random_queries import random_catalogue
-from systems.queries.test_moves import random_faults
-from systems.queries.test_optimising import (
+from systems.queries.test_optimiser import (
     LATENCY,
     LOAD,
     SOURCES,
@@ -41,6 +45,7 @@ from systems.queries.test_optimising import (
     steady,
     ways_of_telling,
 )
+from systems.queries.test_reconfiguration import random_faults
 from systems.queries.worlds import REGISTRY, World, expect_equal
 
 INCOMING = parse_query_goal("minimise aggregate(MAX, incoming rate, BROKERS)")
@@ -66,7 +71,7 @@ GOALS = {
 PERIOD = 8.0
 
 
-def optimiser(world: World, node: int) -> Optimiser:
+def optimiser(world: World, node: int) -> QueryOptimiser:
     found = world.broker(node).optimiser
     assert found is not None
     return found
@@ -76,10 +81,10 @@ def believe(world: World, random: Random) -> None:
     """Let all nodes believe in some rates that go together, and measure no others."""
     registry = world.broker(REGISTRY).registry
     assert registry is not None
-    rates: dict[str, Rates] = {}
+    rates: dict[str, MeasuredRates] = {}
     for name in registry.sources:
         items = random.randint(1, 64)
-        rates[name] = Rates(items, items * random.randint(8, 64), 0.0)
+        rates[name] = MeasuredRates(items, items * random.randint(8, 64), 0.0)
         known = optimiser(world, registry.places[name].host).local.measurements
         known.sources[name] = rates[name]
     hosts = dict(world.operators())
@@ -88,7 +93,7 @@ def believe(world: World, random: Random) -> None:
         filters = isinstance(spec.operation, Filter)
         items = offered * random.randint(0, 16 if filters else 32) / 16
         work = (items if filters else offered) * random.randint(1, 4)
-        rates[name] = Rates(items, items * random.randint(8, 64), work)
+        rates[name] = MeasuredRates(items, items * random.randint(8, 64), work)
         optimiser(world, hosts[name]).local.measurements.operators[name] = rates[name]
     for node in world.nodes:
         optimiser(world, node).local._measure = lambda: ((), ())
@@ -100,7 +105,7 @@ def settled(goal: str, seed: int, catalogue: Catalogue | None = None, **settings
     world = World(
         random.randint(2, 8),
         seed,
-        optimising=Optimising(GOALS[goal], PERIOD, window=1.0, margin=1e9, **settings),
+        optimising=QueryOptimiserSettings(GOALS[goal], PERIOD, window=1.0, margin=1e9, **settings),
     )
     world.register(catalogue or random_catalogue(random))
     for _ in range(6):
@@ -122,11 +127,11 @@ def after_rounds(world: World, count: int) -> None:
     world.run(3)
 
 
-def whole(world: World) -> tuple[Situation, Standing]:
+def whole(world: World) -> tuple[PlanningSnapshot, Standing]:
     """The situation as one who knows everything sees it."""
     registry = world.broker(REGISTRY).registry
     assert registry is not None
-    situation = situation_of(registry, 0, believed(world))
+    situation = planning_snapshot(registry, 0, believed(world))
     assert situation is not None
     latency, nodes = registry.surroundings.latency, situation.sites
     matrix = [[0.0 if one == other else latency(one, other) for other in nodes] for one in nodes]
@@ -181,7 +186,7 @@ def expect_worth(world: World, at_most: bool = False) -> int:
 def test_a_change_is_worth_to_a_node_what_it_is_worth_to_all(
     goal: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flow_local, "CHANGED", 0.0)
+    monkeypatch.setattr(node_model, "CHANGED", 0.0)
     assert is_local(GOALS[goal])
     weighed = sum(expect_worth(settled(goal, seed)) for seed in range(2))
     assert weighed > 20
@@ -210,15 +215,15 @@ def with_super_operators(random: Random) -> Catalogue:
 def test_changes_of_super_operators_are_worth_what_they_are_worth_to_all(
     goal: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flow_local, "CHANGED", 0.0)
+    monkeypatch.setattr(node_model, "CHANGED", 0.0)
     for seed in range(2):
         catalogue = with_super_operators(Random(seed))
         assert expect_worth(settled(goal, seed, catalogue)) > 5
 
 
 def test_where_few_of_the_worst_are_told_nothing_is_overrated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flow_local, "CHANGED", 0.0)
-    monkeypatch.setattr(flow_statistics, "WORST", 1)
+    monkeypatch.setattr(node_model, "CHANGED", 0.0)
+    monkeypatch.setattr(statistics, "WORST", 1)
     area = Area(levels=1)
     assert sum(expect_worth(settled("load", seed, area=area), at_most=True) for seed in (0, 5)) > 5
 
@@ -229,7 +234,7 @@ def test_where_few_of_the_worst_are_told_nothing_is_overrated(monkeypatch: pytes
 def test_a_change_is_worth_to_a_node_what_it_is_worth_to_all_on_many_seeds(
     goal: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flow_local, "CHANGED", 0.0)
+    monkeypatch.setattr(node_model, "CHANGED", 0.0)
     expect_worth(settled(goal, seed))
 
 
@@ -259,7 +264,7 @@ class Links(Observer):
 
     def sent(self, now: float, sender: int, to: int, message: Any, *rest: Any) -> None:
         inner = message.message if isinstance(message, Packet) else message
-        if isinstance(inner, Up | Down):
+        if isinstance(inner, UpwardStatistics | DownwardStatistics):
             self.values[sender, to, type(inner).__name__, inner.tree, inner.period] += len(inner.values)
 
 
@@ -303,7 +308,7 @@ def different(count: int) -> Catalogue:
 
 def bytes_told(count: int, told: Told) -> float:
     """Bytes a node and period, once every node hosts some of so many queries."""
-    world = World(5, 3, optimising=Optimising(TRAFFIC, PERIOD, window=1.0, told=told))
+    world = World(5, 3, optimising=QueryOptimiserSettings(TRAFFIC, PERIOD, window=1.0, told=told))
     at = {f"q{number}": 1 + number // 2 % 5 for number in range(count)}
     world.register(different(count), {"trades": 1, "quotes": 2, **at})
     kinds = {kind.__name__ for kind in (*STATISTICS, *OPTIMISATION)}
@@ -328,7 +333,7 @@ def test_what_is_told_does_not_grow_with_the_number_of_queries() -> None:
 def test_operators_are_weighed_in_turn_where_they_exchange_many_streams(
     goal: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flow_local, "CHANGED", 0.0)
+    monkeypatch.setattr(node_model, "CHANGED", 0.0)
     world = settled(goal, 7, most_streams=1)
     assert expect_worth(world)
     ever: set[str] = set()
@@ -341,7 +346,7 @@ def test_operators_are_weighed_in_turn_where_they_exchange_many_streams(
     assert asked_at(world, 1) < asked_at(settled(goal, 7), 1)
 
 
-def weighed_at(world: World, node: int) -> Surrounded:
+def weighed_at(world: World, node: int) -> LocalProblem:
     found = optimiser(world, node).surrounded
     assert found is not None
     return found
@@ -367,7 +372,7 @@ def test_nothing_piles_up_for_a_node_that_does_not_answer() -> None:
 @pytest.mark.parametrize("wrong", [{"told": "all"}, {"top": 0}, {"most_streams": 0}])
 def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(DistributaryError, match=next(iter(wrong))):
-        Optimising(TRAFFIC, **wrong)
+        QueryOptimiserSettings(TRAFFIC, **wrong)
 
 
 @pytest.mark.parametrize(
@@ -380,7 +385,7 @@ def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
     ],
 )
 def test_goals_that_need_more_are_told_the_whole(text: str) -> None:
-    assert not Optimising(parse_query_goal(text)).local
+    assert not QueryOptimiserSettings(parse_query_goal(text)).local
 
 
 # Faults
@@ -389,7 +394,9 @@ def test_goals_that_need_more_are_told_the_whole(text: str) -> None:
 def through_faults(seed: int, told: Told) -> tuple[World, dict[str, int]]:
     """A network that optimises itself while messages and nodes fail."""
     random = Random(f"{seed}/faults")
-    settings = Optimising(random.choice([TRAFFIC, LOAD, LATENCY]), 4.0, 0.5, told=told, margin=0.01)
+    settings = QueryOptimiserSettings(
+        random.choice([TRAFFIC, LOAD, LATENCY]), 4.0, 0.5, told=told, margin=0.01
+    )
     world = World(random.randint(3, 6), seed, optimising=settings)
     catalogue = queries(random.randint(2, 4))
     world.register(catalogue)

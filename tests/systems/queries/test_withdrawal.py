@@ -16,17 +16,17 @@ from distributary.overlay.node import Address
 from distributary.plan.goal.query_text import parse_query_goal
 from distributary.plan.queries.rules import MIGRATIONS, PARTITION, REPLICATION
 from distributary.sim.faults import Crash, Injection
-from distributary.systems.queries.broker import FlowBroker, Result, Withdrawal
-from distributary.systems.queries.guarding import Guarding
-from distributary.systems.queries.optimising import Optimising
-from distributary.systems.queries.trees import SourceTree, Surroundings
+from distributary.systems.queries.broker import FlowBroker, QueryResult, Withdrawal
+from distributary.systems.queries.checkpoints import CheckpointSettings
+from distributary.systems.queries.optimiser import QueryOptimiserSettings
+from distributary.systems.queries.source_trees import SourceTree, Surroundings
 from flow.random_queries import random_arrivals, random_catalogue, random_streams
-from systems.queries.test_moves import random_faults
 from systems.queries.test_network import TRADES, busy, trades
+from systems.queries.test_reconfiguration import random_faults
 from systems.queries.worlds import REGISTRY, World, expect_equal, run_through
 
-QUICK = Guarding(checkpoint=0.3, beat=0.2, silence=2.0)
-PATIENT = Guarding(checkpoint=0.3, beat=0.5, silence=60.0)
+QUICK = CheckpointSettings(checkpoint=0.3, beat=0.2, silence=2.0)
+PATIENT = CheckpointSettings(checkpoint=0.3, beat=0.5, silence=60.0)
 
 
 def state(world: World) -> dict[Address, dict[str, Any]]:
@@ -97,12 +97,12 @@ def expect_silence(world: World) -> None:
     for one in world.simulator.delivered:
         if isinstance(one.item, Withdrawal):
             over.add(one.item.name)
-        elif isinstance(one.item, Result):
+        elif isinstance(one.item, QueryResult):
             assert one.item.stream.partition(".")[0] not in over
 
 
 def withdrawn_at_random(
-    seed: int, faults: bool = False, guarding: Guarding | None = None, gone: bool = False
+    seed: int, faults: bool = False, guarding: CheckpointSettings | None = None, gone: bool = False
 ) -> tuple[World, Counter[str]]:
     """Random queries, of which some are withdrawn while operators move and are divided, and then the rest."""
     random = Random(f"{seed}/withdrawn")
@@ -387,7 +387,9 @@ def test_a_member_stays_in_a_tree_for_those_below_it() -> None:
 def optimised(seed: int) -> World:
     """A network that optimises itself, from which queries are withdrawn one after the other."""
     goal = parse_query_goal("minimise aggregate(SUM, incoming rate, BROKERS)")
-    settings = Optimising(goal, period=4.0, window=0.5, rules=(*MIGRATIONS, REPLICATION, PARTITION))
+    settings = QueryOptimiserSettings(
+        goal, period=4.0, window=0.5, rules=(*MIGRATIONS, REPLICATION, PARTITION)
+    )
     names = ["one", "two", "three"]
     reading = QueryBuilder("reading")
     reading.filter("some", "one.large", where="size > 8")
@@ -429,7 +431,7 @@ def test_the_others_get_their_answers_and_nothing_is_left_on_many_seeds(seed: in
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("guarding", [None, PATIENT])
-def test_it_works_through_faults_on_many_seeds(guarding: Guarding | None) -> None:
+def test_it_works_through_faults_on_many_seeds(guarding: CheckpointSettings | None) -> None:
     total: Counter[str] = Counter()
     for seed in range(6000, 6050):
         total.update(withdrawn_at_random(seed, faults=True, guarding=guarding)[1])

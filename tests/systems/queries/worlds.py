@@ -15,11 +15,11 @@ from distributary.sim.latency import Latency, Uniform
 from distributary.sim.metrics import Metrics
 from distributary.sim.population import Population
 from distributary.sim.simulator import Simulator
-from distributary.systems.queries.broker import FlowBroker, Result
-from distributary.systems.queries.guarding import Guarding
-from distributary.systems.queries.messages import Element, Reader
-from distributary.systems.queries.optimising import Optimising
-from distributary.systems.queries.trees import Regrouping, Surroundings
+from distributary.systems.queries.broker import FlowBroker, QueryResult
+from distributary.systems.queries.checkpoints import CheckpointSettings
+from distributary.systems.queries.messages import Element, StreamReader
+from distributary.systems.queries.optimiser import QueryOptimiserSettings
+from distributary.systems.queries.source_trees import Regrouping, Surroundings
 from flow.random_queries import random_arrivals
 
 REGISTRY = 1
@@ -37,8 +37,8 @@ class World:
         *,
         network: Latency | None = None,
         fanout: int = 2,
-        optimising: Optimising | None = None,
-        guarding: Guarding | None = None,
+        optimising: QueryOptimiserSettings | None = None,
+        guarding: CheckpointSettings | None = None,
         bandwidth: Mapping[Address, float] | None = None,
         regrouping: Regrouping | None = None,
     ) -> None:
@@ -86,7 +86,7 @@ class World:
         """See that every reader gets the elements of a stream once and in order, wherever it is."""
         take = broker.engine.take
 
-        def watched(stream: str, reader: Reader, elements: Sequence[Element]) -> None:
+        def watched(stream: str, reader: StreamReader, elements: Sequence[Element]) -> None:
             hosted = broker.engine.hosted.get(reader.name)
             if hosted is not None and hosted.expects(stream, reader):
                 taken = self.taken.setdefault((reader.name, reader.input, stream), [])
@@ -181,7 +181,7 @@ class World:
         """What clients got, by the streams' names, in the order in which they got it."""
         found: dict[str, list[Item]] = defaultdict(list)
         for _, _, item, _, _ in self.simulator.delivered:
-            if isinstance(item, Result):
+            if isinstance(item, QueryResult):
                 found[item.stream].append(item.item)
         return found
 

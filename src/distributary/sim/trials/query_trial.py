@@ -38,11 +38,11 @@ from distributary.sim.population import Population
 from distributary.sim.scenario import SCENARIOS, Scenario, random_scenario
 from distributary.sim.simulator import Observer, Simulator
 from distributary.sim.trials.query_workload import feed_catalogue, feed_events, random_events
-from distributary.systems.queries.broker import FlowBroker, Result
-from distributary.systems.queries.guarding import GUARDING, Guarding
-from distributary.systems.queries.messages import CONTROL, DATA, Counted
-from distributary.systems.queries.optimising import OPTIMISATION, STATISTICS, Optimising
-from distributary.systems.queries.trees import Surroundings
+from distributary.systems.queries.broker import FlowBroker, QueryResult
+from distributary.systems.queries.checkpoints import CHECKPOINT_MESSAGES, CheckpointSettings
+from distributary.systems.queries.messages import CONTROL, DATA, TrafficCounts
+from distributary.systems.queries.optimiser import OPTIMISATION, STATISTICS, QueryOptimiserSettings
+from distributary.systems.queries.source_trees import Surroundings
 
 REGISTRY = 1
 SETTLING = 5.0
@@ -150,12 +150,12 @@ class QueryTrial:
             return tuple(event for _, event in quarantine.accept(read_events(self.events_file)))
 
     @property
-    def optimising(self) -> Optimising | None:
+    def optimising(self) -> QueryOptimiserSettings | None:
         if not self.goal:
             return None
         goal = parse_query_goal(NAMED_GOALS.get(self.goal, self.goal))
         rules = (*MIGRATIONS, REPLICATION, PARTITION)
-        return Optimising(goal, period=self.period, rules=rules, told=self.told, seed=self.seed)
+        return QueryOptimiserSettings(goal, period=self.period, rules=rules, told=self.told, seed=self.seed)
 
 
 @dataclass(frozen=True)
@@ -225,7 +225,7 @@ class _Run:
                 REGISTRY,
                 surroundings,
                 optimising=trial.optimising,
-                guarding=Guarding(silence=GUARDING_SILENCE) if trial.gone else None,
+                guarding=CheckpointSettings(silence=GUARDING_SILENCE) if trial.gone else None,
             ),
         )
         for address in self.nodes:
@@ -387,7 +387,7 @@ class _Run:
     def _results(self) -> dict[str, list[Item]]:
         found: dict[str, list[Item]] = defaultdict(list)
         for delivered in self.world.delivered:
-            if isinstance(delivered.item, Result):
+            if isinstance(delivered.item, QueryResult):
                 found[delivered.item.stream].append(delivered.item.item)
         return found
 
@@ -414,9 +414,9 @@ def _shown(item: Item) -> str:
 PURPOSES = {
     "streams": DATA,
     "registering, subscribing, moving": CONTROL,
-    "statistics": (*STATISTICS, Counted),
+    "statistics": (*STATISTICS, TrafficCounts),
     "weighing and deciding": OPTIMISATION,
-    "checkpoints and the registry's office": GUARDING,
+    "checkpoints and the registry's office": CHECKPOINT_MESSAGES,
     "acknowledgements": (Ack,),
 }
 

@@ -1,9 +1,9 @@
 """A node of the query network: XFlow's node architecture (003, Figure 5.3) and what its clients call.
 
-Parts: `flow_connections` (connection manager), `flow_streams` (pub/sub manager and router), `flow_engine`
-(operator engine and what is measured there), this module and `flow_changes` (query manager), `flow_registry`
-(on one node), `flow_statistics` (statistics manager), `flow_optimising` (optimiser), `flow_guarding` and
-`flow_office` (what survives a node that is gone).
+Parts: `connections` (connection manager), `router` (pub/sub manager and router), `engine`
+(operator engine and what is measured there), this module and `reconfiguration` (query manager), `registry`
+(on one node), `statistics` (statistics manager), `optimiser` (optimiser), `checkpoints` and
+`registry_failover` (what survives a node that is gone).
 
 Rules:
 
@@ -11,7 +11,7 @@ Rules:
   reads it. The root broker of the source is where its stream enters the tree: what readers missed when a root
   broker is gone is still to be had at the proxy.
 - A query's operators begin at its client's node, each as the publisher of a stream of its own. They may be
-  moved, divided, and moved again while items flow (`flow_changes`).
+  moved, divided, and moved again while items flow (`reconfiguration`).
 - Queries and subscriptions are withdrawn where they were made. The registry says what is over with them, and
   every node frees what it has of that; what others read goes on as if nothing had happened.
 - A node that stops and starts again with its state loses nothing: what was sent to it meanwhile is sent
@@ -28,36 +28,36 @@ from distributary.flow import Intake, Item, Query, SetAside, Source
 from distributary.flow.incremental.operators import END
 from distributary.model import Delivery, Event, Subscription
 from distributary.overlay.node import Address, Node
-from distributary.systems.queries.changes import Changes
+from distributary.systems.queries.checkpoints import CheckpointManager, CheckpointSettings, removal_notice
 from distributary.systems.queries.connections import Connections
-from distributary.systems.queries.engine import Engine, Measures, inlets_of
-from distributary.systems.queries.guarding import Guard, Guarding, notice_of
+from distributary.systems.queries.engine import Engine, TrafficCounter, inlets_of
 from distributary.systems.queries.messages import (
-    Confirmed,
-    Counted,
-    Inlet,
-    Place,
-    Planned,
-    Refused,
+    InputCursor,
+    QueryDeployment,
     RegisterQuery,
     RegisterSource,
     RegisterSubscription,
-    Rooted,
+    RegistrationRefusal,
     Selection,
-    Streams,
+    SourceRoot,
+    StreamLocation,
+    SubscriptionStreams,
+    TrafficCounts,
     UnregisterQuery,
     UnregisterSubscription,
-    Withdrawn,
+    WithdrawalConfirmation,
+    WithdrawalNotice,
 )
-from distributary.systems.queries.office import Desk, Office
-from distributary.systems.queries.optimising import Optimiser, Optimising, Report
-from distributary.systems.queries.registry import Registry, client_name, subscriber_name
-from distributary.systems.queries.streams import Publication, Router
-from distributary.systems.queries.trees import Regrouping, Surroundings
+from distributary.systems.queries.optimiser import MeasurementReport, QueryOptimiser, QueryOptimiserSettings
+from distributary.systems.queries.reconfiguration import Reconfiguration
+from distributary.systems.queries.registry import QueryRegistry, client_name, subscriber_name
+from distributary.systems.queries.registry_failover import RegistryClient, RegistryReplica
+from distributary.systems.queries.router import Router, StreamPublication
+from distributary.systems.queries.source_trees import Regrouping, Surroundings
 
 
 @dataclass(frozen=True)
-class Result:
+class QueryResult:
     """An item of a query's answer, for its client."""
 
     stream: str
@@ -95,8 +95,8 @@ class FlowBroker:
         registry: Address,
         surroundings: Surroundings | None = None,
         *,
-        optimising: Optimising | None = None,
-        guarding: Guarding | None = None,
+        optimising: QueryOptimiserSettings | None = None,
+        guarding: CheckpointSettings | None = None,
         regrouping: Regrouping | None = None,
         timeout: float = 1.0,
     ) -> None:
@@ -110,10 +110,10 @@ class FlowBroker:
         self.router.on_void = self.engine.give_up
         self.engine.on_set_aside = lambda name, id, reason: node.deliver(SetAside(name, id, reason))
         around = surroundings or Surroundings()
-        self.registry: Registry | None = None
+        self.registry: QueryRegistry | None = None
         """If it is in office here."""
         if node.address == registry or guarding is not None:
-            made = Registry(node, self.connections, around, regrouping)
+            made = QueryRegistry(node, self.connections, around, regrouping)
             self.registry = made if node.address == registry else None
         self.refused: dict[str, str] = {}
         """Queries and subscriptions that could not be served, and why."""
@@ -121,26 +121,26 @@ class FlowBroker:
         """Events that were not sent, as nobody wants their source's stream."""
         self._intakes: dict[str, Intake] = {}
         """Of the sources whose proxy this is."""
-        self._fed_since: dict[str, Measures] = {}
-        self._told: list[Counted] = []
+        self._fed_since: dict[str, TrafficCounter] = {}
+        self._told: list[TrafficCounts] = []
         """What proxies elsewhere have counted of sources whose root broker this is."""
         self._subscriptions: dict[str, Subscription] = {}
         for kind, handler in (
-            (Rooted, self._rooted),
-            (Planned, self._planned),
-            (Refused, self._refused),
-            (Streams, self._streams),
-            (Withdrawn, self._withdrawn),
-            (Confirmed, self._confirmed),
-            (Counted, self._counted),
+            (SourceRoot, self._rooted),
+            (QueryDeployment, self._planned),
+            (RegistrationRefusal, self._refused),
+            (SubscriptionStreams, self._streams),
+            (WithdrawalNotice, self._withdrawn),
+            (WithdrawalConfirmation, self._confirmed),
+            (TrafficCounts, self._counted),
         ):
             node.handle(kind, handler)  # type: ignore[arg-type]
-        self.guard: Guard | None = None
+        self.guard: CheckpointManager | None = None
         if guarding is not None:
-            desk = Desk(node, self.connections, registry)
+            desk = RegistryClient(node, self.connections, registry)
             self.router.tell_registry = desk.send
-            office = Office(node, self.connections, made, around.brokers, notice_of)
-            self.guard = Guard(
+            office = RegistryReplica(node, self.connections, made, around.brokers, removal_notice)
+            self.guard = CheckpointManager(
                 node,
                 self.connections,
                 self.router,
@@ -160,10 +160,10 @@ class FlowBroker:
         elif self.registry is not None:
             for asked in self.registry.handlers:
                 node.handle(asked, self.registry.handle)
-        self.changes = Changes(node, self.connections, self.engine, self.router, self.guard)
-        self.optimiser: Optimiser | None = None
+        self.changes = Reconfiguration(node, self.connections, self.engine, self.router, self.guard)
+        self.optimiser: QueryOptimiser | None = None
         if optimising is not None:
-            self.optimiser = Optimiser(
+            self.optimiser = QueryOptimiser(
                 node,
                 self.connections,
                 optimising,
@@ -180,7 +180,7 @@ class FlowBroker:
     def _send_registry(self, message: object) -> None:
         self.router.tell_registry(message)
 
-    def _take_office(self, registry: Registry) -> None:
+    def _take_office(self, registry: QueryRegistry) -> None:
         self.registry = registry
         if self.optimiser is not None:
             self.optimiser.take_office(registry)
@@ -214,7 +214,7 @@ class FlowBroker:
     # What clients call: queries and subscriptions
 
     def register_query(self, query: Query) -> None:
-        """Run a query; its answer is delivered here as `Result`s, or its refusal is in `refused`."""
+        """Run a query; its answer is delivered here as `QueryResult`s, or its refusal is in `refused`."""
         self._send_registry(RegisterQuery(query))
 
     def unregister_query(self, name: str) -> None:
@@ -238,10 +238,10 @@ class FlowBroker:
 
     # Sources
 
-    def _rooted(self, message: Rooted, sender: Address) -> None:
+    def _rooted(self, message: SourceRoot, sender: Address) -> None:
         source, place, proxy = message
         if proxy == self.node.address and source.name not in self.router.publications:
-            self.router.install(source.name, Publication(), place)
+            self.router.install(source.name, StreamPublication(), place)
         if place.host == self.node.address:
             self.router.root(source.name, place, proxy)
         elif proxy == self.node.address:
@@ -256,32 +256,32 @@ class FlowBroker:
         intake.set_aside.clear()
         if item is not None:
             source = intake.source.name
-            self._fed_since.setdefault(source, Measures(self.node.now)).take_in(item)
+            self._fed_since.setdefault(source, TrafficCounter(self.node.now)).take_in(item)
             self.router.publish(source, [item], intake.watermark)
 
     # Queries
 
-    def _planned(self, message: Planned, sender: Address) -> None:
+    def _planned(self, message: QueryDeployment, sender: Address) -> None:
         query, specs, outputs, places, time = message
         self.refused.pop(query, None)
         self.router.learn(places)
         for spec in specs:
             self.engine.install(spec, inlets_of(spec))
-            self.router.install(spec.name, Publication(), Place(self.node.address))
+            self.router.install(spec.name, StreamPublication(), StreamLocation(self.node.address))
         # Readers subscribe before those they read, so that nothing is given out unseen.
         for output, stream in outputs:
             name = client_name(output, time)
-            self.engine.serve(name, [Inlet(stream, Selection())], self._result_sink(output))
+            self.engine.serve(name, [InputCursor(stream, Selection())], self._result_sink(output))
         for spec in reversed(specs):
             self.engine.begin(spec.name)
 
     def _result_sink(self, output: str) -> Callable[[str, Item], None]:
-        return lambda stream, item: self.node.deliver(Result(output, item))
+        return lambda stream, item: self.node.deliver(QueryResult(output, item))
 
-    def _refused(self, message: Refused, sender: Address) -> None:
+    def _refused(self, message: RegistrationRefusal, sender: Address) -> None:
         self.refused[message.name] = message.reason
 
-    def _streams(self, message: Streams, sender: Address) -> None:
+    def _streams(self, message: SubscriptionStreams, sender: Address) -> None:
         subscription = self._subscriptions[message.subscription]
         self.router.learn(message.places)
 
@@ -289,12 +289,12 @@ class FlowBroker:
             self.node.deliver(Delivery(item.id, subscription.subscriber, (subscription.id,)))
 
         for name, stream in message.streams:
-            inlet = Inlet(stream, Selection(where=subscription.where))
+            inlet = InputCursor(stream, Selection(where=subscription.where))
             self.engine.serve(subscriber_name(subscription.id, message.time, name), [inlet], sink)
 
     # Withdrawals
 
-    def _withdrawn(self, message: Withdrawn, sender: Address) -> None:
+    def _withdrawn(self, message: WithdrawalNotice, sender: Address) -> None:
         """Free all that is here of what is over."""
         unread = self.router.withdraw_all(message.names)
         self.engine.withdraw_all()
@@ -308,7 +308,7 @@ class FlowBroker:
                 # Those who need it have replicas in its place, and who came later has left.
                 self.engine.put_to_sleep(stream, forget=True)
 
-    def _confirmed(self, message: Confirmed, sender: Address) -> None:
+    def _confirmed(self, message: WithdrawalConfirmation, sender: Address) -> None:
         if message.subscription:
             del self._subscriptions[message.name]
         self.node.deliver(Withdrawal(message.name))
@@ -348,20 +348,20 @@ class FlowBroker:
         rooted = [place.tree for place in self.router.places.values() if place.host == here]
         return next((tree for tree in (*rooted, *self.router.parents) if tree is not None), None)
 
-    def _measure(self) -> Report:
+    def _measure(self) -> MeasurementReport:
         """What was measured since this was last asked for, here and by proxies of sources rooted here."""
         now = self.node.now
         counted = []
         for name, hosted in self.engine.hosted.items():
             if hosted.spec is not None and not hosted.asleep and now > hosted.measures.since:
                 counted.append(hosted.measures.counted(name, now))
-                hosted.measures = Measures(now)
+                hosted.measures = TrafficCounter(now)
         for name, measures in self._fed_since.items():
             if now > measures.since:
                 self.connections.send(self.router.places[name].host, measures.counted(name, now))
-                self._fed_since[name] = Measures(now)
+                self._fed_since[name] = TrafficCounter(now)
         sources, self._told = tuple(self._told), []
-        return Report(tuple(counted), sources)
+        return MeasurementReport(tuple(counted), sources)
 
-    def _counted(self, message: Counted, sender: Address) -> None:
+    def _counted(self, message: TrafficCounts, sender: Address) -> None:
         self._told.append(message)

@@ -22,16 +22,16 @@ from distributary.flow.splitting import PARTIAL
 from distributary.overlay.node import Address
 from distributary.overlay.wire import size_of
 from distributary.systems.queries.messages import (
-    Counted,
     Element,
-    HandOver,
-    Inlet,
-    Place,
-    Reader,
+    InputCursor,
+    OperatorHandover,
+    OperatorSpec,
     Selection,
-    Spec,
+    StreamLocation,
+    StreamReader,
+    TrafficCounts,
 )
-from distributary.systems.queries.streams import EVERYTHING, Publication, Router
+from distributary.systems.queries.router import EVERYTHING, Router, StreamPublication
 
 ACKNOWLEDGE_EVERY = 16
 """A reader says how far it has come after so many elements."""
@@ -41,7 +41,7 @@ Sink = Callable[[str, Item], None]
 
 
 @dataclass
-class Measures:
+class TrafficCounter:
     """What went through an operator since a time."""
 
     since: float
@@ -58,9 +58,9 @@ class Measures:
         self.items_out += 1
         self.bytes_out += size_of(item)
 
-    def counted(self, name: str, now: float) -> Counted:
+    def counted(self, name: str, now: float) -> TrafficCounts:
         """All of it, for whoever collects."""
-        return Counted(
+        return TrafficCounts(
             name,
             now - self.since,
             self.items_in,
@@ -76,7 +76,7 @@ class Measures:
         return self.items_in + self.items_out
 
 
-class Memory:
+class DuplicateFilter:
     """Which items of an input were taken lately, to know them again."""
 
     def __init__(self, recent: Iterable[tuple[str, int]] = (), watermark: int | None = None) -> None:
@@ -98,35 +98,40 @@ class Memory:
             found.append(element)
         return found
 
-    def copy(self) -> Memory:
-        return Memory(self._times.items(), self._watermark)
+    def copy(self) -> DuplicateFilter:
+        return DuplicateFilter(self._times.items(), self._watermark)
 
     def state(self) -> tuple[int | None, tuple[tuple[str, int], ...]]:
         return self._watermark, tuple(self._times.items())
 
 
-class Hosted:
+class HostedOperator:
     """An operator at work here, or a client that is served here."""
 
     def __init__(
-        self, name: str, inlets: Iterable[Inlet], spec: Spec | None, sink: Sink | None, now: float
+        self,
+        name: str,
+        inlets: Iterable[InputCursor],
+        spec: OperatorSpec | None,
+        sink: Sink | None,
+        now: float,
     ) -> None:
         self.name = name
         self.inlets = list(inlets)
         self.spec = spec
         self.sink = sink
         self.running: Running | None = start(spec.operation, *spec.schemas) if spec is not None else None
-        self.memories = [Memory() for _ in self.inlets]
+        self.memories = [DuplicateFilter() for _ in self.inlets]
         self.granted: set[int] = set()
         self.came: float | None = None
         """When it came from another node, if it did."""
         self.asleep = False
         self.dozing = False
         """Whether it is asleep and cannot be woken yet, as its place in its inputs is kept for others."""
-        self.replaces: tuple[tuple[str, Reader], ...] = ()
+        self.replaces: tuple[tuple[str, StreamReader], ...] = ()
         """Readings of before its division that are not forgotten yet."""
         self.acknowledged = [0] * len(self.inlets)
-        self.measures = Measures(now)
+        self.measures = TrafficCounter(now)
 
     @property
     def at_rest(self) -> bool:
@@ -136,24 +141,24 @@ class Hosted:
         """Whether it came from another node so lately."""
         return self.came is not None and now - self.came < seconds
 
-    def expects(self, stream: str, reader: Reader) -> bool:
+    def expects(self, stream: str, reader: StreamReader) -> bool:
         """Whether elements are for a subscription that counts, and not for one before a change."""
         inlet = self.inlets[reader.input] if reader.input < len(self.inlets) else None
         return inlet is not None and (inlet.stream, inlet.turn) == (stream, reader.turn)
 
-    def reader(self, number: int) -> Reader:
-        return Reader(self.name, number, self.inlets[number].turn)
+    def reader(self, number: int) -> StreamReader:
+        return StreamReader(self.name, number, self.inlets[number].turn)
 
 
-def selection_of(spec: Spec) -> Selection:
+def selection_of(spec: OperatorSpec) -> Selection:
     """What an operator can use of its inputs: a filter only what passes it."""
     operation = spec.operation
     return Selection(operation.where, operation.block) if isinstance(operation, Filter) else EVERYTHING
 
 
-def inlets_of(spec: Spec) -> list[Inlet]:
+def inlets_of(spec: OperatorSpec) -> list[InputCursor]:
     """The inlets of an operator that begins with what comes next."""
-    return [Inlet(stream, selection_of(spec)) for stream in spec.inputs]
+    return [InputCursor(stream, selection_of(spec)) for stream in spec.inputs]
 
 
 class Engine:
@@ -164,7 +169,7 @@ class Engine:
         self.guarded = guarded
         """Whether operators may go on from checkpoints: then items may come again, and what operators have
         read is acknowledged by the guard."""
-        self.hosted: dict[str, Hosted] = {}
+        self.hosted: dict[str, HostedOperator] = {}
         self.woken = 0
         """Operators that were asleep, and that somebody read again."""
         self.router: Router
@@ -176,14 +181,14 @@ class Engine:
 
     # Hosting
 
-    def install(self, spec: Spec, inlets: Iterable[Inlet]) -> Hosted:
+    def install(self, spec: OperatorSpec, inlets: Iterable[InputCursor]) -> HostedOperator:
         """Host an operator; it reads nothing yet."""
-        hosted = self.hosted[spec.name] = Hosted(spec.name, inlets, spec, None, self._now())
+        hosted = self.hosted[spec.name] = HostedOperator(spec.name, inlets, spec, None, self._now())
         return hosted
 
-    def serve(self, name: str, inlets: Iterable[Inlet], sink: Sink) -> None:
+    def serve(self, name: str, inlets: Iterable[InputCursor], sink: Sink) -> None:
         """Serve a client."""
-        self.hosted[name] = Hosted(name, inlets, None, sink, self._now())
+        self.hosted[name] = HostedOperator(name, inlets, None, sink, self._now())
         self.begin(name)
 
     def begin(self, name: str) -> None:
@@ -200,21 +205,21 @@ class Engine:
                 if inlet.stream == stream:
                     self._ask(hosted, number)
 
-    def _ask(self, hosted: Hosted, number: int) -> None:
+    def _ask(self, hosted: HostedOperator, number: int) -> None:
         inlet = hosted.inlets[number]
         inlet = hosted.inlets[number] = inlet._replace(turn=inlet.turn + 1)
         hosted.granted.discard(number)
         reader = hosted.reader(number)
         self.router.subscribe(inlet.stream, reader, inlet.selection, inlet.position)
 
-    def stop(self, name: str, *, forget: bool) -> Hosted:
+    def stop(self, name: str, *, forget: bool) -> HostedOperator:
         """Read nothing more for an operator or client, which is no more hosted here."""
         hosted = self.hosted.pop(name)
         for number, inlet in enumerate(hosted.inlets):
             self.router.unsubscribe(inlet.stream, hosted.reader(number), forget=forget)
         return hosted
 
-    def put_to_sleep(self, name: str, *, forget: bool) -> list[tuple[str, Reader]]:
+    def put_to_sleep(self, name: str, *, forget: bool) -> list[tuple[str, StreamReader]]:
         """Have an operator that nobody reads read nothing; returns as whom it has read which streams.
 
         Unless those readings are to be forgotten at once, it dozes until `fall_asleep` says that they are.
@@ -264,13 +269,13 @@ class Engine:
 
     # Moving
 
-    def hand_over(self, name: str, to: Address) -> HandOver:
+    def hand_over(self, name: str, to: Address) -> OperatorHandover:
         """Take an operator out, with everything it needs to go on elsewhere."""
         hosted = self.stop(name, forget=False)
         publication, place = self.router.withdraw(name, to)
         return self._known_of(hosted, publication, place)
 
-    def snapshot(self) -> tuple[HandOver, ...]:
+    def snapshot(self) -> tuple[OperatorHandover, ...]:
         """What all operators here would need to go on elsewhere."""
         publications, places = self.router.publications, self.router.places
         return tuple(
@@ -279,10 +284,12 @@ class Engine:
             if hosted.spec is not None
         )
 
-    def _known_of(self, hosted: Hosted, publication: Publication, place: Place) -> HandOver:
+    def _known_of(
+        self, hosted: HostedOperator, publication: StreamPublication, place: StreamLocation
+    ) -> OperatorHandover:
         assert hosted.spec is not None
         assert hosted.running is not None
-        return HandOver(
+        return OperatorHandover(
             hosted.spec,
             json.dumps(hosted.running.state()),
             tuple(hosted.inlets),
@@ -292,7 +299,7 @@ class Engine:
             publication.watermark,
             tuple(publication.kept),
             tuple(
-                (Reader(*key, publication.turns.get(key, 0)), at)
+                (StreamReader(*key, publication.turns.get(key, 0)), at)
                 for key, at in publication.acknowledged.items()
             ),
             tuple(memory.state() for memory in hosted.memories) if self.guarded else (),
@@ -300,17 +307,19 @@ class Engine:
             replaces=hosted.replaces,
         )
 
-    def take_over(self, message: HandOver) -> None:
+    def take_over(self, message: OperatorHandover) -> None:
         """Go on with an operator from another node."""
         self.router.learn(message.places)
         hosted = self.install(message.spec, message.inlets)
         assert hosted.running is not None
         hosted.replaces = message.replaces
         hosted.running.restore(json.loads(message.state))
-        hosted.memories = [Memory(recent, mark) for mark, recent in message.memories] or hosted.memories
+        hosted.memories = [
+            DuplicateFilter(recent, mark) for mark, recent in message.memories
+        ] or hosted.memories
         hosted.asleep = message.asleep
         hosted.came = self._now()
-        publication = Publication(message.number, message.watermark, message.kept)
+        publication = StreamPublication(message.number, message.watermark, message.kept)
         publication.acknowledged = {(one.name, one.input): at for one, at in message.acknowledged}
         publication.turns = {(one.name, one.input): one.turn for one, _ in message.acknowledged}
         publication.forget_those(self.router.over)
@@ -320,7 +329,7 @@ class Engine:
 
     # Running
 
-    def take(self, stream: str, reader: Reader, elements: Sequence[Element]) -> None:
+    def take(self, stream: str, reader: StreamReader, elements: Sequence[Element]) -> None:
         """Elements for a reader of this node; the first after a subscription say that it is granted."""
         hosted = self.hosted.get(reader.name)
         if hosted is None or hosted.asleep or not hosted.expects(stream, reader):
@@ -339,7 +348,7 @@ class Engine:
             if hosted.at_rest:
                 self.on_rest(hosted.name)
 
-    def _process(self, hosted: Hosted, input: int, elements: Iterable[Element]) -> None:
+    def _process(self, hosted: HostedOperator, input: int, elements: Iterable[Element]) -> None:
         if hosted.running is None:
             assert hosted.sink is not None
             for element in elements:
@@ -364,7 +373,7 @@ class Engine:
             hosted.measures.give_out(item)
         self.router.publish(hosted.name, results, hosted.running.watermark)
 
-    def _acknowledge(self, hosted: Hosted, number: int) -> None:
+    def _acknowledge(self, hosted: HostedOperator, number: int) -> None:
         inlet = hosted.inlets[number]
         if inlet.position is None or (self.guarded and hosted.spec is not None):
             return

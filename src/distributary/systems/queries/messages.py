@@ -44,7 +44,7 @@ class Element(NamedTuple):
     watermark: int | None = None
 
 
-class Reader(NamedTuple):
+class StreamReader(NamedTuple):
     """An input of an operator, or a client; its turn grows with each new subscription to its stream."""
 
     name: str
@@ -63,7 +63,7 @@ class Selection(NamedTuple):
     """Items are dealt out by these attributes, or by their ids."""
 
 
-class Place(NamedTuple):
+class StreamLocation(NamedTuple):
     """Where a stream is to be had: on a tree of sources, or from the host of its operator."""
 
     host: Address
@@ -74,7 +74,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Spec:
+class OperatorSpec:
     """An operator as it is installed at a node; its stream has its name."""
 
     name: str
@@ -85,7 +85,7 @@ class Spec:
     """The super-operator that it moves with."""
 
 
-class Inlet(NamedTuple):
+class InputCursor(NamedTuple):
     """How far an input has been read."""
 
     stream: str
@@ -98,7 +98,7 @@ class Inlet(NamedTuple):
 # Data
 
 
-class Elements(NamedTuple):
+class StreamElements(NamedTuple):
     stream: str
     elements: tuple[Element, ...]
 
@@ -110,49 +110,49 @@ class Subscribe(NamedTuple):
     """On its way up, hop by hop, to whoever publishes the stream."""
 
     stream: str
-    reader: Reader
+    reader: StreamReader
     selection: Selection
     position: int | None
-    place: Place
+    place: StreamLocation
     """Where the reader's node believes the stream to be."""
 
 
-class Granted(NamedTuple):
+class SubscriptionGrant(NamedTuple):
     """On its way down the same hops: what the reader missed; from here on it is sent what comes."""
 
     stream: str
-    reader: Reader
+    reader: StreamReader
     elements: tuple[Element, ...]
 
 
 class Unsubscribe(NamedTuple):
     stream: str
-    reader: Reader
+    reader: StreamReader
     forget: bool
     """Whether the reader is gone for good; else it goes on from where it was, elsewhere."""
 
 
-class Acknowledged(NamedTuple):
+class ReadAcknowledgement(NamedTuple):
     """A reader needs nothing up to this number any more."""
 
     stream: str
-    reader: Reader
+    reader: StreamReader
     position: int
 
 
-class Moved(NamedTuple):
+class StreamMove(NamedTuple):
     """A stream is published elsewhere from now on."""
 
     stream: str
-    place: Place
+    place: StreamLocation
 
 
-class Bounced(NamedTuple):
+class SubscriptionRedirect(NamedTuple):
     """A subscription came to a host that the stream has left."""
 
     stream: str
-    reader: Reader
-    place: Place
+    reader: StreamReader
+    place: StreamLocation
 
 
 # Registration
@@ -164,11 +164,11 @@ class RegisterSource(NamedTuple):
     volume: float
 
 
-class Rooted(NamedTuple):
+class SourceRoot(NamedTuple):
     """The root broker of a source and its tree, told to both root and proxy, at first and when it changes."""
 
     source: Source
-    place: Place
+    place: StreamLocation
     proxy: Address
 
 
@@ -180,19 +180,19 @@ class UnregisterQuery(NamedTuple):
     name: str
 
 
-class Planned(NamedTuple):
+class QueryDeployment(NamedTuple):
     """A query that was accepted: operators to run, streams that are its answer, where streams are."""
 
     query: str
-    specs: tuple[Spec, ...]
+    specs: tuple[OperatorSpec, ...]
     outputs: tuple[tuple[str, str], ...]
     """Each output's name, and the stream that is computed in its place."""
-    places: tuple[tuple[str, Place], ...]
+    places: tuple[tuple[str, StreamLocation], ...]
     time: int = 1
     """How often a query of this name has been registered."""
 
 
-class Refused(NamedTuple):
+class RegistrationRefusal(NamedTuple):
     """A query or subscription that cannot be served, and why."""
 
     name: str
@@ -207,38 +207,38 @@ class UnregisterSubscription(NamedTuple):
     id: str
 
 
-class Streams(NamedTuple):
+class SubscriptionStreams(NamedTuple):
     """Published streams that a subscription may want, and where they are."""
 
     subscription: str
     streams: tuple[tuple[str, str], ...]
     """Each stream's name, and the one that is computed in its place."""
-    places: tuple[tuple[str, Place], ...]
+    places: tuple[tuple[str, StreamLocation], ...]
     time: int = 1
     """How often a subscription of this id has been made."""
 
 
-class Withdrawn(NamedTuple):
+class WithdrawalNotice(NamedTuple):
     """Operators and clients that are no more, to every node: nothing that is said of them counts."""
 
     names: tuple[str, ...]
 
 
-class Confirmed(NamedTuple):
+class WithdrawalConfirmation(NamedTuple):
     """A query or subscription is withdrawn, to the node that asked for it."""
 
     name: str
     subscription: bool
 
 
-class Located(NamedTuple):
+class LocationReport(NamedTuple):
     """An operator is here now."""
 
     stream: str
-    place: Place
+    place: StreamLocation
 
 
-class Parted(NamedTuple):
+class DivisionReport(NamedTuple):
     """An operator has been divided, and its replicas are here."""
 
     operator: str
@@ -255,7 +255,7 @@ class LeaveTree(NamedTuple):
     tree: int
 
 
-class Parent(NamedTuple):
+class TreeParent(NamedTuple):
     tree: int
     parent: Address
 
@@ -264,20 +264,20 @@ class Parent(NamedTuple):
 
 
 @dataclass(frozen=True)
-class HandOver:
+class OperatorHandover:
     """An operator with all it knows, to its new host."""
 
-    spec: Spec
+    spec: OperatorSpec
     state: str
     """What it remembers, as JSON."""
-    inlets: tuple[Inlet, ...]
-    places: tuple[tuple[str, Place], ...]
-    place: Place
+    inlets: tuple[InputCursor, ...]
+    places: tuple[tuple[str, StreamLocation], ...]
+    place: StreamLocation
     """Of its own stream, from now on."""
     number: int
     watermark: int
     kept: tuple[Element, ...]
-    acknowledged: tuple[tuple[Reader, int], ...]
+    acknowledged: tuple[tuple[StreamReader, int], ...]
     """How far each reader of its stream has come."""
     memories: tuple[tuple[int | None, tuple[tuple[str, int], ...]], ...] = ()
     """Of each input, where it may be read again: the watermark, and ids and times of items after it."""
@@ -285,11 +285,11 @@ class HandOver:
     """Whether it reads nothing until somebody reads it."""
     sender: Address | None = None
     """Who wants to know that it has arrived."""
-    replaces: tuple[tuple[str, Reader], ...] = ()
+    replaces: tuple[tuple[str, StreamReader], ...] = ()
     """Readings of before its division that may not be forgotten yet."""
 
 
-class Counted(NamedTuple):
+class TrafficCounts(NamedTuple):
     """What went through an operator, or into a source, within some seconds.
 
     Of a source, its proxy tells it to the root broker.
@@ -304,20 +304,29 @@ class Counted(NamedTuple):
     work: int
 
 
-DATA = (Elements,)
+DATA = (StreamElements,)
 CONTROL = (
-    *(Subscribe, Granted, Unsubscribe, Acknowledged, Moved, Bounced, RegisterSource, Rooted),
+    *(
+        Subscribe,
+        SubscriptionGrant,
+        Unsubscribe,
+        ReadAcknowledgement,
+        StreamMove,
+        SubscriptionRedirect,
+        RegisterSource,
+        SourceRoot,
+    ),
     *(
         RegisterQuery,
-        Planned,
-        Refused,
+        QueryDeployment,
+        RegistrationRefusal,
         RegisterSubscription,
-        Streams,
-        Located,
-        Parted,
+        SubscriptionStreams,
+        LocationReport,
+        DivisionReport,
         JoinTree,
-        Parent,
-        HandOver,
+        TreeParent,
+        OperatorHandover,
     ),
-    *(UnregisterQuery, UnregisterSubscription, Withdrawn, Confirmed, LeaveTree),
+    *(UnregisterQuery, UnregisterSubscription, WithdrawalNotice, WithdrawalConfirmation, LeaveTree),
 )

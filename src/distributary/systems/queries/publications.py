@@ -20,7 +20,7 @@ from distributary.filters.where.filter import WhereFilter
 from distributary.flow import BEGINNING, Item
 from distributary.flow.language.identifiers import group_of, group_text
 from distributary.model import Event
-from distributary.systems.queries.messages import Element, Reader, Selection
+from distributary.systems.queries.messages import Element, Selection, StreamReader
 
 EVERYTHING = Selection()
 """What a reader asks for that can use all items."""
@@ -62,7 +62,7 @@ def fit(elements: Sequence[Element], selections: Sequence[Selection]) -> tuple[E
     )
 
 
-class Publication:
+class StreamPublication:
     """A stream as its publisher has it."""
 
     def __init__(self, number: int = 0, watermark: int = BEGINNING, kept: Iterable[Element] = ()) -> None:
@@ -99,7 +99,7 @@ class Publication:
         ]
         return (*missed, Element(self.number, watermark=self.watermark))
 
-    def welcome(self, reader: Reader, position: int | None) -> int | None:
+    def welcome(self, reader: StreamReader, position: int | None) -> int | None:
         """Wait for a reader; returns from where it goes on, or None if a later subscription of it counts."""
         key = reader.name, reader.input
         if self.turns.get(key, 0) > reader.turn:
@@ -114,7 +114,7 @@ class Publication:
         self.acknowledged[name, input] = max(position, self.acknowledged.get((name, input), 0))
         self._trim()
 
-    def forget(self, reader: Reader) -> None:
+    def forget(self, reader: StreamReader) -> None:
         """Wait no more for a reader, unless it has subscribed again."""
         key = reader.name, reader.input
         if self.turns.get(key, 0) <= reader.turn:

@@ -3,7 +3,7 @@ are.
 
 Rules:
 
-- A source gets a root broker (`flow_trees`). All sources of one root broker share a tree, and there are at
+- A source gets a root broker (`source_trees`). All sources of one root broker share a tree, and there are at
   most `most_trees` trees. When a root broker is gone, another is chosen in its place, and all members of the
   tree are told of their ways.
 - Now and then the sources of a tree are published by another that has nearly the same members (003, 5.2). The
@@ -33,30 +33,30 @@ from distributary.model import Event, Subscription
 from distributary.overlay.node import Address, Message, Node
 from distributary.systems.queries.connections import Connections
 from distributary.systems.queries.messages import (
-    Confirmed,
+    DivisionReport,
     JoinTree,
     LeaveTree,
-    Located,
-    Parent,
-    Parted,
-    Place,
-    Planned,
-    Refused,
+    LocationReport,
+    OperatorSpec,
+    QueryDeployment,
     RegisterQuery,
     RegisterSource,
     RegisterSubscription,
-    Rooted,
-    Spec,
-    Streams,
+    RegistrationRefusal,
+    SourceRoot,
+    StreamLocation,
+    SubscriptionStreams,
+    TreeParent,
     UnregisterQuery,
     UnregisterSubscription,
-    Withdrawn,
+    WithdrawalConfirmation,
+    WithdrawalNotice,
     numbered,
     whole,
 )
-from distributary.systems.queries.trees import (
-    Feed,
+from distributary.systems.queries.source_trees import (
     Regrouping,
+    SourceFeed,
     SourceTree,
     Surroundings,
     best_root,
@@ -64,7 +64,7 @@ from distributary.systems.queries.trees import (
 )
 
 
-class Regroup(NamedTuple):
+class MergeCheck(NamedTuple):
     """It is time to look for trees of which so many members are the same; the registry tells itself."""
 
     likeness: float
@@ -83,12 +83,12 @@ class RegistryState(NamedTuple):
     known: tuple[tuple[tuple[Any, Any], ...], ...]
     trees: tuple[tuple[Address, tuple[tuple[Address, Address], ...], tuple[Address, ...]], ...]
     offered: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
-    parted: tuple[Parted, ...]
+    parted: tuple[DivisionReport, ...]
     gone: tuple[Address, ...]
     nodes: tuple[Address, ...]
 
 
-class Registry:
+class QueryRegistry:
     """The registry; a layer of one node, whose address all know."""
 
     def __init__(
@@ -103,7 +103,7 @@ class Registry:
         """How the registry tells itself what is to be done: by way of its office, if it has one."""
         self.runs: dict[str, str] = {}
         """From operators of queries, as `query.operator`, to those that run in their place."""
-        self.specs: dict[str, Spec] = {}
+        self.specs: dict[str, OperatorSpec] = {}
         """All operators that run, as they were before they were divided."""
         self.surroundings = surroundings
         self.sources: dict[str, Source] = {}
@@ -111,16 +111,16 @@ class Registry:
         """Those that are registered, and what is left of those that were withdrawn."""
         self.clients: dict[str, Address] = {}
         """Where the client of each query is that is registered."""
-        self.places: dict[str, Place] = {}
+        self.places: dict[str, StreamLocation] = {}
         self.trees: list[SourceTree] = []
-        self.parted: list[Parted] = []
+        self.parted: list[DivisionReport] = []
         """Operators that have been divided, in order."""
         self.gone: set[Address] = set()
         """Brokers that nothing is to be placed at any more."""
         self.merged = 0
         """Trees whose sources went over to another."""
         self._spent: dict[Address, float] = {}
-        self._feeds: dict[str, Feed] = {}
+        self._feeds: dict[str, SourceFeed] = {}
         """Where each source comes from."""
         self._left: dict[str, Query] = {}
         """Queries that were withdrawn and are still read, as they were."""
@@ -136,11 +136,11 @@ class Registry:
             RegisterSubscription: self._subscription,
             UnregisterQuery: self._unregister_query,
             UnregisterSubscription: self._unregister_subscription,
-            Located: self._located,
-            Parted: self._parted,
+            LocationReport: self._located,
+            DivisionReport: self._parted,
             JoinTree: self._join,
             LeaveTree: self._leave,
-            Regroup: self._regroup,
+            MergeCheck: self._regroup,
         }
         if regrouping is not None:
             node.at_alarm("flow regroup", lambda about: self._time_to_regroup(node, regrouping))
@@ -178,18 +178,18 @@ class Registry:
     def _source(self, message: RegisterSource, sender: Address) -> None:
         source, proxy, volume = message
         if source.name in self.sources:
-            self.send(sender, Refused(source.name, "there is a source of this name already"))
+            self.send(sender, RegistrationRefusal(source.name, "there is a source of this name already"))
             return
         used = [self.trees[number].root for number in self._used_trees()]
         there = [broker for broker in self.surroundings.brokers or [proxy] if broker not in self.gone]
         full = len(used) >= self.surroundings.most_trees
-        self._feeds[source.name] = feed = Feed(proxy, volume)
+        self._feeds[source.name] = feed = SourceFeed(proxy, volume)
         root = self._root_for([feed], used if full else there)
         roots = [tree.root for tree in self.trees]
         if root not in roots:
             self.trees.append(SourceTree(root))
             roots.append(root)
-        place = Place(root, roots.index(root))
+        place = StreamLocation(root, roots.index(root))
         self.sources[source.name] = source
         self.places[source.name] = place
         self._tell_root(source.name)
@@ -201,7 +201,7 @@ class Registry:
     def _sources_of(self, number: int) -> list[str]:
         return [name for name in self.sources if self.places[name].tree == number]
 
-    def _root_for(self, feeds: Sequence[Feed], brokers: Iterable[Address]) -> Address:
+    def _root_for(self, feeds: Sequence[SourceFeed], brokers: Iterable[Address]) -> Address:
         root = best_root(feeds, brokers, self.surroundings, self._spent)
         self._spent[root] = self._spent.get(root, 0.0) + sum(feed.volume for feed in feeds)
         return root
@@ -209,12 +209,12 @@ class Registry:
     def _tell_root(self, source: str) -> None:
         place, proxy = self.places[source], self._feeds[source].proxy
         for address in dict.fromkeys((place.host, proxy)):
-            self.send(address, Rooted(self.sources[source], place, proxy))
+            self.send(address, SourceRoot(self.sources[source], place, proxy))
 
     def _join(self, message: JoinTree, sender: Address) -> None:
         tree = self.trees[message.tree]
         if sender != tree.root:  # one that has not heard yet that it is the root
-            self.send(sender, Parent(message.tree, tree.join(sender, self.surroundings)))
+            self.send(sender, TreeParent(message.tree, tree.join(sender, self.surroundings)))
 
     def _leave(self, message: LeaveTree, sender: Address) -> None:
         self.trees[message.tree].retire(sender)
@@ -226,7 +226,7 @@ class Registry:
             lost = tree.root == gone
             told = self._replace_root(number) if lost else tree.leave(gone, self.surroundings)
             for node in told:
-                self.send(node, Parent(number, tree.parents[node]))
+                self.send(node, TreeParent(number, tree.parents[node]))
 
     def _replace_root(self, number: int) -> list[Address]:
         """Choose another root broker of a tree; returns the members, whose ways are others now."""
@@ -241,9 +241,9 @@ class Registry:
 
     def _time_to_regroup(self, node: Node, regrouping: Regrouping) -> None:
         node.wake_after(regrouping.period, "flow regroup")
-        self.tell(Regroup(regrouping.likeness))
+        self.tell(MergeCheck(regrouping.likeness))
 
-    def _regroup(self, message: Regroup, sender: Address) -> None:
+    def _regroup(self, message: MergeCheck, sender: Address) -> None:
         volumes = {
             number: sum(self._feeds[name].volume for name in self._sources_of(number))
             for number in self._used_trees()
@@ -260,7 +260,7 @@ class Registry:
             volume = self._feeds[name].volume
             self._spent[gone] = self._spent.get(gone, 0.0) - volume
             self._spent[root] = self._spent.get(root, 0.0) + volume
-            self.places[name] = Place(root, into, self.places[name].moves + 1)
+            self.places[name] = StreamLocation(root, into, self.places[name].moves + 1)
             self._tell_root(name)
 
     # Queries
@@ -269,12 +269,12 @@ class Registry:
         query = message.query
         refusal = self._refusal(query)
         if refusal is not None:
-            self.send(sender, Refused(query.name, refusal))
+            self.send(sender, RegistrationRefusal(query.name, refusal))
             return
         catalogue = Catalogue(self.sources.values(), {**self.queries, query.name: query}.values())
         if catalogue.problems:
             reason = "; ".join(str(problem) for problem in catalogue.problems)
-            self.send(sender, Refused(query.name, reason))
+            self.send(sender, RegistrationRefusal(query.name, reason))
             return
         self.queries[query.name] = query
         self.clients[query.name] = sender
@@ -285,11 +285,11 @@ class Registry:
         specs = self._begin(sharing, catalogue, time)
         for spec in specs:
             self.specs[spec.name] = spec
-            self.places[spec.name] = Place(sender)
+            self.places[spec.name] = StreamLocation(sender)
         makers = self._makers(sharing)
         outputs = tuple((name, makers[sharing.streams[name]]) for name in catalogue.outputs(query.name))
         named = [*(stream for spec in specs for stream in spec.inputs), *(stream for _, stream in outputs)]
-        self.send(sender, Planned(query.name, specs, outputs, self._places(named), time))
+        self.send(sender, QueryDeployment(query.name, specs, outputs, self._places(named), time))
         for subscription, at in self._subscriptions.values():
             self._offer(subscription, at, catalogue, only=query.name)
 
@@ -304,7 +304,7 @@ class Registry:
             )
         return None
 
-    def _begin(self, sharing: Sharing, catalogue: Catalogue, time: int) -> tuple[Spec, ...]:
+    def _begin(self, sharing: Sharing, catalogue: Catalogue, time: int) -> tuple[OperatorSpec, ...]:
         """The operators that do not run yet, each after those it reads."""
         units = {bound.name: bound.unit for bound in catalogue.operators}
         makers: dict[str, str] = {}
@@ -317,7 +317,7 @@ class Registry:
                 inputs = tuple(makers.get(stream, stream) for stream in one.inputs)
                 unit = units[one.name]
                 unit = None if unit is None else numbered(unit, time)
-                specs.append(Spec(running, one.operation, inputs, one.input_schemas, unit))
+                specs.append(OperatorSpec(running, one.operation, inputs, one.input_schemas, unit))
             makers.update(dict.fromkeys(one.streams, running))
             self.runs.update(dict.fromkeys(one.stands_for, running))
         return tuple(specs)
@@ -326,7 +326,7 @@ class Registry:
         """From the streams that are computed to the operators that make them; a split makes two."""
         return {stream: self.runs[one.name] for one in sharing.operators for stream in one.streams}
 
-    def _places(self, streams: Sequence[str]) -> tuple[tuple[str, Place], ...]:
+    def _places(self, streams: Sequence[str]) -> tuple[tuple[str, StreamLocation], ...]:
         return tuple((stream, self.places[stream]) for stream in dict.fromkeys(streams))
 
     # Subscriptions
@@ -357,7 +357,7 @@ class Registry:
         places = self._places([stream for _, stream in found])
         offered.update(found)
         time = self._times[f":{subscription.id}"]
-        self.send(at, Streams(subscription.id, tuple(found), places, time))
+        self.send(at, SubscriptionStreams(subscription.id, tuple(found), places, time))
 
     # Withdrawals
 
@@ -366,26 +366,26 @@ class Registry:
         if self.clients.get(name) != sender:
             at = self.clients.get(name)
             reason = "no query of this name is registered" if at is None else f"its client is at node {at}"
-            self.send(sender, Refused(name, f"cannot be withdrawn: {reason}"))
+            self.send(sender, RegistrationRefusal(name, f"cannot be withdrawn: {reason}"))
             return
         del self.clients[name]
         self._left[name] = self.queries[name]
         time = self._times[name]
         clients = [client_name(output, time) for output in self.catalogue.outputs(name)]
         self._withdraw(clients)
-        self.send(sender, Confirmed(name, subscription=False))
+        self.send(sender, WithdrawalConfirmation(name, subscription=False))
 
     def _unregister_subscription(self, message: UnregisterSubscription, sender: Address) -> None:
         id = message.id
         known = self._subscriptions.get(id)
         if known is None or known[1] != sender:
             where = "no subscription of this id" if known is None else f"it was made at node {known[1]}"
-            self.send(sender, Refused(id, f"cannot be withdrawn: {where}"))
+            self.send(sender, RegistrationRefusal(id, f"cannot be withdrawn: {where}"))
             return
         del self._subscriptions[id]
         time = self._times[f":{id}"]
         self._withdraw(subscriber_name(id, time, name) for name in self._offered.pop(id))
-        self.send(sender, Confirmed(id, subscription=True))
+        self.send(sender, WithdrawalConfirmation(id, subscription=True))
 
     def _withdraw(self, readers: Iterable[str]) -> None:
         """Clients are over, and so are operators that nobody reads any more; every node is told."""
@@ -397,7 +397,7 @@ class Registry:
         self.places = {name: at for name, at in self.places.items() if name in self.sources or self.has(name)}
         self.parted = [parted for parted in self.parted if parted.operator in needed]
         self._keep_what_is_read()
-        message = Withdrawn((*readers, *over))
+        message = WithdrawalNotice((*readers, *over))
         for node in sorted(self._nodes - self.gone):
             self.send(node, message)
 
@@ -470,22 +470,22 @@ class Registry:
 
     # Moves
 
-    def _located(self, message: Located, sender: Address) -> None:
+    def _located(self, message: LocationReport, sender: Address) -> None:
         stream, place = message
         if not self.has(stream):
-            self.send(sender, Withdrawn((whole(stream),)))
+            self.send(sender, WithdrawalNotice((whole(stream),)))
             return
         known = self.places.get(stream)
         if known is None or place.moves > known.moves:
             self.places[stream] = place
 
-    def _parted(self, message: Parted, sender: Address) -> None:
+    def _parted(self, message: DivisionReport, sender: Address) -> None:
         if not self.has(message.operator):
-            self.send(sender, Withdrawn((message.operator,)))
+            self.send(sender, WithdrawalNotice((message.operator,)))
             return
         self.parted.append(message)
         for replica in message.replicas:
-            self.places.setdefault(replica, Place(sender))
+            self.places.setdefault(replica, StreamLocation(sender))
 
 
 def client_name(output: str, time: int) -> str:

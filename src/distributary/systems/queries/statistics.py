@@ -31,7 +31,15 @@ from distributary.plan.goal.query_goal import Members, QueryGoal
 from distributary.plan.goal.tree_goal import Function
 from distributary.plan.queries.graph import WHOLE
 from distributary.plan.queries.statistics import drawn
-from distributary.systems.queries.rounds import Asked, Down, Position, Rate, Round, Up, Value
+from distributary.systems.queries.statistics_messages import (
+    DownwardStatistics,
+    NodeValue,
+    StatisticsRound,
+    StreamDemand,
+    StreamRate,
+    TreePosition,
+    UpwardStatistics,
+)
 
 WORST = 10
 """Of how many of the worst nodes everybody is told, where the cost is a MIN or MAX."""
@@ -39,7 +47,7 @@ ROUNDING = 1e-9
 """The share of the cost within which a value is the cost."""
 
 
-class Telling(NamedTuple):
+class StatisticsSettings(NamedTuple):
     """How statistics are told."""
 
     goal: QueryGoal
@@ -50,7 +58,7 @@ class Telling(NamedTuple):
     levels: int
 
 
-class Self(Protocol):
+class LocalStatistics(Protocol):
     """What a node knows of itself."""
 
     of_ways: bool
@@ -60,13 +68,13 @@ class Self(Protocol):
     def busy(self) -> bool:
         """Whether anything runs or is read here."""
 
-    def begin(self, round: Round) -> None:
+    def begin(self, round: StatisticsRound) -> None:
         """Take in what was measured since the last round."""
 
     def asked(self, tree: int) -> Mapping[str, int]:
         """How much of each source of a tree the operators here ask for."""
 
-    def source_rates(self, tree: int) -> Iterable[Rate]:
+    def source_rates(self, tree: int) -> Iterable[StreamRate]:
         """Of the sources that this node is the root broker of."""
 
     def value(self) -> float:
@@ -83,28 +91,28 @@ class Self(Protocol):
 class TreeRound:
     """One tree in one round."""
 
-    position: Position
-    ups: dict[Address, Up] = field(default_factory=dict)
+    position: TreePosition
+    ups: dict[Address, UpwardStatistics] = field(default_factory=dict)
     told: bool = False
     """Whether the parent has been told, or at the root the children."""
-    down: Down | None = None
+    down: DownwardStatistics | None = None
 
 
-class Statistics:
+class StatisticsManager:
     """The statistics manager of a node."""
 
     def __init__(
         self,
         node: Node,
         send: Callable[[Address, object], None],
-        settings: Telling,
-        itself: Self,
+        settings: StatisticsSettings,
+        itself: LocalStatistics,
         ready: Callable[[], None],
     ) -> None:
         self.node = node
         self.period = 0
-        self.round: Round | None = None
-        self.rates: dict[str, Rate] = {}
+        self.round: StatisticsRound | None = None
+        self.rates: dict[str, StreamRate] = {}
         """Of the sources that pass here, and those that are published here."""
         self.shares: dict[int, dict[str, int]] = {}
         """By tree, how much of each source is asked for here and below."""
@@ -116,17 +124,17 @@ class Statistics:
         self._ready = ready
         self._random = np.random.default_rng([settings.seed, node.address])
         self._trees: list[TreeRound] = []
-        self._early: list[tuple[Address, Up]] = []
+        self._early: list[tuple[Address, UpwardStatistics]] = []
         self._ways: dict[int, tuple[Address, float]] = {}
         """By tree, what lies between the root and the parent, as the parent told it."""
         self._value = self._part = 0.0
         """Of this node in this round."""
-        self._asked: dict[tuple[int, Address], tuple[Asked, ...]] = {}
+        self._asked: dict[tuple[int, Address], tuple[StreamDemand, ...]] = {}
         """What children asked for when they were last heard of."""
         self._over = True
-        node.handle(Round, self._begin)
-        node.handle(Up, self._up)
-        node.handle(Down, self._down)
+        node.handle(StatisticsRound, self._begin)
+        node.handle(UpwardStatistics, self._up)
+        node.handle(DownwardStatistics, self._down)
         node.at_alarm("flow up", self._up_at_last)
         node.at_alarm("flow heard", self._heard_at_last)
 
@@ -153,7 +161,7 @@ class Statistics:
         return down.total / self.members if average else down.total
 
     @property
-    def worst(self) -> tuple[Value, ...]:
+    def worst(self) -> tuple[NodeValue, ...]:
         """The worst nodes under a MIN or MAX, the worst first."""
         down = self._trees[0].down if self._trees else None
         return () if down is None else down.worst
@@ -199,7 +207,7 @@ class Statistics:
 
     # A round begins
 
-    def _begin(self, message: Round, sender: Address) -> None:
+    def _begin(self, message: StatisticsRound, sender: Address) -> None:
         if message.period <= self.period:
             return
         self.period, self.round = message.period, message
@@ -231,7 +239,7 @@ class Statistics:
 
     # Up
 
-    def _up(self, up: Up, sender: Address) -> None:
+    def _up(self, up: UpwardStatistics, sender: Address) -> None:
         if up.period > self.period:
             self._early.append((sender, up))
         elif up.period == self.period and sender in self._trees[up.tree].position.children:
@@ -267,20 +275,20 @@ class Statistics:
         else:
             self._send(tree.position.parent, self._to_parent(number))
 
-    def _to_parent(self, number: int) -> Up:
+    def _to_parent(self, number: int) -> UpwardStatistics:
         tree = self._trees[number]
         own = self._own(number)
         held = [own] if own is not None else []
         held += [value for up in tree.ups.values() for value in up.values]
         signed = [self._signed(own)] if own is not None and self._self.busy else []
-        return Up(
+        return UpwardStatistics(
             self.period,
             number,
             self._drawn(held),
             max([*signed, *(up.widest for up in tree.ups.values())], default=-np.inf),
             self._worst(number),
             self._total(number),
-            tuple(Asked(*each) for each in sorted(self.shares[number].items())),
+            tuple(StreamDemand(*each) for each in sorted(self.shares[number].items())),
             self._below(number),
         )
 
@@ -293,22 +301,24 @@ class Statistics:
     def _total(self, number: int) -> float:
         return (self._part if number == 0 else 0.0) + sum(up.total for up in self._trees[number].ups.values())
 
-    def _worst(self, number: int) -> tuple[Value, ...]:
+    def _worst(self, number: int) -> tuple[NodeValue, ...]:
         """The worst values here and below: only under a MIN or MAX, and in the first tree."""
         if not self.extreme or number:
             return ()
-        held = [Value(self.node.address, self._value)]
+        held = [NodeValue(self.node.address, self._value)]
         held += [value for up in self._trees[number].ups.values() for value in up.worst]
         sign = -1 if self._settings.goal.cost.function is Function.MAX else 1
         return tuple(sorted(held, key=lambda one: (sign * one.value, one.site))[:WORST])
 
     # Down
 
-    def _from_root(self, number: int) -> Down:
+    def _from_root(self, number: int) -> DownwardStatistics:
         """What nobody above the root has to say."""
-        return Down(self.period, number, (), self._worst(number), self._total(number), 0.0, (), (), ())
+        return DownwardStatistics(
+            self.period, number, (), self._worst(number), self._total(number), 0.0, (), (), ()
+        )
 
-    def _down(self, down: Down, sender: Address) -> None:
+    def _down(self, down: DownwardStatistics, sender: Address) -> None:
         if down.period != self.period:
             return
         tree = self._trees[down.tree]
@@ -317,7 +327,7 @@ class Statistics:
             self.rates.update((rate.stream, rate) for rate in down.rates)
             self._down_from(down.tree, down)
 
-    def _down_from(self, number: int, down: Down) -> None:
+    def _down_from(self, number: int, down: DownwardStatistics) -> None:
         """Hear what comes from above, and pass on to each child what somebody there can use."""
         tree = self._trees[number]
         tree.down = down
@@ -334,10 +344,12 @@ class Statistics:
         if self.complete:
             self._end()
 
-    def _to_child(self, number: int, child: Address, known: list[Value], down: Down) -> Down:
+    def _to_child(
+        self, number: int, child: Address, known: list[NodeValue], down: DownwardStatistics
+    ) -> DownwardStatistics:
         tree = self._trees[number]
         up = tree.ups.get(child)
-        values: tuple[Value, ...] = ()
+        values: tuple[NodeValue, ...] = ()
         if up is not None:
             there = {value.site for value in up.values}
             widest = self._widest(up)
@@ -349,7 +361,9 @@ class Statistics:
         above = self.above(number) or ()
         beside = tuple(one for one in tree.position.children if one != child)
         way = self.way(number) or 0.0
-        return Down(self.period, number, values, down.worst, down.total, way, rates, above, beside)
+        return DownwardStatistics(
+            self.period, number, values, down.worst, down.total, way, rates, above, beside
+        )
 
     # Values
 
@@ -371,22 +385,22 @@ class Statistics:
         known, way = self._ways.get(number, (None, 0.0))
         return way + self._self.link(parent) if known == parent else None
 
-    def _own(self, number: int) -> Value | None:
+    def _own(self, number: int) -> NodeValue | None:
         """This node's value in a tree, if it has one there."""
         here = self.node.address
         if not self._self.of_ways:
-            return Value(here, self._value) if number == 0 else None
+            return NodeValue(here, self._value) if number == 0 else None
         way = self.way(number)
-        return None if way is None else Value(here, way)
+        return None if way is None else NodeValue(here, way)
 
-    def _signed(self, value: Value) -> float:
+    def _signed(self, value: NodeValue) -> float:
         """The less the better, whichever way the goal goes."""
         return self._settings.goal.sign * value.value
 
     def _at_cost(self, value: float, cost: float) -> bool:
         return abs(value - cost) <= (self._settings.slack + ROUNDING) * abs(cost)
 
-    def _widest(self, up: Up) -> float:
+    def _widest(self, up: UpwardStatistics) -> float:
         """What is better than which somebody below can use."""
         if not self.extreme:
             return up.widest
@@ -399,7 +413,7 @@ class Statistics:
             return up.widest if self._at_cost(sign * up.widest, cost) else -np.inf
         return sign * cost + (self._settings.slack + ROUNDING) * abs(cost)
 
-    def _drawn(self, held: list[Value]) -> tuple[Value, ...]:
+    def _drawn(self, held: list[NodeValue]) -> tuple[NodeValue, ...]:
         """At most `top` of these, by lottery."""
         worth = np.array([self._signed(one) for one in held], dtype=np.float64)
         return tuple(held[index] for index in drawn(self._random, worth, self._settings.top))

@@ -28,22 +28,27 @@ from distributary.overlay.node import Address, Node
 from distributary.plan.goal.query_goal import QueryGoal
 from distributary.plan.queries.forms import evaluated
 from distributary.plan.queries.graph import FILTER, FINALS, WHOLE
-from distributary.systems.queries.engine import Engine, Hosted
-from distributary.systems.queries.goals import totals_of, value_of, ways_of
-from distributary.systems.queries.messages import PART, Counted, Place, Spec
-from distributary.systems.queries.rounds import Passing, Rate, Round, Sent
-from distributary.systems.queries.situation import Measurements, Rates
-from distributary.systems.queries.statistics import Statistics
-from distributary.systems.queries.streams import Router
+from distributary.systems.queries.engine import Engine, HostedOperator
+from distributary.systems.queries.local_goals import path_cost_of, totals_of, value_of
+from distributary.systems.queries.messages import PART, OperatorSpec, StreamLocation, TrafficCounts
+from distributary.systems.queries.router import Router
+from distributary.systems.queries.snapshot import MeasuredRates, RateEstimates
+from distributary.systems.queries.statistics import StatisticsManager
+from distributary.systems.queries.statistics_messages import (
+    FilterRates,
+    SendRate,
+    StatisticsRound,
+    StreamRate,
+)
 
-NOTHING = Rates(0.0, 0.0, 0.0)
+NOTHING = MeasuredRates(0.0, 0.0, 0.0)
 SUPER = "super"
 """The kind of a piece that is a super-operator."""
 CHANGED = 0.05
 """By what share the items that pass a filter change before the host of those it reads is told."""
 
 
-def asked_share(passing: float, items: float | None) -> int:
+def requested_share(passing: float, items: float | None) -> int:
     """How much of a stream of so many items a filter asks for that lets so many pass, in parts of `WHOLE`.
 
     As `Network.asked` of the planner has it.
@@ -53,7 +58,7 @@ def asked_share(passing: float, items: float | None) -> int:
 
 
 CLIENTS = "client:"
-"""What the names of queries' clients begin with (`flow_registry.client_name`)."""
+"""What the names of queries' clients begin with (`registry.client_name`)."""
 
 
 def query_of(client: str) -> str:
@@ -65,7 +70,7 @@ def query_of(client: str) -> str:
     return client.partition(".")[0]
 
 
-class Reading(NamedTuple):
+class ReaderInfo(NamedTuple):
     """An operator or a query's client, from its host."""
 
     name: str
@@ -77,7 +82,7 @@ class Reading(NamedTuple):
     """It has."""
 
 
-class Piece(NamedTuple):
+class PlacementUnit(NamedTuple):
     """An operator, or what is here of a super-operator."""
 
     name: str
@@ -87,7 +92,7 @@ class Piece(NamedTuple):
     share: int
     final: str
     by_input: bool
-    rates: Rates
+    rates: MeasuredRates
     measured: bool
     stays: bool
     """Whether it cannot move: it has just come, or somebody else reads streams inside it."""
@@ -114,7 +119,7 @@ class Piece(NamedTuple):
         return sum(min(1.0, share) * rates[stream][1] for stream, share in found.items()) / total
 
 
-class Local:
+class NodeModel:
     """What a node knows of itself."""
 
     def __init__(
@@ -126,16 +131,16 @@ class Local:
         latency: Callable[[Address, Address], float],
         memory: float,
         rest: float,
-        measure: Callable[[], tuple[Iterable[Counted], Iterable[Counted]]],
+        measure: Callable[[], tuple[Iterable[TrafficCounts], Iterable[TrafficCounts]]],
         send: Callable[[Address, object], None],
     ) -> None:
         self.node = node
         self.goal = goal
         self.names = totals_of(goal)
-        self.measurements = Measurements(memory)
+        self.measurements = RateEstimates(memory)
         self._rest = rest
         """Seconds for which an operator stays where it has come to."""
-        self.statistics: Statistics
+        self.statistics: StatisticsManager
         """Set by the optimiser, as each needs the other."""
         self.counts: dict[str, int] = {}
         """How many queries each operator here is of, as the registry told."""
@@ -144,20 +149,20 @@ class Local:
         self._latency = latency
         self._measure = measure
         self._send = send
-        self._ways = ways_of(goal.cost)
+        self._ways = path_cost_of(goal.cost)
         self.of_ways = self._ways is not None
-        self._kinds: dict[str, tuple[Spec, tuple[str, str, bool]]] = {}
-        self._sent: dict[Address, Sent] = {}
+        self._kinds: dict[str, tuple[OperatorSpec, tuple[str, str, bool]]] = {}
+        self._sent: dict[Address, SendRate] = {}
         self._asked: dict[int, dict[str, int]] = {}
         self._passing: dict[tuple[str, str], float] = {}
         """Items that pass filters elsewhere which read streams of operators here."""
         self._told_passing: dict[tuple[Address, str, str], float] = {}
-        node.handle(Sent, self._hear)
-        node.handle(Passing, self._hear_passing)
+        node.handle(SendRate, self._hear)
+        node.handle(FilterRates, self._hear_passing)
 
     # Measuring
 
-    def begin(self, round: Round) -> None:
+    def begin(self, round: StatisticsRound) -> None:
         operators, sources = self._measure()
         for counted in operators:
             self.measurements.operator(counted, divided=False)
@@ -167,7 +172,7 @@ class Local:
         self._tell_passing()
         if "incoming" in self.names:
             for hop, bytes in self.sent().items():
-                self._send(hop, Sent(round.period, bytes))
+                self._send(hop, SendRate(round.period, bytes))
 
     def forget_others(self) -> None:
         """Keep nothing of operators that are not here."""
@@ -179,7 +184,7 @@ class Local:
         self._passing = {each: items for each, items in self._passing.items() if each[0] in here}
         self._told_passing = {each: told for each, told in self._told_passing.items() if each[2] in here}
 
-    def _hear(self, message: Sent, sender: Address) -> None:
+    def _hear(self, message: SendRate, sender: Address) -> None:
         self._sent[sender] = message
 
     def _tell_passing(self) -> None:
@@ -199,31 +204,33 @@ class Local:
                 news.setdefault(key[0], []).append((key[1], key[2], items))
         self._told_passing = now
         for host, filters in news.items():
-            self._send(host, Passing(tuple(filters)))
+            self._send(host, FilterRates(tuple(filters)))
 
-    def _hear_passing(self, message: Passing, sender: Address) -> None:
+    def _hear_passing(self, message: FilterRates, sender: Address) -> None:
         self._passing.update(((stream, name), items) for stream, name, items in message.filters)
 
-    def believe(self, name: str, rates: Rates) -> None:
+    def believe(self, name: str, rates: MeasuredRates) -> None:
         """Hear what an operator's former host believed of it."""
         self.measurements.operators.setdefault(name, rates)
 
-    def source_rates(self, tree: int) -> list[Rate]:
+    def source_rates(self, tree: int) -> list[StreamRate]:
         places = self._router.places
         found = self.measurements.sources.items()
-        return [Rate(name, rates.items, rates.bytes) for name, rates in found if places[name].tree == tree]
+        return [
+            StreamRate(name, rates.items, rates.bytes) for name, rates in found if places[name].tree == tree
+        ]
 
     # Operators
 
-    def pieces(self) -> list[Piece]:
+    def pieces(self) -> list[PlacementUnit]:
         """All that runs here."""
-        units: dict[str, list[Hosted]] = {}
+        units: dict[str, list[HostedOperator]] = {}
         for name, hosted in self._engine.hosted.items():
             if hosted.spec is not None and not hosted.asleep:
                 units.setdefault(hosted.spec.unit or f"{PART}{name}", []).append(hosted)
         return [self._piece(members) for members in units.values()]
 
-    def _piece(self, members: list[Hosted]) -> Piece:
+    def _piece(self, members: list[HostedOperator]) -> PlacementUnit:
         names = {hosted.name for hosted in members}
         read = [inlet.stream for hosted in members for inlet in hosted.inlets]
         last = next((hosted for hosted in members if hosted.name not in read), members[-1])
@@ -245,9 +252,11 @@ class Local:
             if inlet.stream not in names
         )
         measured, every = None not in known, frozenset(names)
-        return Piece(last.name, kind, inputs, share, final, by_input, rates, measured, stays, every, passing)
+        return PlacementUnit(
+            last.name, kind, inputs, share, final, by_input, rates, measured, stays, every, passing
+        )
 
-    def _kind(self, hosted: Hosted) -> tuple[str, str, bool]:
+    def _kind(self, hosted: HostedOperator) -> tuple[str, str, bool]:
         """An operator's kind, and how it can be divided: the planner's `final` and `by_input`."""
         spec = hosted.spec
         assert spec is not None
@@ -271,7 +280,7 @@ class Local:
         self._asked[tree] = found
         return found
 
-    def _asked_by(self, piece: Piece) -> int:
+    def _asked_by(self, piece: PlacementUnit) -> int:
         """How much of its inputs travels to a piece, as far as their rates are known here."""
         if piece.kind not in (FILTER, SUPER):
             return piece.share
@@ -279,13 +288,13 @@ class Local:
         known = {stream: self.statistics.rates.get(stream) or own[stream] for stream in piece.inputs}
         rates = {stream: (rate.items, rate.bytes) for stream, rate in known.items() if rate is not None}
         wanted = piece.wanted(rates)
-        return piece.share if wanted is None else min(piece.share, asked_share(wanted, 1.0))
+        return piece.share if wanted is None else min(piece.share, requested_share(wanted, 1.0))
 
     def asked_before(self, tree: int, stream: str) -> int:
         """How much of a source was asked for here when that was last told."""
         return self._asked.get(tree, {}).get(stream, 0)
 
-    def place(self, stream: str) -> Place:
+    def place(self, stream: str) -> StreamLocation:
         return self._router.places[stream]
 
     def read_at(self, stream: str) -> dict[Address, int]:
@@ -306,7 +315,7 @@ class Local:
             else:
                 passing = self._passing.get((stream, reader.name))
             if passing is not None:
-                share = min(share, asked_share(passing, items))
+                share = min(share, requested_share(passing, items))
             found[reader.name] = hop, share
         return [(name, hop, share) for name, (hop, share) in found.items()]
 
@@ -344,7 +353,7 @@ class Local:
                 found.setdefault(query_of(name), {}).update((inlet.stream, None) for inlet in hosted.inlets)
         return {name: tuple(streams) for name, streams in found.items()}
 
-    def readings(self, names: Iterable[str]) -> list[Reading]:
+    def readings(self, names: Iterable[str]) -> list[ReaderInfo]:
         """Of how many queries those of these are who read here, if that is known, and what they read."""
         names = list(names)
         if not names:
@@ -357,11 +366,11 @@ class Local:
                 piece = pieces[name]
                 whole = "" if name == piece.name else piece.name
                 if piece.name in self.counts:
-                    found.append(Reading(name, whole, self.counts[piece.name], len(piece.inputs)))
+                    found.append(ReaderInfo(name, whole, self.counts[piece.name], len(piece.inputs)))
             elif name.startswith(CLIENTS) and query_of(name) in clients:
-                found.append(Reading(name, query_of(name), 1, len(clients[query_of(name)])))
+                found.append(ReaderInfo(name, query_of(name), 1, len(clients[query_of(name)])))
             elif name in self._engine.hosted:
-                found.append(Reading(name, "", 0, 1))  # a subscription's
+                found.append(ReaderInfo(name, "", 0, 1))  # a subscription's
         return found
 
     # What all of it comes to
@@ -408,7 +417,7 @@ class Local:
         ways = [self._way_from(self.place(stream)) for stream in streams]
         return self._ways.factor * sum(ways) / max(1, len(ways)) + self._ways.constant
 
-    def _way_from(self, place: Place) -> float:
+    def _way_from(self, place: StreamLocation) -> float:
         if place.tree is not None:
             return self.statistics.way(place.tree) or 0.0
         return 0.0 if place.host == self.node.address else self.link(place.host)

@@ -32,54 +32,74 @@ from distributary.flow.incremental.operators import State
 from distributary.flow.splitting import Splitting
 from distributary.overlay.node import Address, Node
 from distributary.plan.queries.rules import MIGRATION, PARTITION, REPLICATION
-from distributary.systems.queries.choosing import Order
+from distributary.systems.queries.checkpoints import CheckpointManager
 from distributary.systems.queries.connections import Connections
-from distributary.systems.queries.engine import Engine, Hosted, Memory, inlets_of, selection_of
-from distributary.systems.queries.guarding import Guard
-from distributary.systems.queries.messages import PART, HandOver, Inlet, Located, Parted, Place, Reader, Spec
-from distributary.systems.queries.streams import Publication, Router
+from distributary.systems.queries.engine import (
+    DuplicateFilter,
+    Engine,
+    HostedOperator,
+    inlets_of,
+    selection_of,
+)
+from distributary.systems.queries.messages import (
+    PART,
+    DivisionReport,
+    InputCursor,
+    LocationReport,
+    OperatorHandover,
+    OperatorSpec,
+    StreamLocation,
+    StreamReader,
+)
+from distributary.systems.queries.proposals import ChangeOrder
+from distributary.systems.queries.router import Router, StreamPublication
 
 
 @dataclass(frozen=True)
 class Replica:
     """A replica that is about to begin: what it does, from where it reads, and what it remembers."""
 
-    spec: Spec
-    inlets: list[Inlet]
+    spec: OperatorSpec
+    inlets: list[InputCursor]
     state: State
-    memories: list[Memory]
+    memories: list[DuplicateFilter]
     """Of what was taken of its inputs lately, by whom it takes the place of."""
 
 
 @dataclass(frozen=True)
-class Succession:
+class PendingRelease:
     """Readings that are forgotten as soon as all that took their place are at rest."""
 
     operator: str
     waiting: set[str]
-    readers: list[tuple[str, Reader]]
+    readers: list[tuple[str, StreamReader]]
     union: str | None
     """Whose readings they are, if it is asleep from then on."""
 
 
-class Changes:
+class Reconfiguration:
     """What is to be changed of the operators at one node."""
 
     def __init__(
-        self, node: Node, connections: Connections, engine: Engine, router: Router, guard: Guard | None
+        self,
+        node: Node,
+        connections: Connections,
+        engine: Engine,
+        router: Router,
+        guard: CheckpointManager | None,
     ) -> None:
         self.moves = 0
         """Operators that have left here for another node."""
         self.later: dict[str, list[Callable[[], None]]] = {}
         """What is to be done with operators as soon as they are at rest."""
-        self.successions: list[Succession] = []
+        self.successions: list[PendingRelease] = []
         self._node = node
         self._connections = connections
         self._engine = engine
         self._router = router
         self._guard = guard
         engine.on_rest = self.rested
-        node.handle(HandOver, self._handed_over)
+        node.handle(OperatorHandover, self._handed_over)
         node.at_alarm("flow at rest", self._do_later)
         node.at_start(self._begin)
 
@@ -144,7 +164,7 @@ class Changes:
         hosted = self._engine.hosted.items()
         return [name for name, one in hosted if one.spec is not None and one.spec.unit == unit]
 
-    def _require(self, operator: str) -> Spec:
+    def _require(self, operator: str) -> OperatorSpec:
         hosted = self._engine.hosted.get(operator)
         if hosted is None or hosted.spec is None:
             raise DistributaryError(f"operator {operator!r} is not at node {self._node.address}")
@@ -177,7 +197,7 @@ class Changes:
             # Not at once: the operator may be in the middle of handing out what it has just been given.
             self._node.wake_after(0.0, "flow at rest", operator)
 
-    def _forget(self, succession: Succession) -> None:
+    def _forget(self, succession: PendingRelease) -> None:
         for stream, reader in succession.readers:
             self._router.unsubscribe(stream, reader, forget=True)
         if succession.operator in self._engine.hosted:
@@ -208,7 +228,7 @@ class Changes:
         else:
             self._connections.send(to, operator_known)
 
-    def _handed_over(self, message: HandOver, sender: Address) -> None:
+    def _handed_over(self, message: OperatorHandover, sender: Address) -> None:
         if self._guard is not None:
             self._guard.arrived(message)
         if self._router.over(message.spec.name):
@@ -217,7 +237,7 @@ class Changes:
         if message.spec.name in self._engine.hosted or known.moves > message.place.moves:
             return  # it has come by another way already
         self._engine.take_over(message)
-        self._tell_registry(Located(message.spec.name, message.place))
+        self._tell_registry(LocationReport(message.spec.name, message.place))
 
     def _tell_registry(self, message: object) -> None:
         self._router.tell_registry(message)
@@ -246,12 +266,12 @@ class Changes:
                 )
                 for number, inlet in enumerate(hosted.inlets)
             ]
-            made = Spec(name, splitting.replica, spec.inputs, spec.schemas)
+            made = OperatorSpec(name, splitting.replica, spec.inputs, spec.schemas)
             replicas.append(Replica(made, inlets, state, [one.copy() for one in hosted.memories]))
         self._divide(operator, replicas, splitting, final, None)
         self._scatter(replicas, to)
         names = tuple(one.spec.name for one in replicas)
-        self._tell_registry(Parted(operator, "partition", names, None))
+        self._tell_registry(DivisionReport(operator, "partition", names, None))
 
     def _replicate(self, operator: str, to: Sequence[Address]) -> None:
         union = self._union_of(operator) if self.can_partition(operator) else None
@@ -270,7 +290,7 @@ class Changes:
         replicas = []
         for index, (inlet, state) in enumerate(zip(above.inlets, states, strict=True)):
             operation = Branch(index, None if behind is None else splitting.replica)
-            made = Spec(f"{operator}{PART}{index + 1}", operation, (inlet.stream,), spec.schemas[:1])
+            made = OperatorSpec(f"{operator}{PART}{index + 1}", operation, (inlet.stream,), spec.schemas[:1])
             # A union leaves attributes as they are: what the operator can use of it can be told before it.
             taken = inlet if behind is None else inlet._replace(selection=selection_of(spec))
             memory = above.memories[index].copy()
@@ -279,7 +299,7 @@ class Changes:
         self._divide(operator, replicas, splitting, final, above_it)
         self._scatter(replicas, to)
         names = tuple(one.spec.name for one in replicas)
-        self._tell_registry(Parted(operator, "replication", names, above_it))
+        self._tell_registry(DivisionReport(operator, "replication", names, above_it))
 
     def _divide(
         self,
@@ -299,13 +319,13 @@ class Changes:
             forgotten = self._engine.put_to_sleep(union, forget=False)
         given = replicas[0].spec.operation.schema(*replicas[0].spec.schemas)
         names = tuple(one.spec.name for one in replicas)
-        last = Spec(operator, splitting.final, names, (given,) * len(names))
+        last = OperatorSpec(operator, splitting.final, names, (given,) * len(names))
         self._begin_from(last, inlets_of(last), final)
         for replica in replicas:
             self._begin_from(replica.spec, replica.inlets, replica.state).memories = replica.memories
-            self._router.install(replica.spec.name, Publication(), Place(self._node.address))
+            self._router.install(replica.spec.name, StreamPublication(), StreamLocation(self._node.address))
         self._engine.hosted[operator].replaces = tuple(forgotten)
-        self.successions.append(Succession(operator, set(names), forgotten, union))
+        self.successions.append(PendingRelease(operator, set(names), forgotten, union))
         for name in (operator, *names):
             self._engine.begin(name)
         if self._guard is not None:
@@ -315,7 +335,7 @@ class Changes:
         for replica, address in zip(replicas, to, strict=False):
             self.move(replica.spec.name, address)
 
-    def _begin_from(self, spec: Spec, inlets: list[Inlet], state: State) -> Hosted:
+    def _begin_from(self, spec: OperatorSpec, inlets: list[InputCursor], state: State) -> HostedOperator:
         hosted = self._engine.install(spec, inlets)
         assert hosted.running is not None
         hosted.running.restore(json.loads(json.dumps(state)))
@@ -334,7 +354,7 @@ class Changes:
 
     # What the optimiser wants done
 
-    def carry_out(self, order: Order) -> None:
+    def carry_out(self, order: ChangeOrder) -> None:
         """Do what the roots decided, as far as it can still be done."""
         rule, operator, moves = order
         if operator not in self._engine.hosted:
@@ -359,4 +379,4 @@ class Changes:
         place = self._router.places[above]
         if place.tree is None and place.host != self._node.address:
             here = self._node.address
-            self._connections.send(place.host, Order(MIGRATION.name, above, ((above, here),)))
+            self._connections.send(place.host, ChangeOrder(MIGRATION.name, above, ((above, here),)))

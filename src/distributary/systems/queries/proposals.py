@@ -19,7 +19,7 @@ from typing import NamedTuple
 from distributary.overlay.node import Address, Node
 
 
-class Proposal(NamedTuple):
+class ChangeProposal(NamedTuple):
     """The best change that a node knows of."""
 
     period: int
@@ -35,7 +35,7 @@ class Proposal(NamedTuple):
     """The nodes that have to do with it."""
 
 
-class Order(NamedTuple):
+class ChangeOrder(NamedTuple):
     """A proposal that is to be carried out by the operator's host."""
 
     rule: str
@@ -43,22 +43,22 @@ class Order(NamedTuple):
     moves: tuple[tuple[str, Address], ...]
 
 
-def worth(proposal: Proposal) -> tuple[float, str]:
+def worth(proposal: ChangeProposal) -> tuple[float, str]:
     """What proposals are compared by; of equal ones, any, but always the same."""
     return proposal.benefit, proposal.operator
 
 
-def chosen(proposals: Iterable[Proposal], most: int) -> list[Proposal]:
+def chosen(proposals: Iterable[ChangeProposal], most: int) -> list[ChangeProposal]:
     """The best, and the best of those that have nothing to do with it, and so on.
 
     >>> one, two, three = (
-    ...     Proposal(1, benefit, 9, host, "migration", f"o{host}", ((f"o{host}", to),), (host, to))
+    ...     ChangeProposal(1, benefit, 9, host, "migration", f"o{host}", ((f"o{host}", to),), (host, to))
     ...     for benefit, host, to in ((5.0, 1, 2), (7.0, 2, 3), (1.0, 4, 5))
     ... )
     >>> [proposal.operator for proposal in chosen([one, two, three], most=17)]
     ['o2', 'o4']
     """
-    found: list[Proposal] = []
+    found: list[ChangeProposal] = []
     taken: set[Address] = set()
     for proposal in sorted(proposals, key=worth, reverse=True):
         if len(found) < most and taken.isdisjoint(proposal.touched):
@@ -67,7 +67,7 @@ def chosen(proposals: Iterable[Proposal], most: int) -> list[Proposal]:
     return found
 
 
-class Choosing:
+class ProposalSelection:
     """A root's part in choosing."""
 
     def __init__(self, node: Node, send: Callable[[Address, object], None], window: float, most: int) -> None:
@@ -76,11 +76,11 @@ class Choosing:
         self._window = window
         self._most = most
         self._period = 0
-        self._proposals: list[Proposal] = []
-        node.handle(Proposal, self._proposal)
+        self._proposals: list[ChangeProposal] = []
+        node.handle(ChangeProposal, self._proposal)
         node.at_alarm("flow best", self._decide)
 
-    def _proposal(self, proposal: Proposal, sender: Address) -> None:
+    def _proposal(self, proposal: ChangeProposal, sender: Address) -> None:
         if proposal.period > self._period:
             self._period, self._proposals = proposal.period, []
             # The first root waits until the others have waited.
@@ -96,5 +96,5 @@ class Choosing:
             if best.lead != self.node.address:
                 self._send(best.lead, best)
             else:
-                self._send(best.host, Order(best.rule, best.operator, best.moves))
+                self._send(best.host, ChangeOrder(best.rule, best.operator, best.moves))
         self._proposals = []

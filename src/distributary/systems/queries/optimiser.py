@@ -5,13 +5,13 @@
 
 Rules, for every period:
 
-- Nodes tell each other how they are doing (`flow_statistics`). Each that the cost hangs on asks its
-  neighbourhood what it needs to know (`flow_asking`), and weighs the planner's rules on its own operators
-  (`flow_neighbourhood`). What is told and asked is bounded, however many queries there are.
-- Or, with `told="whole"` and for goals that need it (`flow_goals.is_local` says which do not): each node
+- Nodes tell each other how they are doing (`statistics`). Each that the cost hangs on asks its
+  neighbourhood what it needs to know (`probes`), and weighs the planner's rules on its own operators
+  (`local_problem`). What is told and asked is bounded, however many queries there are.
+- Or, with `told="whole"` and for goals that need it (`local_goals.is_local` says which do not): each node
   reports what it has measured to the registry, which tells the whole situation to all that host operators.
 - The best change that a node found it proposes to the root of a tree it is a member of. The roots have the
-  best of all carried out, several if these have nothing to do with each other (`flow_choosing`).
+  best of all carried out, several if these have nothing to do with each other (`proposals`).
 - A change must bring a share of what there is to gain (`margin`): of the cost, where that is a MIN or MAX;
   where it is a sum or average, of what one node or query costs on average, for of a cost that many share no
   change is a large part. And what has just come to a node stays for a while (`rest`). So noise moves little,
@@ -37,24 +37,29 @@ from distributary.plan.queries.optimiser import BATCH, Climber
 from distributary.plan.queries.rules import HYBRID, MIGRATIONS, Area, Rewrite, Rule
 from distributary.plan.queries.statistics import critical_sites
 from distributary.plan.trees.tree import Sites
-from distributary.systems.queries.asking import ASKING, Answers, Asking
-from distributary.systems.queries.choosing import Choosing, Order, Proposal
 from distributary.systems.queries.connections import Connections
 from distributary.systems.queries.engine import Engine
-from distributary.systems.queries.goals import is_local
-from distributary.systems.queries.local import Local
-from distributary.systems.queries.messages import Counted
-from distributary.systems.queries.neighbourhood import NearbyClimber, Surrounded
-from distributary.systems.queries.registry import Registry
-from distributary.systems.queries.rounds import TELLING, rounds_of
-from distributary.systems.queries.situation import Measurements, Rates, Situation, situation_of
-from distributary.systems.queries.statistics import Statistics, Telling
-from distributary.systems.queries.streams import Router
-from distributary.systems.queries.trees import Surroundings
+from distributary.systems.queries.local_goals import is_local
+from distributary.systems.queries.local_problem import LocalClimber, LocalProblem
+from distributary.systems.queries.messages import TrafficCounts
+from distributary.systems.queries.node_model import NodeModel
+from distributary.systems.queries.probes import PROBE_MESSAGES, Prober, ProbeResults
+from distributary.systems.queries.proposals import ChangeOrder, ChangeProposal, ProposalSelection
+from distributary.systems.queries.registry import QueryRegistry
+from distributary.systems.queries.router import Router
+from distributary.systems.queries.snapshot import (
+    MeasuredRates,
+    PlanningSnapshot,
+    RateEstimates,
+    planning_snapshot,
+)
+from distributary.systems.queries.source_trees import Surroundings
+from distributary.systems.queries.statistics import StatisticsManager, StatisticsSettings
+from distributary.systems.queries.statistics_messages import ROUND_MESSAGES, statistics_rounds
 
 
 @dataclass(frozen=True)
-class Optimising:
+class QueryOptimiserSettings:
     """How a query network improves itself."""
 
     goal: QueryGoal
@@ -101,49 +106,49 @@ class Optimising:
         return self.told == "neighbourhood" and is_local(self.goal)
 
 
-class Report(NamedTuple):
+class MeasurementReport(NamedTuple):
     """What a node has measured since its last report."""
 
-    counted: tuple[Counted, ...]
-    sources: tuple[Counted, ...]
+    counted: tuple[TrafficCounts, ...]
+    sources: tuple[TrafficCounts, ...]
 
 
-class Believed(NamedTuple):
+class RateHandover(NamedTuple):
     """What is believed of an operator, to its new host."""
 
     name: str
-    rates: Rates
+    rates: MeasuredRates
 
 
-class Counts(NamedTuple):
+class QueryCounts(NamedTuple):
     """Of how many queries operators are; from the registry to their host, when that changes."""
 
     queries: tuple[tuple[str, int], ...]
 
 
-STATISTICS = (Report, Situation, Counts, *TELLING)
-OPTIMISATION = (Proposal, Order, Believed, *ASKING)
+STATISTICS = (MeasurementReport, PlanningSnapshot, QueryCounts, *ROUND_MESSAGES)
+OPTIMISATION = (ChangeProposal, ChangeOrder, RateHandover, *PROBE_MESSAGES)
 
 
 LATER = 1 << 20
 """So many periods are skipped when another node begins them."""
 
 
-class Optimiser:
+class QueryOptimiser:
     """The optimiser of a node, and at roots and the registry what they do for all."""
 
     def __init__(
         self,
         node: Node,
         connections: Connections,
-        settings: Optimising,
+        settings: QueryOptimiserSettings,
         surroundings: Surroundings,
         engine: Engine,
         router: Router,
-        registry: Registry | None,
+        registry: QueryRegistry | None,
         registry_at: Address,
-        measure: Callable[[], Report],
-        carry_out: Callable[[Order], None],
+        measure: Callable[[], MeasurementReport],
+        carry_out: Callable[[ChangeOrder], None],
         tree_of: Callable[[], int | None],
     ) -> None:
         self.node = node
@@ -151,7 +156,7 @@ class Optimiser:
         self.surroundings = surroundings
         self.weighed = 0
         """Changes that were considered here."""
-        self.measurements = Measurements(settings.period)
+        self.measurements = RateEstimates(settings.period)
         """Of all operators, at the registry, where nodes are told the whole."""
         self._engine = engine
         self._send = connections.send
@@ -164,15 +169,15 @@ class Optimiser:
         self._period = 0
         self._counted: dict[Address, dict[str, int]] = {}
         """At the registry: what hosts were told of their operators' queries."""
-        self._choosing = Choosing(node, connections.send, settings.window, settings.batch)
-        node.handle(Order, self._order)
+        self._choosing = ProposalSelection(node, connections.send, settings.window, settings.batch)
+        node.handle(ChangeOrder, self._order)
         node.at_alarm("flow period", self._begin_period)
         node.at_start(lambda: node.wake_after(settings.period, "flow period"))
         if settings.local:
             self._tell_neighbours(engine, router)
         else:
-            node.handle(Report, self._report)
-            node.handle(Situation, self._situation)
+            node.handle(MeasurementReport, self._report)
+            node.handle(PlanningSnapshot, self._situation)
             node.at_alarm("flow situation", self._tell)
 
     def _tell_neighbours(self, engine: Engine, router: Router) -> None:
@@ -180,15 +185,15 @@ class Optimiser:
         node, settings = self.node, self.settings
         latency = self.surroundings.latency
         rest = settings.rest * settings.period
-        self.local = Local(
+        self.local = NodeModel(
             node, engine, router, settings.goal, latency, settings.period, rest, self._measure, self._offer
         )
-        telling = Telling(
+        telling = StatisticsSettings(
             settings.goal, settings.window, settings.top, settings.slack, settings.seed, settings.area.levels
         )
-        self.statistics = Statistics(node, self._offer, telling, self.local, self._ask)
+        self.statistics = StatisticsManager(node, self._offer, telling, self.local, self._ask)
         self.local.statistics = self.statistics
-        self.asking = Asking(
+        self.asking = Prober(
             node,
             self._offer,
             self.local,
@@ -197,10 +202,10 @@ class Optimiser:
             settings.most_streams,
             self._weigh_neighbourhood,
         )
-        self.surrounded: Surrounded | None = None
+        self.surrounded: LocalProblem | None = None
         """What was weighed last."""
-        node.handle(Believed, lambda message, sender: self.local.believe(*message))
-        node.handle(Counts, lambda message, sender: self.local.counts.update(message.queries))
+        node.handle(RateHandover, lambda message, sender: self.local.believe(*message))
+        node.handle(QueryCounts, lambda message, sender: self.local.counts.update(message.queries))
 
     def _begin_period(self, about: object) -> None:
         self.node.wake_after(self.settings.period, "flow period")
@@ -213,7 +218,7 @@ class Optimiser:
             if self._registry is not None:
                 self.node.wake_after(self.settings.window, "flow situation")
 
-    def take_office(self, registry: Registry) -> None:
+    def take_office(self, registry: QueryRegistry) -> None:
         """The registry is here from now on."""
         self._registry = registry
         self._period += LATER  # beyond the periods that were before, which this node may not have heard of
@@ -234,17 +239,17 @@ class Optimiser:
         if self._registry is None:
             return
         self._period += 1
-        situation = situation_of(self._registry, self._period, self.measurements)
+        situation = planning_snapshot(self._registry, self._period, self.measurements)
         if situation is None:
             self._counted = {}
             return
         if self.settings.goal.cost.members is Members.QUERIES:
             self._tell_counts(situation)
-        rounds = rounds_of(self._period, situation.sites, situation.trees, len(situation.queries))
+        rounds = statistics_rounds(self._period, situation.sites, situation.trees, len(situation.queries))
         for site, round in rounds.items():
             self._offer(site, round)
 
-    def _tell_counts(self, situation: Situation) -> None:
+    def _tell_counts(self, situation: PlanningSnapshot) -> None:
         """Tell hosts of how many queries their operators are, as far as they do not know."""
         workload = situation.workload()
         found: dict[Address, dict[str, int]] = {}
@@ -256,7 +261,7 @@ class Optimiser:
             known = self._counted.get(host, {})
             news = tuple(each for each in counts.items() if known.get(each[0]) != each[1])
             if news:
-                self._send(host, Counts(news))
+                self._send(host, QueryCounts(news))
         self._counted = found
 
     def _ask(self) -> None:
@@ -275,14 +280,14 @@ class Optimiser:
             found += [site for site, _ in heard[: area.reach]]
         return found
 
-    def _weigh_neighbourhood(self, answers: Answers) -> None:
+    def _weigh_neighbourhood(self, answers: ProbeResults) -> None:
         statistics, settings = self.statistics, self.settings
         cost, round = statistics.cost, statistics.round
         if cost is None or round is None or not answers.complete(self.node.address):
             return
-        self.surrounded = Surrounded(self.local, answers, self.surroundings.latency, statistics.rates)
+        self.surrounded = LocalProblem(self.local, answers, self.surroundings.latency, statistics.rates)
         standing = self.surrounded.standing(settings.goal, statistics.worst, round.brokers)
-        climber = NearbyClimber(standing, settings.rules, settings.area, self.surrounded.places())
+        climber = LocalClimber(standing, settings.rules, settings.area, self.surrounded.places())
         members = statistics.members if settings.goal.cost.function is Function.AVERAGE else 1
         # The cost that was told may be of the period before, and be less than what is known here alone.
         before = max(abs(cost), abs(standing.cost) / members)
@@ -297,7 +302,7 @@ class Optimiser:
 
     # With the whole situation
 
-    def _report(self, report: Report, sender: Address) -> None:
+    def _report(self, report: MeasurementReport, sender: Address) -> None:
         registry = self._registry
         assert registry is not None
         divided = {parted.operator for parted in registry.parted}
@@ -310,18 +315,18 @@ class Optimiser:
         assert self._registry is not None
         self.measurements.forget(self._registry.has)
         self._period += 1
-        situation = situation_of(self._registry, self._period, self.measurements)
+        situation = planning_snapshot(self._registry, self._period, self.measurements)
         if situation is not None:
             for site in sorted(set(situation.hosts)):
                 self._send(situation.sites[site], situation)
 
-    def _situation(self, situation: Situation, sender: Address) -> None:
+    def _situation(self, situation: PlanningSnapshot, sender: Address) -> None:
         """Weigh the rules on this node's operators, and propose the best to a root."""
         proposal = self._weigh(situation)
         if proposal is not None:
             self._send(situation.root(self._tree_of() or 0), proposal)
 
-    def _weigh(self, situation: Situation) -> Proposal | None:
+    def _weigh(self, situation: PlanningSnapshot) -> ChangeProposal | None:
         settings = self.settings
         latency = self.surroundings.latency
         nodes = situation.sites
@@ -341,7 +346,7 @@ class Optimiser:
         lead, sites = situation.root(0), situation.sites
         return self._proposed(situation.period, lead, sites, climber, done[0], done[0].benefit)
 
-    def _rested(self, situation: Situation, here: int) -> Situation:
+    def _rested(self, situation: PlanningSnapshot, here: int) -> PlanningSnapshot:
         """The situation, in which operators that have just come here stay."""
         hosted = self._engine.hosted
         rest = self.settings.rest * self.settings.period
@@ -363,18 +368,20 @@ class Optimiser:
         climber: Climber,
         rewrite: Rewrite,
         benefit: float,
-    ) -> Proposal:
+    ) -> ChangeProposal:
         names = [one.name for one in climber.standing.state.workload.operators]
         moves = tuple((names[index], sites[site]) for index, site in rewrite.changes.items())
         operator = names[rewrite.operator]
         touched = tuple(sorted({self.node.address, *(sites[at] for at in climber.touched(rewrite))}))
-        return Proposal(period, benefit, lead, self.node.address, rewrite.rule, operator, moves, touched)
+        return ChangeProposal(
+            period, benefit, lead, self.node.address, rewrite.rule, operator, moves, touched
+        )
 
-    def _order(self, order: Order, sender: Address) -> None:
+    def _order(self, order: ChangeOrder, sender: Address) -> None:
         """Have an order carried out; what is believed of an operator goes where it goes."""
         if self.settings.local:
             for name, to in order.moves:
                 rates = self.local.measurements.operators.get(name)
                 if rates is not None and to != self.node.address:
-                    self._send(to, Believed(name, rates))
+                    self._send(to, RateHandover(name, rates))
         self._carry_out(order)

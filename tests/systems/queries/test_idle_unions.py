@@ -11,9 +11,9 @@ from distributary.flow import Catalogue, Item, QueryBuilder, Source, Union, inte
 from distributary.model import Subscription
 from distributary.overlay.node import Address
 from distributary.sim.faults import Crash, Fault, Injection
-from distributary.systems.queries.guarding import Guarding
+from distributary.systems.queries.checkpoints import CheckpointSettings
 from flow.random_queries import random_arrivals
-from systems.queries.test_moves import random_faults
+from systems.queries.test_reconfiguration import random_faults
 from systems.queries.worlds import World, expect_equal
 
 SOURCES = [
@@ -22,7 +22,7 @@ SOURCES = [
 ]
 LATER = 1000
 """Items from this time on are published when all queries are registered."""
-QUICK = Guarding(checkpoint=0.3, beat=0.2, silence=2.0)
+QUICK = CheckpointSettings(checkpoint=0.3, beat=0.2, silence=2.0)
 ENDS = (1, 2, 3)
 
 
@@ -55,7 +55,7 @@ def random_items(random: Random, since: int) -> dict[str, list[Item]]:
 class Late:
     """A query behind a union is replicated while items flow; others come and want the union."""
 
-    def __init__(self, seed: int, guarding: Guarding | None = None) -> None:
+    def __init__(self, seed: int, guarding: CheckpointSettings | None = None) -> None:
         self.random = Random(f"{seed}/late")
         self.rest = 300.0 if guarding is None else 50.0
         kinds = self.random.sample(["count", "filter", "aggregate", "rename"], 3)
@@ -144,7 +144,7 @@ class Late:
 
 
 def late_at_random(
-    seed: int, faults: bool = False, guarding: Guarding | None = None, gone: bool = False
+    seed: int, faults: bool = False, guarding: CheckpointSettings | None = None, gone: bool = False
 ) -> tuple[Late, Counter[str]]:
     late = Late(seed, guarding)
     now = late.world.simulator.now
@@ -205,7 +205,7 @@ def test_a_union_sleeps_again_when_who_came_later_has_left() -> None:
     ("faults", "guarding", "gone"), [(False, None, False), (True, None, False), (False, QUICK, True)]
 )
 def test_who_comes_later_gets_the_stream_on_many_seeds(
-    faults: bool, guarding: Guarding | None, gone: bool
+    faults: bool, guarding: CheckpointSettings | None, gone: bool
 ) -> None:
     total: Counter[str] = Counter()
     woken = 0

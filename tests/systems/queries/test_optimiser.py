@@ -16,10 +16,10 @@ from distributary.plan.queries.optimiser import climb
 from distributary.plan.queries.placement import Placement
 from distributary.plan.queries.rules import HYBRID, MIGRATIONS, PARTITION, REPLICATION, Rule
 from distributary.plan.trees.tree import Sites
-from distributary.systems.queries.choosing import Choosing, Order, Proposal
-from distributary.systems.queries.guarding import Guarding
-from distributary.systems.queries.optimising import OPTIMISATION, STATISTICS, Optimising
-from distributary.systems.queries.situation import Measurements, Situation, situation_of
+from distributary.systems.queries.checkpoints import CheckpointSettings
+from distributary.systems.queries.optimiser import OPTIMISATION, STATISTICS, QueryOptimiserSettings
+from distributary.systems.queries.proposals import ChangeOrder, ChangeProposal, ProposalSelection
+from distributary.systems.queries.snapshot import PlanningSnapshot, RateEstimates, planning_snapshot
 from systems.queries.worlds import REGISTRY, World, expect_equal
 
 TRAFFIC = parse_query_goal("minimise aggregate(SUM, incoming rate, BROKERS)")
@@ -71,9 +71,9 @@ def finish(world: World) -> None:
     world.run(30)
 
 
-def believed(world: World) -> Measurements:
+def believed(world: World) -> RateEstimates:
     """What is believed of all operators and sources, wherever it is."""
-    found = Measurements(1.0)
+    found = RateEstimates(1.0)
     for broker in world.brokers:
         assert broker.optimiser is not None
         optimiser = broker.optimiser
@@ -83,12 +83,12 @@ def believed(world: World) -> Measurements:
     return found
 
 
-def placed(world: World) -> tuple[Situation, Placement]:
+def placed(world: World) -> tuple[PlanningSnapshot, Placement]:
     """The placement as it is, with what was measured."""
     broker = world.broker(REGISTRY)
     assert broker.registry is not None
     assert broker.optimiser is not None
-    situation = situation_of(broker.registry, 0, believed(world))
+    situation = planning_snapshot(broker.registry, 0, believed(world))
     assert situation is not None
     latency = broker.registry.surroundings.latency
     nodes = situation.sites
@@ -104,7 +104,9 @@ ways_of_telling = pytest.mark.parametrize("told", ["neighbourhood", "whole"])
 @pytest.mark.parametrize("rules", [MIGRATIONS, (*MIGRATIONS, REPLICATION, PARTITION)])
 def test_it_moves_until_no_rule_helps_and_answers_stay_exact(rules: tuple[Rule, ...], told: Told) -> None:
     catalogue = queries(2)
-    world = World(6, 3, optimising=Optimising(TRAFFIC, period=8.0, window=1.0, rules=rules, told=told))
+    world = World(
+        6, 3, optimising=QueryOptimiserSettings(TRAFFIC, period=8.0, window=1.0, rules=rules, told=told)
+    )
     world.register(catalogue, FAR)
     fed = steady(world, 80)
     situation, placement = placed(world)
@@ -129,7 +131,7 @@ def test_it_moves_until_no_rule_helps_and_answers_stay_exact(rules: tuple[Rule, 
 @ways_of_telling
 def test_load_is_taken_off_the_busiest_node(told: Told) -> None:
     catalogue = queries(3)
-    settings = Optimising(LOAD, period=8.0, window=1.0, rules=(*MIGRATIONS, PARTITION), told=told)
+    settings = QueryOptimiserSettings(LOAD, period=8.0, window=1.0, rules=(*MIGRATIONS, PARTITION), told=told)
     world = World(5, 4, optimising=settings)
     world.register(catalogue)
     fed = steady(world, 60)
@@ -143,7 +145,7 @@ def test_load_is_taken_off_the_busiest_node(told: Told) -> None:
 @ways_of_telling
 def test_what_was_measured_is_what_went_through(told: Told) -> None:
     catalogue = queries(1)
-    world = World(4, 5, optimising=Optimising(TRAFFIC, period=10.0, margin=9.0, told=told))
+    world = World(4, 5, optimising=QueryOptimiserSettings(TRAFFIC, period=10.0, margin=9.0, told=told))
     world.register(catalogue, FAR)
     steady(world, 60)
     assert sum(broker.moves for broker in world.brokers) == 0, "no change brings more than all nodes cost"
@@ -158,20 +160,26 @@ def test_what_was_measured_is_what_went_through(told: Told) -> None:
 @ways_of_telling
 def test_traffic_for_statistics_and_optimisation_is_counted_apart(told: Told) -> None:
     catalogue = queries(1)
-    world = World(4, 7, optimising=Optimising(TRAFFIC, period=8.0, window=1.0, told=told))
+    world = World(4, 7, optimising=QueryOptimiserSettings(TRAFFIC, period=8.0, window=1.0, told=told))
     world.register(catalogue, FAR)
     steady(world, 30)
     kinds = world.metrics.by_kind()
     told_of = {kind.__name__ for kind in STATISTICS} & kinds.keys()
-    assert told_of == ({"Report", "Situation"} if told == "whole" else {"Round", "Up", "Down", "Sent"})
+    assert told_of == (
+        {"MeasurementReport", "PlanningSnapshot"}
+        if told == "whole"
+        else {"StatisticsRound", "UpwardStatistics", "DownwardStatistics", "SendRate"}
+    )
     assert all(kinds[kind].bytes > 0 for kind in told_of)
     assert any(kind.__name__ in kinds for kind in OPTIMISATION)
 
 
 @ways_of_telling
 def test_a_node_that_is_gone_is_no_place_for_operators(told: Told) -> None:
-    settings = Optimising(LOAD, period=8.0, window=1.0, told=told)
-    world = World(6, 8, optimising=settings, guarding=Guarding(checkpoint=1.0, beat=0.5, silence=4.0))
+    settings = QueryOptimiserSettings(LOAD, period=8.0, window=1.0, told=told)
+    world = World(
+        6, 8, optimising=settings, guarding=CheckpointSettings(checkpoint=1.0, beat=0.5, silence=4.0)
+    )
     catalogue = queries(2)
     world.register(catalogue, {"trades": 1, "quotes": 2, "q0": 3, "q1": 3})
     world.simulator.at(world.simulator.now + 50, lambda: world.population.crash(5))
@@ -189,7 +197,9 @@ def test_answers_are_exact_while_it_optimises_itself_on_many_seeds(seed: int, to
     random = Random(seed)
     rules = (*MIGRATIONS, REPLICATION, PARTITION)
     goal = random.choice([TRAFFIC, LOAD, LATENCY])
-    world = World(random.randint(2, 8), seed, optimising=Optimising(goal, 8.0, 1.0, rules, told=told))
+    world = World(
+        random.randint(2, 8), seed, optimising=QueryOptimiserSettings(goal, 8.0, 1.0, rules, told=told)
+    )
     catalogue = queries(random.randint(1, 5))
     world.register(catalogue)
     fed = steady(world, 100)
@@ -204,7 +214,7 @@ def test_what_has_come_stays_for_a_while(told: Told) -> None:
     for number, one in enumerate(build):
         one.count("many", ("trades", "quotes")[number % 2], window=f"{number + 1} seconds")
     catalogue = Catalogue(SOURCES, [one.query() for one in build])
-    settings = Optimising(LOAD, period=4.0, window=0.5, margin=0.01, rest=4, told=told)
+    settings = QueryOptimiserSettings(LOAD, period=4.0, window=0.5, margin=0.01, rest=4, told=told)
     world = World(4, 6, optimising=settings)
     world.register(catalogue)
     came: dict[str, list[float]] = {}
@@ -235,16 +245,19 @@ def test_what_has_come_stays_for_a_while(told: Told) -> None:
 def test_the_first_root_has_all_that_do_not_touch_each_other_carried_out() -> None:
     sent: list[tuple[Address, object]] = []
     node = Node(9)
-    Choosing(node, lambda to, message: sent.append((to, message)), window=1.0, most=2)
+    ProposalSelection(node, lambda to, message: sent.append((to, message)), window=1.0, most=2)
     proposals = [
-        Proposal(1, benefit, 9, host, "migration", f"o{host}", ((f"o{host}", to),), (host, to, 8))
+        ChangeProposal(1, benefit, 9, host, "migration", f"o{host}", ((f"o{host}", to),), (host, to, 8))
         if host == 4
-        else Proposal(1, benefit, 9, host, "migration", f"o{host}", ((f"o{host}", to),), (host, to))
+        else ChangeProposal(1, benefit, 9, host, "migration", f"o{host}", ((f"o{host}", to),), (host, to))
         for benefit, host, to in ((3.0, 1, 2), (5.0, 2, 3), (4.0, 4, 5), (2.0, 6, 8), (1.0, 7, 6))
     ]
     effects = [effect for one in proposals for effect in node.receive(one, one.host, now=0.0)]
     (alarm,) = [effect for effect in effects if isinstance(effect, Wake)]
     node.wake(alarm.token, now=2.0)
-    assert [(to, order.operator) for to, order in sent if isinstance(order, Order)] == [(2, "o2"), (4, "o4")]
+    assert [(to, order.operator) for to, order in sent if isinstance(order, ChangeOrder)] == [
+        (2, "o2"),
+        (4, "o4"),
+    ]
     late = proposals[0]._replace(period=0)
     assert node.receive(late, 1, now=3.0) == [], "it is about a period that is over"

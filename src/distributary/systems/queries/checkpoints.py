@@ -7,8 +7,8 @@ Rules:
   the publishers of their inputs, so whatever came after a checkpoint can be read again.
 - An operator that moves goes by the guardian of its new host, which knows of it before the host does. Its
   former host keeps it until it has arrived, should that guardian be gone, and tells its own guardian of it.
-- Nodes send signs of life to the registry, and that to its standby (`flow_office`). One that was silent for
-  long is gone: nobody listens to it any more, should it come back. Its guardian goes on with its operators
+- Nodes send heartbeats to the registry, and that to its standby (`registry_failover`). One that was silent
+  for long is gone: it is ignored should it come back. Its guardian goes on with its operators
   from what it has stored.
 - An operator that goes on from a checkpoint gives some items a second time, perhaps in another order. Ids
   and times do not depend on the order, so a reader knows them again: it has seen the id, or the item is
@@ -35,17 +35,23 @@ from typing import NamedTuple
 
 from distributary.overlay.node import Address, Node
 from distributary.systems.queries.connections import Connections
-from distributary.systems.queries.messages import HandOver, Located, Moved, Place, Reader
-from distributary.systems.queries.office import OFFICE, Desk, Office
-from distributary.systems.queries.registry import Registry
-from distributary.systems.queries.streams import Router
+from distributary.systems.queries.messages import (
+    LocationReport,
+    OperatorHandover,
+    StreamLocation,
+    StreamMove,
+    StreamReader,
+)
+from distributary.systems.queries.registry import QueryRegistry
+from distributary.systems.queries.registry_failover import FAILOVER_MESSAGES, RegistryClient, RegistryReplica
+from distributary.systems.queries.router import Router
 
 AGAIN = 1 << 40
 """Added to the numbers, turns and moves of what goes on from a checkpoint: beyond all that were before."""
 
 
 @dataclass(frozen=True)
-class Guarding:
+class CheckpointSettings:
     """How often nodes tell what they know, and when they are taken for gone."""
 
     checkpoint: float = 2.0
@@ -56,53 +62,61 @@ class Guarding:
 
 PATIENCE = 3.0
 """How many times `silence` readers of an operator that goes on are waited for: theirs may be gone, too."""
-UNKNOWN = Reader("unknown", 0, 0)
+UNKNOWN = StreamReader("unknown", 0, 0)
 """Stands for readers of an operator that goes on which the checkpoint did not know of."""
 
 
 class Checkpoint(NamedTuple):
     serial: int
-    operators: tuple[HandOver, ...]
+    operators: tuple[OperatorHandover, ...]
 
 
-class Stored(NamedTuple):
+class CheckpointReceipt(NamedTuple):
     serial: int
 
 
-class Entrusted(NamedTuple):
+class OperatorTransfer(NamedTuple):
     """An operator on its way to its new host, by that one's guardian."""
 
     to: Address
-    operator: HandOver
+    operator: OperatorHandover
 
 
-class Arrived(NamedTuple):
+class TransferReceipt(NamedTuple):
     """An operator is at its new host, after so many moves."""
 
     operator: str
     moves: int
 
 
-class Alive(NamedTuple):
+class BrokerHeartbeat(NamedTuple):
     """A sign of life."""
 
 
-class Gone(NamedTuple):
+class NodeRemoval(NamedTuple):
     """A node is gone for good; and where the registry believes all streams to be."""
 
     node: Address
-    places: tuple[tuple[str, Place], ...]
+    places: tuple[tuple[str, StreamLocation], ...]
 
 
-GUARDING = (Checkpoint, Stored, Entrusted, Arrived, Alive, Gone, *OFFICE)
+CHECKPOINT_MESSAGES = (
+    Checkpoint,
+    CheckpointReceipt,
+    OperatorTransfer,
+    TransferReceipt,
+    BrokerHeartbeat,
+    NodeRemoval,
+    *FAILOVER_MESSAGES,
+)
 
 
-def notice_of(registry: Registry, node: Address) -> Gone:
+def removal_notice(registry: QueryRegistry, node: Address) -> NodeRemoval:
     """What everybody is told of a node that is gone."""
-    return Gone(node, tuple(registry.places.items()))
+    return NodeRemoval(node, tuple(registry.places.items()))
 
 
-class Guard:
+class CheckpointManager:
     """What a node does for its own operators, and for those of the node it guards."""
 
     def __init__(
@@ -110,12 +124,12 @@ class Guard:
         node: Node,
         connections: Connections,
         router: Router,
-        settings: Guarding,
+        settings: CheckpointSettings,
         brokers: Iterable[Address],
-        office: Office,
-        desk: Desk,
-        snapshot: Callable[[], tuple[HandOver, ...]],
-        revive: Callable[[HandOver], None],
+        office: RegistryReplica,
+        desk: RegistryClient,
+        snapshot: Callable[[], tuple[OperatorHandover, ...]],
+        revive: Callable[[OperatorHandover], None],
     ) -> None:
         self.node = node
         self.connections = connections
@@ -131,29 +145,29 @@ class Guard:
         self._serial = 0
         self._then: list[tuple[int, Callable[[], None]]] = []
         """What is to be done when a checkpoint is stored."""
-        self._kept: dict[Address, dict[str, HandOver]] = {}
-        self._entrusted: dict[Address, dict[str, HandOver]] = {}
+        self._kept: dict[Address, dict[str, OperatorHandover]] = {}
+        self._entrusted: dict[Address, dict[str, OperatorHandover]] = {}
         """Operators on their way to a node, until a checkpoint of its own tells of them."""
-        self._leaving: dict[str, tuple[Address, Entrusted]] = {}
+        self._leaving: dict[str, tuple[Address, OperatorTransfer]] = {}
         """Operators that have left here and have not arrived, and by whom they went."""
         self._told: dict[tuple[str, int, str], int] = {}
         """How far publishers know each reader to be."""
-        self._awaiting: dict[str, tuple[tuple[str, Reader], ...]] = {}
+        self._awaiting: dict[str, tuple[tuple[str, StreamReader], ...]] = {}
         """For operators that have gone on, whom nobody waits for any more after a while: readers that the
         checkpoint did not know of, those that it knew and that have not come again, and what the operator
         itself had read before a division."""
-        self._absent: dict[tuple[str, Reader], float] = {}
+        self._absent: dict[tuple[str, StreamReader], float] = {}
         """Readers of streams published here that no route leads to, and since when."""
         self._heard: dict[Address, float] = {}
         self._watched: Address | None = None
         """For whom this broker stands by, since its last beat."""
         for kind, handler in (
             (Checkpoint, self._checkpoint),
-            (Stored, self._stored),
-            (Entrusted, self._entrust),
-            (Arrived, self._arrived),
-            (Alive, self._alive),
-            (Gone, self._gone),
+            (CheckpointReceipt, self._stored),
+            (OperatorTransfer, self._entrust),
+            (TransferReceipt, self._arrived),
+            (BrokerHeartbeat, self._alive),
+            (NodeRemoval, self._gone),
         ):
             node.handle(kind, handler)  # type: ignore[arg-type]
         node.at_alarm("flow checkpoint", self._tick)
@@ -167,18 +181,18 @@ class Guard:
         after = (*self._brokers[start + 1 :], *self._brokers[:start])
         return next((one for one in after if one not in self.connections.gone), of)
 
-    def hand_over(self, to: Address, operator: HandOver) -> None:
+    def hand_over(self, to: Address, operator: OperatorHandover) -> None:
         """Send an operator to its new host, safely."""
-        entrusted = Entrusted(to, replace(operator, sender=self.node.address))
+        entrusted = OperatorTransfer(to, replace(operator, sender=self.node.address))
         self._leaving[operator.spec.name] = self.guardian(to), entrusted
         self.connections.send(self.guardian(to), entrusted)
 
-    def arrived(self, operator: HandOver) -> None:
+    def arrived(self, operator: OperatorHandover) -> None:
         """Say that an operator is here, to the one who keeps it until then."""
         if any(reader == UNKNOWN for reader, _ in operator.acknowledged):
             self._await(operator.spec.name, [(operator.spec.name, UNKNOWN)])
         if operator.sender is not None:
-            self.connections.send(operator.sender, Arrived(operator.spec.name, operator.place.moves))
+            self.connections.send(operator.sender, TransferReceipt(operator.spec.name, operator.place.moves))
 
     def after_checkpoint(self, action: Callable[[], None]) -> None:
         """Do something as soon as what is known now is stored."""
@@ -193,7 +207,7 @@ class Guard:
             for number, inlet in enumerate(operator.inlets):
                 name, position = operator.spec.name, inlet.position
                 if position is not None and position != self._told.get((name, number, inlet.stream)):
-                    reader = Reader(name, number, inlet.turn)
+                    reader = StreamReader(name, number, inlet.turn)
                     action = partial(self._acknowledge, inlet.stream, reader, position)
                     self._then.append((self._serial, action))
         self._forget_who_went_on()
@@ -209,7 +223,7 @@ class Guard:
             if name not in places or places[name].moves <= entrusted.operator.place.moves
         }
 
-    def _acknowledge(self, stream: str, reader: Reader, position: int) -> None:
+    def _acknowledge(self, stream: str, reader: StreamReader, position: int) -> None:
         if not self._router.over(reader.name):
             self._told[reader.name, reader.input, stream] = position
         self._router.acknowledge(stream, reader, position)
@@ -258,7 +272,7 @@ class Guard:
         # Not by the connection: one that comes late is no sign of life, and another follows soon.
         to = office.standby if office.in_office else self._desk.at
         if to is not None:
-            self.node.send(to, Alive())
+            self.node.send(to, BrokerHeartbeat())
         if office.in_office:
             for one in self._brokers:
                 if self._silent(one) and one not in self.connections.gone | office.registry.gone:
@@ -281,7 +295,7 @@ class Guard:
         gone = {*self.connections.gone, *self._office.registry.gone, *lost}
         return next((one for one in after if one not in gone), None)
 
-    def _alive(self, message: Alive, sender: Address) -> None:
+    def _alive(self, message: BrokerHeartbeat, sender: Address) -> None:
         self._heard[sender] = self.node.now
 
     # Guarding another
@@ -293,15 +307,15 @@ class Guard:
         entrusted = self._entrusted.get(sender, {})
         for name in [name for name in entrusted if name in kept]:
             del entrusted[name]
-        self.connections.send(sender, Stored(message.serial))
+        self.connections.send(sender, CheckpointReceipt(message.serial))
 
-    def _stored(self, message: Stored, sender: Address) -> None:
+    def _stored(self, message: CheckpointReceipt, sender: Address) -> None:
         due = [action for serial, action in self._then if serial <= message.serial]
         self._then = [each for each in self._then if each[0] > message.serial]
         for action in due:
             action()
 
-    def _entrust(self, message: Entrusted, sender: Address) -> None:
+    def _entrust(self, message: OperatorTransfer, sender: Address) -> None:
         to, operator = message
         if self._router.over(operator.spec.name):
             return
@@ -315,12 +329,12 @@ class Guard:
         self._entrusted.setdefault(to, {})[operator.spec.name] = operator
         self.connections.send(to, operator)
 
-    def _arrived(self, message: Arrived, sender: Address) -> None:
+    def _arrived(self, message: TransferReceipt, sender: Address) -> None:
         leaving = self._leaving.get(message.operator)
         if leaving is not None and leaving[1].operator.place.moves <= message.moves:
             del self._leaving[message.operator]
 
-    def _gone(self, message: Gone, sender: Address) -> None:
+    def _gone(self, message: NodeRemoval, sender: Address) -> None:
         node, places = message
         if node in self.connections.gone:
             return
@@ -339,7 +353,7 @@ class Guard:
         if had_guardian == node:
             self.checkpoint()
 
-    def _take_over(self, node: Address, places: dict[str, Place]) -> None:
+    def _take_over(self, node: Address, places: dict[str, StreamLocation]) -> None:
         stored = self._kept.pop(node, {})
         for name, operator in self._entrusted.pop(node, {}).items():
             if name not in stored or operator.place.moves > stored[name].place.moves:
@@ -349,27 +363,27 @@ class Guard:
             if known is None or known.host == node or known.moves < operator.place.moves:
                 self._go_on_with(operator)
 
-    def _go_on_with(self, operator: HandOver) -> None:
+    def _go_on_with(self, operator: OperatorHandover) -> None:
         """Go on with an operator from what was stored of it; everybody is told."""
         name = operator.spec.name
         self.arrived(operator)
         if name in self._router.publications:
             return  # it has come here by another way already
         self.revived += 1
-        place = Place(self.node.address, None, operator.place.moves + AGAIN)
+        place = StreamLocation(self.node.address, None, operator.place.moves + AGAIN)
         inlets = tuple(inlet._replace(turn=inlet.turn + AGAIN) for inlet in operator.inlets)
         number = operator.number + AGAIN
         readers = tuple(each for each in operator.acknowledged if each[0] != UNKNOWN)
         acknowledged = (*readers, (UNKNOWN, number))
         self._revive(replace(operator, place=place, inlets=inlets, number=number, acknowledged=acknowledged))
         self._await(name, [*((name, reader) for reader, _ in acknowledged), *operator.replaces])
-        self._router.tell_registry(Located(name, place))
+        self._router.tell_registry(LocationReport(name, place))
         for one in self._brokers:
             if one != self.node.address:
-                self.connections.send(one, Moved(name, place))
+                self.connections.send(one, StreamMove(name, place))
         self.checkpoint()
 
-    def _await(self, name: str, readers: Iterable[tuple[str, Reader]]) -> None:
+    def _await(self, name: str, readers: Iterable[tuple[str, StreamReader]]) -> None:
         self._awaiting[name] = (*self._awaiting.get(name, ()), *readers)
         self.node.wake_after(PATIENCE * self.settings.silence, "flow unknown", name)
 

@@ -25,36 +25,36 @@ from typing import NamedTuple
 
 from distributary.overlay.node import Address, Message, Node
 from distributary.systems.queries.connections import Connections
-from distributary.systems.queries.registry import Registry, RegistryState
+from distributary.systems.queries.registry import QueryRegistry, RegistryState
 
 
-class Request(NamedTuple):
+class RegistryRequest(NamedTuple):
     """Something for the registry, whoever is in office."""
 
     serial: int
     message: Message
 
 
-class Noted(NamedTuple):
+class RequestReceipt(NamedTuple):
     """All up to this number is known to the standby, too."""
 
     serial: int
 
 
-class Answer(NamedTuple):
+class RegistryReply(NamedTuple):
     """What the registry has to say."""
 
     number: int
     message: Message
 
 
-class Heard(NamedTuple):
+class ReplyReceipt(NamedTuple):
     """All answers up to this number have been acted on."""
 
     number: int
 
 
-class Entry(NamedTuple):
+class RegistryLogEntry(NamedTuple):
     """What the registry was told, for its standby."""
 
     order: int
@@ -64,13 +64,13 @@ class Entry(NamedTuple):
     message: Message
 
 
-class Kept(NamedTuple):
+class LogReceipt(NamedTuple):
     """The standby has all entries up to this one."""
 
     order: int
 
 
-class Copied(NamedTuple):
+class RegistrySnapshot(NamedTuple):
     """All that is known, for a new standby."""
 
     state: RegistryState
@@ -80,22 +80,31 @@ class Copied(NamedTuple):
     unheard: tuple[tuple[Address, int, Message], ...]
 
 
-class InOffice(NamedTuple):
+class PrimaryAnnouncement(NamedTuple):
     """Who has the registry from now on."""
 
     address: Address
 
 
-class Lost(NamedTuple):
+class NodeFailure(NamedTuple):
     """A node is gone: an entry that the one in office makes."""
 
     node: Address
 
 
-OFFICE = (Request, Noted, Answer, Heard, Entry, Kept, Copied, InOffice)
+FAILOVER_MESSAGES = (
+    RegistryRequest,
+    RequestReceipt,
+    RegistryReply,
+    ReplyReceipt,
+    RegistryLogEntry,
+    LogReceipt,
+    RegistrySnapshot,
+    PrimaryAnnouncement,
+)
 
 
-class Desk:
+class RegistryClient:
     """How a node talks to the registry, whoever is in office."""
 
     def __init__(self, node: Node, connections: Connections, at: Address) -> None:
@@ -107,43 +116,43 @@ class Desk:
         self._serial = 0
         self._pending: dict[int, Message] = {}
         self._heard = 0
-        node.handle(Noted, self._noted)
-        node.handle(Answer, self._answer)
-        node.handle(InOffice, self._in_office)
+        node.handle(RequestReceipt, self._noted)
+        node.handle(RegistryReply, self._answer)
+        node.handle(PrimaryAnnouncement, self._in_office)
 
     def send(self, message: Message) -> None:
         """Tell the registry something, and see that it is not forgotten."""
         self._serial += 1
         self._pending[self._serial] = message
-        self._send(self.at, Request(self._serial, message))
+        self._send(self.at, RegistryRequest(self._serial, message))
 
-    def _noted(self, message: Noted, sender: Address) -> None:
+    def _noted(self, message: RequestReceipt, sender: Address) -> None:
         for serial in [serial for serial in self._pending if serial <= message.serial]:
             del self._pending[serial]
 
-    def _answer(self, message: Answer, sender: Address) -> None:
+    def _answer(self, message: RegistryReply, sender: Address) -> None:
         if message.number == self._heard + 1:
             self._heard += 1
             self._node.dispatch(message.message, sender)
-        self._send(self.at, Heard(min(self._heard, message.number)))
+        self._send(self.at, ReplyReceipt(min(self._heard, message.number)))
 
-    def _in_office(self, message: InOffice, sender: Address) -> None:
+    def _in_office(self, message: PrimaryAnnouncement, sender: Address) -> None:
         self.at = message.address
         self.on_change(self.at)
         for serial, pending in list(self._pending.items()):
-            self._send(self.at, Request(serial, pending))
+            self._send(self.at, RegistryRequest(serial, pending))
 
 
-class Office:
+class RegistryReplica:
     """The registry of a broker, in office or standing by; most brokers' is neither, and knows nothing."""
 
     def __init__(
         self,
         node: Node,
         connections: Connections,
-        registry: Registry,
+        registry: QueryRegistry,
         brokers: Iterable[Address],
-        gone: Callable[[Registry, Address], Message],
+        gone: Callable[[QueryRegistry, Address], Message],
     ) -> None:
         self.registry = registry
         self.in_office = False
@@ -159,7 +168,7 @@ class Office:
         self._gone = gone
         """What to tell everybody of a node that is gone."""
         self._order = 0
-        self._open: dict[int, Entry] = {}
+        self._open: dict[int, RegistryLogEntry] = {}
         """Entries that are not acted on yet, in order."""
         self._taken: dict[Address, int] = {}
         """How far each node's numbers have become entries."""
@@ -169,11 +178,11 @@ class Office:
         registry.send = self._answer
         registry.tell = self._enter_own
         for kind, handler in (
-            (Request, self._request),
-            (Heard, self._heard),
-            (Entry, self._entry),
-            (Kept, self._kept),
-            (Copied, self._copied),
+            (RegistryRequest, self._request),
+            (ReplyReceipt, self._heard),
+            (RegistryLogEntry, self._entry),
+            (LogReceipt, self._kept),
+            (RegistrySnapshot, self._copied),
         ):
             node.handle(kind, handler)  # type: ignore[arg-type]
 
@@ -191,12 +200,12 @@ class Office:
         self.on_take()
         for to, unheard in list(self._unheard.items()):
             for number, message in list(unheard.items()):
-                self._connections.send(to, Answer(number, message))
+                self._connections.send(to, RegistryReply(number, message))
         self.stand_by(standby)
         # After the answers, so that nothing that is asked again is answered before them.
         for one in self._brokers:
-            self._connections.send(one, InOffice(self._node.address))
-        self._enter_own(Lost(former))
+            self._connections.send(one, PrimaryAnnouncement(self._node.address))
+        self._enter_own(NodeFailure(former))
 
     def stand_by(self, standby: Address | None) -> None:
         """Have another standby, which is given all that is known."""
@@ -204,7 +213,7 @@ class Office:
         if standby is None:
             self._act_on_all(self._order)
             return
-        copied = Copied(
+        copied = RegistrySnapshot(
             self.registry.state(),
             self._order - len(self._open),
             tuple(self._acted_on.items()),
@@ -219,9 +228,9 @@ class Office:
         """A node is gone; here is who stands by from now on."""
         if node == self.standby:
             self.stand_by(standby)
-        self._enter_own(Lost(node))
+        self._enter_own(NodeFailure(node))
 
-    def _request(self, message: Request, sender: Address) -> None:
+    def _request(self, message: RegistryRequest, sender: Address) -> None:
         if not self.in_office:
             return  # it is said again to who is
         serial, inner = message
@@ -229,9 +238,9 @@ class Office:
             self._taken[sender] = serial
             self._enter(sender, serial, inner)
         elif serial <= self._acted_on.get(sender, 0):
-            self._connections.send(sender, Noted(serial))
+            self._connections.send(sender, RequestReceipt(serial))
 
-    def _heard(self, message: Heard, sender: Address) -> None:
+    def _heard(self, message: ReplyReceipt, sender: Address) -> None:
         if self.in_office:
             self._enter(sender, 0, message)
 
@@ -241,13 +250,13 @@ class Office:
 
     def _enter(self, sender: Address, serial: int, message: Message) -> None:
         self._order += 1
-        self._open[self._order] = entry = Entry(self._order, sender, serial, message)
+        self._open[self._order] = entry = RegistryLogEntry(self._order, sender, serial, message)
         if self.standby is None:
             self._act_on_all(self._order)
         else:
             self._connections.send(self.standby, entry)
 
-    def _kept(self, message: Kept, sender: Address) -> None:
+    def _kept(self, message: LogReceipt, sender: Address) -> None:
         if sender == self.standby:
             self._act_on_all(message.order)
 
@@ -255,20 +264,20 @@ class Office:
         while self._open and next(iter(self._open)) <= order:
             self._act_on(self._open.pop(next(iter(self._open))))
 
-    def _act_on(self, entry: Entry) -> None:
+    def _act_on(self, entry: RegistryLogEntry) -> None:
         _, sender, serial, message = entry
-        if isinstance(message, Heard):
+        if isinstance(message, ReplyReceipt):
             unheard = self._unheard.get(sender, {})
             for number in [number for number in unheard if number <= message.number]:
                 del unheard[number]
-        elif isinstance(message, Lost):
+        elif isinstance(message, NodeFailure):
             self._act_on_loss(message.node)
         else:
             self.registry.handle(message, sender)
         if serial:
             self._acted_on[sender] = serial
             if self.in_office:
-                self._connections.send(sender, Noted(serial))
+                self._connections.send(sender, RequestReceipt(serial))
 
     def _act_on_loss(self, node: Address) -> None:
         if node in self.registry.gone:
@@ -286,19 +295,19 @@ class Office:
         self._answers[to] = number = self._answers.get(to, 0) + 1
         self._unheard.setdefault(to, {})[number] = message
         if self.in_office:
-            self._connections.send(to, Answer(number, message))
+            self._connections.send(to, RegistryReply(number, message))
 
     # Standing by
 
-    def _entry(self, entry: Entry, sender: Address) -> None:
+    def _entry(self, entry: RegistryLogEntry, sender: Address) -> None:
         if sender != self.leader:
             return  # one that was taken to be gone, or a former standby's
         self._order = entry.order
         self._taken[entry.sender] = max(entry.serial, self._taken.get(entry.sender, 0))
         self._act_on(entry)
-        self._connections.send(sender, Kept(entry.order))
+        self._connections.send(sender, LogReceipt(entry.order))
 
-    def _copied(self, message: Copied, sender: Address) -> None:
+    def _copied(self, message: RegistrySnapshot, sender: Address) -> None:
         self.leader = sender
         self.registry.restore(message.state)
         self._order = message.order

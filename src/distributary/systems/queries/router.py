@@ -36,24 +36,24 @@ from distributary.flow import Item
 from distributary.overlay.node import Address, Node
 from distributary.systems.queries.connections import Connections
 from distributary.systems.queries.messages import (
-    Acknowledged,
-    Bounced,
     Element,
-    Elements,
-    Granted,
     JoinTree,
     LeaveTree,
-    Moved,
-    Parent,
-    Place,
-    Reader,
+    ReadAcknowledgement,
     Selection,
+    StreamElements,
+    StreamLocation,
+    StreamMove,
+    StreamReader,
     Subscribe,
+    SubscriptionGrant,
+    SubscriptionRedirect,
+    TreeParent,
     Unsubscribe,
     whole,
 )
 from distributary.systems.queries.publications import EVERYTHING as EVERYTHING
-from distributary.systems.queries.publications import Publication as Publication
+from distributary.systems.queries.publications import StreamPublication as StreamPublication
 from distributary.systems.queries.publications import fit
 from distributary.systems.queries.publications import selects as selects
 
@@ -61,14 +61,14 @@ LATELY = 64
 """How many readers that were to be forgotten are told of again when the way up a tree changes."""
 
 
-class Route(NamedTuple):
+class ReaderRoute(NamedTuple):
     """The next hop to a reader, which may be this node, and what the reader can use."""
 
     hop: Address
     selection: Selection
 
 
-class Asked(NamedTuple):
+class PendingSubscription(NamedTuple):
     """A subscription that is not granted yet, and who it came from."""
 
     hop: Address
@@ -83,21 +83,21 @@ class Router:
         node: Node,
         connections: Connections,
         registry: Address,
-        take: Callable[[str, Reader, Sequence[Element]], None],
+        take: Callable[[str, StreamReader, Sequence[Element]], None],
         moved: Callable[[str], None],
         wanted: Callable[[str], None],
     ) -> None:
         self.node = node
         self.send = connections.send
         self.tell_registry: Callable[[object], None] = lambda message: connections.send(registry, message)
-        self.publications: dict[str, Publication] = {}
-        self.places: dict[str, Place] = {}
+        self.publications: dict[str, StreamPublication] = {}
+        self.places: dict[str, StreamLocation] = {}
         """Where streams are, as far as this node has heard."""
         self.parents: dict[int, Address] = {}
         """The parent in each tree of sources that this node has joined."""
         self.proxies: dict[str, Address] = {}
         """Of the sources whose root broker this is."""
-        self.routes: dict[str, dict[Reader, Route]] = {}
+        self.routes: dict[str, dict[StreamReader, ReaderRoute]] = {}
         self.passed = 0
         """Elements sent on to other nodes."""
         self.on_void: Callable[[str], None] = lambda stream: None
@@ -105,24 +105,24 @@ class Router:
         self._take = take
         self._moved = moved
         self._wanted = wanted
-        self._asked: dict[tuple[str, Reader], Asked] = {}
+        self._asked: dict[tuple[str, StreamReader], PendingSubscription] = {}
         """Subscriptions that were passed on and are not granted yet."""
-        self._waiting: dict[str, list[tuple[Subscribe | Unsubscribe | Acknowledged, Address]]] = {}
+        self._waiting: dict[str, list[tuple[Subscribe | Unsubscribe | ReadAcknowledgement, Address]]] = {}
         self._forgets: deque[Unsubscribe] = deque(maxlen=LATELY)
         """Readers here that were to be forgotten lately: that may be lost with a node on the way."""
         self._joining: set[int] = set()
         self._over: set[str] = set()
         for kind, handler in (
             (Subscribe, self._subscribe),
-            (Granted, self._granted),
+            (SubscriptionGrant, self._granted),
             (Unsubscribe, self._unsubscribe),
-            (Acknowledged, self._acknowledged),
-            (Elements, self._elements),
-            (Moved, self._stream_moved),
-            (Bounced, self._bounced),
+            (ReadAcknowledgement, self._acknowledged),
+            (StreamElements, self._elements),
+            (StreamMove, self._stream_moved),
+            (SubscriptionRedirect, self._bounced),
         ):
             node.handle(kind, self._unless_over(handler))
-        node.handle(Parent, self._parent)
+        node.handle(TreeParent, self._parent)
         node.at_alarm("flow idle tree", self._leave_if_idle)
 
     # Publishing
@@ -133,14 +133,14 @@ class Router:
         if elements:
             self._send_on(stream, elements)
 
-    def install(self, stream: str, publication: Publication, place: Place) -> None:
+    def install(self, stream: str, publication: StreamPublication, place: StreamLocation) -> None:
         """Publish a stream here from now on; those who waited for it are served."""
         self.publications[stream] = publication
         self.places[stream] = place
         self._begin_again(stream)
         self._serve(stream)
 
-    def root(self, source: str, place: Place, proxy: Address) -> None:
+    def root(self, source: str, place: StreamLocation, proxy: Address) -> None:
         """Be the root broker of a source from now on: what it gives comes from its proxy."""
         assert place.tree is not None
         known = self.places.get(source)
@@ -156,14 +156,14 @@ class Router:
                 self._by_another_way(source, passing=True)
         self._serve(source)
 
-    def withdraw(self, stream: str, host: Address) -> tuple[Publication, Place]:
+    def withdraw(self, stream: str, host: Address) -> tuple[StreamPublication, StreamLocation]:
         """Publish a stream no more; whoever reads it finds it at another host."""
         publication = self.publications.pop(stream)
-        place = Place(host, None, self.places[stream].moves + 1)
+        place = StreamLocation(host, None, self.places[stream].moves + 1)
         hops = dict.fromkeys(route.hop for route in self.routes.get(stream, {}).values())
         for hop in hops:
             if hop != self.node.address:
-                self.send(hop, Moved(stream, place))
+                self.send(hop, StreamMove(stream, place))
         self.learn([(stream, place)])
         return publication, place
 
@@ -219,12 +219,14 @@ class Router:
 
     # Reading
 
-    def subscribe(self, stream: str, reader: Reader, selection: Selection, position: int | None) -> None:
+    def subscribe(
+        self, stream: str, reader: StreamReader, selection: Selection, position: int | None
+    ) -> None:
         """Have a reader of this node sent a stream from its position on."""
         here = self.node.address
         self._subscribe(Subscribe(stream, reader, selection, position, self.places[stream]), here)
 
-    def unsubscribe(self, stream: str, reader: Reader, *, forget: bool) -> None:
+    def unsubscribe(self, stream: str, reader: StreamReader, *, forget: bool) -> None:
         """Send a reader of this node nothing more."""
         if not self.over(stream) and not self.over(reader.name):
             message = Unsubscribe(stream, reader, forget)
@@ -232,12 +234,12 @@ class Router:
                 self._forgets.append(message)
             self._unsubscribe(message, self.node.address)
 
-    def acknowledge(self, stream: str, reader: Reader, position: int) -> None:
+    def acknowledge(self, stream: str, reader: StreamReader, position: int) -> None:
         """Say that a reader of this node needs nothing up to its position any more."""
         if not self.over(stream) and not self.over(reader.name):
-            self._acknowledged(Acknowledged(stream, reader, position), self.node.address)
+            self._acknowledged(ReadAcknowledgement(stream, reader, position), self.node.address)
 
-    def learn(self, places: Iterable[tuple[str, Place]]) -> None:
+    def learn(self, places: Iterable[tuple[str, StreamLocation]]) -> None:
         """Hear where streams are; what is older than what is known is no news."""
         for stream, place in places:
             known = self.places.get(stream)
@@ -254,14 +256,14 @@ class Router:
                 if stream in self._waiting and (stream in self.publications or self._hop(stream) is not None):
                     self._serve(stream)
 
-    def _tell_below(self, stream: str, place: Place) -> None:
+    def _tell_below(self, stream: str, place: StreamLocation) -> None:
         """Tell all who get a source by this node, or want to, that it is on another tree."""
         hops = [route.hop for route in self.routes.get(stream, {}).values()]
         hops += [asked.hop for (name, _), asked in self._asked.items() if name == stream]
         hops += [sender for _, sender in self._waiting.get(stream, ())]
         for hop in dict.fromkeys(hops):
             if hop != self.node.address:
-                self.send(hop, Moved(stream, place))
+                self.send(hop, StreamMove(stream, place))
 
     def drop(self, node: Address) -> None:
         """Forget everybody who was served by way of a node that is gone."""
@@ -273,13 +275,13 @@ class Router:
         for stream, waiting in self._waiting.items():
             self._waiting[stream] = [each for each in waiting if each[1] != node]
 
-    def absent(self) -> list[tuple[str, Reader]]:
+    def absent(self) -> list[tuple[str, StreamReader]]:
         """Readers of streams published here that are waited for, and that no route leads to now."""
         found = []
         for stream, publication in self.publications.items():
             served = {(reader.name, reader.input) for reader in self.routes.get(stream, ())}
             found += [
-                (stream, Reader(*key, publication.turns.get(key, 0)))
+                (stream, StreamReader(*key, publication.turns.get(key, 0)))
                 for key in publication.acknowledged
                 if key not in served
             ]
@@ -305,31 +307,33 @@ class Router:
         if sender != self.node.address and place.moves > known.moves:
             self._waiting.setdefault(stream, []).append((message, sender))  # this node will hear of it
         elif sender != self.node.address and self._has_left(stream, place):
-            self.send(sender, Bounced(stream, reader, known))
+            self.send(sender, SubscriptionRedirect(stream, reader, known))
         elif publication is not None:
             self._grant(publication, message, sender)
         else:
-            self._asked[stream, reader] = Asked(sender, message)
+            self._asked[stream, reader] = PendingSubscription(sender, message)
             self._up(message, sender)
 
-    def _is_news(self, stream: str, place: Place) -> bool:
+    def _is_news(self, stream: str, place: StreamLocation) -> bool:
         """Whether to believe a reader: not that the stream is here, which this node will hear first hand."""
         return place.host != self.node.address or stream not in self.places
 
-    def _has_left(self, stream: str, believed: Place) -> bool:
+    def _has_left(self, stream: str, believed: StreamLocation) -> bool:
         """Whether the stream is elsewhere, without a tree that leads there, or has changed trees since."""
         place = self.places[stream]
         if place.tree is not None:
             return believed.moves < place.moves
         return place.host != self.node.address and stream not in self.publications
 
-    def _grant(self, publication: Publication, message: Subscribe, sender: Address) -> None:
+    def _grant(self, publication: StreamPublication, message: Subscribe, sender: Address) -> None:
         stream, reader, selection, position, _ = message
         start = publication.welcome(reader, position)
         if start is None:
             return  # overtaken by a later subscription
-        self._asked[stream, reader] = Asked(sender, message)
-        self._granted(Granted(stream, reader, publication.since(start, selection)), self.node.address)
+        self._asked[stream, reader] = PendingSubscription(sender, message)
+        self._granted(
+            SubscriptionGrant(stream, reader, publication.since(start, selection)), self.node.address
+        )
         self._wanted(stream)
 
     def _unsubscribe(self, message: Unsubscribe, sender: Address) -> None:
@@ -342,7 +346,7 @@ class Router:
         elif forget:
             publication.forget(reader)
 
-    def _acknowledged(self, message: Acknowledged, sender: Address) -> None:
+    def _acknowledged(self, message: ReadAcknowledgement, sender: Address) -> None:
         stream, reader, position = message
         publication = self.publications.get(stream)
         if publication is None:
@@ -350,7 +354,7 @@ class Router:
         elif (reader.name, reader.input) in publication.acknowledged:
             publication.acknowledge(reader.name, reader.input, position)
 
-    def _up(self, message: Subscribe | Unsubscribe | Acknowledged, sender: Address) -> None:
+    def _up(self, message: Subscribe | Unsubscribe | ReadAcknowledgement, sender: Address) -> None:
         """Pass a message on towards the publisher, or keep it until the way is known."""
         hop = self._hop(message.stream)
         if hop is None:
@@ -375,12 +379,12 @@ class Router:
 
     # What comes from above
 
-    def _granted(self, message: Granted, sender: Address) -> None:
+    def _granted(self, message: SubscriptionGrant, sender: Address) -> None:
         stream, reader, elements = message
         asked = self._asked.pop((stream, reader), None)
         if asked is None:
             return  # given up meanwhile
-        route = Route(asked.hop, asked.message.selection)
+        route = ReaderRoute(asked.hop, asked.message.selection)
         routes = self.routes.setdefault(stream, {})
         for other in [other for other in routes if other[:2] == reader[:2]]:
             del routes[other]
@@ -390,7 +394,7 @@ class Router:
         else:
             self.send(route.hop, message)
 
-    def _elements(self, message: Elements, sender: Address) -> None:
+    def _elements(self, message: StreamElements, sender: Address) -> None:
         if not self.routes.get(message.stream):
             return  # nobody here wants it any more
         if sender == self._hop(message.stream):  # else it was sent before the stream moved: see `_grant`
@@ -409,23 +413,23 @@ class Router:
             usable = fit(elements, selections)
             if usable:
                 self.passed += len(usable)
-                self.send(hop, Elements(stream, usable))
+                self.send(hop, StreamElements(stream, usable))
 
-    def hear(self, places: Iterable[tuple[str, Place]]) -> None:
+    def hear(self, places: Iterable[tuple[str, StreamLocation]]) -> None:
         """Hear from others where streams are; of what is here, this node knows best."""
         self.learn([(stream, place) for stream, place in places if self._is_news(stream, place)])
 
-    def _stream_moved(self, message: Moved, sender: Address) -> None:
+    def _stream_moved(self, message: StreamMove, sender: Address) -> None:
         self.hear([message])
 
-    def _bounced(self, message: Bounced, sender: Address) -> None:
+    def _bounced(self, message: SubscriptionRedirect, sender: Address) -> None:
         stream, reader, place = message
         self.hear([(stream, place)])
         asked = self._asked.pop((stream, reader), None)
         if asked is not None:
             self._subscribe(asked.message._replace(place=self.places[stream]), asked.hop)
 
-    def _parent(self, message: Parent, sender: Address) -> None:
+    def _parent(self, message: TreeParent, sender: Address) -> None:
         tree, parent = message
         before = self.parents.get(tree)
         self.parents[tree] = parent

@@ -33,12 +33,12 @@ from distributary.plan.queries.graph import Operator, Part, Query, Source, Workl
 from distributary.plan.queries.placement import Network, Placement
 from distributary.plan.queries.rules import REPLICATION
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree
-from distributary.systems.queries.messages import Counted
-from distributary.systems.queries.registry import Registry
-from distributary.systems.queries.trees import SourceTree
+from distributary.systems.queries.messages import TrafficCounts
+from distributary.systems.queries.registry import QueryRegistry
+from distributary.systems.queries.source_trees import SourceTree
 
 
-class Known(NamedTuple):
+class OperatorRecord(NamedTuple):
     """An operator of the planner's, as a message holds it."""
 
     name: str
@@ -56,14 +56,14 @@ class Known(NamedTuple):
     part: str
 
 
-class Situation(NamedTuple):
+class PlanningSnapshot(NamedTuple):
     """Everything that a site needs to weigh rules on its operators."""
 
     period: int
     sites: tuple[Address, ...]
     trees: tuple[tuple[int, ...], ...]
     sources: tuple[Source, ...]
-    operators: tuple[Known, ...]
+    operators: tuple[OperatorRecord, ...]
     queries: tuple[Query, ...]
     hosts: tuple[int, ...]
 
@@ -82,7 +82,7 @@ class Situation(NamedTuple):
         return Placement(self.workload(), network, self.hosts)
 
 
-class Rates(NamedTuple):
+class MeasuredRates(NamedTuple):
     """What a source or an operator does in a second."""
 
     items: float
@@ -91,7 +91,7 @@ class Rates(NamedTuple):
     work: float
 
 
-class Measurements:
+class RateEstimates:
     """What is believed of sources and operators, from all that was reported.
 
     What was counted for long changes a belief more than what was counted for a moment: `memory` is how many
@@ -100,29 +100,33 @@ class Measurements:
 
     def __init__(self, memory: float) -> None:
         self.memory = memory
-        self.sources: dict[str, Rates] = {}
-        self.operators: dict[str, Rates] = {}
+        self.sources: dict[str, MeasuredRates] = {}
+        self.operators: dict[str, MeasuredRates] = {}
 
-    def source(self, counted: Counted) -> None:
+    def source(self, counted: TrafficCounts) -> None:
         """Take in what a root broker has counted of a source."""
-        rates = Rates(counted.items_in / counted.seconds, counted.bytes_in / counted.seconds, 0.0)
+        rates = MeasuredRates(counted.items_in / counted.seconds, counted.bytes_in / counted.seconds, 0.0)
         self._learn(self.sources, counted, rates)
 
-    def operator(self, counted: Counted, divided: bool) -> None:
+    def operator(self, counted: TrafficCounts, divided: bool) -> None:
         """Take in what a host has counted of an operator, or of the final one after its division."""
         seconds = counted.seconds
-        rates = Rates(counted.items_out / seconds, counted.bytes_out / seconds, counted.work / seconds)
+        rates = MeasuredRates(
+            counted.items_out / seconds, counted.bytes_out / seconds, counted.work / seconds
+        )
         known = self.operators.get(counted.name)
         if divided and known is not None:
             grown = rates.items / known.items if known.items else 1.0
             rates = rates._replace(work=known.work * grown)
         self._learn(self.operators, counted, rates)
 
-    def _learn(self, known: dict[str, Rates], counted: Counted, rates: Rates) -> None:
+    def _learn(self, known: dict[str, MeasuredRates], counted: TrafficCounts, rates: MeasuredRates) -> None:
         before = known.get(counted.name)
         share = counted.seconds / (counted.seconds + self.memory)
         if before is not None:
-            rates = Rates(*(old + share * (new - old) for old, new in zip(before, rates, strict=True)))
+            rates = MeasuredRates(
+                *(old + share * (new - old) for old, new in zip(before, rates, strict=True))
+            )
         known[counted.name] = rates
 
     def forget(self, known: Callable[[str], bool]) -> None:
@@ -160,7 +164,9 @@ class Measurements:
         )
 
 
-def situation_of(registry: Registry, period: int, measured: Measurements) -> Situation | None:
+def planning_snapshot(
+    registry: QueryRegistry, period: int, measured: RateEstimates
+) -> PlanningSnapshot | None:
     """The problem as the registry knows it; None while there is nothing to place."""
     catalogue = registry.catalogue
     if not registry.trees or not catalogue.queries:
@@ -200,11 +206,11 @@ def situation_of(registry: Registry, period: int, measured: Measurements) -> Sit
         _known(replace(one, pinned=host) if one.name in staying else one)
         for one, host in zip(workload.operators, hosts, strict=True)
     )
-    return Situation(period, addresses, shapes, workload.sources, told, workload.queries, hosts)
+    return PlanningSnapshot(period, addresses, shapes, workload.sources, told, workload.queries, hosts)
 
 
-def _known(one: Operator) -> Known:
-    return Known(
+def _known(one: Operator) -> OperatorRecord:
+    return OperatorRecord(
         one.name,
         one.kind,
         one.inputs,
@@ -221,7 +227,7 @@ def _known(one: Operator) -> Known:
     )
 
 
-def _divided(workload: Workload, registry: Registry) -> Workload:
+def _divided(workload: Workload, registry: QueryRegistry) -> Workload:
     """The workload after all divisions that the planner knows."""
     for parted in registry.parted:
         index = next(at for at, one in enumerate(workload.operators) if one.name == parted.operator)
@@ -237,7 +243,7 @@ def _divided(workload: Workload, registry: Registry) -> Workload:
 
 
 def _shape(
-    tree: SourceTree, addresses: tuple[Address, ...], numbers: Mapping[Address, int], registry: Registry
+    tree: SourceTree, addresses: tuple[Address, ...], numbers: Mapping[Address, int], registry: QueryRegistry
 ) -> tuple[int, ...]:
     """A tree over all sites."""
     whole = SourceTree(tree.root, dict(tree.parents))

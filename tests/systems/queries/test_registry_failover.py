@@ -13,15 +13,15 @@ from distributary.plan.goal.query_text import parse_query_goal
 from distributary.plan.queries.rules import MIGRATIONS
 from distributary.sim.faults import Crash, Duplication, Fault, Injection, Loss, Reordering
 from distributary.systems.queries.broker import FlowBroker
-from distributary.systems.queries.guarding import Guarding
-from distributary.systems.queries.optimising import Optimising
-from distributary.systems.queries.trees import Regrouping
+from distributary.systems.queries.checkpoints import CheckpointSettings
+from distributary.systems.queries.optimiser import QueryOptimiserSettings
+from distributary.systems.queries.source_trees import Regrouping
 from flow.random_queries import random_arrivals, random_catalogue, random_streams
 from systems.queries.test_network import TRADES, busy, trades
 from systems.queries.worlds import REGISTRY, World, expect_equal
 
-QUICK = Guarding(checkpoint=0.3, beat=0.2, silence=2.0)
-PATIENT = Guarding(checkpoint=0.3, beat=0.5, silence=15.0)
+QUICK = CheckpointSettings(checkpoint=0.3, beat=0.2, silence=2.0)
+PATIENT = CheckpointSettings(checkpoint=0.3, beat=0.5, silence=15.0)
 """Where messages are lost and sent again."""
 ENDS = (3, 4)
 """Where sources and clients are; the others may go."""
@@ -148,7 +148,7 @@ def test_what_was_asked_of_a_registry_that_is_gone_is_answered_by_its_standby() 
 @pytest.mark.parametrize("told", ["whole", "neighbourhood"])
 def test_a_network_goes_on_optimising_itself(told: str) -> None:
     goal = parse_query_goal("minimise aggregate(SUM, incoming rate, BROKERS)")
-    settings = Optimising(goal, period=4.0, window=0.5, rules=MIGRATIONS, told=told)
+    settings = QueryOptimiserSettings(goal, period=4.0, window=0.5, rules=MIGRATIONS, told=told)
     catalogue, items = Catalogue([TRADES], [busy().query()]), trades(160)
     world = World(5, 3, optimising=settings, guarding=QUICK)
     world.register(catalogue, {"trades": 3, "busy": 5})

@@ -15,8 +15,8 @@ from distributary.plan.queries.graph import WHOLE, Part
 from distributary.plan.queries.placement import Placement
 from distributary.plan.queries.rules import MIGRATIONS, PARTITION
 from distributary.plan.trees.tree import Sites
-from distributary.systems.queries.optimising import Optimising
-from distributary.systems.queries.situation import Measurements, situation_of
+from distributary.systems.queries.optimiser import QueryOptimiserSettings
+from distributary.systems.queries.snapshot import RateEstimates, planning_snapshot
 from systems.queries.worlds import REGISTRY, World, expect_equal
 
 TRAFFIC = parse_query_goal("minimise aggregate(SUM, incoming rate, BROKERS)")
@@ -48,14 +48,14 @@ def placement_of(world: World) -> Placement:
     """The planner's problem by what was measured so far, with a second between any two sites."""
     registry = world.broker(REGISTRY).registry
     assert registry is not None
-    measurements = Measurements(memory=1.0)
+    measurements = RateEstimates(memory=1.0)
     for broker in world.brokers:
         report = broker._measure()
         for counted in report.sources:
             measurements.source(counted)
         for counted in report.counted:
             measurements.operator(counted, divided=False)
-    situation = situation_of(registry, 0, measurements)
+    situation = planning_snapshot(registry, 0, measurements)
     assert situation is not None
     count = range(len(situation.sites))
     return situation.placement(Sites([[float(one != other) for other in count] for one in count]))
@@ -163,7 +163,9 @@ WHOLE_SITUATION = parse_query_goal("minimise aggregate(SUM, incoming rate + fano
 @pytest.mark.parametrize("goal", [TRAFFIC, WHOLE_SITUATION])
 def test_a_network_that_optimises_itself_moves_super_operators_as_a_whole(goal: QueryGoal) -> None:
     catalogue = Catalogue([TRADES], [grouped("q")])
-    world = World(6, 3, optimising=Optimising(goal, period=4.0, window=0.5, rules=(*MIGRATIONS, PARTITION)))
+    world = World(
+        6, 3, optimising=QueryOptimiserSettings(goal, period=4.0, window=0.5, rules=(*MIGRATIONS, PARTITION))
+    )
     asked: list[str] = []
     for broker in world.brokers:
         move = broker.changes.move

@@ -10,7 +10,7 @@ Rules:
 - An operator may go away if all is known of what it reads and of who reads it. Where to: to those sites whose
   ways to the roots are known.
 
-For the goals that fit (`flow_goals.is_local`) a change is worth here exactly what it is worth to the whole.
+For the goals that fit (`local_goals.is_local`) a change is worth here exactly what it is worth to the whole.
 
 Cost: that of the planner for so many sites and operators.
 """
@@ -34,14 +34,14 @@ from distributary.plan.queries.placement import Network, Placement
 from distributary.plan.queries.rules import Area, Rule
 from distributary.plan.queries.state import Floats, Indices, Move, State
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree
-from distributary.systems.queries.asking import Answers, Published
-from distributary.systems.queries.local import SUPER, Local, Piece, Reading
-from distributary.systems.queries.rounds import Rate, Value
+from distributary.systems.queries.node_model import SUPER, NodeModel, PlacementUnit, ReaderInfo
+from distributary.systems.queries.probes import ProbeResults, StreamUsage
+from distributary.systems.queries.statistics_messages import NodeValue, StreamRate
 
 STAND_IN = "stand-in"
 
 
-class AmongOthers(OverBrokers):
+class ExtremeWithOthers(OverBrokers):
     """A MIN or MAX over some nodes, and one value for all others."""
 
     def __init__(self, cost: SystemCost, state: State, others: float) -> None:
@@ -59,7 +59,7 @@ class AmongOthers(OverBrokers):
         return np.asarray(worse(values, self.others))
 
 
-class NearbyClimber(Climber):
+class LocalClimber(Climber):
     """A climber that considers some sites only."""
 
     def __init__(self, standing: Standing, rules: Sequence[Rule], area: Area, places: Indices) -> None:
@@ -71,15 +71,15 @@ class NearbyClimber(Climber):
         return found
 
 
-class Surrounded:
+class LocalProblem:
     """The problem of one node in one period."""
 
     def __init__(
         self,
-        local: Local,
-        answers: Answers,
+        local: NodeModel,
+        answers: ProbeResults,
         latency: Callable[[Address, Address], float],
-        rates: dict[str, Rate],
+        rates: dict[str, StreamRate],
     ) -> None:
         self.local = local
         self.answers = answers
@@ -94,7 +94,7 @@ class Surrounded:
         self.latency = [
             [0.0 if one == other else latency(one, other) for other in self.sites] for one in self.sites
         ]
-        self._published: dict[str, tuple[Address, Published]] = {
+        self._published: dict[str, tuple[Address, StreamUsage]] = {
             one.stream: (host, one) for host, told in answers.told.items() for one in told.published
         }
         told = [one for told in answers.told.values() for one in told.readers]
@@ -142,7 +142,7 @@ class Surrounded:
         }
         self._trees.append(tuple(parents))
         for at, source in enumerate(sources):
-            rate = self.rates.get(source, Rate(source, 0.0, 0.0))
+            rate = self.rates.get(source, StreamRate(source, 0.0, 0.0))
             self._streams[source] = True, len(self._sources)
             self._sources.append(Source(source, len(self._trees) - 1, rate.bytes, rate.items))
             rest = {site: asked[at] for site, asked in shares.items()}
@@ -158,7 +158,7 @@ class Surrounded:
         at = self.numbers[root]
         return tuple(NO_PARENT if site == at else at for site in range(len(self.sites)))
 
-    def _add_producer(self, stream: str, host: Address, published: Published) -> None:
+    def _add_producer(self, stream: str, host: Address, published: StreamUsage) -> None:
         """An operator elsewhere, which gives out what it is given, and who else reads its stream."""
         self._trees.append(self._star(host))
         self._sources.append(Source(stream, len(self._trees) - 1, published.bytes, published.items))
@@ -171,7 +171,7 @@ class Surrounded:
                 self._add_reader(f"{stream} at {site}", [stream], self.numbers[site], share)
 
     def _add_reader(
-        self, name: str, streams: Sequence[str], site: int, share: int, reading: Reading | None = None
+        self, name: str, streams: Sequence[str], site: int, share: int, reading: ReaderInfo | None = None
     ) -> None:
         """Somebody who reads streams and stays where they are."""
         if share > 0:
@@ -198,7 +198,7 @@ class Surrounded:
         self._hosts.append(operator.pinned)
         self._times.append(times)
 
-    def _ordered(self) -> list[Piece]:
+    def _ordered(self) -> list[PlacementUnit]:
         """The operators here, each after those it reads."""
         waiting, found = list(self.pieces), []
         names = {piece.name for piece in waiting}
@@ -212,7 +212,7 @@ class Surrounded:
             waiting = [piece for piece in waiting if piece not in free]
         return found
 
-    def _add_piece(self, piece: Piece) -> None:
+    def _add_piece(self, piece: PlacementUnit) -> None:
         inputs = [stream for stream in piece.inputs if stream in self._streams]
         items, bytes = self._offered(inputs)
         items, bytes = items * piece.share / WHOLE, bytes * piece.share / WHOLE
@@ -237,7 +237,7 @@ class Surrounded:
         if self._is_free(piece):
             self._operators[-1] = replace(operator, pinned=None)
 
-    def _cost(self, piece: Piece, items: float) -> float:
+    def _cost(self, piece: PlacementUnit, items: float) -> float:
         """What an item costs an operator, of those that reach it: of a filter's, those that pass it."""
         reached = piece.rates.items if piece.kind == FILTER else items
         if piece.kind == SUPER:
@@ -246,7 +246,7 @@ class Surrounded:
             return 1.0
         return piece.rates.work / reached if reached else 0.0
 
-    def _wanted(self, piece: Piece, inputs: Sequence[str]) -> float:
+    def _wanted(self, piece: PlacementUnit, inputs: Sequence[str]) -> float:
         """Which share of what it reads is sent to a super-operator."""
         wanted = piece.wanted({stream: self._offered([stream]) for stream in inputs})
         return 1.0 if wanted is None else wanted
@@ -265,7 +265,7 @@ class Surrounded:
             items, bytes = items + float(known.items), bytes + float(known.rate)
         return items, bytes
 
-    def _is_free(self, piece: Piece) -> bool:
+    def _is_free(self, piece: PlacementUnit) -> bool:
         """Whether all is known that an operator's place has to do with."""
         own = {one.name for one in self.pieces}
         known = all(
@@ -292,7 +292,7 @@ class Surrounded:
         """Who reads the streams of the operators here: those elsewhere, and clients."""
         own = {name for piece in self.pieces for name in piece.members}
         read: dict[tuple[str, Address], dict[str, int]] = {}
-        reading: dict[str, Reading | None] = {}
+        reading: dict[str, ReaderInfo | None] = {}
         for piece in self.pieces:
             for name, hop, share in self.local.read_by(piece.name):
                 if name not in own and hop in self.numbers:
@@ -325,7 +325,7 @@ class Surrounded:
         network = Network(Sites(self.latency), trees, filtering=True)
         return Placement(self.workload(), network, tuple(self._hosts))
 
-    def standing(self, goal: QueryGoal, worst: Sequence[Value] = (), brokers: int = 0) -> Standing:
+    def standing(self, goal: QueryGoal, worst: Sequence[NodeValue] = (), brokers: int = 0) -> Standing:
         """The problem as it stands; `worst` are the worst of so many nodes, where the cost is a MIN or MAX.
 
         Averages are taken as sums here: of how many is not known from some. Those that are neither known nor
@@ -342,7 +342,7 @@ class Surrounded:
             others = [one.value for one in worst[-1:]]
         if function in (Function.MIN, Function.MAX) and others:
             assert goal.cost.members is Members.BROKERS
-            standing.system = AmongOthers(goal.cost, standing.state, others[0])
+            standing.system = ExtremeWithOthers(goal.cost, standing.state, others[0])
         return standing
 
     def _totals(self) -> dict[Address, tuple[float, ...]]:

@@ -119,7 +119,7 @@ class SourceTree:
             members += [orphan, *self._below(orphan)]
 
 
-class Feed(NamedTuple):
+class SourceFeed(NamedTuple):
     """Where a source comes from, and how many bytes a second it has."""
 
     proxy: Address
@@ -127,14 +127,14 @@ class Feed(NamedTuple):
 
 
 def best_root(
-    feeds: Sequence[Feed],
+    feeds: Sequence[SourceFeed],
     brokers: Iterable[Address],
     surroundings: Surroundings,
     spent: Mapping[Address, float],
 ) -> Address:
     """The best of some brokers as the root of sources, where brokers have spent bandwidth already.
 
-    >>> best_root([Feed(1, 10.0)], [1, 2, 3], Surroundings(bandwidth={1: 5.0}), {})
+    >>> best_root([SourceFeed(1, 10.0)], [1, 2, 3], Surroundings(bandwidth={1: 5.0}), {})
     2
     """
     volume = sum(feed.volume for feed in feeds)

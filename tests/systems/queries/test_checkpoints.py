@@ -11,16 +11,22 @@ from distributary.flow import BEGINNING, Catalogue, Item, Query, QueryBuilder, S
 from distributary.overlay.node import Address
 from distributary.sim.faults import Crash, Duplication, Injection, Loss, Reordering
 from distributary.systems.queries.broker import FlowBroker
-from distributary.systems.queries.engine import Memory
-from distributary.systems.queries.guarding import AGAIN, GUARDING, PATIENCE, Gone, Guarding
+from distributary.systems.queries.checkpoints import (
+    AGAIN,
+    CHECKPOINT_MESSAGES,
+    PATIENCE,
+    CheckpointSettings,
+    NodeRemoval,
+)
+from distributary.systems.queries.engine import DuplicateFilter
 from distributary.systems.queries.messages import Element
-from distributary.systems.queries.office import Copied, InOffice
-from distributary.systems.queries.trees import SourceTree, Surroundings
+from distributary.systems.queries.registry_failover import PrimaryAnnouncement, RegistrySnapshot
+from distributary.systems.queries.source_trees import SourceTree, Surroundings
 from flow.random_queries import random_catalogue, random_streams
 from systems.queries.worlds import REGISTRY, VOLUME, World, expect_equal, run_through
 
-QUICK = Guarding(checkpoint=0.3, beat=0.2, silence=2.0)
-PATIENT = Guarding(checkpoint=0.3, beat=0.5, silence=15.0)
+QUICK = CheckpointSettings(checkpoint=0.3, beat=0.2, silence=2.0)
+PATIENT = CheckpointSettings(checkpoint=0.3, beat=0.5, silence=15.0)
 """Where messages are lost and sent again."""
 ENDS = (1, 2, 3)
 """Where sources and clients are; the others may go."""
@@ -148,7 +154,11 @@ def test_guardians_do_go_on_with_operators() -> None:
     for seed in range(50, 53):
         world, _ = with_nodes_gone(seed, changes=0.0)
         revived += sum(broker.guard.revived for broker in world.brokers if broker.guard is not None)
-        told = set(GUARDING) - {Gone, Copied, InOffice}  # which travels in an answer, or not at all
+        told = set(CHECKPOINT_MESSAGES) - {
+            NodeRemoval,
+            RegistrySnapshot,
+            PrimaryAnnouncement,
+        }  # which travels in an answer, or not at all
         assert {kind.__name__ for kind in told} <= world.metrics.by_kind().keys()
     assert revived > 2
 
@@ -162,7 +172,7 @@ def ticks(count: int) -> dict[str, list[Item]]:
 
 def long_after_a_checkpoint(*queries: Query) -> World:
     """The first operator of query q is at node 4; a checkpoint has just been stored, another is far."""
-    world = World(5, 1, guarding=Guarding(checkpoint=20.0, beat=0.2, silence=2.0))
+    world = World(5, 1, guarding=CheckpointSettings(checkpoint=20.0, beat=0.2, silence=2.0))
     world.register(Catalogue([TICKS], queries), {"ticks": 1, "q": 2})
     world.simulator.call(2, lambda: world.broker(2).move("q.some", 4))
     world.run(40 - world.simulator.now % 20)
@@ -238,14 +248,14 @@ def published(broker: FlowBroker) -> list[str]:
 
 
 def test_a_reader_knows_again_what_it_has_taken() -> None:
-    memory = Memory()
+    memory = DuplicateFilter()
     one, two, old = Item("a", 10, {}), Item("b", 12, {}), Item("c", 3, {})
     first = [Element(1, one), Element(2, old), Element(3, watermark=8)]
     assert memory.fresh(first) == first
     again = [Element(11, old), Element(12, two), Element(13, one), Element(14, watermark=11)]
     assert [element.number for element in memory.fresh(again)] == [12, 14]
     assert memory.state() == (11, (("b", 12),))
-    assert Memory((("b", 12),), BEGINNING).fresh([Element(20, two)]) == []
+    assert DuplicateFilter((("b", 12),), BEGINNING).fresh([Element(20, two)]) == []
 
 
 def test_those_below_a_member_that_is_gone_get_another_way_to_the_root() -> None:

@@ -59,7 +59,7 @@ def is_local(goal: QueryGoal) -> bool:
     """
     bounded = all(_bounds_nodes(constraint) for constraint in goal.constraints)
     if goal.cost.members is Members.QUERIES:
-        return bounded and ways_of(goal.cost) is not None
+        return bounded and path_cost_of(goal.cost) is not None
     return bounded and _is_of_totals(goal.cost.value)
 
 
@@ -81,7 +81,7 @@ def _is_of_totals(expression: Expression) -> bool:
     return True
 
 
-class Ways(NamedTuple):
+class PathCost(NamedTuple):
     """Costs of operators that are what lies between them and their producers, and constants."""
 
     factor: float
@@ -89,7 +89,7 @@ class Ways(NamedTuple):
     constant: float
 
 
-def ways_of(cost: SystemCost) -> Ways | None:
+def path_cost_of(cost: SystemCost) -> PathCost | None:
     """The ways that a cost is a sum of, over queries and their operators; None if it is another."""
     query = cost.value
     if cost.members is not Members.QUERIES or cost.function not in (Function.SUM, Function.AVERAGE):
@@ -106,7 +106,7 @@ def ways_of(cost: SystemCost) -> Ways | None:
     assert isinstance(way, Aggregate)
     named = [part.name for part in parts(way.value) if isinstance(part, Statistic)]
     plain = way.function is Function.SUM and way.over is Over.UPSTREAM and set(named) == {"latency"}
-    return Ways(factor, way.value, 0.0 if rest is None else float(rest.value)) if plain else None
+    return PathCost(factor, way.value, 0.0 if rest is None else float(rest.value)) if plain else None
 
 
 def value_of(expression: Expression, totals: Mapping[str, float]) -> float:

@@ -3,7 +3,7 @@
 Rules:
 
 - Asked are the places that operators could go to: neighbours in the trees, hosts of those that the operators
-  read and of those that read them, and nodes that were heard of (`flow_statistics`). Nobody else is, but for
+  read and of those that read them, and nodes that were heard of (`statistics`). Nobody else is, but for
   the nodes between these and the roots of the trees whose sources the operators read: those are asked next.
 - Each answers what it does in all, what it publishes of the streams asked for, and who reads those how much;
   and for each of the trees who is above it, and how much of each source is asked for on the link to it.
@@ -21,11 +21,11 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from distributary.overlay.node import Address, Node
-from distributary.systems.queries.local import Local, Reading
-from distributary.systems.queries.statistics import Statistics
+from distributary.systems.queries.node_model import NodeModel, ReaderInfo
+from distributary.systems.queries.statistics import StatisticsManager
 
 
-class Ask(NamedTuple):
+class ProbeRequest(NamedTuple):
     """To a place that operators could go to, or a node on the way there."""
 
     period: int
@@ -37,7 +37,7 @@ class Ask(NamedTuple):
     """Operators there that read their streams, where it matters of how many queries these are."""
 
 
-class Published(NamedTuple):
+class StreamUsage(NamedTuple):
     """A stream, from who publishes it."""
 
     stream: str
@@ -56,31 +56,31 @@ class Uplink(NamedTuple):
     """How much of each source is asked for at the node and below."""
 
 
-class Told(NamedTuple):
+class ProbeReply(NamedTuple):
     """The answer."""
 
     period: int
     totals: tuple[float, ...]
     uplinks: tuple[Uplink | None, ...]
     """In each tree asked about; None where that is not known now."""
-    published: tuple[Published, ...]
-    readers: tuple[Reading, ...]
+    published: tuple[StreamUsage, ...]
+    readers: tuple[ReaderInfo, ...]
 
 
-ASKING = (Ask, Told)
+PROBE_MESSAGES = (ProbeRequest, ProbeReply)
 
 
-class Answers:
+class ProbeResults:
     """What has been answered so far in a period.
 
     `ways` says whether all is asked for only by who is above whom, and not by what passes there.
     """
 
-    def __init__(self, places: tuple[Address, ...], asked: dict[Address, Ask], ways: bool) -> None:
+    def __init__(self, places: tuple[Address, ...], asked: dict[Address, ProbeRequest], ways: bool) -> None:
         self.places = places
         """Where operators could go."""
         self.asked = asked
-        self.told: dict[Address, Told] = {}
+        self.told: dict[Address, ProbeReply] = {}
         self._ways = ways
         self.trees = [tree for tree, _ in next(iter(asked.values())).sources]
 
@@ -105,18 +105,18 @@ class Answers:
         return len(self.told) == len(self.asked)
 
 
-class Asking:
+class Prober:
     """Questions of a node and answers to those of others."""
 
     def __init__(
         self,
         node: Node,
         send: Callable[[Address, object], None],
-        local: Local,
-        statistics: Statistics,
+        local: NodeModel,
+        statistics: StatisticsManager,
         window: float,
         most_streams: int,
-        weigh: Callable[[Answers], None],
+        weigh: Callable[[ProbeResults], None],
     ) -> None:
         self.node = node
         self._send = send
@@ -125,14 +125,14 @@ class Asking:
         self._window = window
         self._most_streams = most_streams
         self._weigh = weigh
-        self._answers: Answers | None = None
+        self._answers: ProbeResults | None = None
         self._period = 0
         self._turn = 0
         """Whose turn it is, where not all operators can be asked about."""
-        self._waiting: list[tuple[Ask, Address]] = []
+        self._waiting: list[tuple[ProbeRequest, Address]] = []
         """Questions that came before the round they are about was over here."""
-        node.handle(Ask, self._ask)
-        node.handle(Told, self._told)
+        node.handle(ProbeRequest, self._ask)
+        node.handle(ProbeReply, self._told)
         node.at_alarm("flow answers", self._at_last)
 
     # Asking
@@ -151,9 +151,9 @@ class Asking:
         questions = {}
         for place in dict.fromkeys((*places, *exchanged)):
             published, readers = exchanged.get(place, nothing)
-            questions[place] = Ask(self._period, sources, tuple(published), tuple(readers))
+            questions[place] = ProbeRequest(self._period, sources, tuple(published), tuple(readers))
         ways = self._local.of_ways and not self._local.names
-        self._answers = Answers(tuple(places), questions, ways)
+        self._answers = ProbeResults(tuple(places), questions, ways)
         self.node.wake_after(self._window, "flow answers", self._period)
         for place, ask in list(questions.items()):
             self._send(place, ask)
@@ -191,7 +191,7 @@ class Asking:
                 found.setdefault(hop, ([], []))[1].extend([name] if local.of_ways else [])
         return found
 
-    def _told(self, message: Told, sender: Address) -> None:
+    def _told(self, message: ProbeReply, sender: Address) -> None:
         answers = self._answers
         if answers is None or message.period != self._period or sender not in answers.asked:
             return
@@ -199,7 +199,7 @@ class Asking:
         if answers.all_told:
             further = answers.missing()
             sources = answers.asked[self.node.address].sources
-            answers.asked.update((site, Ask(self._period, sources, (), ())) for site in further)
+            answers.asked.update((site, ProbeRequest(self._period, sources, (), ())) for site in further)
             for site in further:
                 self._send(site, answers.asked[site])
             if answers.all_told:
@@ -213,7 +213,7 @@ class Asking:
 
     # Answering
 
-    def _ask(self, message: Ask, sender: Address) -> None:
+    def _ask(self, message: ProbeRequest, sender: Address) -> None:
         if self._statistics.is_over(message.period):
             self._answer(message, sender)
         else:
@@ -225,11 +225,11 @@ class Asking:
         for message, sender in waiting:
             self._ask(message, sender)
 
-    def _answer(self, message: Ask, sender: Address) -> None:
+    def _answer(self, message: ProbeRequest, sender: Address) -> None:
         local = self._local
         known = {piece.name: piece for piece in local.pieces()} if message.published else {}
         published = tuple(
-            Published(
+            StreamUsage(
                 stream,
                 known[stream].rates.items,
                 known[stream].rates.bytes,
@@ -240,7 +240,7 @@ class Asking:
         )
         readers = tuple(local.readings(message.readers))
         uplinks = tuple(self._uplink(tree, sources) for tree, sources in message.sources)
-        self._send(sender, Told(message.period, local.totals(), uplinks, published, readers))
+        self._send(sender, ProbeReply(message.period, local.totals(), uplinks, published, readers))
 
     def _uplink(self, tree: int, sources: tuple[str, ...]) -> Uplink | None:
         above = self._statistics.above(tree)

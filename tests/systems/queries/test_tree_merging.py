@@ -11,19 +11,19 @@ import pytest
 from distributary.flow import Catalogue, Item, QueryBuilder, Source
 from distributary.overlay.node import Address
 from distributary.sim.faults import Crash, Fault, Injection
-from distributary.systems.queries.guarding import Guarding
-from distributary.systems.queries.registry import Registry
-from distributary.systems.queries.trees import Regrouping, SourceTree, Surroundings, mergeable
+from distributary.systems.queries.checkpoints import CheckpointSettings
+from distributary.systems.queries.registry import QueryRegistry
+from distributary.systems.queries.source_trees import Regrouping, SourceTree, Surroundings, mergeable
 from flow.random_queries import random_catalogue, random_streams
-from systems.queries.test_moves import random_faults
+from systems.queries.test_reconfiguration import random_faults
 from systems.queries.worlds import REGISTRY, VOLUME, World, expect_equal, run_through
 
 OFTEN = Regrouping(period=0.7, likeness=0.3)
-QUICK = Guarding(checkpoint=0.3, beat=0.2, silence=2.0)
+QUICK = CheckpointSettings(checkpoint=0.3, beat=0.2, silence=2.0)
 ENDS = (1, 2, 3)
 
 
-def registry_of(world: World) -> Registry:
+def registry_of(world: World) -> QueryRegistry:
     registry = world.broker(REGISTRY).registry
     assert registry is not None
     return registry
@@ -59,7 +59,7 @@ class Apart(NamedTuple):
     root: Address
 
 
-def can_part(registry: Registry) -> None:
+def can_part(registry: QueryRegistry) -> None:
     def part(message: Apart, sender: Address) -> None:
         name, root = message
         registry.trees.append(SourceTree(root))

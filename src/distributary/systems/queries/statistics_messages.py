@@ -1,6 +1,6 @@
 """What nodes tell each other in a round of statistics, and how a round begins.
 
-Kinds of their own, so that metrics tell what statistics cost. `flow_statistics` says what is done with them.
+Kinds of their own, so that metrics tell what statistics cost. `statistics` says what is done with them.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from distributary.overlay.node import Address
 from distributary.plan.trees.tree import Tree
 
 
-class Value(NamedTuple):
+class NodeValue(NamedTuple):
     """How a node is doing."""
 
     site: Address
     value: float
 
 
-class Rate(NamedTuple):
+class StreamRate(NamedTuple):
     """What a stream carries in a second."""
 
     stream: str
@@ -27,14 +27,14 @@ class Rate(NamedTuple):
     bytes: float
 
 
-class Asked(NamedTuple):
+class StreamDemand(NamedTuple):
     """How much of a stream is asked for, in parts of the planner's `WHOLE`; more where several ask for it."""
 
     stream: str
     share: int
 
 
-class Position(NamedTuple):
+class TreePosition(NamedTuple):
     """Where a node is in a tree."""
 
     root: Address
@@ -46,57 +46,57 @@ class Position(NamedTuple):
     """Levels of the whole tree."""
 
 
-class Round(NamedTuple):
+class StatisticsRound(NamedTuple):
     """A period begins; from the registry to each broker."""
 
     period: int
     brokers: int
     queries: int
-    positions: tuple[Position, ...]
+    positions: tuple[TreePosition, ...]
     """In each tree."""
 
 
-class Up(NamedTuple):
+class UpwardStatistics(NamedTuple):
     """What a node tells its parent."""
 
     period: int
     tree: int
-    values: tuple[Value, ...]
+    values: tuple[NodeValue, ...]
     widest: float
     """The worst value below: nobody there wants to hear of worse."""
-    worst: tuple[Value, ...]
+    worst: tuple[NodeValue, ...]
     total: float
     """All that is below together contributes to the cost."""
-    asked: tuple[Asked, ...]
+    asked: tuple[StreamDemand, ...]
     below: tuple[tuple[Address, int], ...]
     """Nodes below, and how many levels."""
 
 
-class Down(NamedTuple):
+class DownwardStatistics(NamedTuple):
     """What a node tells one of its children."""
 
     period: int
     tree: int
-    values: tuple[Value, ...]
-    worst: tuple[Value, ...]
+    values: tuple[NodeValue, ...]
+    worst: tuple[NodeValue, ...]
     total: float
     way: float
     """What lies between the root and the sender: the values of the links together."""
-    rates: tuple[Rate, ...]
+    rates: tuple[StreamRate, ...]
     above: tuple[Address, ...]
     """Nodes above the sender, the nearest first."""
     beside: tuple[Address, ...]
     """The sender's other children."""
 
 
-class Sent(NamedTuple):
+class SendRate(NamedTuple):
     """What the operators of a node send to another one in a second, all streams together."""
 
     period: int
     bytes: float
 
 
-class Passing(NamedTuple):
+class FilterRates(NamedTuple):
     """Filters that read an operator's stream, and the items a second that pass them; to its host.
 
     Told when it changes. What passes a filter is all that it is sent.
@@ -106,19 +106,19 @@ class Passing(NamedTuple):
     """Stream, filter, items."""
 
 
-TELLING = (Round, Up, Down, Sent, Passing)
+ROUND_MESSAGES = (StatisticsRound, UpwardStatistics, DownwardStatistics, SendRate, FilterRates)
 
 
-def rounds_of(
+def statistics_rounds(
     period: int, sites: Sequence[Address], trees: Sequence[Sequence[int]], queries: int
-) -> dict[Address, Round]:
+) -> dict[Address, StatisticsRound]:
     """What each site is told as a period begins; trees are rows of the sites' parents.
 
-    >>> rounds_of(1, [10, 20], [(-1, 0)], 5)[20].positions
-    (Position(root=10, parent=10, children=(), levels=0, height=1),)
+    >>> statistics_rounds(1, [10, 20], [(-1, 0)], 5)[20].positions
+    (TreePosition(root=10, parent=10, children=(), levels=0, height=1),)
     """
     shapes = [Tree(tuple(parents)) for parents in trees]
-    positions: list[list[Position]] = [[] for _ in sites]
+    positions: list[list[TreePosition]] = [[] for _ in sites]
     for tree in shapes:
         height = max(tree.depth)
         levels = [0] * len(sites)
@@ -128,8 +128,8 @@ def rounds_of(
         for site, row in enumerate(positions):
             parent = None if site == tree.root else sites[tree.parents[site]]
             children = tuple(sites[child] for child in tree.children[site])
-            row.append(Position(sites[tree.root], parent, children, levels[site], height))
+            row.append(TreePosition(sites[tree.root], parent, children, levels[site], height))
     return {
-        site: Round(period, len(sites), queries, tuple(row))
+        site: StatisticsRound(period, len(sites), queries, tuple(row))
         for site, row in zip(sites, positions, strict=True)
     }
