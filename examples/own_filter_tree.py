@@ -17,7 +17,7 @@ from distributary.filters.kinds import register
 from distributary.overlay.node import Node
 from distributary.overlay.tree.interest import Interest, profile_of
 from distributary.overlay.tree.shape import settle
-from distributary.overlay.tree.tree import Tree
+from distributary.overlay.tree.tree import TreeNode
 from distributary.sim.deployment import Deployment
 from distributary.sim.latency import Constant
 from distributary.sim.simulator import Simulator
@@ -90,7 +90,7 @@ def first_word(form: Any) -> str:
 def main() -> None:
     world = Simulator(seed=1, network=Constant(0.05))
     deployment = Deployment(
-        world, lambda address: TreeBroker(Tree(Node(address), is_root=address == 1, routes=WordRoutes()))
+        world, lambda address: TreeBroker(TreeNode(Node(address), is_root=address == 1, routes=WordRoutes()))
     )
     shape = {2: 1, 3: 1, 4: 2, 5: 2}
     deployment.add_settled([1, 2, 3, 4, 5], lambda brokers: settle([one.tree for one in brokers], shape))

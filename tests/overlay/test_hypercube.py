@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from distributary.errors import DistributaryError
 from distributary.overlay.hypercube import (
     Cubes,
-    Place,
+    CubeVertex,
     bit_between,
     bits_of,
     children_above,
@@ -142,7 +142,7 @@ def test_every_vertex_of_every_cube_has_a_position_of_its_own(
     facets = data.draw(st.integers(1, 1 << more))
     cubes = Cubes(tuple(sorted(dimensions)), Circle(bits), mirrored, facets)
     places = [
-        Place(vertex, facet, rank)
+        CubeVertex(vertex, facet, rank)
         for rank, dimension in enumerate(cubes.dimensions)
         for vertex in range(1 << dimension)
         for facet in range(facets)
@@ -162,7 +162,7 @@ def test_a_step_towards_the_tree_is_a_finger(
     facet = data.draw(st.integers(0, facets - 1))
     stepped = children_below(vertex) if mirrored else children_above(vertex, dimension)
     for child in stepped:
-        start, end = cubes.position(Place(vertex, facet)), cubes.position(Place(child, facet))
+        start, end = cubes.position(CubeVertex(vertex, facet)), cubes.position(CubeVertex(child, facet))
         assert cubes.circle.clockwise(start, end) == 4 << bit_between(vertex, child)
 
 

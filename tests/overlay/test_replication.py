@@ -9,7 +9,7 @@ import pytest
 
 from distributary.errors import DistributaryError
 from distributary.overlay.node import Address, Node
-from distributary.overlay.replication import Item, Replicas, Replication, Version, digest_of
+from distributary.overlay.replication import ReplicaItem, Replicas, Replication, Version, digest_of
 from distributary.overlay.ring.circle import Circle
 from distributary.overlay.ring.ring import Ring, settle
 from distributary.sim.latency import Constant
@@ -194,8 +194,8 @@ def test_without_copies_nothing_is_sent() -> None:
 
 
 def test_the_greater_version_wins_in_whatever_order_they_come() -> None:
-    old = Item(60, "a", Version(1.0, 90), "old")
-    new = Item(60, "a", Version(2.0, 50), "new")
+    old = ReplicaItem(60, "a", Version(1.0, 90), "old")
+    new = ReplicaItem(60, "a", Version(2.0, 50), "new")
     for order in ((old, new), (new, old), (new, old, new)):
         shelf = Shelf([10, 50, 90], copies=1)
         node = shelf.rings[90].node
@@ -207,9 +207,9 @@ def test_the_greater_version_wins_in_whatever_order_they_come() -> None:
 def test_whoever_sends_an_old_version_is_told_the_newer() -> None:
     shelf = Shelf([10, 50, 90], copies=1)
     node = shelf.rings[90].node
-    new = Item(60, "a", Version(2.0, 50), None)
+    new = ReplicaItem(60, "a", Version(2.0, 50), None)
     node.receive(Replicas((new,)), 10, 3.0)
-    effects = node.receive(Replicas((Item(60, "a", Version(1.0, 90), "old"),)), 10, 3.0)
+    effects = node.receive(Replicas((ReplicaItem(60, "a", Version(1.0, 90), "old"),)), 10, 3.0)
     assert effects == [(10, Replicas((new,)))]
 
 
@@ -222,7 +222,7 @@ def test_a_tombstone_is_buried_in_time() -> None:
 
 
 def test_a_digest_depends_on_versions_and_not_on_order() -> None:
-    one, other = Item(1, "a", Version(1.0, 9), "x"), Item(2, "b", Version(1.0, 9), "y")
+    one, other = ReplicaItem(1, "a", Version(1.0, 9), "x"), ReplicaItem(2, "b", Version(1.0, 9), "y")
     assert digest_of([one, other]) == digest_of([other, one])
     assert digest_of([one]) != digest_of([one._replace(version=Version(2.0, 9))])
 

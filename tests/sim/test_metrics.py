@@ -10,7 +10,7 @@ from hypothesis import strategies as some
 
 from distributary.overlay.courier import Packet
 from distributary.overlay.node import Node
-from distributary.overlay.ring.upkeep import Notify
+from distributary.overlay.ring.upkeep import PredecessorNotice
 from distributary.overlay.wire import size_of
 from distributary.sim.latency import Constant
 from distributary.sim.metrics import Cost, Metrics, Traffic
@@ -26,7 +26,7 @@ class Beat(NamedTuple):
 
 
 class Elsewhere:
-    class Notify(NamedTuple):
+    class PredecessorNotice(NamedTuple):
         text: str
 
 
@@ -130,11 +130,11 @@ def test_kinds_of_the_same_name_are_told_apart_by_their_modules() -> None:
     world = Simulator(1, Constant(0.05), [metrics])
     node = Node(1)
     world.add(node)
-    world.call(1, lambda: node.send(2, Notify()), cause="asked")
-    assert list(metrics.by_kind()) == ["Notify"]
+    world.call(1, lambda: node.send(2, PredecessorNotice()), cause="asked")
+    assert list(metrics.by_kind()) == ["PredecessorNotice"]
     world.call(1, lambda: node.send(2, Elsewhere.Notify("x")), cause="asked")
     here = __name__.rpartition(".")[2]
     assert list(metrics.by_kind()) == sorted([f"{here}.Notify", "upkeep.Notify"])
     assert list(metrics.costs_by_kind("asked")) == list(metrics.by_kind())
-    assert metrics.cost("asked", without=["Notify"]) == Cost()
-    assert metrics.cost("asked", only="Notify").messages == 2
+    assert metrics.cost("asked", without=["PredecessorNotice"]) == Cost()
+    assert metrics.cost("asked", only="PredecessorNotice").messages == 2

@@ -131,7 +131,7 @@ def parent_above(root: Key, vertex: Key) -> Key | None:
     return vertex & ~(added & -added) if added else None
 
 
-class Place(NamedTuple):
+class CubeVertex(NamedTuple):
     """A vertex of one of the cubes that stand on a ring: of which dimension (by rank), and which facet."""
 
     vertex: Key
@@ -146,8 +146,8 @@ class Cubes:
     Facets are cubes of one shape, each turned by another part of the circle.
 
     >>> cubes = Cubes((4,), Circle(8))
-    >>> cubes.position(Place(0b1011)), cubes.place(0b10110000)
-    (176, Place(vertex=11, facet=0, rank=0))
+    >>> cubes.position(CubeVertex(0b1011)), cubes.place(0b10110000)
+    (176, CubeVertex(vertex=11, facet=0, rank=0))
     """
 
     dimensions: tuple[int, ...]
@@ -168,17 +168,17 @@ class Cubes:
                 f"bits; take 1 to {room}, or a longer circle"
             )
 
-    def dimension(self, place: Place) -> int:
+    def dimension(self, place: CubeVertex) -> int:
         return self.dimensions[place.rank]
 
-    def position(self, place: Place) -> int:
+    def position(self, place: CubeVertex) -> int:
         """Where a vertex stands. Cubes differ in the trailing bits, so no two vertices share a position."""
         vertex, facet, rank = place
         dimension = self.dimensions[rank]
         turned = self._turned(vertex, facet, dimension)
         return self.circle.add(turned << self.circle.bits - dimension, -(rank * self.facets + facet))
 
-    def place(self, position: int) -> Place:
+    def place(self, position: int) -> CubeVertex:
         """Which vertex stands at a position."""
         number = -position & ((1 << self.circle.bits - max(self.dimensions)) - 1)
         rank, facet = divmod(number, self.facets)
@@ -186,7 +186,7 @@ class Cubes:
         turned = self.circle.add(position, number) >> self.circle.bits - dimension
         every = (1 << dimension) - 1
         vertex = (turned - facet * (1 << dimension) // self.facets) & every
-        return Place(vertex ^ every if self.mirrored else vertex, facet, rank)
+        return CubeVertex(vertex ^ every if self.mirrored else vertex, facet, rank)
 
     def _turned(self, vertex: Key, facet: int, dimension: int) -> int:
         every = (1 << dimension) - 1

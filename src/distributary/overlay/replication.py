@@ -49,7 +49,7 @@ class Version(NamedTuple):
     writer: Address
 
 
-class Item(NamedTuple):
+class ReplicaItem(NamedTuple):
     """An entry as it is kept and sent; without an entry it says that the entry was dropped."""
 
     key: int
@@ -58,7 +58,7 @@ class Item(NamedTuple):
     entry: Any
 
 
-class Mark(NamedTuple):
+class VersionMark(NamedTuple):
     """An item without its entry: enough to tell which of two is newer."""
 
     key: int
@@ -69,10 +69,10 @@ class Mark(NamedTuple):
 class Replicas(NamedTuple):
     """Items for another node to keep, where they are newer than its own."""
 
-    items: tuple[Item, ...]
+    items: tuple[ReplicaItem, ...]
 
 
-class Check(NamedTuple):
+class DigestCheck(NamedTuple):
     """An owner's question to a sibling: does what you keep of (after, last] have this digest?"""
 
     after: int
@@ -80,31 +80,31 @@ class Check(NamedTuple):
     digest: int
 
 
-class Differing(NamedTuple):
+class DigestMismatch(NamedTuple):
     """A sibling's answer if not: this is what I have."""
 
     after: int
     last: int
-    marks: tuple[Mark, ...]
+    marks: tuple[VersionMark, ...]
 
 
-class Wanted(NamedTuple):
+class ReplicaRequest(NamedTuple):
     """An owner's request for items that a sibling has in newer versions."""
 
-    marks: tuple[Mark, ...]
+    marks: tuple[VersionMark, ...]
 
 
-class Strays(NamedTuple):
+class StrayItems(NamedTuple):
     """Items that are no longer their keeper's business, on their way to the owner of their key."""
 
-    items: tuple[Item, ...]
+    items: tuple[ReplicaItem, ...]
     keeper: Address
 
 
-class Kept(NamedTuple):
+class StrayReceipt(NamedTuple):
     """The owner has these, or newer ones: their keeper may forget them."""
 
-    marks: tuple[Mark, ...]
+    marks: tuple[VersionMark, ...]
 
 
 class Replication:
@@ -129,7 +129,7 @@ class Replication:
         self.period = period
         self.tombstones = tombstones
         self._send = send or ring.node.send
-        self._items: dict[int, dict[Name, Item]] = {}
+        self._items: dict[int, dict[Name, ReplicaItem]] = {}
         self._owned: set[int] = set()
         """The keys among those of `_items` that this node takes for its own."""
         self._contents: dict[int, dict[Name, Any]] = {}
@@ -138,13 +138,13 @@ class Replication:
         self._handlers: list[Handler] = []
         node = ring.node
         node.handle(Replicas, self._replicas)
-        node.handle(Check, self._check)
-        node.handle(Differing, self._differing)
-        node.handle(Wanted, self._wanted)
-        node.handle(Kept, self._kept)
+        node.handle(DigestCheck, self._check)
+        node.handle(DigestMismatch, self._differing)
+        node.handle(ReplicaRequest, self._wanted)
+        node.handle(StrayReceipt, self._kept)
         node.at_alarm("replication period", self._each_period)
         node.at_start(self._begin)
-        ring.listen(Strays, self._strays)
+        ring.listen(StrayItems, self._strays)
         ring.watch(self._neighbours_changed)
 
     # For the layers above.
@@ -165,7 +165,7 @@ class Replication:
         """The keys that have entries here as at their owner."""
         return iter(self._contents)
 
-    def replicas(self) -> Iterator[Item]:
+    def replicas(self) -> Iterator[ReplicaItem]:
         """The entries kept here for other owners."""
         return (
             item
@@ -189,11 +189,11 @@ class Replication:
         last = self._items.get(key, {}).get(name)
         now = self.ring.node.now
         time = now if last is None else max(now, math.nextafter(last.version.time, math.inf))
-        item = Item(key, name, Version(time, self.ring.identifier), entry)
+        item = ReplicaItem(key, name, Version(time, self.ring.identifier), entry)
         self._keep(item)
         self._give(self._siblings_now(), [item])
 
-    def _keep(self, item: Item) -> bool:
+    def _keep(self, item: ReplicaItem) -> bool:
         """Keep an item unless a version at least as new is here."""
         key, name, version, entry = item
         items = self._items.setdefault(key, {})
@@ -230,7 +230,7 @@ class Replication:
             for handler in self._handlers:
                 handler(key, name, entry)
 
-    def _owned_items(self) -> list[Item]:
+    def _owned_items(self) -> list[ReplicaItem]:
         return [item for key, items in self._items.items() if key in self._owned for item in items.values()]
 
     # Placement.
@@ -240,7 +240,7 @@ class Replication:
             return []
         return [one for one in self.ring.successors[: self.copies] if one != self.ring.identifier]
 
-    def _give(self, to: Iterable[Address], items: Iterable[Item]) -> None:
+    def _give(self, to: Iterable[Address], items: Iterable[ReplicaItem]) -> None:
         replicas = Replicas(tuple(items))
         if replicas.items:
             for address in to:
@@ -263,7 +263,7 @@ class Replication:
         if new:
             self._give(new, self._owned_items())
 
-    def _own(self, key: int) -> list[Item]:
+    def _own(self, key: int) -> list[ReplicaItem]:
         """Host a key from its replicas."""
         self._owned.add(key)
         self._asked_after.pop(key, None)
@@ -272,7 +272,7 @@ class Replication:
             self._show(key, item.name, item.entry)
         return items
 
-    def _disown(self, key: int) -> list[Item]:
+    def _disown(self, key: int) -> list[ReplicaItem]:
         """Host a key no longer, but keep its items as replicas."""
         self._owned.discard(key)
         self._asked_after[key] = self.ring.node.now
@@ -290,15 +290,15 @@ class Replication:
         told = {(item.key, item.name): item.version for item in message.items}
         self._give([sender], (item for item in newer if item.version > told[item.key, item.name]))
 
-    def _check(self, message: Check, sender: Address) -> None:
+    def _check(self, message: DigestCheck, sender: Address) -> None:
         after, last, digest = message
         items = self._items_within(after, last)
         for item in items:
             self._asked_after[item.key] = self.ring.node.now
         if digest_of(items) != digest:
-            self._send(sender, Differing(after, last, tuple(Mark(*item[:3]) for item in items)))
+            self._send(sender, DigestMismatch(after, last, tuple(VersionMark(*item[:3]) for item in items)))
 
-    def _differing(self, message: Differing, sender: Address) -> None:
+    def _differing(self, message: DigestMismatch, sender: Address) -> None:
         """Give a sibling what it lacks, and ask for what it has newer."""
         theirs = {(mark.key, mark.name): mark.version for mark in message.marks}
         lacking = []
@@ -309,22 +309,22 @@ class Replication:
         self._give([sender], lacking)
         wanted = tuple(mark for mark in message.marks if self._lacks(mark))
         if wanted:
-            self._send(sender, Wanted(wanted))
+            self._send(sender, ReplicaRequest(wanted))
 
-    def _lacks(self, mark: Mark) -> bool:
+    def _lacks(self, mark: VersionMark) -> bool:
         item = self._items.get(mark.key, {}).get(mark.name)
         return item is None or item.version < mark.version
 
-    def _wanted(self, message: Wanted, sender: Address) -> None:
+    def _wanted(self, message: ReplicaRequest, sender: Address) -> None:
         self._give([sender], self._found(message.marks))
 
-    def _strays(self, message: Strays, arrival: Arrival) -> None:
+    def _strays(self, message: StrayItems, arrival: Arrival) -> None:
         for item in message.items:
             if self._keep(item):
                 self._give(self._siblings_now(), [item])
-        self._send(message.keeper, Kept(tuple(Mark(*item[:3]) for item in message.items)))
+        self._send(message.keeper, StrayReceipt(tuple(VersionMark(*item[:3]) for item in message.items)))
 
-    def _kept(self, message: Kept, sender: Address) -> None:
+    def _kept(self, message: StrayReceipt, sender: Address) -> None:
         """Forget strays that are safe, unless an owner has asked after them or they changed meanwhile."""
         for mark in message.marks:
             if self._is_stray(mark.key) and not self._lacks(mark):
@@ -332,7 +332,7 @@ class Replication:
                 if item.version == mark.version:
                     self._forget(mark.key, mark.name)
 
-    def _found(self, marks: Iterable[Mark]) -> list[Item]:
+    def _found(self, marks: Iterable[VersionMark]) -> list[ReplicaItem]:
         """The items here that these marks stand for, in the same or newer versions."""
         items = (self._items.get(mark.key, {}).get(mark.name) for mark in marks)
         return [item for item in items if item is not None]
@@ -353,10 +353,10 @@ class Replication:
         after, last = self.ring.predecessor, self.ring.identifier
         digest = digest_of(self._items_within(after, last))
         for sibling in self._siblings_now():
-            self._send(sibling, Check(after, last, digest))
+            self._send(sibling, DigestCheck(after, last, digest))
         for key, items in list(self._items.items()):
             if self._is_stray(key):
-                self.ring.route(key, Strays(tuple(items.values()), self.ring.identifier))
+                self.ring.route(key, StrayItems(tuple(items.values()), self.ring.identifier))
 
     def _is_stray(self, key: int) -> bool:
         asked = self._asked_after.get(key)
@@ -370,7 +370,7 @@ class Replication:
                 if item.entry is None and item.version.time < before:
                     self._forget(key, item.name)
 
-    def _items_within(self, after: int, last: int) -> list[Item]:
+    def _items_within(self, after: int, last: int) -> list[ReplicaItem]:
         circle = self.ring.circle
         return [
             item
@@ -380,14 +380,14 @@ class Replication:
         ]
 
 
-def digest_of(items: Iterable[Item]) -> int:
+def digest_of(items: Iterable[ReplicaItem]) -> int:
     """A number that two sets of items share only if their keys, names and versions agree.
 
     It does not depend on their order, nor on the process.
     """
-    return sum(_hash(Mark(*item[:3])) for item in items) % (1 << 64)
+    return sum(_hash(VersionMark(*item[:3])) for item in items) % (1 << 64)
 
 
 @lru_cache(maxsize=1 << 16)
-def _hash(mark: Mark) -> int:
+def _hash(mark: VersionMark) -> int:
     return int.from_bytes(blake2b(repr(mark).encode(), digest_size=8).digest(), "big")

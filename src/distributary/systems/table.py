@@ -12,7 +12,12 @@ from typing import Literal
 from distributary.errors import DistributaryError
 from distributary.overlay.broker import Broker
 from distributary.overlay.replication import Replication
-from distributary.overlay.ring.placement import Arcs, Make, Ordered, Scattered
+from distributary.overlay.ring.placement import (
+    ArcPlacement,
+    OrderedPlacement,
+    PlacementFactory,
+    ScatteredPlacement,
+)
 from distributary.overlay.ring.ring import Ring
 from distributary.systems.assembly import Assemble, Assembly, MakeBroker, Parts
 from distributary.systems.attributes.broker import AttributeBroker
@@ -93,7 +98,7 @@ SCHEMA = Schema(
 
 
 def attributes_on(
-    schema: Schema, placement: Make = Arcs.evenly, match: Matching = Matching.NARROWEST
+    schema: Schema, placement: PlacementFactory = ArcPlacement.evenly, match: Matching = Matching.NARROWEST
 ) -> MakeBroker:
     """Nodes of the attribute system with this schema."""
 
@@ -154,12 +159,12 @@ SYSTEMS: dict[str, System] = {
     ),
     "attributes-ordered": System(
         "attributes placed in the order of their values, counting lists (004)",
-        on_ring(attributes_on(SCHEMA, Ordered, Matching.COUNTING)),
+        on_ring(attributes_on(SCHEMA, OrderedPlacement, Matching.COUNTING)),
         "ranges",
     ),
     "attributes-scattered": System(
         "attributes placed by hashing each value, counting lists (004)",
-        on_ring(attributes_on(SCHEMA, Scattered, Matching.COUNTING)),
+        on_ring(attributes_on(SCHEMA, ScatteredPlacement, Matching.COUNTING)),
         "ranges",
     ),
     "central": System("one rendezvous for everything", on_ring(_central), "market"),

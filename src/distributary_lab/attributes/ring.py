@@ -14,7 +14,15 @@ from distributary.model import Event, Subscription
 from distributary.overlay.node import Address, Message, Node
 from distributary.overlay.ring.circle import Circle
 from distributary.overlay.ring.fingers import ONE_WAY, Rule
-from distributary.overlay.ring.placement import Arcs, Axis, Make, Ordered, Placement, Scattered, Spread
+from distributary.overlay.ring.placement import (
+    ArcPlacement,
+    AttributeAxis,
+    AttributePlacement,
+    OrderedPlacement,
+    PlacementFactory,
+    ScatteredPlacement,
+    Spread,
+)
 from distributary.overlay.ring.ring import Ring, settle_among
 from distributary.sim.latency import Constant
 from distributary.sim.metrics import Cost, Metrics
@@ -81,26 +89,26 @@ class AttributeRing(Observer):
         return self.metrics.cost(cause).messages
 
 
-def placements(addresses: list[Address]) -> dict[str, Make]:
+def placements(addresses: list[Address]) -> dict[str, PlacementFactory]:
     """The placements by the names that the experiments give them.
 
     The last is what the balancing comes to on these nodes when all values are asked for alike.
     """
 
     @cache
-    def alike(circle: Circle, axis: Axis) -> Placement:
-        return Arcs.balanced(circle, axis, addresses, {}, version=(0, 0))
+    def alike(circle: Circle, axis: AttributeAxis) -> AttributePlacement:
+        return ArcPlacement.balanced(circle, axis, addresses, {}, version=(0, 0))
 
     @cache
-    def first(circle: Circle, axis: Axis) -> Placement:
-        return Arcs.evenly(circle, axis)
+    def first(circle: Circle, axis: AttributeAxis) -> AttributePlacement:
+        return ArcPlacement.evenly(circle, axis)
 
-    def jumping(circle: Circle, axis: Axis) -> Placement:
-        return Ordered(circle, axis, spread=Spread.JUMP)
+    def jumping(circle: Circle, axis: AttributeAxis) -> AttributePlacement:
+        return OrderedPlacement(circle, axis, spread=Spread.JUMP)
 
     return {
-        "Chord": Scattered,
-        "OPChord": Ordered,
+        "Chord": ScatteredPlacement,
+        "OPChord": OrderedPlacement,
         "OPChord, jumping": jumping,
         "arcs, not yet balanced": first,
         "arcs": alike,

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from distributary.model import Event
-from distributary.overlay.hypercube import Cubes, Place, children_below, covered_keys
+from distributary.overlay.hypercube import Cubes, CubeVertex, children_below, covered_keys
 from distributary.overlay.node import Address, Message, Node
 from distributary.overlay.ring.circle import Circle
 from distributary.overlay.ring.fingers import ONE_WAY
@@ -118,7 +118,7 @@ def _stretch(below: Underlay, rings: dict[Address, Ring], random: np.random.Gene
     for name, found in stretches.items():
         while len(found) < PAIRS:
             start, end = map(int, random.integers(len(rings), size=2))
-            key = end if name == "stretch_chord" else cubes.position(Place(end))
+            key = end if name == "stretch_chord" else cubes.position(CubeVertex(end))
             if start != key:
                 found.append(_way(below, rings, start, key) / below.length(start, key))
     return {name: fmean(found) for name, found in stretches.items()}
@@ -187,7 +187,7 @@ def _publish(
 ) -> Row:
     """Send an event as if it had a key: from a random node by the tree, from its vertex one by one."""
     start = brokers[int(random.integers(len(brokers)))]
-    position = start.cubes.position(Place(key))
+    position = start.cubes.position(CubeVertex(key))
     world.call(
         start.node.address,
         lambda: start.ring.route(position, Publication(event, 0)),
@@ -197,7 +197,7 @@ def _publish(
 
     def one_by_one() -> None:
         for covered in covered_keys(key):
-            meeting.ring.route(meeting.cubes.position(Place(covered)), Copy(event))
+            meeting.ring.route(meeting.cubes.position(CubeVertex(covered)), Copy(event))
 
     world.call(position, one_by_one, ("one by one", event.id))
     world.run()

@@ -15,11 +15,25 @@ from functools import partial
 import numpy as np
 
 from distributary.overlay.node import Address, Message, Node
-from distributary.overlay.replication import Check, Differing, Kept, Replicas, Strays, Wanted
+from distributary.overlay.replication import (
+    DigestCheck,
+    DigestMismatch,
+    ReplicaRequest,
+    Replicas,
+    StrayItems,
+    StrayReceipt,
+)
 from distributary.overlay.ring.circle import Circle
 from distributary.overlay.ring.fingers import ONE_WAY
-from distributary.overlay.ring.ring import Ring, Routed, settle
-from distributary.overlay.ring.upkeep import Ask, Found, Notify, Seek, Told, Upkeep
+from distributary.overlay.ring.ring import Ring, RoutedPayload, settle
+from distributary.overlay.ring.upkeep import (
+    NeighboursReply,
+    NeighboursRequest,
+    OwnerLookup,
+    OwnerReply,
+    PredecessorNotice,
+    Upkeep,
+)
 from distributary.overlay.wire import size_of
 from distributary.sim.deployment import Deployment
 from distributary.sim.latency import Constant
@@ -39,10 +53,10 @@ PAPER_TRAFFIC = 8_000.0
 """Bytes a second of application traffic at l = 1024 (Figure 4.19)."""
 
 GROUPS: dict[str, tuple[type, ...]] = {
-    "ring": (Ask, Told, Notify, Seek, Found),
+    "ring": (NeighboursRequest, NeighboursReply, PredecessorNotice, OwnerLookup, OwnerReply),
     "links": (Renew, Enquiry, Here, Elsewhere),
     "registrations": (Register,),
-    "replication": (Replicas, Check, Differing, Wanted, Strays, Kept),
+    "replication": (Replicas, DigestCheck, DigestMismatch, ReplicaRequest, StrayItems, StrayReceipt),
 }
 
 
@@ -57,7 +71,7 @@ class CarriedBytes(Observer):
     def sent(
         self, now: float, sender: Address, to: Address, message: Message, cause: Cause, depth: int
     ) -> None:
-        carried = message.payload if isinstance(message, Routed) else message
+        carried = message.payload if isinstance(message, RoutedPayload) else message
         carried = carried.message if isinstance(carried, Passed) else carried
         size = size_of(message)
         self.by_class[type(carried)] += size

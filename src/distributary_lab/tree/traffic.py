@@ -18,8 +18,8 @@ import numpy as np
 
 from distributary.model import Event, Subscription
 from distributary.overlay.node import Address
-from distributary.overlay.tree.messages import Probe, Probed
-from distributary.overlay.tree.tree import Shape
+from distributary.overlay.tree.messages import Probe, ProbeReply
+from distributary.overlay.tree.tree import TreeSettings
 from distributary.plan.goal.tree_text import parse_goal
 from distributary.plan.trees.cost import system_cost
 from distributary.plan.trees.rules import LOCAL
@@ -30,7 +30,7 @@ from distributary.sim.simulator import Simulator
 from distributary.systems.assembly import Settings
 from distributary.systems.tree.broker import TreeAssembly, TreeBroker
 from distributary.systems.tree.messages import OPTIMISATION, STATISTICS, UPKEEP
-from distributary.systems.tree.optimising import Optimising
+from distributary.systems.tree.optimising import OptimisationSettings
 from distributary.systems.tree.statistics import Gauges
 from distributary.workloads.feeds import FEEDS, SKEW, Zipf
 from distributary_lab.experiment import Answer, Experiment, Plot, Point, Row, Rows, Verdict, grid
@@ -71,9 +71,9 @@ class LiveTree:
             Settings(sites.count),
             range(1, sites.count + 1),
             lambda address: None,
-            shape=Shape(fanout=None),
+            shape=TreeSettings(fanout=None),
             parents=lambda nodes: {site + 1: start.parents[site] + 1 for site in start.order[1:]},
-            optimising=Optimising(
+            optimising=OptimisationSettings(
                 self.goal,
                 rules=LOCAL,
                 statistics=MAINTENANCE,
@@ -148,7 +148,7 @@ def run_traffic(point: Point, random: np.random.Generator) -> list[Row]:
         periods += 1
     seconds, nodes = periods * PERIOD, sites.count
     upkeep = live.bytes_of(*UPKEEP) / nodes
-    optimisation = live.bytes_of(*OPTIMISATION, Probe, Probed) / nodes
+    optimisation = live.bytes_of(*OPTIMISATION, Probe, ProbeReply) / nodes
     return [
         {
             "upkeep": upkeep * MAINTENANCE / seconds,
@@ -308,7 +308,7 @@ EXPERIMENTS = (
     ),
     Experiment(
         name="tree-approximation",
-        title="Optimising a live tree on approximate statistics",
+        title="OptimisationSettings a live tree on approximate statistics",
         grid=grid(nodes=[100], broadcast_periods=["0 1 2 4"], most_periods=[250], run=list(range(50))),
         quick=grid(nodes=[16], broadcast_periods=["0 1"], most_periods=[30], run=[0, 1]),
         run=run_approximation,

@@ -11,7 +11,7 @@ from distributary.overlay.ring.circle import Circle
 from distributary.overlay.ring.fingers import BOTH_WAYS, ONE_WAY, Rule
 from distributary.overlay.ring.invariants import cycles, problems, unsettled
 from distributary.overlay.ring.ring import Ring, settle
-from distributary.overlay.ring.upkeep import Ask, Notify, Upkeep
+from distributary.overlay.ring.upkeep import NeighboursRequest, PredecessorNotice, Upkeep
 from overlay.ring.broken import (
     AdoptsUnasked,
     JoinsWithoutList,
@@ -98,8 +98,8 @@ def test_a_joining_node_answers_nothing_and_owns_nothing_it_is_asked_for() -> No
     ring = Ring(node, Circle(4))
     upkeep = Upkeep(ring, via=9)
     node.start(0.0)
-    assert node.receive(Ask(1), 3, 0.1) == []
-    assert node.receive(Notify(), 3, 0.1) == []
+    assert node.receive(NeighboursRequest(1), 3, 0.1) == []
+    assert node.receive(PredecessorNotice(), 3, 0.1) == []
     assert ring.predecessor is None
     assert not upkeep.left
 

@@ -13,8 +13,8 @@ from distributary.errors import DistributaryError
 from distributary.filters.profile import Profile
 from distributary.model import Event, Subscription
 from distributary.overlay.node import Node
-from distributary.overlay.tree.interest import Form, Interest, Summary, form_of, profile_of
-from distributary.overlay.tree.registry import Registry
+from distributary.overlay.tree.interest import Form, Interest, InterestSummary, form_of, profile_of
+from distributary.overlay.tree.registry import ParentRegistry
 from distributary.overlay.tree.shape import (
     balanced_parents,
     best_effort_parents,
@@ -23,8 +23,8 @@ from distributary.overlay.tree.shape import (
     settle,
     unsettled,
 )
-from distributary.overlay.tree.stream import Stream
-from distributary.overlay.tree.tree import Tree
+from distributary.overlay.tree.stream import EventLog
+from distributary.overlay.tree.tree import TreeNode
 
 ALL = Interest(((),))
 
@@ -59,7 +59,7 @@ EVENTS = [
 def test_a_summary_never_asks_for_too_little_and_forgets_what_is_given_up(
     steps: list[tuple[bool, Form]], most: int
 ) -> None:
-    summary, asked = Summary(most), Counter[Form]()
+    summary, asked = InterestSummary(most), Counter[Form]()
     for is_new, one in steps:
         if is_new:
             summary.add(one)
@@ -80,7 +80,7 @@ def test_a_summary_never_asks_for_too_little_and_forgets_what_is_given_up(
 
 @given(some.lists(FORMS, max_size=8, unique=True))
 def test_with_room_enough_a_summary_matches_exactly_what_was_asked_for(forms: list[Form]) -> None:
-    summary = Summary(most=100)
+    summary = InterestSummary(most=100)
     for one in forms:
         summary.add(one)
     for event in EVENTS:
@@ -100,7 +100,7 @@ def test_an_interest_is_told_by_its_differences(before: set[Form], after: set[Fo
 def test_whatever_mixture_of_old_and_new_parents_is_real_there_is_no_loop(seed: int) -> None:
     """Changes are allowed and come about in any order; some never do, and some nodes are missed."""
     random = Random(seed)
-    registry = Registry(root=0, fanout=3, random=random)
+    registry = ParentRegistry(root=0, fanout=3, random=random)
     real: dict[int, int | None] = {}
     allowed: dict[int, tuple[int, int]] = {}
     for stamp in range(1, 200):
@@ -128,13 +128,13 @@ def test_whatever_mixture_of_old_and_new_parents_is_real_there_is_no_loop(seed: 
 
 
 def test_a_request_that_was_overtaken_is_not_answered() -> None:
-    registry = Registry(root=1, fanout=2, random=Random(1))
+    registry = ParentRegistry(root=1, fanout=2, random=Random(1))
     assert registry.request(2, stamp=5, current=None, wanted=1) is not None
     assert registry.request(2, stamp=4, current=None, wanted=1) is None
 
 
 def test_a_full_parent_is_refused_and_a_child_that_it_misses_counts_no_more() -> None:
-    registry = Registry(root=1, fanout=1, random=Random(1))
+    registry = ParentRegistry(root=1, fanout=1, random=Random(1))
     registry.request(2, stamp=1, current=None, wanted=1)
     registry.taken(2, stamp=1)
     assert registry.why_not(3, 1) == "1 has 1 children already"
@@ -145,7 +145,7 @@ def test_a_full_parent_is_refused_and_a_child_that_it_misses_counts_no_more() ->
 
 
 def test_a_new_register_trusts_no_way_up_that_it_does_not_know() -> None:
-    registry = Registry(root=1, fanout=None, random=Random(1))
+    registry = ParentRegistry(root=1, fanout=None, random=Random(1))
     registry.request(3, stamp=1, current=2, wanted=None)
     assert registry.why_not(4, 3) == "the way up from 3 is not known"
     registry.taken(3, stamp=1)
@@ -153,7 +153,7 @@ def test_a_new_register_trusts_no_way_up_that_it_does_not_know() -> None:
 
 
 def test_a_stream_answers_only_for_what_it_certainly_has() -> None:
-    stream = Stream(room=2)
+    stream = EventLog(room=2)
     stream.begin(0.0, 0)
     asked, wider = Interest((form(topic="A"),)), Interest((form(topic="C"),))
     stream.ask(asked, since=0)
@@ -176,7 +176,7 @@ def test_shapes_respect_the_fanout_and_lead_to_the_root(nodes: int, fanout: int,
         random_parents(addresses, fanout, Random(seed)),
         best_effort_parents(addresses, fanout, lambda one, other: (one * other * (seed + 1)) % 97 + 1.0),
     ):
-        trees = [Tree(Node(address), is_root=address == 100) for address in addresses]
+        trees = [TreeNode(Node(address), is_root=address == 100) for address in addresses]
         settle(trees, parents)
         assert unsettled(trees) == []
         assert max(Counter(parents.values()).values(), default=0) <= fanout
@@ -191,13 +191,13 @@ def test_a_best_effort_tree_without_constraint_is_a_star_where_distances_are_dis
 
 def test_a_shape_needs_a_root_and_a_fanout() -> None:
     with pytest.raises(DistributaryError, match="one root"):
-        settle([Tree(Node(1)), Tree(Node(2))], {2: 1})
+        settle([TreeNode(Node(1)), TreeNode(Node(2))], {2: 1})
     with pytest.raises(DistributaryError, match="fanout of 0"):
         random_parents([1, 2], 0, Random(1))
 
 
 def test_a_loop_is_seen() -> None:
-    trees = [Tree(Node(address)) for address in (1, 2, 3)]
+    trees = [TreeNode(Node(address)) for address in (1, 2, 3)]
     for tree, parent in zip(trees, (2, 3, 2), strict=True):
         tree.upward.parent = parent
     assert loops(trees) == ["a loop: [2, 3]"]
@@ -205,7 +205,7 @@ def test_a_loop_is_seen() -> None:
 
 
 def test_offers_are_parents_that_a_node_may_have_and_allow_it_none_yet() -> None:
-    registry = Registry(root=1, fanout=2, random=Random(1))
+    registry = ParentRegistry(root=1, fanout=2, random=Random(1))
     for node, parent in ((2, 1), (3, 1), (4, 2), (5, 4)):
         registry.request(node, stamp=1, current=None, wanted=parent)
         registry.taken(node, stamp=1)
@@ -217,7 +217,7 @@ def test_offers_are_parents_that_a_node_may_have_and_allow_it_none_yet() -> None
 
 
 def test_a_change_that_was_permitted_may_crowd_a_parent_and_that_is_seen() -> None:
-    registry = Registry(root=1, fanout=1, random=Random(1))
+    registry = ParentRegistry(root=1, fanout=1, random=Random(1))
     for node, parent in ((2, 1), (3, 2)):
         registry.request(node, stamp=1, current=None, wanted=parent)
         registry.taken(node, stamp=1)

@@ -12,7 +12,13 @@ from distributary.model import Event, Subscription
 from distributary.overlay.node import Address
 from distributary.overlay.ring.circle import Circle
 from distributary.overlay.ring.fingers import ONE_WAY
-from distributary.overlay.ring.placement import Arcs, Axis, Ordered, Scattered, Spread
+from distributary.overlay.ring.placement import (
+    ArcPlacement,
+    AttributeAxis,
+    OrderedPlacement,
+    ScatteredPlacement,
+    Spread,
+)
 from distributary.systems.attributes.identifier import Identifier, IdentifierLayout
 from distributary.systems.attributes.messages import Collect
 from distributary.systems.attributes.schema import NumberAttribute, Schema, TextAttribute
@@ -39,7 +45,7 @@ SECOND = Subscription("2", "bob", where="Symbol = 'OTE' and Price = 8.20 and Low
 """Figure 2."""
 
 
-class Table(Scattered):
+class Table(ScatteredPlacement):
     """A hash of which the example says what it gives."""
 
     KEYS: ClassVar = {1: 6, 2: 2, 3: 4}
@@ -48,7 +54,7 @@ class Table(Scattered):
         return self.KEYS[cell]
 
 
-class Five(Ordered):
+class Five(OrderedPlacement):
     """The order-preserving hash for a name that hashes to 5."""
 
     def key(self, cell: int, choice: int) -> int:
@@ -131,7 +137,7 @@ def numbers_of(broker: object) -> list[tuple[str, int]]:
 
 
 def test_section_3_1_1_the_first_subscription_is_stored_for_39_prices() -> None:
-    world = World([5], STOCKS, match="counting", placement=Scattered)
+    world = World([5], STOCKS, match="counting", placement=ScatteredPlacement)
     world.subscribe(FIRST, at=5)
     keys = {
         attribute: sum(
@@ -170,13 +176,13 @@ def test_an_update_leaves_alone_what_both_ranges_share(placement: str, match: st
 
 
 def test_an_equality_moves_from_its_old_value_to_its_new_one() -> None:
-    world = World([100, 200, 300, 400], EIGHT, bits=9, match="counting", placement=Scattered)
+    world = World([100, 200, 300, 400], EIGHT, bits=9, match="counting", placement=ScatteredPlacement)
     world.subscribe(Subscription("s", "ann", where="a = 3"), at=100)
     world.run()
     world.subscribe(Subscription("s", "ann", where="a = 5"), at=100)
     world.run()
     hosted = [key for broker in world.brokers.values() for key in broker.replication.hosted()]
-    assert hosted == [Scattered(Circle(9), Axis("a", 9)).key(5, 0)]
+    assert hosted == [ScatteredPlacement(Circle(9), AttributeAxis("a", 9)).key(5, 0)]
 
 
 def test_alternatives_are_parts_with_ids_of_their_own_and_delivered_once() -> None:
@@ -238,7 +244,7 @@ def test_what_the_ring_cannot_look_up_is_checked_at_home() -> None:
 
 def test_too_many_values_are_refused() -> None:
     schema = Schema((NumberAttribute("a", 0, 10**9),))
-    world = World([100, 300], schema, bits=9, placement=Scattered)
+    world = World([100, 300], schema, bits=9, placement=ScatteredPlacement)
     with pytest.raises(FilterError, match="more than 100,000 times"):
         world.subscribe(Subscription("s", "ann", where="a > 5"), at=100)
     World([100, 300], schema, bits=9).subscribe(Subscription("s", "ann", where="a > 5"), at=100)
@@ -289,10 +295,10 @@ def test_a_list_that_never_comes_keeps_nobody_from_the_event() -> None:
 
 
 def test_rebalancing_what_cannot_be_says_why() -> None:
-    world = World([100], STOCKS, bits=9, placement=Arcs.evenly)
+    world = World([100], STOCKS, bits=9, placement=ArcPlacement.evenly)
     with pytest.raises(DistributaryError, match="no attribute 'Volume'"):
         world.brokers[100].rebalance("Volume")
     with pytest.raises(DistributaryError, match="does not list"):
         world.brokers[100].rebalance("Symbol")
     with pytest.raises(DistributaryError, match="in arcs"):
-        World([100], STOCKS, bits=9, placement=Ordered).brokers[100].rebalance("Price")
+        World([100], STOCKS, bits=9, placement=OrderedPlacement).brokers[100].rebalance("Price")

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from distributary.model import Event, Subscription
-from distributary.overlay.ring.placement import Arcs, Make, Ordered, Spread
+from distributary.overlay.ring.placement import ArcPlacement, OrderedPlacement, PlacementFactory, Spread
 from distributary.systems.attributes.messages import Announce
 from distributary.systems.attributes.schema import NumberAttribute, Schema
 from systems.attributes.worlds import MATCHINGS, World, random_addresses
@@ -38,7 +38,7 @@ def imbalance(loads: list[int]) -> float:
     return max(loads) * len(loads) / sum(loads)
 
 
-def made(placement: Make, nodes: int = 40, **options: object) -> tuple[World, Random]:
+def made(placement: PlacementFactory, nodes: int = 40, **options: object) -> tuple[World, Random]:
     random = Random(11)
     world = World(random_addresses(random, nodes), PRICES, placement=placement, **options)  # type: ignore[arg-type]
     subscribed(world, random, 30)
@@ -51,7 +51,7 @@ def made(placement: Make, nodes: int = 40, **options: object) -> tuple[World, Ra
 @pytest.mark.parametrize("match", MATCHINGS)
 def test_the_load_is_balanced_where_the_order_preserving_hash_is_not(match: str) -> None:
     loads: dict[str, tuple[float, float]] = {}
-    for name, placement in {"ordered": Ordered, "arcs": Arcs.evenly}.items():
+    for name, placement in {"ordered": OrderedPlacement, "arcs": ArcPlacement.evenly}.items():
         world, random = made(placement, match=match)
         if name == "arcs":
             world.simulator.call(world.addresses[3], lambda world=world: rebalance(world), "rebalance")
@@ -73,7 +73,7 @@ def rebalance(world: World, attribute: str = "price") -> None:
 @pytest.mark.parametrize("match", MATCHINGS)
 @pytest.mark.parametrize("seed", range(3))
 def test_no_match_is_lost_while_the_placement_changes(seed: int, match: str) -> None:
-    world, _ = made(Arcs.evenly, nodes=20, match=match, overlap=8.0, window=2.0)
+    world, _ = made(ArcPlacement.evenly, nodes=20, match=match, overlap=8.0, window=2.0)
     random = Random(seed)
     for step in range(160):
         if step in (10, 70):
@@ -106,7 +106,7 @@ def test_no_match_is_lost_while_the_placement_changes(seed: int, match: str) -> 
 
 
 def test_whoever_missed_the_change_is_led_on_and_told() -> None:
-    world, _ = made(Arcs.evenly, nodes=20)
+    world, _ = made(ArcPlacement.evenly, nodes=20)
     ignorant = world.brokers[world.addresses[5]]
     ignorant.ring.listeners[Announce] = lambda message, arrival: None
     world.simulator.call(world.addresses[3], lambda: rebalance(world), "rebalance")
@@ -125,9 +125,9 @@ def test_whoever_missed_the_change_is_led_on_and_told() -> None:
 
 
 def test_gossip_spreads_a_placement() -> None:
-    world, _ = made(Arcs.evenly, nodes=12, refresh=5.0)
+    world, _ = made(ArcPlacement.evenly, nodes=12, refresh=5.0)
     keeper = world.brokers[world.addresses[0]]
-    arcs = Arcs.balanced(
+    arcs = ArcPlacement.balanced(
         keeper.ring.circle,
         keeper.placements.newest("price").axis,
         world.addresses,
@@ -151,10 +151,10 @@ def test_keepers_rebalance_of_themselves_when_told_to() -> None:
 def test_a_small_domain_costs_a_message_a_value_where_a_walk_passes_many_nodes() -> None:
     schema = Schema((NumberAttribute("level", 0, 15),))
     costs = {}
-    placements: dict[str, Make] = {
-        "walk": Ordered,
-        "jump": lambda circle, axis: Ordered(circle, axis, spread=Spread.JUMP),
-        "arcs": Arcs.evenly,
+    placements: dict[str, PlacementFactory] = {
+        "walk": OrderedPlacement,
+        "jump": lambda circle, axis: OrderedPlacement(circle, axis, spread=Spread.JUMP),
+        "arcs": ArcPlacement.evenly,
     }
     for name, placement in placements.items():
         random = Random(5)
@@ -179,7 +179,7 @@ def test_a_small_domain_costs_a_message_a_value_where_a_walk_passes_many_nodes()
 
 
 def test_a_keeper_that_crashed_during_a_census_takes_another() -> None:
-    world, _ = made(Arcs.evenly, nodes=12)
+    world, _ = made(ArcPlacement.evenly, nodes=12)
     [keeper] = [broker for broker in world.brokers.values() if broker.placements.is_keeper("price")]
     world.simulator.call(keeper.node.address, lambda: keeper.rebalance("price"))
     world.simulator.crash(keeper.node.address)

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from distributary.overlay.ring.circle import Circle
-from distributary.overlay.ring.placement import Arcs, Axis, Weight
+from distributary.overlay.ring.placement import ArcPlacement, AttributeAxis, CellWeight
 from systems.attributes.worlds import (
     MATCHINGS,
     PLACEMENTS,
@@ -39,10 +39,10 @@ def test_values_on_several_nodes_are_found_on_each(seed: int, match: str) -> Non
     random = Random(f"{seed} {match}")
     addresses = random_addresses(random, 16)
 
-    def unequal(circle: Circle, axis: Axis) -> Arcs:
+    def unequal(circle: Circle, axis: AttributeAxis) -> ArcPlacement:
         lookups = Random(f"{seed} {axis}")
-        weights = {cell: Weight(2 ** lookups.randrange(8)) for cell in range(axis.cells)}
-        return Arcs.balanced(circle, axis, addresses, weights, version=(0, 0))
+        weights = {cell: CellWeight(2 ** lookups.randrange(8)) for cell in range(axis.cells)}
+        return ArcPlacement.balanced(circle, axis, addresses, weights, version=(0, 0))
 
     world = World(addresses, random_schema(random), placement=unequal, match=match)
     random_run(world, random, 80)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from distributary.model import Event, Subscription
-from distributary.overlay.ring.placement import Arcs
+from distributary.overlay.ring.placement import ArcPlacement
 from distributary.sim.deployment import Deployment
 from distributary.sim.latency import Uniform
 from distributary.sim.scenario import replayed_by
@@ -86,7 +86,7 @@ def attributes(seed: int, match: str, nodes: int) -> Deployment:
         broker = AttributeBroker(
             parts.ring,
             SCHEMA,
-            placement=Arcs.evenly,
+            placement=ArcPlacement.evenly,
             match=match,
             courier=parts.courier,
             copies=parts.settings.copies,

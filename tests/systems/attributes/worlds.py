@@ -12,7 +12,12 @@ from distributary.overlay.courier import Courier
 from distributary.overlay.node import Address, Node
 from distributary.overlay.ring.circle import Circle
 from distributary.overlay.ring.fingers import BOTH_WAYS, Rule
-from distributary.overlay.ring.placement import Arcs, Make, Ordered, Scattered
+from distributary.overlay.ring.placement import (
+    ArcPlacement,
+    OrderedPlacement,
+    PlacementFactory,
+    ScatteredPlacement,
+)
 from distributary.overlay.ring.ring import Ring, settle
 from distributary.sim.latency import Constant
 from distributary.sim.metrics import Metrics
@@ -20,7 +25,11 @@ from distributary.sim.simulator import Network, Simulator
 from distributary.systems.attributes.broker import AttributeBroker
 from distributary.systems.attributes.schema import BooleanAttribute, NumberAttribute, Schema, TextAttribute
 
-PLACEMENTS: dict[str, Make] = {"scattered": Scattered, "ordered": Ordered, "arcs": Arcs.evenly}
+PLACEMENTS: dict[str, PlacementFactory] = {
+    "scattered": ScatteredPlacement,
+    "ordered": OrderedPlacement,
+    "arcs": ArcPlacement.evenly,
+}
 MATCHINGS = ("counting", "narrowest")
 
 

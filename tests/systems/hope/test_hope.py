@@ -14,7 +14,7 @@ from distributary.errors import DistributaryError, DocumentError, UnknownSubscri
 from distributary.filters.path import filter as path_module
 from distributary.filters.path.filter import PathFilter
 from distributary.model import Event, Subscription
-from distributary.overlay.hypercube import Place, weight
+from distributary.overlay.hypercube import CubeVertex, weight
 from distributary.systems.hope import addressing as hope_addressing
 from distributary.systems.hope.addressing import Addressing
 from distributary.systems.hope.broker import HopeBroker
@@ -266,7 +266,7 @@ def test_an_event_takes_the_same_ways_when_vertices_cannot_see_its_document(kind
         without = Event(f"w{number}")
         key, filter = Addressing(6, 1024).of_event(event)
         broker = cast(HopeBroker, deployment.members[0])
-        position = broker.cubes.position(Place(key))
+        position = broker.cubes.position(CubeVertex(key))
         routed = partial(broker.ring.route, position, Publication(without, filter))
         deployment.simulator.call(0, routed, ("routed", without.id))
         deployment.simulator.run()

@@ -21,9 +21,9 @@ from distributary.plan.trees.rules import DIRECTED, FIVE_LEVELS, FOUR_LEVELS, LO
 from distributary.plan.trees.starts import best_effort
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree, random_tree
 from distributary.sim.latency import Matrix
-from distributary.systems.tree.measures import Measures
+from distributary.systems.tree.measures import CostModel
 from distributary.systems.tree.messages import OPTIMISATION, STATISTICS, UPKEEP
-from distributary.systems.tree.optimising import Optimising
+from distributary.systems.tree.optimising import OptimisationSettings
 from distributary.systems.tree.statistics import Gauges
 from systems.tree.worlds import World
 
@@ -102,7 +102,7 @@ class LiveWorld(World):
             1,
             network=Matrix(names, everywhere.latency, seed=1, places=places),  # type: ignore[arg-type]
             parents={site + 1: start.parents[site] + 1 for site in start.order[1:]},
-            optimising=Optimising(goal, rules=rules, gauges=gauges, **given),
+            optimising=OptimisationSettings(goal, rules=rules, gauges=gauges, **given),
             fanout=fanout,
             beat=beat,
             robust=robust,
@@ -145,7 +145,7 @@ def planned_and_live(
     start = random_tree(nodes, random, fanout=3 if constraint else None)
     world = LiveWorld(goal, sites, start, rules=rules, **more)
     # Where rates are measured, more traffic would change them.
-    reached = world.converge(traffic=not Measures(goal).needs_streams)
+    reached = world.converge(traffic=not CostModel(goal).needs_streams)
     return climb(Problem(goal, sites), start, rules), world, reached
 
 
@@ -347,11 +347,11 @@ def test_approximation_saves_most_of_the_broadcasts() -> None:
 )
 def test_goals_that_no_broker_could_follow_are_refused(text: str, why: str) -> None:
     with pytest.raises(DistributaryError, match=why):
-        Measures(parse_goal(text))
+        CostModel(parse_goal(text))
 
 
 def test_periods_must_leave_time_for_statistics() -> None:
     with pytest.raises(DistributaryError, match="longer than a maintenance period"):
-        Optimising(parse_goal(GOALS["total latency"]), statistics=5, period=4, window=1)
+        OptimisationSettings(parse_goal(GOALS["total latency"]), statistics=5, period=4, window=1)
     with pytest.raises(DistributaryError, match="at least 1"):
-        Optimising(parse_goal(GOALS["total latency"]), approximate=0.5)
+        OptimisationSettings(parse_goal(GOALS["total latency"]), approximate=0.5)

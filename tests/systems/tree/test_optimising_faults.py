@@ -12,7 +12,7 @@ import pytest
 from distributary.overlay.tree.shape import unsettled
 from distributary.plan.goal.tree_text import parse_goal
 from distributary.sim.scenario import random_scenario, replayed_by
-from distributary.systems.tree.optimising import Optimising
+from distributary.systems.tree.optimising import OptimisationSettings
 from systems.tree.test_faults import LOSSLESS, NODES, SPARES
 from systems.tree.worlds import World
 
@@ -24,10 +24,10 @@ RESTLESS = {
 }
 
 
-def restless(name: str, **more: Any) -> Optimising:
+def restless(name: str, **more: Any) -> OptimisationSettings:
     """An optimiser in a hurry, which measures all links anew."""
     given = {"statistics": 0.5, "period": 5.0, "window": 2.0, "fresh": 5.0, "concurrent": True, **more}
-    return Optimising(parse_goal(RESTLESS[name]), **given)
+    return OptimisationSettings(parse_goal(RESTLESS[name]), **given)
 
 
 def through_faults(name: str, seed: int, kinds: tuple[str, ...], duration: float) -> World:

@@ -10,13 +10,13 @@ from distributary.filters.profile import Profile
 from distributary.model import Event, Subscription
 from distributary.overlay.node import Address, Message, Token
 from distributary.overlay.tree.shape import Parents, loops, random_parents
-from distributary.overlay.tree.tree import Shape, Tree
+from distributary.overlay.tree.tree import TreeNode, TreeSettings
 from distributary.sim.deployment import Deployment
 from distributary.sim.latency import Latency, Uniform
 from distributary.sim.simulator import Observer, Simulator
 from distributary.systems.assembly import Settings
 from distributary.systems.tree.broker import TreeAssembly, TreeBroker
-from distributary.systems.tree.optimising import Optimiser, Optimising
+from distributary.systems.tree.optimising import OptimisationSettings, TreeOptimiser
 
 FANOUT = 3
 
@@ -33,7 +33,7 @@ class World:
         watch: bool = True,
         network: Latency | None = None,
         parents: Parents | None = None,
-        optimising: Optimising | None = None,
+        optimising: OptimisationSettings | None = None,
         **shape: Any,
     ) -> None:
         self.random = Random(f"{seed}/world")
@@ -43,7 +43,7 @@ class World:
             settings,
             range(1, nodes + 1),
             lambda one: self.deployment.contact(one),
-            shape=Shape(**{"fanout": FANOUT, "beat": 1.0 if robust else None, **shape}),
+            shape=TreeSettings(**{"fanout": FANOUT, "beat": 1.0 if robust else None, **shape}),
             parents=lambda nodes: (
                 parents or random_parents(nodes, self.assembly.shape.fanout, Random(f"{seed}/parents"))
             ),
@@ -61,11 +61,11 @@ class World:
         assert isinstance(broker, TreeBroker)
         return broker
 
-    def optimisers(self) -> list[Optimiser]:
+    def optimisers(self) -> list[TreeOptimiser]:
         found = [self.broker(address).optimiser for address in sorted(self.deployment.members)]
         return [one for one in found if one is not None]
 
-    def trees(self, *, up: bool = False) -> list[Tree]:
+    def trees(self, *, up: bool = False) -> list[TreeNode]:
         chosen = self.deployment.up() if up else sorted(self.deployment.members)
         return [self.broker(address).tree for address in chosen]
 

@@ -3,14 +3,14 @@
 An *axis* is a named row of cells, the finite domain of an attribute in order. A placement says under which
 keys a run of cells is stored and under which key one cell is looked up:
 
-- `Scattered`: Chord's hash of each value. Load is spread by chance; a range has as many keys as values, all
-  over the ring, and each is reached by a route of its own.
-- `Ordered`: the order-preserving hash of 004 section 4.1. A range lies along successive nodes and is walked
-  node by node. Values that are asked for often burden their neighbourhood, and with fewer values than nodes
-  the walk passes nodes that hold nothing.
-- `Arcs`: order-preserving and balanced. The cells are divided into arcs of equal weight by how often they
-  were asked for, and each arc lies on a node of its own, the next arc on the next node: no node between holds
-  nothing, and no node holds many times its share. A cell that alone outweighs an arc lies on several nodes,
+- `ScatteredPlacement`: Chord's hash of each value. Load is spread by chance; a range has as many keys as
+  values, all over the ring, and each is reached by a route of its own.
+- `OrderedPlacement`: the order-preserving hash of 004 section 4.1. A range lies along successive nodes and is
+  walked node by node. Values that are asked for often burden their neighbourhood, and with fewer values than
+  nodes the walk passes nodes that hold nothing.
+- `ArcPlacement`: order-preserving and balanced. The cells are divided into arcs of equal weight by how often
+  they were asked for, and each arc lies on a node of its own, the next arc on the next node: no node between
+  holds nothing, and no node holds many times its share. A cell that alone outweighs an arc lies on several nodes,
   of which an event asks one. A range is stored once for each arc that it touches.
 
 Whatever the placement: the key under which a cell is looked up is among those of every run that holds it.
@@ -32,7 +32,7 @@ UNHEARD = 0.1
 """The share of the weight that goes to cells of which nothing was heard."""
 
 
-class Axis(NamedTuple):
+class AttributeAxis(NamedTuple):
     """The domain of an attribute: how many cells it has, in order."""
 
     name: str
@@ -65,7 +65,7 @@ Version = tuple[int, int]
 FIRST: Version = (0, 0)
 
 
-class Stored(NamedTuple):
+class StoredRun(NamedTuple):
     """A key and the cells of a run that are stored there."""
 
     key: int
@@ -73,7 +73,7 @@ class Stored(NamedTuple):
     last: int
 
 
-class Placement(Protocol):
+class AttributePlacement(Protocol):
     """Where the cells of one axis belong."""
 
     @property
@@ -82,17 +82,17 @@ class Placement(Protocol):
     @property
     def version(self) -> Version: ...
 
-    def stored(self, first: int, last: int) -> Iterator[Stored]:
+    def stored(self, first: int, last: int) -> Iterator[StoredRun]:
         """The keys under which a run of cells is stored, in its order."""
 
     def key(self, cell: int, choice: int) -> int:
         """The key under which a cell is looked up; the choice is any number, and spreads what is alike."""
 
 
-class Make(Protocol):
+class PlacementFactory(Protocol):
     """What makes the first placement of an axis."""
 
-    def __call__(self, circle: Circle, axis: Axis) -> Placement: ...
+    def __call__(self, circle: Circle, axis: AttributeAxis) -> AttributePlacement: ...
 
 
 def point_key(circle: Circle, name: str, point: str) -> int:
@@ -101,41 +101,41 @@ def point_key(circle: Circle, name: str, point: str) -> int:
 
 
 @dataclass(frozen=True)
-class Scattered:
+class ScatteredPlacement:
     """Chord's own hash of each value."""
 
     spread: ClassVar[Spread] = Spread.EACH
 
     circle: Circle
-    axis: Axis
+    axis: AttributeAxis
     version: Version = FIRST
 
-    def stored(self, first: int, last: int) -> Iterator[Stored]:
-        return (Stored(self.key(cell, 0), cell, cell) for cell in range(first, last + 1))
+    def stored(self, first: int, last: int) -> Iterator[StoredRun]:
+        return (StoredRun(self.key(cell, 0), cell, cell) for cell in range(first, last + 1))
 
     def key(self, cell: int, choice: int) -> int:
         return self.circle.hash(f"{self.axis.name}={cell}")
 
 
 @dataclass(frozen=True)
-class Ordered:
+class OrderedPlacement:
     """The order-preserving hash of 004 section 4.1; the attribute's name decides where it begins.
 
     As the formula has it, the maximum falls on the key of the minimum.
 
-    >>> placement = Ordered(Circle(3), Axis("a", 9))
+    >>> placement = OrderedPlacement(Circle(3), AttributeAxis("a", 9))
     >>> [placement.key(cell, 0) for cell in range(9)]
     [4, 5, 6, 7, 0, 1, 2, 3, 4]
     """
 
     circle: Circle
-    axis: Axis
+    axis: AttributeAxis
     spread: Spread = Spread.WALK
     """A walk, as in the paper; with a jump no node between two values is visited."""
     version: Version = FIRST
 
-    def stored(self, first: int, last: int) -> Iterator[Stored]:
-        return (Stored(self.key(cell, 0), cell, cell) for cell in range(first, last + 1))
+    def stored(self, first: int, last: int) -> Iterator[StoredRun]:
+        return (StoredRun(self.key(cell, 0), cell, cell) for cell in range(first, last + 1))
 
     def key(self, cell: int, choice: int) -> int:
         steps = max(self.axis.cells - 1, 1)
@@ -143,18 +143,18 @@ class Ordered:
 
 
 @dataclass(frozen=True)
-class Arcs:
+class ArcPlacement:
     """Arcs of cells on keys that follow one another; `evenly` and `balanced` make them.
 
-    >>> arcs = Arcs.evenly(Circle(3), Axis("a", 8), arcs=4)
-    >>> list(arcs.stored(1, 4)), arcs.key(3, 0)
-    ([Stored(key=4, first=0, last=1), Stored(key=6, first=2, last=3), Stored(key=0, first=4, last=5)], 6)
+    >>> arcs = ArcPlacement.evenly(Circle(3), AttributeAxis("a", 8), arcs=4)
+    >>> [tuple(run) for run in arcs.stored(1, 4)], arcs.key(3, 0)     # key, first and last cell
+    ([(4, 0, 1), (6, 2, 3), (0, 4, 5)], 6)
     """
 
     spread: ClassVar[Spread] = Spread.JUMP
 
     circle: Circle
-    axis: Axis
+    axis: AttributeAxis
     starts: tuple[int, ...]
     """The first cell of each arc, ascending from 0."""
     copies: tuple[int, ...]
@@ -167,7 +167,7 @@ class Arcs:
         object.__setattr__(self, "_places", (0, *accumulate(self.copies)))
 
     @classmethod
-    def evenly(cls, circle: Circle, axis: Axis, arcs: int = 256) -> Arcs:
+    def evenly(cls, circle: Circle, axis: AttributeAxis, arcs: int = 256) -> ArcPlacement:
         """What to begin with, when nothing is known of nodes and values: arcs alike, all round the ring."""
         count = min(arcs, axis.cells)
         begin = circle.hash(axis.name)
@@ -183,13 +183,13 @@ class Arcs:
     def balanced(
         cls,
         circle: Circle,
-        axis: Axis,
+        axis: AttributeAxis,
         nodes: Sequence[int],
-        weights: Mapping[int, Weight],
+        weights: Mapping[int, CellWeight],
         *,
         version: Version,
         most_copies: int = 8,
-    ) -> Arcs:
+    ) -> ArcPlacement:
         """Arcs of equal weight on these nodes, beginning where the attribute's name says."""
         divided = divide(axis, len(nodes), weights, most_copies)
         ring = sorted(nodes)
@@ -197,14 +197,14 @@ class Arcs:
         keys = tuple(ring[(begin + place) % len(ring)] for place in range(sum(divided.values())))
         return cls(circle, axis, tuple(divided), tuple(divided.values()), keys, version)
 
-    def stored(self, first: int, last: int) -> Iterator[Stored]:
+    def stored(self, first: int, last: int) -> Iterator[StoredRun]:
         """As many keys as the arcs that the run touches have, each with all cells of its arc."""
         low, high = bisect_right(self.starts, first) - 1, bisect_right(self.starts, last)
         for arc in range(low, high):
             start = self.starts[arc]
             end = self.starts[arc + 1] - 1 if arc + 1 < len(self.starts) else self.axis.cells - 1
             for key in self.keys[self._place(arc) : self._place(arc + 1)]:
-                yield Stored(key, start, end)
+                yield StoredRun(key, start, end)
 
     def key(self, cell: int, choice: int) -> int:
         arc = bisect_right(self.starts, cell) - 1
@@ -215,21 +215,23 @@ class Arcs:
         return places[arc]
 
 
-class Weight(NamedTuple):
+class CellWeight(NamedTuple):
     """How much a cell was asked for: by events, and by subscriptions."""
 
     lookups: int = 0
     entries: int = 0
 
 
-def divide(axis: Axis, nodes: int, weights: Mapping[int, Weight], most_copies: int) -> dict[int, int]:
+def divide(
+    axis: AttributeAxis, nodes: int, weights: Mapping[int, CellWeight], most_copies: int
+) -> dict[int, int]:
     """The first cell of each arc and on how many keys it lies, about as many keys in all as there are nodes.
 
     Weights are by grain. Lookups and entries count alike, each as a share of their sum. A grain that draws
     several times the lookups of a node, or of a grain where these are fewer, is an arc of its own on several
     keys: that divides its lookups, though not its entries.
 
-    >>> divide(Axis("a", 6), 6, {2: Weight(lookups=6), 4: Weight(lookups=4)}, most_copies=8)
+    >>> divide(AttributeAxis("a", 6), 6, {2: CellWeight(lookups=6), 4: CellWeight(lookups=4)}, most_copies=8)
     {0: 1, 2: 3, 3: 1, 4: 2, 5: 1}
     """
     lookups = sum(weight.lookups for weight in weights.values()) or 1

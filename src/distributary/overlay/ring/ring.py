@@ -29,7 +29,7 @@ from typing import Any, NamedTuple, TypeVar
 from distributary.overlay.node import Address, Message, Node
 from distributary.overlay.ring.circle import Circle
 from distributary.overlay.ring.fingers import BOTH_WAYS, Rule
-from distributary.overlay.ring.segments import Segment, View, divide, holds
+from distributary.overlay.ring.segments import RingSegment, RingView, divide, holds
 
 P = TypeVar("P")
 
@@ -47,7 +47,7 @@ class Arrival(NamedTuple):
     keys: tuple[int, ...] = ()
 
 
-class Stamp(NamedTuple):
+class PayloadStamp(NamedTuple):
     """Tells a payload sent out from every other: by whom, in which life of theirs, as which one."""
 
     origin: Address
@@ -55,12 +55,12 @@ class Stamp(NamedTuple):
     number: int
 
 
-class Routed(NamedTuple):
+class RoutedPayload(NamedTuple):
     """A payload on its way to the owners of some keys."""
 
     keys: tuple[int, ...]
     payload: Message
-    stamp: Stamp
+    stamp: PayloadStamp
     hops: int = 0
     waits: int = 0
 
@@ -68,11 +68,11 @@ class Routed(NamedTuple):
 class SegmentCast(NamedTuple):
     """A payload on its way to every node in a piece of a segment."""
 
-    piece: Segment
+    piece: RingSegment
     tail: bool
-    segment: Segment
+    segment: RingSegment
     payload: Message
-    stamp: Stamp
+    stamp: PayloadStamp
     hops: int = 0
     waits: int = 0
 
@@ -106,8 +106,8 @@ class Ring:
         self._watchers: list[Callable[[], None]] = []
         self._life = 0.0
         self._numbered = 0
-        self._handed_over: dict[Stamp, set[int]] = {}
-        node.handle(Routed, self._pass_on)
+        self._handed_over: dict[PayloadStamp, set[int]] = {}
+        node.handle(RoutedPayload, self._pass_on)
         node.handle(SegmentCast, self._spread)
         node.at_start(self._begin)
 
@@ -125,7 +125,7 @@ class Ring:
 
     def route(self, key: int, payload: Message) -> None:
         """Send a payload to the owner of a key, here or elsewhere."""
-        self._pass_on(Routed((key,), payload, self._stamp()), self.identifier)
+        self._pass_on(RoutedPayload((key,), payload, self._stamp()), self.identifier)
 
     def multicast(self, keys: Iterable[int], payload: Message) -> None:
         """Send a payload once to each owner of these keys; each learns which of the keys are its own.
@@ -133,11 +133,11 @@ class Ring:
         Keys that are identifiers of nodes reach each node by one message. Keys between may reach the same
         owner by several, each with other keys.
         """
-        self._pass_on(Routed(tuple(sorted(set(keys))), payload, self._stamp()), self.identifier)
+        self._pass_on(RoutedPayload(tuple(sorted(set(keys))), payload, self._stamp()), self.identifier)
 
     def multicast_segment(self, start: int, length: int, payload: Message) -> None:
         """Send a payload once to each owner of a key in [start, start + length)."""
-        segment = Segment(start, self.circle.add(start, length - 1))
+        segment = RingSegment(start, self.circle.add(start, length - 1))
         whole = length >= self.circle.size
         self._spread(SegmentCast(segment, not whole, segment, payload, self._stamp()), self.identifier)
 
@@ -215,7 +215,7 @@ class Ring:
 
     # On the way.
 
-    def _pass_on(self, message: Routed, sender: Address) -> None:
+    def _pass_on(self, message: RoutedPayload, sender: Address) -> None:
         """Hand the payload over for the keys owned here, and on to the next node for each of the others."""
         keys, payload, stamp, hops, waits = message
         if not self.member or hops > self.most_hops:
@@ -237,7 +237,7 @@ class Ring:
         if unclear:
             self._keep(message._replace(keys=tuple(unclear)), "owner unclear")
         for hop, hop_keys in onwards.items():
-            self.forward(hop, Routed(tuple(hop_keys), payload, stamp, hops + 1, waits))
+            self.forward(hop, RoutedPayload(tuple(hop_keys), payload, stamp, hops + 1, waits))
 
     def _is_unclear(self, key: int, hop: Address, sender: Address) -> bool:
         """Whether sender and this node think of each other as the owner, or this one cannot tell yet."""
@@ -257,7 +257,7 @@ class Ring:
         is_tail = tail and self.owns(piece.last)
         if is_tail or holds(self.circle, piece, self.identifier):
             self._hand_over(payload, stamp, None)
-        view = View(
+        view = RingView(
             self.circle,
             self.rule,
             self.identifier,
@@ -273,13 +273,13 @@ class Ring:
             else:
                 self.forward(target, share)
 
-    def _keep(self, message: Routed | SegmentCast, reason: str) -> None:
+    def _keep(self, message: RoutedPayload | SegmentCast, reason: str) -> None:
         if self.hold is None or message.waits == MOST_WAITS:
             self.dropped[reason] += 1
         else:
             self.hold(message._replace(hops=0, waits=message.waits + 1))
 
-    def _hand_over(self, payload: Message, stamp: Stamp, keys: list[int] | None) -> None:
+    def _hand_over(self, payload: Message, stamp: PayloadStamp, keys: list[int] | None) -> None:
         """Give a payload to its listener, once for each key (or for a segment, `keys` being None)."""
         if self.hold is not None:
             handed = self._handed_over.setdefault(stamp, set())
@@ -296,9 +296,9 @@ class Ring:
                 del self._handed_over[next(iter(self._handed_over))]
         self.listeners[type(payload)](payload, Arrival(stamp.origin, tuple(keys or ())))
 
-    def _stamp(self) -> Stamp:
+    def _stamp(self) -> PayloadStamp:
         self._numbered += 1
-        return Stamp(self.identifier, self._life, self._numbered)
+        return PayloadStamp(self.identifier, self._life, self._numbered)
 
     def _begin(self) -> None:
         if not self._numbered:

@@ -24,7 +24,7 @@ from distributary.overlay.ring.circle import Circle
 from distributary.overlay.ring.fingers import ONE_WAY, OneWay, Rule
 
 
-class Segment(NamedTuple):
+class RingSegment(NamedTuple):
     """The stretch of the circle from first to last, both included; the whole circle when last is just
     before first."""
 
@@ -32,15 +32,15 @@ class Segment(NamedTuple):
     last: int
 
 
-class Share(NamedTuple):
+class SegmentShare(NamedTuple):
     """Who shall see to which piece, and whether its tail is theirs."""
 
     target: Address
-    piece: Segment
+    piece: RingSegment
     tail: bool
 
 
-class View(NamedTuple):
+class RingView(NamedTuple):
     """What a node knows of its ring when it divides a segment."""
 
     circle: Circle
@@ -54,16 +54,16 @@ class View(NamedTuple):
     """Successors before `successor` that are suspected."""
 
 
-def holds(circle: Circle, piece: Segment, identifier: int) -> bool:
+def holds(circle: Circle, piece: RingSegment, identifier: int) -> bool:
     """Whether an identifier lies in a piece.
 
-    >>> holds(Circle(3), Segment(6, 1), 0), holds(Circle(3), Segment(6, 1), 2)
+    >>> holds(Circle(3), RingSegment(6, 1), 0), holds(Circle(3), RingSegment(6, 1), 2)
     (True, False)
     """
     return circle.clockwise(piece.first, identifier) <= circle.clockwise(piece.first, piece.last)
 
 
-def divide(view: View, piece: Segment, tail: bool, segment: Segment) -> list[Share]:
+def divide(view: RingView, piece: RingSegment, tail: bool, segment: RingSegment) -> list[SegmentShare]:
     """Who gets which part of a piece of a segment. What the dividing node gets itself must wait there, for
     it might be meant for somebody suspected."""
     circle, here = view.circle, view.identifier
@@ -71,13 +71,13 @@ def divide(view: View, piece: Segment, tail: bool, segment: Segment) -> list[Sha
         return _parts(view, piece, tail, segment)
     shares = []
     if piece.first != here:
-        shares += _parts(view, Segment(piece.first, circle.add(here, -1)), False, segment)
+        shares += _parts(view, RingSegment(piece.first, circle.add(here, -1)), False, segment)
     if piece.last != here:
-        shares += _parts(view, Segment(circle.add(here, 1), piece.last), tail, segment)
+        shares += _parts(view, RingSegment(circle.add(here, 1), piece.last), tail, segment)
     return shares
 
 
-def _parts(view: View, piece: Segment, tail: bool, segment: Segment) -> list[Share]:
+def _parts(view: RingView, piece: RingSegment, tail: bool, segment: RingSegment) -> list[SegmentShare]:
     """Divide a piece that does not hold the node among those known in it, or pass it towards it."""
     circle, targets = view.circle, _targets(view.known, piece)
     if isinstance(view.rule, OneWay):
@@ -93,22 +93,24 @@ def _parts(view: View, piece: Segment, tail: bool, segment: Segment) -> list[Sha
         targets = [view.rule.nearest(circle, view.identifier, piece.last, view.known)]
     ends = [*(circle.add(start, -1) for start in starts[1:]), piece.last]
     shares = [
-        _trimmed(view, target, Segment(start, end), tail and end == piece.last, segment)
+        _trimmed(view, target, RingSegment(start, end), tail and end == piece.last, segment)
         for target, start, end in zip(targets, starts, ends, strict=True)
     ]
     return [share for share in shares if share is not None]
 
 
-def _trimmed(view: View, target: Address, piece: Segment, tail: bool, segment: Segment) -> Share | None:
+def _trimmed(
+    view: RingView, target: Address, piece: RingSegment, tail: bool, segment: RingSegment
+) -> SegmentShare | None:
     """A share, unless nobody can be there: no node lies between this one and its neighbours."""
     circle, here = view.circle, view.identifier
     if holds(circle, piece, target):
-        return Share(target, piece, tail)
+        return SegmentShare(target, piece, tail)
     if _within(circle, piece, here, view.successor):
         if any(holds(circle, piece, one) for one in view.passed_over):
-            return Share(here, piece, tail)
+            return SegmentShare(here, piece, tail)
         if tail and not holds(circle, segment, view.successor):
-            return Share(view.successor, piece, True)
+            return SegmentShare(view.successor, piece, True)
         return None
     if (
         view.predecessor is not None
@@ -118,16 +120,16 @@ def _trimmed(view: View, target: Address, piece: Segment, tail: bool, segment: S
         return None
     if target == here:  # those nearer are suspected: let somebody before the piece look at it
         target = ONE_WAY.nearest(circle, here, piece.first, view.known)
-    return Share(target, piece, tail)
+    return SegmentShare(target, piece, tail)
 
 
-def _within(circle: Circle, piece: Segment, start: Address, end: Address) -> bool:
+def _within(circle: Circle, piece: RingSegment, start: Address, end: Address) -> bool:
     """Whether a whole piece lies strictly between two nodes."""
     gap = circle.clockwise(start, end) or circle.size
     return 0 < circle.clockwise(start, piece.first) <= circle.clockwise(start, piece.last) < gap
 
 
-def _targets(known: tuple[Address, ...], piece: Segment) -> list[Address]:
+def _targets(known: tuple[Address, ...], piece: RingSegment) -> list[Address]:
     """Those known whose identifiers lie in the piece, clockwise."""
     low, high = bisect_left(known, piece.first), bisect_right(known, piece.last)
     return list(known[low:high] if piece.first <= piece.last else known[low:] + known[:high])

@@ -56,13 +56,13 @@ REMEMBERED = 64
 """How many nodes a node remembers having known."""
 
 
-class Ask(NamedTuple):
+class NeighboursRequest(NamedTuple):
     """Who are your neighbours? An answer also says: I am up."""
 
     number: int
 
 
-class Told(NamedTuple):
+class NeighboursReply(NamedTuple):
     """A member's neighbours."""
 
     number: int
@@ -70,11 +70,11 @@ class Told(NamedTuple):
     successors: tuple[Address, ...]
 
 
-class Notify(NamedTuple):
+class PredecessorNotice(NamedTuple):
     """The sender takes the receiver for its first successor."""
 
 
-class Seek(NamedTuple):
+class OwnerLookup(NamedTuple):
     """Who owns this key? Goes to any member, which routes it on."""
 
     number: int
@@ -82,27 +82,27 @@ class Seek(NamedTuple):
     asker: Address
 
 
-class Found(NamedTuple):
+class OwnerReply(NamedTuple):
     """The owner of a key, which is who says so, and the owner's predecessor."""
 
     number: int
     predecessor: Address | None
 
 
-class Meet(NamedTuple):
+class MergeHint(NamedTuple):
     """There is a node of another ring close to the one that gets this."""
 
     stranger: Address
 
 
-class Leaving(NamedTuple):
+class RingDeparture(NamedTuple):
     """The sender is about to leave, and these are its neighbours."""
 
     predecessor: Address | None
     successors: tuple[Address, ...]
 
 
-class Located(NamedTuple):
+class LookupResult(NamedTuple):
     """What came of a lookup."""
 
     owner: Address
@@ -110,9 +110,9 @@ class Located(NamedTuple):
 
 
 class _Question:
-    """An Ask that waits for its answer."""
+    """A NeighboursRequest that waits for its answer."""
 
-    def __init__(self, address: Address, then: Callable[[Told | None], None]) -> None:
+    def __init__(self, address: Address, then: Callable[[NeighboursReply | None], None]) -> None:
         self.address = address
         self.then = then
         self.tries = 0
@@ -146,7 +146,7 @@ class Upkeep:
         """Those that did not answer; both are kept with the one turned to last at the end."""
         self._probes = 0
         self._questions: dict[int, _Question] = {}
-        self._lookups: dict[int, Callable[[Located | None], None]] = {}
+        self._lookups: dict[int, Callable[[LookupResult | None], None]] = {}
         self._numbered = 0
         self._busy = False
         self._next_finger = 0
@@ -161,14 +161,14 @@ class Upkeep:
 
     def _register(self) -> None:
         node = self.ring.node
-        node.handle(Ask, self._ask_came)
-        node.handle(Told, self._told_came)
-        node.handle(Notify, self._notify_came)
-        node.handle(Seek, self._seek_came)
-        node.handle(Found, self._found_came)
-        node.handle(Leaving, self._leaving_came)
-        self.ring.listen(Seek, self._sought)
-        self.ring.listen(Meet, self._meet)
+        node.handle(NeighboursRequest, self._ask_came)
+        node.handle(NeighboursReply, self._told_came)
+        node.handle(PredecessorNotice, self._notify_came)
+        node.handle(OwnerLookup, self._seek_came)
+        node.handle(OwnerReply, self._found_came)
+        node.handle(RingDeparture, self._leaving_came)
+        self.ring.listen(OwnerLookup, self._sought)
+        self.ring.listen(MergeHint, self._meet)
         node.at_alarm("upkeep period", self._each_period)
         node.at_alarm("upkeep probe", self._each_probe)
         node.at_alarm("upkeep join", self._join)
@@ -188,7 +188,7 @@ class Upkeep:
             return
         for handler in self._leave_handlers:
             handler()
-        farewell = Leaving(ring.predecessor, tuple(ring.successors))
+        farewell = RingDeparture(ring.predecessor, tuple(ring.successors))
         for neighbour in dict.fromkeys([ring.predecessor, ring.successors[0]]):
             if neighbour is not None and neighbour != ring.identifier:
                 ring.node.send(neighbour, farewell)
@@ -234,13 +234,13 @@ class Upkeep:
             return
         self._look_up(self._after_here(), self._place_found, via=contact)
 
-    def _place_found(self, located: Located | None) -> None:
+    def _place_found(self, located: LookupResult | None) -> None:
         if located is None or located.owner == self.ring.identifier:
             self.ring.node.wake_after(self.period, "upkeep join")
         else:
             self._ask(located.owner, partial(self._enter, located.owner))
 
-    def _enter(self, successor: Address, told: Told | None) -> None:
+    def _enter(self, successor: Address, told: NeighboursReply | None) -> None:
         if told is None:
             self.ring.node.wake_after(self.period, "upkeep join")
             return
@@ -260,7 +260,7 @@ class Upkeep:
         head = self.ring.successors[0]
         self._ask(head, partial(self._successor_answered, head))
 
-    def _successor_answered(self, head: Address, told: Told | None) -> None:
+    def _successor_answered(self, head: Address, told: NeighboursReply | None) -> None:
         ring = self.ring
         if head != ring.successors[0]:  # another operation was faster
             self._busy = False
@@ -270,7 +270,7 @@ class Upkeep:
             self._take(head, told)
             self._look_closer(head, told)
 
-    def _look_closer(self, head: Address, told: Told) -> None:
+    def _look_closer(self, head: Address, told: NeighboursReply) -> None:
         """Go on to the first successor's predecessor if that lies between; notify if not."""
         candidate = told.predecessor
         if candidate is not None and self.ring.circle.between(candidate, self.ring.identifier, head):
@@ -282,7 +282,7 @@ class Upkeep:
         """Make a node that lies between the first successor, if it is up."""
         self._ask(candidate, partial(self._candidate_answered, candidate))
 
-    def _candidate_answered(self, candidate: Address, told: Told | None) -> None:
+    def _candidate_answered(self, candidate: Address, told: NeighboursReply | None) -> None:
         ring = self.ring
         closer = ring.circle.between(candidate, ring.identifier, ring.successors[0])
         if told is not None and closer:
@@ -291,7 +291,7 @@ class Upkeep:
         else:
             self._notify_successor()
 
-    def _take(self, head: Address, told: Told) -> None:
+    def _take(self, head: Address, told: NeighboursReply) -> None:
         """The list becomes a live node followed by its list, and by older entries where that is too short.
 
         It is not too short if it comes round to this node.
@@ -313,7 +313,7 @@ class Upkeep:
             return
         candidate, *others = candidates
 
-        def answered(told: Told | None) -> None:
+        def answered(told: NeighboursReply | None) -> None:
             if told is None:
                 self._search(others)
             else:
@@ -326,7 +326,7 @@ class Upkeep:
         self._busy = False
         head = self.ring.successors[0]
         if head != self.ring.identifier:
-            self.ring.node.send(head, Notify())
+            self.ring.node.send(head, PredecessorNotice())
 
     def _set_list(self, entries: list[Address]) -> None:
         """Set the successors to as many of these as there is room for, leaving out what is out of order."""
@@ -342,7 +342,7 @@ class Upkeep:
 
     # Rectify.
 
-    def _notify_came(self, message: Notify, sender: Address) -> None:
+    def _notify_came(self, message: PredecessorNotice, sender: Address) -> None:
         self.ring.trust(sender)
         if self.ring.member:
             self._rectify(sender)
@@ -354,7 +354,7 @@ class Upkeep:
         elif candidate != present:
             self._ask(present, partial(self._predecessor_answered, present, candidate))
 
-    def _predecessor_answered(self, asked: Address, candidate: Address, told: Told | None) -> None:
+    def _predecessor_answered(self, asked: Address, candidate: Address, told: NeighboursReply | None) -> None:
         if self.ring.predecessor != asked:
             self._rectify(candidate)
         elif told is None:
@@ -362,7 +362,7 @@ class Upkeep:
 
     # Leave.
 
-    def _leaving_came(self, message: Leaving, sender: Address) -> None:
+    def _leaving_came(self, message: RingDeparture, sender: Address) -> None:
         ring = self.ring
         if not ring.member:
             return
@@ -412,7 +412,7 @@ class Upkeep:
             return here
         return None
 
-    def _finger_found(self, place: int, located: Located | None) -> None:
+    def _finger_found(self, place: int, located: LookupResult | None) -> None:
         self._sought_places.discard(place)
         if located is None:
             self._test_finger(place)
@@ -424,7 +424,7 @@ class Upkeep:
         """See that a lookup did not fail because it went to the very finger that it was for."""
         present = self.ring.fingers[place]
 
-        def answered(told: Told | None) -> None:
+        def answered(told: NeighboursReply | None) -> None:
             if told is None and self.ring.fingers[place] == present:
                 self.ring.fingers[place] = None
                 self.ring.forget_known()
@@ -450,7 +450,7 @@ class Upkeep:
         if contact is not None:
             self._look_up(self._after_here(), partial(self._successor_found, contact), via=contact)
 
-    def _successor_found(self, contact: Address, located: Located | None) -> None:
+    def _successor_found(self, contact: Address, located: LookupResult | None) -> None:
         """See whether a contact is in this ring, in a better place of it, or in another."""
         if located is None or not self.ring.member:
             return
@@ -459,15 +459,15 @@ class Upkeep:
         if located.owner == successor:
             return
         if not ring.circle.between(located.owner, ring.identifier, successor):
-            ring.route(contact, Meet(contact))
+            ring.route(contact, MergeHint(contact))
         elif not self._busy:
             self._busy = True
             self._consider(located.owner)
 
-    def _meet(self, message: Meet, arrival: Arrival) -> None:
+    def _meet(self, message: MergeHint, arrival: Arrival) -> None:
         stranger = message.stranger
 
-        def answered(told: Told | None) -> None:
+        def answered(told: NeighboursReply | None) -> None:
             if told is not None:
                 self._rectify(stranger)
 
@@ -517,10 +517,10 @@ class Upkeep:
 
     # Questions and lookups.
 
-    def _ask(self, address: Address, then: Callable[[Told | None], None]) -> None:
+    def _ask(self, address: Address, then: Callable[[NeighboursReply | None], None]) -> None:
         """Ask a node for its neighbours; None is the answer of one that is silent."""
         if address == self.ring.identifier:
-            then(Told(0, self.ring.predecessor, tuple(self.ring.successors)))
+            then(NeighboursReply(0, self.ring.predecessor, tuple(self.ring.successors)))
             return
         self._numbered += 1
         self._questions[self._numbered] = _Question(address, then)
@@ -529,7 +529,7 @@ class Upkeep:
     def _try(self, number: int) -> None:
         question = self._questions[number]
         question.tries += 1
-        self.ring.node.send(question.address, Ask(number))
+        self.ring.node.send(question.address, NeighboursRequest(number))
         self.ring.node.wake_after(self.timeout, "upkeep silence", number)
 
     def _silence(self, number: int) -> None:
@@ -546,23 +546,25 @@ class Upkeep:
         if not self.left:
             question.then(None)
 
-    def _ask_came(self, message: Ask, sender: Address) -> None:
+    def _ask_came(self, message: NeighboursRequest, sender: Address) -> None:
         self.ring.trust(sender)
         if self.ring.member:
-            told = Told(message.number, self.ring.predecessor, tuple(self.ring.successors))
+            told = NeighboursReply(message.number, self.ring.predecessor, tuple(self.ring.successors))
             self.ring.node.send(sender, told)
 
-    def _told_came(self, message: Told, sender: Address) -> None:
+    def _told_came(self, message: NeighboursReply, sender: Address) -> None:
         self.ring.trust(sender)
         question = self._questions.pop(message.number, None)
         if question is not None and not self.left:
             question.then(message)
 
-    def _look_up(self, key: int, then: Callable[[Located | None], None], via: Address | None = None) -> None:
+    def _look_up(
+        self, key: int, then: Callable[[LookupResult | None], None], via: Address | None = None
+    ) -> None:
         """Find the owner of a key, in this ring or in that of another node."""
         self._numbered += 1
         self._lookups[self._numbered] = then
-        seek: Message = Seek(self._numbered, key, self.ring.identifier)
+        seek: Message = OwnerLookup(self._numbered, key, self.ring.identifier)
         self.ring.node.wake_after(10 * self.timeout, "upkeep lookup", self._numbered)
         if via is None:
             self.ring.route(key, seek)
@@ -574,18 +576,18 @@ class Upkeep:
         if then is not None and not self.left:
             then(None)
 
-    def _seek_came(self, message: Seek, sender: Address) -> None:
+    def _seek_came(self, message: OwnerLookup, sender: Address) -> None:
         if self.ring.member:
             self.ring.route(message.key, message)
 
-    def _sought(self, message: Seek, arrival: Arrival) -> None:
-        found = Found(message.number, self.ring.predecessor)
+    def _sought(self, message: OwnerLookup, arrival: Arrival) -> None:
+        found = OwnerReply(message.number, self.ring.predecessor)
         if message.asker == self.ring.identifier:
             self._found_came(found, self.ring.identifier)
         else:
             self.ring.node.send(message.asker, found)
 
-    def _found_came(self, message: Found, sender: Address) -> None:
+    def _found_came(self, message: OwnerReply, sender: Address) -> None:
         then = self._lookups.pop(message.number, None)
         if then is not None and not self.left:
-            then(Located(sender, message.predecessor))
+            then(LookupResult(sender, message.predecessor))

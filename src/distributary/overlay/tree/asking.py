@@ -13,19 +13,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from distributary.overlay.node import Address
-from distributary.overlay.tree.interest import Interest, Summary
-from distributary.overlay.tree.messages import Adopted, Granted, Registered
+from distributary.overlay.tree.interest import Interest, InterestSummary
+from distributary.overlay.tree.messages import AttachRequest, InterestChange, InterestGrant
 
 if TYPE_CHECKING:
-    from distributary.overlay.tree.tree import Tree
+    from distributary.overlay.tree.tree import TreeNode
 
 
 class Asking:
     """The interest of a node, on its way up."""
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: TreeNode) -> None:
         self.tree = tree
-        self.summary = Summary(tree.shape.most_profiles)
+        self.summary = InterestSummary(tree.shape.most_profiles)
         self.interest = Interest()
         self.version = 0
         self.granted = -1
@@ -33,7 +33,7 @@ class Asking:
         self.since = 0
         """Above this number all that the granted version asks for has come, or will."""
         self._told = 0.0
-        tree.node.handle(Granted, self._granted_by)
+        tree.node.handle(InterestGrant, self._granted_by)
 
     def settled(self) -> None:
         """Be granted nothing, which is all that was asked for."""
@@ -54,15 +54,15 @@ class Asking:
         self._told = tree.node.now
         change = interest.differs_from(before)
         if upward.parent is not None and upward.linked:
-            tree.post(upward.parent, Registered(upward.link, self.version, *change))
+            tree.post(upward.parent, InterestChange(upward.link, self.version, *change))
         if upward.move is not None and upward.move.to is not None:
             # What the old parent grants meanwhile the new one must have granted too before one goes there.
             upward.move.granted = None
-            tree.post(upward.move.to, Registered(upward.move.stamp, self.version, *change))
+            tree.post(upward.move.to, InterestChange(upward.move.stamp, self.version, *change))
 
-    def adopted(self, link: int) -> Adopted:
+    def adopted(self, link: int) -> AttachRequest:
         """The whole interest, for the parent at the end of that link."""
-        return Adopted(link, self.version, self.interest)
+        return AttachRequest(link, self.version, self.interest)
 
     def is_late(self, seconds: float) -> bool:
         """Whether the parent has not granted in time what it was told."""
@@ -74,7 +74,7 @@ class Asking:
         if self.tree.parent is not None:
             self.tree.post(self.tree.parent, self.adopted(self.tree.link))
 
-    def _granted_by(self, message: Granted, sender: Address) -> None:
+    def _granted_by(self, message: InterestGrant, sender: Address) -> None:
         tree, upward = self.tree, self.tree.upward
         tree.belief.believe(message.reign)
         if tree.is_root or message.epoch < tree.stream.epoch:
@@ -86,7 +86,7 @@ class Asking:
         elif upward.awaits(sender, message.link) and message.version == self.version:
             upward.granted(message)
 
-    def grant_holds(self, granted: Granted) -> None:
+    def grant_holds(self, granted: InterestGrant) -> None:
         stream = self.tree.stream
         if granted.epoch > stream.epoch:
             self._enter(granted)
@@ -98,7 +98,7 @@ class Asking:
             stream.ask(self.interest, max(granted.since, stream.position))
         self.tree.downward.grant_all()
 
-    def _enter(self, granted: Granted) -> None:
+    def _enter(self, granted: InterestGrant) -> None:
         """A new epoch has come: begin where the parent does."""
         self.tree.events.enter(granted.epoch, granted.start)
         self.granted, self.since = -1, 0

@@ -12,10 +12,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from distributary.overlay.node import Address, Message
-from distributary.overlay.tree.messages import ParentWanted, Published, Reign, Reigned
+from distributary.overlay.tree.messages import ParentRequest, PublishRequest, RootAnnouncement, RootTerm
 
 if TYPE_CHECKING:
-    from distributary.overlay.tree.tree import Tree
+    from distributary.overlay.tree.tree import TreeNode
 
 MOST_HOPS = 8
 """How often a message to the root is sent on by nodes that were the root, or know of a later one."""
@@ -24,12 +24,12 @@ MOST_HOPS = 8
 class Belief:
     """The root as one node knows it."""
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: TreeNode) -> None:
         self.tree = tree
-        self.reign: Reign | None = None
+        self.reign: RootTerm | None = None
         self._unsent: list[Message] = []
         """What must go to the root and waits until that is known."""
-        tree.node.handle(Reigned, self._reigned)
+        tree.node.handle(RootAnnouncement, self._reigned)
 
     @property
     def root(self) -> Address | None:
@@ -44,10 +44,10 @@ class Belief:
             self.tree.node.dispatch(message, self.tree.address)
         elif root is not None:
             self.tree.post(root, message)
-        elif isinstance(message, Published | ParentWanted):
+        elif isinstance(message, PublishRequest | ParentRequest):
             self._unsent.append(message)
 
-    def send_on(self, message: Published | ParentWanted) -> None:
+    def send_on(self, message: PublishRequest | ParentRequest) -> None:
         if message.hops < MOST_HOPS:
             self.to_root(message._replace(hops=message.hops + 1))
 
@@ -59,10 +59,10 @@ class Belief:
 
     def given_up(self, to: Address, message: Message) -> None:
         """The courier could not bring a message to anybody."""
-        if isinstance(message, Published):
+        if isinstance(message, PublishRequest):
             self._unsent.append(message._replace(hops=0))
 
-    def believe(self, reign: Reign) -> None:
+    def believe(self, reign: RootTerm) -> None:
         if self.reign is None or reign > self.reign:
             self.reign = reign
             if self.tree.is_root:
@@ -75,13 +75,13 @@ class Belief:
         """Tell the children who is the root now."""
         if self.reign is not None:
             for address in self.tree.children:
-                self.tree.post(address, Reigned(self.reign))
+                self.tree.post(address, RootAnnouncement(self.reign))
 
-    def hear_of(self, reign: Reign, sender: Address) -> None:
+    def hear_of(self, reign: RootTerm, sender: Address) -> None:
         """Believe in a later root, or tell who believes in an earlier one."""
         self.believe(reign)
         if self.reign is not None and reign < self.reign:
-            self.tree.post(sender, Reigned(self.reign))
+            self.tree.post(sender, RootAnnouncement(self.reign))
 
-    def _reigned(self, message: Reigned, sender: Address) -> None:
+    def _reigned(self, message: RootAnnouncement, sender: Address) -> None:
         self.hear_of(message.reign, sender)

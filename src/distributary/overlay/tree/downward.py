@@ -17,21 +17,21 @@ from distributary.model import Event
 from distributary.overlay.node import Address
 from distributary.overlay.tree.interest import Interest
 from distributary.overlay.tree.messages import (
-    Adopted,
-    Alive,
-    Beat,
-    ChildMissed,
-    Farewell,
-    Forwarded,
-    Granted,
-    Parted,
-    Registered,
-    Stranger,
+    AttachRequest,
+    ChildHeartbeat,
+    ChildTimeout,
+    DetachNotice,
+    ForwardedEvent,
+    Heartbeat,
+    InterestChange,
+    InterestGrant,
+    ParentRedirect,
+    UnknownChild,
 )
 from distributary.overlay.tree.routes import Routes
 
 if TYPE_CHECKING:
-    from distributary.overlay.tree.tree import Tree
+    from distributary.overlay.tree.tree import TreeNode
 
 
 @dataclass
@@ -49,22 +49,22 @@ class Child:
     last: int = 0
     """The number of the event it was sent last, or where the chain began."""
     granted: int = -1
-    overtook: dict[int, Registered] = field(default_factory=dict)
+    overtook: dict[int, InterestChange] = field(default_factory=dict)
     """Changes of its interest that came before an earlier one did."""
 
 
 class Downward:
     """The links to the children."""
 
-    def __init__(self, tree: Tree, routes: Routes) -> None:
+    def __init__(self, tree: TreeNode, routes: Routes) -> None:
         self.tree = tree
         self._children: dict[Address, Child] = {}
         self._routes = routes
         handle = tree.node.handle
-        handle(Adopted, self._adopted)
-        handle(Registered, self._registered)
-        handle(Alive, self._alive)
-        handle(Parted, self._parted)
+        handle(AttachRequest, self._adopted)
+        handle(InterestChange, self._registered)
+        handle(ChildHeartbeat, self._alive)
+        handle(DetachNotice, self._parted)
 
     @property
     def addresses(self) -> tuple[Address, ...]:
@@ -94,12 +94,12 @@ class Downward:
             if tree.node.now - child.heard > silence:
                 self._drop(address)
                 tree.rootship.miss(address)
-                tree.belief.to_root(ChildMissed(address, tree.address, child.link))
+                tree.belief.to_root(ChildTimeout(address, tree.address, child.link))
             else:
                 last = 0 if child.start is None else child.last
                 position = 0 if child.start is None else max(tree.stream.position, last)
                 epoch = tree.stream.epoch
-                beat = Beat(child.link, epoch, last, position, reign, tree.parent, heirs)
+                beat = Heartbeat(child.link, epoch, last, position, reign, tree.parent, heirs)
                 tree.node.send(address, beat)
 
     def send_away(self) -> None:
@@ -108,7 +108,7 @@ class Downward:
         successor = tree.reign.root if tree.parent is None and tree.reign is not None else tree.parent
         for address, child in self._children.items():
             if address != successor:
-                tree.post(address, Farewell(child.link, successor))
+                tree.post(address, ParentRedirect(child.link, successor))
         self.part_when_alone()
 
     def part_when_alone(self) -> None:
@@ -117,7 +117,7 @@ class Downward:
 
     # What they ask for.
 
-    def _adopted(self, message: Adopted, sender: Address) -> None:
+    def _adopted(self, message: AttachRequest, sender: Address) -> None:
         tree = self.tree
         child = self._children.get(sender)
         if child is not None and child.link > message.link:
@@ -128,12 +128,12 @@ class Downward:
             self._children[sender] = Child(message.link, -1, Interest(), 0, tree.node.now)
             if tree.leaving:
                 successor = tree.parent if tree.parent is not None or tree.reign is None else tree.reign.root
-                tree.post(sender, Farewell(message.link, successor))
+                tree.post(sender, ParentRedirect(message.link, successor))
         child = self._children[sender]
         if child.version <= message.version:
             self._asks_for(sender, child, message.version, message.interest)
 
-    def _registered(self, message: Registered, sender: Address) -> None:
+    def _registered(self, message: InterestChange, sender: Address) -> None:
         child = self._children.get(sender)
         if child is None or child.link != message.link:
             return
@@ -163,14 +163,14 @@ class Downward:
             summary.remove(form)
         child.interest = interest
 
-    def _alive(self, message: Alive, sender: Address) -> None:
+    def _alive(self, message: ChildHeartbeat, sender: Address) -> None:
         child = self._children.get(sender)
         if child is not None and child.link == message.link:
             child.heard = self.tree.node.now
         elif child is None or child.link < message.link:
-            self.tree.node.send(sender, Stranger(message.link))
+            self.tree.node.send(sender, UnknownChild(message.link))
 
-    def _parted(self, message: Parted, sender: Address) -> None:
+    def _parted(self, message: DetachNotice, sender: Address) -> None:
         child = self._children.get(sender)
         if child is not None and child.link <= message.link:
             self._drop(sender)
@@ -205,7 +205,9 @@ class Downward:
             child.start = child.last = since
         child.granted = child.version
         epoch = tree.stream.epoch
-        tree.post(address, Granted(child.link, child.version, epoch, child.start, since, reign, tree.parent))
+        tree.post(
+            address, InterestGrant(child.link, child.version, epoch, child.start, since, reign, tree.parent)
+        )
 
     # What they are sent.
 
@@ -215,5 +217,5 @@ class Downward:
         for address in self._routes.wanted(event):
             child = self._children[address]
             if child.start is not None and number > child.last:
-                self.tree.node.send(address, Forwarded(child.link, epoch, child.last, number, event))
+                self.tree.node.send(address, ForwardedEvent(child.link, epoch, child.last, number, event))
                 child.last = number

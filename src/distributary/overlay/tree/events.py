@@ -16,24 +16,30 @@ from typing import TYPE_CHECKING
 
 from distributary.model import Event
 from distributary.overlay.node import Address
-from distributary.overlay.tree.messages import Beat, Fetch, Fetched, Forwarded, Parted
-from distributary.overlay.tree.stream import Stream
+from distributary.overlay.tree.messages import (
+    DetachNotice,
+    EventFetch,
+    EventFetchReply,
+    ForwardedEvent,
+    Heartbeat,
+)
+from distributary.overlay.tree.stream import EventLog
 
 if TYPE_CHECKING:
-    from distributary.overlay.tree.tree import Tree
+    from distributary.overlay.tree.tree import TreeNode
 
 
 class Events:
     """The stream as it comes in."""
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: TreeNode) -> None:
         self.tree = tree
-        self.stream = Stream(tree.shape.room)
+        self.stream = EventLog(tree.shape.room)
         self.fetches = 0
         self.missing = 0
         """How often something asked for had been forgotten everywhere, for want of room or of a root."""
         self._listeners: list[Callable[[Event], None]] = []
-        self._early: dict[int, Forwarded] = {}
+        self._early: dict[int, ForwardedEvent] = {}
         self._gap = 0
         """Events up to this number are known to be missing, unless the position is above it."""
         self._unsure = 0
@@ -41,10 +47,10 @@ class Events:
         self._fetching: float | None = None
         """When something was last asked for that has not come."""
         handle = tree.node.handle
-        handle(Forwarded, self._forwarded)
-        handle(Beat, self._beat)
-        handle(Fetch, self._fetch_asked)
-        handle(Fetched, self._fetched)
+        handle(ForwardedEvent, self._forwarded)
+        handle(Heartbeat, self._beat)
+        handle(EventFetch, self._fetch_asked)
+        handle(EventFetchReply, self._fetched)
 
     def listen(self, listener: Callable[[Event], None]) -> None:
         self._listeners.append(listener)
@@ -56,7 +62,7 @@ class Events:
 
     # Beginnings.
 
-    def begin_link(self, early: dict[int, Forwarded]) -> None:
+    def begin_link(self, early: dict[int, ForwardedEvent]) -> None:
         """Events come from another parent now; these have come already."""
         self._early = early
         self._fetching = None
@@ -85,7 +91,7 @@ class Events:
             listener(event)
         self.tree.downward.forward(number, event)
 
-    def _forwarded(self, message: Forwarded, sender: Address) -> None:
+    def _forwarded(self, message: ForwardedEvent, sender: Address) -> None:
         upward = self.tree.upward
         if upward.hears(sender, message.link):
             upward.heard = self.tree.node.now
@@ -101,7 +107,7 @@ class Events:
     def _disown(self, sender: Address, link: int) -> None:
         """Somebody takes this node for a child that it is not, or not by this link."""
         if self.tree.shape.beat is not None:
-            self.tree.node.send(sender, Parted(link))
+            self.tree.node.send(sender, DetachNotice(link))
 
     def drain(self) -> None:
         """Take those that have come early and whose turn it is now."""
@@ -116,7 +122,7 @@ class Events:
             del self._early[number]
         self.tree.upward.switch_when_reached()
 
-    def _beat(self, message: Beat, sender: Address) -> None:
+    def _beat(self, message: Heartbeat, sender: Address) -> None:
         tree, upward = self.tree, self.tree.upward
         tree.belief.hear_of(message.reign, sender)
         if tree.is_root or not upward.hears(sender, message.link):
@@ -160,10 +166,10 @@ class Events:
             self.fetches += 1
             self._fetching = now
             epoch, position = self.stream.epoch, self.stream.position
-            message = Fetch(tree.address, tree.version, epoch, position, self._gap, tree.interest)
+            message = EventFetch(tree.address, tree.version, epoch, position, self._gap, tree.interest)
             tree.node.send(tree.parent, message)
 
-    def _fetch_asked(self, message: Fetch, sender: Address) -> None:
+    def _fetch_asked(self, message: EventFetch, sender: Address) -> None:
         tree, stream, root = self.tree, self.stream, self.tree.belief.root
         _, version, epoch, after, through, interest = message
         if epoch != stream.epoch:
@@ -171,13 +177,13 @@ class Events:
         if tree.is_root or stream.answers(interest, after, through):
             found = stream.between(interest, after, through)
             missing = stream.forgotten(after)
-            tree.node.send(message.node, Fetched(version, epoch, after, through, found, missing))
+            tree.node.send(message.node, EventFetchReply(version, epoch, after, through, found, missing))
         elif tree.parent is not None:
             tree.node.send(tree.parent, message)
         elif root is not None:
             tree.node.send(root, message)
 
-    def _fetched(self, message: Fetched, sender: Address) -> None:
+    def _fetched(self, message: EventFetchReply, sender: Address) -> None:
         stream = self.stream
         if self.tree.is_root or message.epoch != stream.epoch:
             return

@@ -83,10 +83,10 @@ class Interest:
         return Interest(tuple(sorted((set(self.forms) - set(removed)) | set(added))))
 
 
-class Summary:
+class InterestSummary:
     """The forms that are asked for, told by a few profiles.
 
-    >>> summary = Summary(most=2)
+    >>> summary = InterestSummary(most=2)
     >>> for bound in (10, 15, 12):
     ...     summary.add((("where", f"a > {bound}"),))
     >>> summary.interest.forms

@@ -7,11 +7,11 @@ from typing import NamedTuple
 from distributary.model import Event
 from distributary.overlay.node import Address
 from distributary.overlay.tree.interest import Form, Interest
-from distributary.overlay.tree.registry import Known
-from distributary.overlay.tree.stream import Numbered
+from distributary.overlay.tree.registry import RegistryEntry
+from distributary.overlay.tree.stream import NumberedEvent
 
 
-class Reign(NamedTuple):
+class RootTerm(NamedTuple):
     """Who is the root. A later reign, by epoch and number, is believed."""
 
     epoch: float
@@ -22,19 +22,19 @@ class Reign(NamedTuple):
 # To the root.
 
 
-class Published(NamedTuple):
+class PublishRequest(NamedTuple):
     """An event to be numbered by the root."""
 
     event: Event
     hops: int = 0
 
 
-class ParentWanted(NamedTuple):
+class ParentRequest(NamedTuple):
     """A node asks the root to let it change its parent, to the one wanted or to any."""
 
     node: Address
     stamp: int
-    reign: Reign | None
+    reign: RootTerm | None
     """The root that the node believes in: no other may answer."""
     current: Address | None
     wanted: Address | None
@@ -45,14 +45,14 @@ class ParentWanted(NamedTuple):
     """How many parents to offer, to choose among, in place of allowing any."""
 
 
-class ParentTaken(NamedTuple):
+class ParentConfirmation(NamedTuple):
     """The change that was allowed is done."""
 
     node: Address
     stamp: int
 
 
-class ChildMissed(NamedTuple):
+class ChildTimeout(NamedTuple):
     """A node has fallen silent, says its parent."""
 
     node: Address
@@ -60,62 +60,62 @@ class ChildMissed(NamedTuple):
     link: int
 
 
-class Left(NamedTuple):
+class TreeDeparture(NamedTuple):
     """A node is about to leave."""
 
     node: Address
 
 
-class ParentAllowed(NamedTuple):
+class ParentGrant(NamedTuple):
     """The root's answer: this parent may be taken."""
 
     stamp: int
     parent: Address
-    reign: Reign
+    reign: RootTerm
 
 
-class ParentsOffered(NamedTuple):
+class ParentOffers(NamedTuple):
     """The root's answer: these have room for you; ask for one of them."""
 
     stamp: int
     parents: tuple[Address, ...]
-    reign: Reign
+    reign: RootTerm
 
 
-class ParentRefused(NamedTuple):
+class ParentDenial(NamedTuple):
     """The root's answer: not that one."""
 
     stamp: int
     reason: str
-    reign: Reign
+    reign: RootTerm
 
 
-class Crowned(NamedTuple):
+class RootHandover(NamedTuple):
     """A root that leaves makes another node the root, and tells it everything."""
 
-    reign: Reign
+    reign: RootTerm
     position: int
-    events: tuple[Numbered, ...]
-    known: tuple[Known, ...]
+    events: tuple[NumberedEvent, ...]
+    known: tuple[RegistryEntry, ...]
     ids: tuple[str, ...]
 
 
-class Reigned(NamedTuple):
+class RootAnnouncement(NamedTuple):
     """There is another root; said to everybody, down the tree, and to whoever believes in an earlier one."""
 
-    reign: Reign
+    reign: RootTerm
 
 
-class RootMissed(NamedTuple):
+class RootTimeout(NamedTuple):
     """From one child of the root to another: I have long not heard of it."""
 
-    reign: Reign
+    reign: RootTerm
 
 
 # From a child to its parent. `link` is the stamp of the request by which the child came.
 
 
-class Adopted(NamedTuple):
+class AttachRequest(NamedTuple):
     """Take me as a child, with this interest; or, when I am: this is what I should have told you."""
 
     link: int
@@ -123,7 +123,7 @@ class Adopted(NamedTuple):
     interest: Interest
 
 
-class Registered(NamedTuple):
+class InterestChange(NamedTuple):
     """My interest has changed, from the version before to this one."""
 
     link: int
@@ -132,19 +132,19 @@ class Registered(NamedTuple):
     removed: tuple[Form, ...]
 
 
-class Alive(NamedTuple):
+class ChildHeartbeat(NamedTuple):
     """I am here, and you are my parent."""
 
     link: int
 
 
-class Parted(NamedTuple):
+class DetachNotice(NamedTuple):
     """I am your child no more."""
 
     link: int
 
 
-class Fetch(NamedTuple):
+class EventFetch(NamedTuple):
     """Whoever has them, a parent or somebody above: send me the events after one number up to another."""
 
     node: Address
@@ -158,7 +158,7 @@ class Fetch(NamedTuple):
 # From a parent to its child.
 
 
-class Granted(NamedTuple):
+class InterestGrant(NamedTuple):
     """All that matches this version of your interest comes to you, if its number is above `since`.
 
     `start` is where this link began: events above it come in an unbroken chain.
@@ -169,11 +169,11 @@ class Granted(NamedTuple):
     epoch: float
     start: int
     since: int
-    reign: Reign
+    reign: RootTerm
     above: Address | None
 
 
-class Forwarded(NamedTuple):
+class ForwardedEvent(NamedTuple):
     """An event; between the number `after` and its own there is none for you."""
 
     link: int
@@ -183,40 +183,40 @@ class Forwarded(NamedTuple):
     event: Event
 
 
-class Beat(NamedTuple):
+class Heartbeat(NamedTuple):
     """I am here; what I sent you last had the number `after`; up to `position` there is nothing more."""
 
     link: int
     epoch: float
     after: int
     position: int
-    reign: Reign
+    reign: RootTerm
     above: Address | None
     heirs: tuple[Address, ...] = ()
     """From the root: all its children."""
 
 
-class Stranger(NamedTuple):
+class UnknownChild(NamedTuple):
     """You are not my child, or not any more."""
 
     link: int
 
 
-class Farewell(NamedTuple):
+class ParentRedirect(NamedTuple):
     """I am leaving; try this one."""
 
     link: int
     successor: Address | None
 
 
-class Fetched(NamedTuple):
+class EventFetchReply(NamedTuple):
     """The events that were asked for; `missing` when some may have been forgotten everywhere."""
 
     version: int
     epoch: float
     after: int
     through: int
-    events: tuple[Numbered, ...]
+    events: tuple[NumberedEvent, ...]
     missing: bool
 
 
@@ -229,7 +229,7 @@ class Probe(NamedTuple):
     number: int
 
 
-class Probed(NamedTuple):
+class ProbeReply(NamedTuple):
     """So far; and this is to be known of me."""
 
     number: int

@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from distributary.overlay.node import Address
-from distributary.overlay.tree.messages import Probe, Probed
+from distributary.overlay.tree.messages import Probe, ProbeReply
 
 if TYPE_CHECKING:
-    from distributary.overlay.tree.tree import Tree
+    from distributary.overlay.tree.tree import TreeNode
 
 
-class Answer(NamedTuple):
+class ProbeResult(NamedTuple):
     """The answer to a probe."""
 
     seconds: float
@@ -31,7 +31,7 @@ class Answer(NamedTuple):
     """What the node tells of itself."""
 
 
-Answers = Mapping[Address, Answer]
+ProbeResults = Mapping[Address, ProbeResult]
 
 
 @dataclass
@@ -40,24 +40,24 @@ class _Round:
 
     sent: float
     missing: set[Address]
-    then: Callable[[Answers], None]
-    answers: dict[Address, Answer] = field(default_factory=dict)
+    then: Callable[[ProbeResults], None]
+    answers: dict[Address, ProbeResult] = field(default_factory=dict)
 
 
-class Probing:
+class Prober:
     """Probes of one node, and its answers to those of others."""
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: TreeNode) -> None:
         self.tree = tree
         self.tells: Callable[[], tuple[float, ...]] = tuple
         """What this node tells of itself to whoever probes it."""
         self._rounds: dict[int, _Round] = {}
         self._number = 0
         tree.node.handle(Probe, self._probed)
-        tree.node.handle(Probed, self._answered)
+        tree.node.handle(ProbeReply, self._answered)
         tree.node.at_alarm("tree probes", self._end)
 
-    def probe(self, others: Iterable[Address], then: Callable[[Answers], None], wait: float) -> None:
+    def probe(self, others: Iterable[Address], then: Callable[[ProbeResults], None], wait: float) -> None:
         """Have this called with the answers of others, when all have come or so many seconds are over."""
         missing = set(others) - {self.tree.address}
         if not missing:
@@ -70,14 +70,14 @@ class Probing:
         self.tree.node.wake_after(wait, "tree probes", self._number)
 
     def _probed(self, message: Probe, sender: Address) -> None:
-        self.tree.node.send(sender, Probed(message.number, self.tells()))
+        self.tree.node.send(sender, ProbeReply(message.number, self.tells()))
 
-    def _answered(self, message: Probed, sender: Address) -> None:
+    def _answered(self, message: ProbeReply, sender: Address) -> None:
         waiting = self._rounds.get(message.number)
         if waiting is None or sender not in waiting.missing:
             return
         waiting.missing.discard(sender)
-        waiting.answers[sender] = Answer(self.tree.node.now - waiting.sent, message.told)
+        waiting.answers[sender] = ProbeResult(self.tree.node.now - waiting.sent, message.told)
         if not waiting.missing:
             self._end(message.number)
 

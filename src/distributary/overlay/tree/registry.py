@@ -33,7 +33,7 @@ from typing import NamedTuple
 from distributary.overlay.node import Address
 
 
-class Known(NamedTuple):
+class RegistryEntry(NamedTuple):
     """A node that has asked: the stamp of its last request, its possible parents, the stamp of its link."""
 
     node: Address
@@ -43,31 +43,31 @@ class Known(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Answer:
+class ParentDecision:
     """What a node may do: the parent it may take, or the reason why it may not have the one it wanted."""
 
     parent: Address | None
     reason: str = ""
 
 
-class Registry:
+class ParentRegistry:
     """Who may be whose child.
 
-    >>> registry = Registry(root=1, fanout=2, random=Random(1))
+    >>> registry = ParentRegistry(root=1, fanout=2, random=Random(1))
     >>> for node, parent in ((2, 1), (3, 2)):
     ...     _ = registry.request(node, stamp=1, current=None, wanted=parent)
     ...     registry.taken(node, stamp=1)
     >>> registry.request(2, stamp=2, current=1, wanted=3)
-    Answer(parent=None, reason='3 is below 2')
+    ParentDecision(parent=None, reason='3 is below 2')
     >>> registry.request(3, stamp=2, current=2, wanted=1)
-    Answer(parent=1, reason='')
+    ParentDecision(parent=1, reason='')
     """
 
     def __init__(self, root: Address, fanout: int | None, random: Random) -> None:
         self.root = root
         self.fanout = fanout
         self._random = random
-        self._known: dict[Address, Known] = {}
+        self._known: dict[Address, RegistryEntry] = {}
         self._children: dict[Address, set[Address]] = {}
         self._missed: dict[Address, set[Address]] = {}
         """Nodes that have fallen silent, and the parents who said so."""
@@ -75,11 +75,11 @@ class Registry:
         """Changes, by node and new parent, to which the fanout does not apply."""
 
     @property
-    def known(self) -> tuple[Known, ...]:
+    def known(self) -> tuple[RegistryEntry, ...]:
         """Everything that is known, to be handed over."""
         return tuple(self._known.values())
 
-    def learn(self, known: Iterable[Known]) -> None:
+    def learn(self, known: Iterable[RegistryEntry]) -> None:
         """Take over what another root knew."""
         for each in known:
             if each.node != self.root:
@@ -93,7 +93,7 @@ class Registry:
         wanted: Address | None,
         avoid: Collection[Address] = (),
         link: int = 0,
-    ) -> Answer | None:
+    ) -> ParentDecision | None:
         """Answer a request for a parent, or for any parent; None for one that was overtaken by a later.
 
         `link` is the stamp of the request by which the node came to the parent that it has, if it still has.
@@ -103,14 +103,14 @@ class Registry:
             return None
         self._missed.pop(node, None)
         stated = () if current is None else (current,)
-        self._put(Known(node, stamp, stated, link))
+        self._put(RegistryEntry(node, stamp, stated, link))
         if wanted is None:
             answer = self._any_for(node, avoid)
         else:
             reason = self.why_not(node, wanted)
-            answer = Answer(None, reason) if reason else Answer(wanted)
+            answer = ParentDecision(None, reason) if reason else ParentDecision(wanted)
         if answer.parent is not None:
-            self._put(Known(node, stamp, tuple(dict.fromkeys((*stated, answer.parent))), link))
+            self._put(RegistryEntry(node, stamp, tuple(dict.fromkeys((*stated, answer.parent))), link))
         return answer
 
     def offers(
@@ -127,7 +127,7 @@ class Registry:
         if known is not None and known.stamp > stamp:
             return None
         self._missed.pop(node, None)
-        self._put(Known(node, stamp, () if current is None else (current,), link))
+        self._put(RegistryEntry(node, stamp, () if current is None else (current,), link))
         able = (one for one in self._candidates(node, avoid) if not self.why_not(node, one))
         return tuple(sorted(islice(able, most)))
 
@@ -192,12 +192,12 @@ class Registry:
         children = self._children.get(parent, ())
         return sum(one != without and parent not in self._missed.get(one, ()) for one in children)
 
-    def _any_for(self, node: Address, avoid: Collection[Address]) -> Answer:
+    def _any_for(self, node: Address, avoid: Collection[Address]) -> ParentDecision:
         """Any parent that a node may have, by chance; those to avoid only when there is nobody else."""
         for candidate in self._candidates(node, avoid):
             if not self.why_not(node, candidate):
-                return Answer(candidate)
-        return Answer(None, "nobody can take another child")
+                return ParentDecision(candidate)
+        return ParentDecision(None, "nobody can take another child")
 
     def _candidates(self, node: Address, avoid: Collection[Address]) -> list[Address]:
         """Everybody else by chance; those to avoid at the end."""
@@ -205,7 +205,7 @@ class Registry:
         self._random.shuffle(candidates)
         return sorted(candidates, key=lambda one: one in avoid)
 
-    def _put(self, known: Known) -> None:
+    def _put(self, known: RegistryEntry) -> None:
         before = self._known.get(known.node)
         for parent in before.parents if before is not None else ():
             self._children[parent].discard(known.node)

@@ -4,7 +4,7 @@ Rules:
 
 - An event is numbered once: its id is remembered.
 - Only those who believe in this root are answered; the others are told of it.
-- A root that leaves makes a child the root (`Crowned`) and tells it everything: numbers go on.
+- A root that leaves makes a child the root (`RootHandover`) and tells it everything: numbers go on.
 - A root that hears of a later one is an ordinary node from then on.
 """
 
@@ -17,23 +17,23 @@ from typing import TYPE_CHECKING
 from distributary.overlay.node import Address
 from distributary.overlay.tree.interest import Interest
 from distributary.overlay.tree.messages import (
-    ChildMissed,
-    Crowned,
-    Left,
-    ParentAllowed,
-    ParentRefused,
-    ParentsOffered,
-    ParentTaken,
-    ParentWanted,
-    Published,
-    Reign,
-    Reigned,
+    ChildTimeout,
+    ParentConfirmation,
+    ParentDenial,
+    ParentGrant,
+    ParentOffers,
+    ParentRequest,
+    PublishRequest,
+    RootAnnouncement,
+    RootHandover,
+    RootTerm,
+    TreeDeparture,
 )
-from distributary.overlay.tree.registry import Registry
-from distributary.overlay.tree.stream import Stream
+from distributary.overlay.tree.registry import ParentRegistry
+from distributary.overlay.tree.stream import EventLog
 
 if TYPE_CHECKING:
-    from distributary.overlay.tree.tree import Tree
+    from distributary.overlay.tree.tree import TreeNode
 
 EVERYTHING = Interest(((),))
 
@@ -41,9 +41,9 @@ EVERYTHING = Interest(((),))
 class Rootship:
     """What a node does if it is the root, and passes on if it is not."""
 
-    def __init__(self, tree: Tree, on_crowned: Callable[[Address], None] | None) -> None:
+    def __init__(self, tree: TreeNode, on_crowned: Callable[[Address], None] | None) -> None:
         self.tree = tree
-        self.registry: Registry | None = None
+        self.registry: ParentRegistry | None = None
         """At the root only."""
         self.on_taken: Callable[[Address], None] | None = None
         """Called with a node that has changed its parent."""
@@ -52,22 +52,22 @@ class Rootship:
         self._ids: OrderedDict[str, None] = OrderedDict()
         self._on_crowned = on_crowned
         handle = tree.node.handle
-        handle(Published, self._published)
-        handle(ParentWanted, self._parent_wanted)
-        handle(ParentTaken, self._parent_taken)
-        handle(ChildMissed, self._child_missed)
-        handle(Left, self._left)
-        handle(Crowned, self._crowned)
+        handle(PublishRequest, self._published)
+        handle(ParentRequest, self._parent_wanted)
+        handle(ParentConfirmation, self._parent_taken)
+        handle(ChildTimeout, self._child_missed)
+        handle(TreeDeparture, self._left)
+        handle(RootHandover, self._crowned)
 
     def begin(self) -> None:
         """Be the root, with an empty register."""
-        self.registry = Registry(self.tree.address, self.tree.shape.fanout, self.tree.random)
+        self.registry = ParentRegistry(self.tree.address, self.tree.shape.fanout, self.tree.random)
 
     def announce(self) -> None:
         """Remind those who fell silent that this is the root."""
         for address in sorted(self._estranged):
             if self.tree.reign is not None:
-                self.tree.node.send(address, Reigned(self.tree.reign))
+                self.tree.node.send(address, RootAnnouncement(self.tree.reign))
 
     def miss(self, address: Address) -> None:
         """A child has fallen silent."""
@@ -79,7 +79,7 @@ class Rootship:
 
     # What others ask of the root.
 
-    def _published(self, message: Published, sender: Address) -> None:
+    def _published(self, message: PublishRequest, sender: Address) -> None:
         if self.registry is None:
             self.tree.belief.send_on(message)
             return
@@ -91,7 +91,7 @@ class Rootship:
             self._ids.popitem(last=False)
         self.tree.events.take(self.tree.stream.position + 1, event)
 
-    def _parent_wanted(self, message: ParentWanted, sender: Address) -> None:
+    def _parent_wanted(self, message: ParentRequest, sender: Address) -> None:
         reign = self.tree.reign
         if self.registry is None or reign is None:
             self.tree.belief.send_on(message)
@@ -103,7 +103,7 @@ class Rootship:
             if message.reign is not None:
                 self.tree.belief.believe(message.reign)
                 reign = self.tree.reign or reign
-            self.tree.post(node, Reigned(reign))
+            self.tree.post(node, RootAnnouncement(reign))
             return
         if message.offers:
             self._offer(message, reign)
@@ -114,30 +114,30 @@ class Rootship:
         if answer is None:
             return
         if answer.parent is None:
-            self.tree.post(node, ParentRefused(stamp, answer.reason, reign))
+            self.tree.post(node, ParentDenial(stamp, answer.reason, reign))
         else:
-            self.tree.post(node, ParentAllowed(stamp, answer.parent, reign))
+            self.tree.post(node, ParentGrant(stamp, answer.parent, reign))
 
-    def _offer(self, message: ParentWanted, reign: Reign) -> None:
+    def _offer(self, message: ParentRequest, reign: RootTerm) -> None:
         if self.registry is None:
             return
         node, stamp, _, current, _, avoid, link, _, most = message
         parents = self.registry.offers(node, stamp, current, avoid, link, most)
         if parents is not None:
-            self.tree.post(node, ParentsOffered(stamp, parents, reign))
+            self.tree.post(node, ParentOffers(stamp, parents, reign))
 
-    def _parent_taken(self, message: ParentTaken, sender: Address) -> None:
+    def _parent_taken(self, message: ParentConfirmation, sender: Address) -> None:
         if self.registry is not None:
             self.registry.taken(message.node, message.stamp)
             self._estranged.discard(message.node)
             if self.on_taken is not None:
                 self.on_taken(message.node)
 
-    def _child_missed(self, message: ChildMissed, sender: Address) -> None:
+    def _child_missed(self, message: ChildTimeout, sender: Address) -> None:
         if self.registry is not None:
             self.registry.missed(message.node, message.by, message.link)
 
-    def _left(self, message: Left, sender: Address) -> None:
+    def _left(self, message: TreeDeparture, sender: Address) -> None:
         if self.registry is not None:
             self.registry.left(message.node)
             self._estranged.discard(message.node)
@@ -149,13 +149,13 @@ class Rootship:
         tree, reign, heir = self.tree, self.tree.reign, self.tree.downward.heir
         if self.registry is None or reign is None or heir is None:
             return
-        later = tree.belief.reign = Reign(reign.epoch, reign.number + 1, heir)
+        later = tree.belief.reign = RootTerm(reign.epoch, reign.number + 1, heir)
         stream, known = tree.stream, self.registry.known
-        tree.post(heir, Crowned(later, stream.position, stream.all_after(0), known, tuple(self._ids)))
+        tree.post(heir, RootHandover(later, stream.position, stream.all_after(0), known, tuple(self._ids)))
         self.registry = None
         tree.belief.proclaim()
 
-    def _crowned(self, message: Crowned, sender: Address) -> None:
+    def _crowned(self, message: RootHandover, sender: Address) -> None:
         tree = self.tree
         if tree.is_root or (tree.reign is not None and message.reign < tree.reign):
             return
@@ -166,7 +166,7 @@ class Rootship:
             tree.downward.restart()
         tree.upward.unlink()
         tree.events.forget_early()
-        before, tree.events.stream = tree.stream, Stream(tree.shape.room)
+        before, tree.events.stream = tree.stream, EventLog(tree.shape.room)
         tree.stream.begin(before.epoch, 0)
         tree.stream.ask(EVERYTHING, 0)
         for number, event in message.events:
@@ -185,7 +185,7 @@ class Rootship:
         self.tree.downward.restart()
         self._rule(None)
 
-    def _rule(self, handed_over: Crowned | None) -> None:
+    def _rule(self, handed_over: RootHandover | None) -> None:
         self.begin()
         if self.registry is not None and handed_over is not None:
             self.registry.learn(handed_over.known)

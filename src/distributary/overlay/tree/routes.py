@@ -1,7 +1,7 @@
 """The routing entries of a node of a tree: which child asked for what, and so who must have an event.
 
-`Scan` looks at every child's profiles one after the other. An application whose filters can be indexed gives
-`Tree` routes of its own, with the same three methods (003, section 4.1).
+`ScannedRoutes` looks at every child's profiles one after the other. An application whose filters can be
+indexed gives `TreeNode` routes of its own, with the same three methods (003, section 4.1).
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class Routes(Protocol):
         """The children who asked for the event, in an order that does not depend on chance."""
 
 
-class Scan:
+class ScannedRoutes:
     """Routing entries without an index: an event costs a match for each profile until one lets it pass.
 
-    >>> routes = Scan()
+    >>> routes = ScannedRoutes()
     >>> routes.put(7, Interest(((("topic", "A"),),)))
     >>> routes.wanted(Event("e1", topic="A/B")), routes.wanted(Event("e2", topic="B"))
     ([7], [])

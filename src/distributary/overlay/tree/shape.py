@@ -10,9 +10,9 @@ from random import Random
 
 from distributary.errors import DistributaryError
 from distributary.overlay.node import Address
-from distributary.overlay.tree.messages import Reign
-from distributary.overlay.tree.registry import Known
-from distributary.overlay.tree.tree import Tree
+from distributary.overlay.tree.messages import RootTerm
+from distributary.overlay.tree.registry import RegistryEntry
+from distributary.overlay.tree.tree import TreeNode
 
 Parents = Mapping[Address, Address]
 """The parent of every node but the root; a node comes after its parent."""
@@ -72,20 +72,20 @@ def _one_by_one(
     return parents
 
 
-def settle(trees: Iterable[Tree], parents: Parents) -> None:
+def settle(trees: Iterable[TreeNode], parents: Parents) -> None:
     """Put nodes that have not started into a tree at rest; the one that is the root knows everybody."""
     by_address = {tree.address: tree for tree in trees}
     root = next((tree for tree in by_address.values() if tree.registry is not None), None)
     if root is None or root.registry is None or parents.keys() != by_address.keys() - {root.address}:
         raise DistributaryError("a tree has one root, and a parent for every other node")
     for tree in by_address.values():
-        tree.settle(Reign(0.0, 0, root.address))
+        tree.settle(RootTerm(0.0, 0, root.address))
     for node, parent in parents.items():
         by_address[node].attach(by_address[parent])
-    root.registry.learn(Known(node, 1, (parent,), 1) for node, parent in parents.items())
+    root.registry.learn(RegistryEntry(node, 1, (parent,), 1) for node, parent in parents.items())
 
 
-def loops(trees: Iterable[Tree]) -> list[str]:
+def loops(trees: Iterable[TreeNode]) -> list[str]:
     """What must never be: parents that lead back to where one began. Give all nodes, up or not."""
     parents = {tree.address: tree.parent for tree in trees}
     wrong: list[str] = []
@@ -103,7 +103,7 @@ def loops(trees: Iterable[Tree]) -> list[str]:
     return wrong
 
 
-def unsettled(trees: Iterable[Tree]) -> list[str]:
+def unsettled(trees: Iterable[TreeNode]) -> list[str]:
     """What must not be when all is at rest: several roots or none, nodes on their own, too many children."""
     all_trees = list(trees)
     by_address = {tree.address: tree for tree in all_trees}

@@ -16,13 +16,13 @@ from collections import OrderedDict
 from distributary.model import Event
 from distributary.overlay.tree.interest import Form, Interest, covers
 
-Numbered = tuple[int, Event]
+NumberedEvent = tuple[int, Event]
 
 
-class Stream:
+class EventLog:
     """The stream as one node has it.
 
-    >>> stream = Stream(room=100)
+    >>> stream = EventLog(room=100)
     >>> stream.ask((everything := Interest(((),))), since=0)
     >>> stream.take(1, Event("e1", topic="A")); stream.take(2, Event("e2", topic="B"))
     >>> only = Interest(((("topic", "B"),),))
@@ -75,9 +75,9 @@ class Stream:
             and all(self._has(form, after) for form in interest.forms)
         )
 
-    def between(self, interest: Interest, after: int, through: int) -> tuple[Numbered, ...]:
+    def between(self, interest: Interest, after: int, through: int) -> tuple[NumberedEvent, ...]:
         """The events that match, after one number and up to another, as far as they are here."""
-        found: list[Numbered] = []
+        found: list[NumberedEvent] = []
         for number in reversed(self._kept):
             if number <= after:
                 break
@@ -89,7 +89,7 @@ class Stream:
         """Whether something above this number may have been forgotten for want of room."""
         return after < self._floor
 
-    def all_after(self, number: int) -> tuple[Numbered, ...]:
+    def all_after(self, number: int) -> tuple[NumberedEvent, ...]:
         """Whatever is here above a number."""
         return tuple((one, event) for one, event in self._kept.items() if one > number)
 

@@ -33,18 +33,18 @@ from distributary.overlay.tree.belief import Belief
 from distributary.overlay.tree.downward import Downward
 from distributary.overlay.tree.events import Events
 from distributary.overlay.tree.interest import Form, Interest
-from distributary.overlay.tree.messages import Left, Published, Reign
-from distributary.overlay.tree.probing import Answers, Probing
-from distributary.overlay.tree.registry import Registry
+from distributary.overlay.tree.messages import PublishRequest, RootTerm, TreeDeparture
+from distributary.overlay.tree.probing import Prober, ProbeResults
+from distributary.overlay.tree.registry import ParentRegistry
 from distributary.overlay.tree.root import EVERYTHING, Rootship
-from distributary.overlay.tree.routes import Routes, Scan
-from distributary.overlay.tree.stream import Stream
+from distributary.overlay.tree.routes import Routes, ScannedRoutes
+from distributary.overlay.tree.stream import EventLog
 from distributary.overlay.tree.succession import Succession
 from distributary.overlay.tree.upward import Upward
 
 
 @dataclass(frozen=True)
-class Shape:
+class TreeSettings:
     """What all nodes of a tree share."""
 
     fanout: int | None = 8
@@ -69,10 +69,10 @@ class Shape:
     """Seconds until those who have not answered a probe are left out."""
 
 
-class Tree:
+class TreeNode:
     """A node of a tree.
 
-    tree = Tree(Node(7), Shape(beat=1.0), contacts=[3], courier=Courier(node))   # joins by itself
+    tree = TreeNode(Node(7), TreeSettings(beat=1.0), contacts=[3], courier=Courier(node))   # joins by itself
     tree.on_event(home.offer)
     tree.want(form_of(Profile.of(subscription)))
     tree.publish(event)
@@ -82,7 +82,7 @@ class Tree:
     def __init__(
         self,
         node: Node,
-        shape: Shape | None = None,
+        shape: TreeSettings | None = None,
         *,
         is_root: bool = False,
         contacts: Iterable[Address] = (),
@@ -93,22 +93,22 @@ class Tree:
     ) -> None:
         self.node = node
         self.address = node.address
-        self.shape = shape or Shape()
+        self.shape = shape or TreeSettings()
         self.contacts = tuple(contacts)
         self.leaving = False
         self.random = Random(f"{seed}/{self.address}")
         self.post: Callable[[Address, Message], None] = courier.send if courier is not None else node.send
         """Sends what must not get lost."""
-        self.choose_parent: Callable[[Answers], Address] | None = None
+        self.choose_parent: Callable[[ProbeResults], Address] | None = None
         """The best of some parents on offer, for a node that comes or has lost its own; None for any."""
         self.belief = Belief(self)
         self.rootship = Rootship(self, on_crowned)
         self.succession = Succession(self)
         self.upward = Upward(self)
         self.asking = Asking(self)
-        self.downward = Downward(self, Scan() if routes is None else routes)
+        self.downward = Downward(self, ScannedRoutes() if routes is None else routes)
         self.events = Events(self)
-        self.probing = Probing(self)
+        self.probing = Prober(self)
         if courier is not None:
             courier.on_failure(self.belief.given_up)
         if is_root:
@@ -134,7 +134,7 @@ class Tree:
 
     def publish(self, event: Event) -> None:
         """Have an event go to all who asked for it."""
-        self.belief.to_root(Published(event))
+        self.belief.to_root(PublishRequest(event))
 
     def change_parent(self, new: Address) -> None:
         """Go to another parent as soon as the root allows it; events are neither lost nor repeated.
@@ -154,7 +154,7 @@ class Tree:
         if self.is_root:
             self.rootship.abdicate()
         else:
-            self.belief.to_root(Left(self.address))
+            self.belief.to_root(TreeDeparture(self.address))
         self.downward.send_away()
 
     # What can be seen of it.
@@ -164,12 +164,12 @@ class Tree:
         return self.rootship.registry is not None
 
     @property
-    def registry(self) -> Registry | None:
+    def registry(self) -> ParentRegistry | None:
         """At the root only."""
         return self.rootship.registry
 
     @property
-    def reign(self) -> Reign | None:
+    def reign(self) -> RootTerm | None:
         return self.belief.reign
 
     @property
@@ -196,7 +196,7 @@ class Tree:
         return self.asking.version
 
     @property
-    def stream(self) -> Stream:
+    def stream(self) -> EventLog:
         return self.events.stream
 
     @property
@@ -223,12 +223,12 @@ class Tree:
 
     # Life.
 
-    def attach(self, parent: Tree) -> None:
+    def attach(self, parent: TreeNode) -> None:
         """Make a child of a node before either starts, without messages; see `tree_shape.settle`."""
         self.upward.place(parent.address, parent.parent)
         parent.downward.place(self.address)
 
-    def settle(self, reign: Reign) -> None:
+    def settle(self, reign: RootTerm) -> None:
         """Believe in a root from the start, without messages; the parent's grant of nothing included."""
         self.belief.reign = reign
         self.upward.settled(reign)
@@ -241,7 +241,7 @@ class Tree:
         self.upward.heard = self.node.now
         self.downward.begin()
         if self.is_root and self.reign is None:
-            self.settle(Reign(self.node.now, 0, self.address))
+            self.settle(RootTerm(self.node.now, 0, self.address))
         elif not self.is_root and self.parent is None and not self.leaving:
             self.upward.seek(None)
         if self.shape.beat is not None:

@@ -7,7 +7,8 @@ Rules:
   reached to where the new one's begin. Then it parts from the old one.
 - A node whose parent has fallen silent does the same, first with its grandparent, and fetches the difference.
 - A node that needs a parent, whichever, takes the one that the root gives it by chance, or one it chooses
-  itself (`Tree.choose_parent`): the root offers some that have room, the node probes them, and asks for one.
+  itself (`TreeNode.choose_parent`): the root offers some that have room, the node probes them, and
+  asks for one.
 - Each link has the stamp of the request by which it came about. What belongs to another link is not heard.
 - Only the root that a node believes in may allow it anything. A new root is told of the place one has.
 """
@@ -19,23 +20,23 @@ from typing import TYPE_CHECKING
 
 from distributary.overlay.node import Address
 from distributary.overlay.tree.messages import (
-    Alive,
-    Farewell,
-    Forwarded,
-    Granted,
-    ParentAllowed,
-    ParentRefused,
-    ParentsOffered,
-    ParentTaken,
-    ParentWanted,
-    Parted,
-    Reign,
-    Stranger,
+    ChildHeartbeat,
+    DetachNotice,
+    ForwardedEvent,
+    InterestGrant,
+    ParentConfirmation,
+    ParentDenial,
+    ParentGrant,
+    ParentOffers,
+    ParentRedirect,
+    ParentRequest,
+    RootTerm,
+    UnknownChild,
 )
-from distributary.overlay.tree.probing import Answers
+from distributary.overlay.tree.probing import ProbeResults
 
 if TYPE_CHECKING:
-    from distributary.overlay.tree.tree import Tree
+    from distributary.overlay.tree.tree import TreeNode
 
 MOST_TRIES = 4
 """How often a node asks a new root to let it stay where it is; then it asks for any place."""
@@ -54,14 +55,14 @@ class Move:
     """The new parent, once the root has allowed it."""
     chosen: bool = False
     """Whether the node chose it among those on offer."""
-    granted: Granted | None = None
-    early: dict[int, Forwarded] = field(default_factory=dict)
+    granted: InterestGrant | None = None
+    early: dict[int, ForwardedEvent] = field(default_factory=dict)
 
 
 class Upward:
     """The link to the parent."""
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: TreeNode) -> None:
         self.tree = tree
         self.parent: Address | None = None
         self.link = 0
@@ -76,17 +77,17 @@ class Upward:
         """Changes of parent that have come about."""
         self.refusals = 0
         self._stamp = 0
-        self._allowed_by: Reign | None = None
+        self._allowed_by: RootTerm | None = None
         """The root that has allowed this node its place: a new one must be told of it."""
         self._tries = 0
         self._choosing = True
         """Whether to ask for offers: not when the one chosen from the last ones was refused."""
         handle = tree.node.handle
-        handle(ParentAllowed, self._parent_allowed)
-        handle(ParentRefused, self._parent_refused)
-        handle(ParentsOffered, self._parents_offered)
-        handle(Stranger, self._stranger)
-        handle(Farewell, self._farewell)
+        handle(ParentGrant, self._parent_allowed)
+        handle(ParentDenial, self._parent_refused)
+        handle(ParentOffers, self._parents_offered)
+        handle(UnknownChild, self._stranger)
+        handle(ParentRedirect, self._farewell)
 
     def place(self, parent: Address, above: Address | None) -> None:
         """Have this parent from the start, without messages."""
@@ -94,7 +95,7 @@ class Upward:
         self._stamp = 1
         self.above = above
 
-    def settled(self, reign: Reign) -> None:
+    def settled(self, reign: RootTerm) -> None:
         self._allowed_by = reign
 
     def unlink(self) -> None:
@@ -105,7 +106,7 @@ class Upward:
         """Go, if there is a parent to go from."""
         if self.parent is not None:
             self.abandon()
-            self.tree.post(self.parent, Parted(self.link))
+            self.tree.post(self.parent, DetachNotice(self.link))
             self.parent, self.linked = None, False
 
     def hears(self, sender: Address, link: int) -> bool:
@@ -122,7 +123,7 @@ class Upward:
         """Give a sign of life, and see whether the parent does."""
         tree, now = self.tree, self.tree.node.now
         if self.parent is not None:
-            tree.node.send(self.parent, Alive(self.link))
+            tree.node.send(self.parent, ChildHeartbeat(self.link))
         tree.events.fetch_again(2 * beat)
         if tree.leaving:
             return
@@ -164,7 +165,7 @@ class Upward:
         link = self.link if self.linked else 0
         choosing = wanted is None and self._choosing and tree.choose_parent is not None
         offers = tree.shape.offers if choosing else 0
-        message = ParentWanted(
+        message = ParentRequest(
             tree.address, self._stamp, tree.reign, self.parent, wanted, avoid, link, offers=offers
         )
         root = tree.belief.root
@@ -184,9 +185,9 @@ class Upward:
         """Give up a change of parent that is on its way."""
         move, self.move = self.move, None
         if move is not None and move.to is not None:
-            self.tree.post(move.to, Parted(move.stamp))
+            self.tree.post(move.to, DetachNotice(move.stamp))
 
-    def _parent_refused(self, message: ParentRefused, sender: Address) -> None:
+    def _parent_refused(self, message: ParentDenial, sender: Address) -> None:
         self.tree.belief.believe(message.reign)
         move = self.move
         if move is None or move.stamp != message.stamp:
@@ -198,7 +199,7 @@ class Upward:
             self.seek(None, must=True)
             self._choosing = True
 
-    def _parents_offered(self, message: ParentsOffered, sender: Address) -> None:
+    def _parents_offered(self, message: ParentOffers, sender: Address) -> None:
         """Probe those on offer, and ask for the best; for any, when none of them answers."""
         self.tree.belief.hear_of(message.reign, sender)
         move = self.move
@@ -208,7 +209,7 @@ class Upward:
             message.parents, lambda answers: self._choose(message.stamp, answers), self.tree.shape.probe_wait
         )
 
-    def _choose(self, stamp: int, answers: Answers) -> None:
+    def _choose(self, stamp: int, answers: ProbeResults) -> None:
         choose, move = self.tree.choose_parent, self.move
         if choose is None or move is None or move.stamp != stamp:
             return
@@ -219,7 +220,7 @@ class Upward:
         if self.move is not None:
             self.move.chosen = True
 
-    def _parent_allowed(self, message: ParentAllowed, sender: Address) -> None:
+    def _parent_allowed(self, message: ParentGrant, sender: Address) -> None:
         self.tree.belief.hear_of(message.reign, sender)
         move = self.move
         if move is None or move.stamp != message.stamp or message.reign != self.tree.reign:
@@ -231,7 +232,7 @@ class Upward:
         move.to = message.parent
         self.tree.post(move.to, self.tree.asking.adopted(move.stamp))
 
-    def granted(self, message: Granted) -> None:
+    def granted(self, message: InterestGrant) -> None:
         """The parent to come has granted the interest."""
         if self.move is not None:
             self.move.granted = message
@@ -261,17 +262,17 @@ class Upward:
         tree.asking.nothing_granted()
         self.moves += 1
         if old is not None and old != self.parent:
-            tree.post(old, Parted(old_link))
-        tree.belief.to_root(ParentTaken(tree.address, move.stamp))
+            tree.post(old, DetachNotice(old_link))
+        tree.belief.to_root(ParentConfirmation(tree.address, move.stamp))
         tree.asking.grant_holds(granted)
         tree.events.fetch_up_to(granted.since)
         tree.events.drain()
 
-    def _stranger(self, message: Stranger, sender: Address) -> None:
+    def _stranger(self, message: UnknownChild, sender: Address) -> None:
         if self.hears(sender, message.link) and self.linked:
             self.linked = False
             self.seek(self.parent)
 
-    def _farewell(self, message: Farewell, sender: Address) -> None:
+    def _farewell(self, message: ParentRedirect, sender: Address) -> None:
         if self.hears(sender, message.link) and not self.tree.is_root:
             self.seek(message.successor if self.tree.choose_parent is None else None, must=True)

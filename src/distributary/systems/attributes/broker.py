@@ -14,9 +14,9 @@ Rules:
   again, and placements are compared: after the last fault has healed, everything is in place again.
 - Without courier, copies and refresh, and on a ring at rest, the messages are those of the paper.
 
-With r values in a range and N nodes, on average: `Scattered` stores with r/2 log2 N messages, `Ordered` with
-1/2 log2 N + r, `Arcs` with 1/2 log2 N + the arcs touched, r at most; an event takes 1/2 log2 N for each of
-its attributes, less when they go together.
+With r values in a range and N nodes, on average: `ScatteredPlacement` stores with r/2 log2 N messages,
+`OrderedPlacement` with 1/2 log2 N + r, `ArcPlacement` with 1/2 log2 N + the arcs touched, r at most; an event
+takes 1/2 log2 N for each of its attributes, less when they go together.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from distributary.model import Event, Subscription
 from distributary.overlay.courier import Courier
 from distributary.overlay.node import Address, Message
 from distributary.overlay.replication import Replication
-from distributary.overlay.ring.placement import FIRST, Arcs, Make, point_key
+from distributary.overlay.ring.placement import FIRST, ArcPlacement, PlacementFactory, point_key
 from distributary.overlay.ring.ring import Ring
 from distributary.systems.attributes.filing import MOST_KEYS, Claim, Filing
 from distributary.systems.attributes.identifier import Identifier, IdentifierLayout
@@ -50,8 +50,8 @@ OPEN_TEXT_SHARE = 0.001
 class AttributeBroker:
     """A node of the attribute system.
 
-    `placement` makes the first placement of each attribute: `Scattered`, `Ordered` or `Arcs.evenly`, of which
-    only the last is balanced later. `match` is how events find subscriptions.
+    `placement` makes the first placement of each attribute: `ScatteredPlacement`, `OrderedPlacement` or
+    `ArcPlacement.evenly`, of which only the last is balanced later. `match` is how events find subscriptions.
 
     >>> from distributary.overlay.ring.circle import Circle
     >>> from distributary.overlay.node import Node
@@ -68,7 +68,7 @@ class AttributeBroker:
         ring: Ring,
         schema: Schema,
         *,
-        placement: Make = Arcs.evenly,
+        placement: PlacementFactory = ArcPlacement.evenly,
         match: Matching | str = Matching.NARROWEST,
         courier: Courier | None = None,
         copies: int = 0,
@@ -175,7 +175,7 @@ class AttributeBroker:
             raise DistributaryError(
                 f"the schema does not list the values of {attribute!r}, so they have no order on the ring"
             )
-        if not isinstance(self.placements.newest(attribute), Arcs):
+        if not isinstance(self.placements.newest(attribute), ArcPlacement):
             raise DistributaryError("only values that are placed in arcs can be balanced")
         self.placements.rebalance(attribute)
 
@@ -297,5 +297,5 @@ class AttributeBroker:
         assert self.rebalance_period is not None
         self.node.wake_after(self.rebalance_period, "attributes rebalance")
         for name in self.placements.names:
-            if self.placements.is_keeper(name) and isinstance(self.placements.newest(name), Arcs):
+            if self.placements.is_keeper(name) and isinstance(self.placements.newest(name), ArcPlacement):
                 self.placements.rebalance(name)

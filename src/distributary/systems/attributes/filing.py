@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from distributary.errors import FilterError
-from distributary.overlay.ring.placement import Placement, Spread, point_key
+from distributary.overlay.ring.placement import AttributePlacement, Spread, point_key
 from distributary.overlay.ring.ring import Ring
 from distributary.systems.attributes.messages import Along, Drop, Entry, EntryName, Store
 from distributary.systems.attributes.parts import Wanted
@@ -47,7 +47,7 @@ class Claim(NamedTuple):
     name: EntryName
     reach: Reach
     wanted: Wanted | None
-    placement: Placement | None
+    placement: AttributePlacement | None
     """None for an attribute that has points only."""
 
 
@@ -133,7 +133,7 @@ class Filing:
 
     def _send(
         self,
-        placement: Placement | None,
+        placement: AttributePlacement | None,
         name: EntryName,
         keys: list[int],
         filed: Mapping[Place, Slip],

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from distributary.model import Event
 from distributary.overlay.node import Address
-from distributary.overlay.ring.placement import Arcs, Version
+from distributary.overlay.ring.placement import ArcPlacement, Version
 from distributary.systems.attributes.parts import Wanted
 from distributary.systems.attributes.schema import Reach, Spot
 
@@ -115,7 +115,7 @@ class Observed(NamedTuple):
 class Announce(NamedTuple):
     """A new placement. When `settled`, others use it already."""
 
-    arcs: Arcs
+    arcs: ArcPlacement
     settled: bool
 
 

@@ -23,7 +23,14 @@ from random import Random
 from typing import NamedTuple
 
 from distributary.overlay.node import Address, Message
-from distributary.overlay.ring.placement import Arcs, Axis, Make, Placement, Version, Weight
+from distributary.overlay.ring.placement import (
+    ArcPlacement,
+    AttributeAxis,
+    AttributePlacement,
+    CellWeight,
+    PlacementFactory,
+    Version,
+)
 from distributary.overlay.ring.ring import Arrival, Ring
 from distributary.systems.attributes.messages import Announce, Census, Observed, Rebalance, Versions
 from distributary.systems.attributes.schema import Run, Schema
@@ -34,7 +41,7 @@ NEVER = float("-inf")
 class _Known(NamedTuple):
     """A placement, and since when lookups may use it."""
 
-    placement: Placement
+    placement: AttributePlacement
     learned: float
     usable: float
 
@@ -50,7 +57,7 @@ class Placements:
         self,
         ring: Ring,
         schema: Schema,
-        make: Make,
+        make: PlacementFactory,
         *,
         send: Callable[[Address, Message], None],
         entries: Callable[[str], Iterable[Run]],
@@ -67,7 +74,7 @@ class Placements:
         self._entries = entries
         self._changed = changed
         self._axes = {
-            name: Axis(name, attribute.cells)
+            name: AttributeAxis(name, attribute.cells)
             for name in schema.names
             if (attribute := schema[name]).cells > 0
         }
@@ -94,23 +101,23 @@ class Placements:
         """Whether the attribute has cells to be placed."""
         return attribute in self._axes
 
-    def current(self, attribute: str) -> Placement:
+    def current(self, attribute: str) -> AttributePlacement:
         """By which an event is looked up now."""
         known, now = self._known[attribute], self.ring.node.now
         return next((each.placement for each in reversed(known) if each.usable <= now), known[0].placement)
 
-    def kept(self, attribute: str) -> tuple[Placement, ...]:
+    def kept(self, attribute: str) -> tuple[AttributePlacement, ...]:
         """Under which subscriptions are filed now, the oldest first."""
         return tuple(each.placement for each in self._known[attribute])
 
-    def newest(self, attribute: str) -> Placement:
+    def newest(self, attribute: str) -> AttributePlacement:
         return self._known[attribute][-1].placement
 
     def is_over(self, attribute: str, version: Version) -> bool:
         """Whether nobody files under this version any more."""
         return attribute in self._known and version < self._known[attribute][0].placement.version
 
-    def learn(self, arcs: Arcs, *, settled: bool) -> None:
+    def learn(self, arcs: ArcPlacement, *, settled: bool) -> None:
         """Take up a placement, unless it is not newer than all that is known."""
         name = arcs.axis.name
         known = self._known.get(name)
@@ -124,7 +131,7 @@ class Placements:
     def tell(self, to: Address, attribute: str) -> None:
         """Let another node know of the newest placement."""
         newest = self._known[attribute][-1]
-        if isinstance(newest.placement, Arcs) and to != self.ring.identifier:
+        if isinstance(newest.placement, ArcPlacement) and to != self.ring.identifier:
             settled = newest.usable <= self.ring.node.now
             self._send(to, Announce(newest.placement, settled))
 
@@ -224,14 +231,14 @@ class Placements:
         number, answers = self._censuses.pop(name)
         if not answers:
             return
-        weights: dict[int, Weight] = {}
+        weights: dict[int, CellWeight] = {}
         for answer in answers.values():
             for grain, lookups, entries in answer.weights:
-                so_far = weights.get(grain, Weight())
-                weights[grain] = Weight(so_far.lookups + lookups, so_far.entries + entries)
+                so_far = weights.get(grain, CellWeight())
+                weights[grain] = CellWeight(so_far.lookups + lookups, so_far.entries + entries)
         version = (max(number, self.newest(name).version[0] + 1), self.ring.identifier)
         circle, axis = self.ring.circle, self._axes[name]
-        arcs = Arcs.balanced(circle, axis, list(answers), weights, version=version)
+        arcs = ArcPlacement.balanced(circle, axis, list(answers), weights, version=version)
         self.rebalanced += 1
         self.ring.multicast_segment(self.ring.identifier, circle.size, Announce(arcs, settled=False))
 

@@ -35,7 +35,7 @@ from zlib import crc32
 from distributary.errors import DistributaryError, UnknownSubscriptionError
 from distributary.model import Event, Subscription
 from distributary.overlay.courier import Courier
-from distributary.overlay.hypercube import Cubes, Key, Place, children_above, children_below
+from distributary.overlay.hypercube import Cubes, CubeVertex, Key, children_above, children_below
 from distributary.overlay.node import Address, Message, Node
 from distributary.overlay.replication import Name, Replication
 from distributary.overlay.ring.ring import Arrival, Ring
@@ -185,7 +185,7 @@ class HopeBroker(ABC):
         rank = self.agreement.settled.publishing
         key, filter = self._addressings[rank].of_event(event)
         facet = crc32(event.id.encode()) % self.cubes.facets
-        self.ring.route(self.cubes.position(Place(key, facet, rank)), Publication(event, filter))
+        self.ring.route(self.cubes.position(CubeVertex(key, facet, rank)), Publication(event, filter))
 
     def catch_up(self, subscription_id: str, since: float = 0.0) -> None:
         """Have the remembered events since a time delivered, except those that the subscriber has got."""
@@ -384,7 +384,7 @@ class HopeBroker(ABC):
         addresses = self._addresses[subscription_id]
         self.ring.multicast(
             [
-                self.cubes.position(Place(addresses[rank].key, facet, rank))
+                self.cubes.position(CubeVertex(addresses[rank].key, facet, rank))
                 for rank in ranks
                 for facet in range(self.cubes.facets)
             ],

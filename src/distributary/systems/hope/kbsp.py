@@ -32,7 +32,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, ClassVar
 
-from distributary.overlay.hypercube import Key, Place, bit_between, bits_of
+from distributary.overlay.hypercube import CubeVertex, Key, bit_between, bits_of
 from distributary.overlay.node import Address
 from distributary.overlay.replication import Name
 from distributary.overlay.ring.ring import Arrival
@@ -169,7 +169,7 @@ class Kbsp(HopeBroker):
         added, dropped = tuple(sorted(wanted - known)), tuple(sorted(known - wanted))
         return Advert(vertex, self.node.address, added, dropped, digest_of(wanted), told is None, 0)
 
-    def _above(self, place: Place, bit: int) -> int:
+    def _above(self, place: CubeVertex, bit: int) -> int:
         return self.cubes.position(place._replace(vertex=place.vertex | 1 << bit))
 
     def _send_above(self, positions: list[int], message: Advert | Renew) -> None:

@@ -18,11 +18,11 @@ from distributary.overlay.courier import Courier
 from distributary.overlay.node import Address, Node
 from distributary.overlay.tree.interest import Form, form_of, profile_of
 from distributary.overlay.tree.shape import Parents, balanced_parents, settle, unsettled
-from distributary.overlay.tree.tree import Shape, Tree
+from distributary.overlay.tree.tree import TreeNode, TreeSettings
 from distributary.systems.assembly import CONTACTS, Contact, Settings
 from distributary.systems.home import Home
-from distributary.systems.tree.measures import Measures
-from distributary.systems.tree.optimising import Optimiser, Optimising
+from distributary.systems.tree.measures import CostModel
+from distributary.systems.tree.optimising import OptimisationSettings, TreeOptimiser
 
 BEAT = 1.0
 """Seconds between signs of life, where nodes may fail."""
@@ -32,7 +32,7 @@ class TreeBroker:
     """A node of a dissemination tree that serves clients.
 
     >>> node = Node(3)
-    >>> broker = TreeBroker(Tree(node, is_root=True))
+    >>> broker = TreeBroker(TreeNode(node, is_root=True))
     >>> _ = node.start(now=0)
     >>> node.call(lambda: broker.subscribe(Subscription("s1", "ann", where="a > 3")), now=0)
     []
@@ -41,17 +41,20 @@ class TreeBroker:
     """
 
     def __init__(
-        self, tree: Tree, optimising: Optimising | None = None, measures: Measures | None = None
+        self,
+        tree: TreeNode,
+        optimising: OptimisationSettings | None = None,
+        measures: CostModel | None = None,
     ) -> None:
         self.tree = tree
         self.node = tree.node
         self.home = Home(tree.node)
         self._forms: dict[str, Form] = {}
         tree.on_event(self.home.offer)
-        self.optimiser: Optimiser | None = None
+        self.optimiser: TreeOptimiser | None = None
         if optimising is not None:
-            measures = measures or Measures.with_fanout(optimising.goal, tree.shape.fanout)
-            self.optimiser = Optimiser(
+            measures = measures or CostModel.with_fanout(optimising.goal, tree.shape.fanout)
+            self.optimiser = TreeOptimiser(
                 tree, optimising, measures, wants=self.wants, clients=lambda: len(self.home)
             )
 
@@ -77,7 +80,7 @@ class TreeBroker:
         return any(profile_of(form).matches(event) for form in set(self._forms.values()))
 
     def change_parent(self, new: Address) -> None:
-        """Go to another parent, while events flow; see `Tree.change_parent`."""
+        """Go to another parent, while events flow; see `TreeNode.change_parent`."""
         self.tree.change_parent(new)
 
     def leave(self) -> None:
@@ -97,27 +100,27 @@ class TreeAssembly:
         founders: Sequence[Address],
         contact: Contact,
         *,
-        shape: Shape | None = None,
+        shape: TreeSettings | None = None,
         parents: Callable[[list[Address]], Parents] | None = None,
-        optimising: Optimising | None = None,
+        optimising: OptimisationSettings | None = None,
         seed: int = 0,
     ) -> None:
         self.settings = settings
-        self.shape = shape or Shape(beat=BEAT if settings.upkeep else None)
+        self.shape = shape or TreeSettings(beat=BEAT if settings.upkeep else None)
         self.root, *_ = self._founders = list(founders)
         """Who the root is now."""
         self._contact = contact
         self._parents = parents or (lambda nodes: balanced_parents(nodes, self.shape.fanout))
         self._optimising = optimising
         self._measures = (
-            None if optimising is None else Measures.with_fanout(optimising.goal, self.shape.fanout)
+            None if optimising is None else CostModel.with_fanout(optimising.goal, self.shape.fanout)
         )
         self._seed = seed
 
     def __call__(self, address: Address) -> TreeBroker:
         node = Node(address)
         contacts = [self._contact(address) for _ in range(CONTACTS)]
-        tree = Tree(
+        tree = TreeNode(
             node,
             self.shape,
             is_root=address == self.root,

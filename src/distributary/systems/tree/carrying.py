@@ -17,24 +17,24 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from distributary.overlay.node import Address
-from distributary.overlay.tree.tree import Tree
-from distributary.systems.tree.messages import ParentOrdered, RewriteNamed
+from distributary.overlay.tree.tree import TreeNode
+from distributary.systems.tree.messages import ParentOrder, RewriteProposal
 
 
 @dataclass
 class _Work:
     """A rewrite under way."""
 
-    rewrite: RewriteNamed
+    rewrite: RewriteProposal
     since: float
     left: dict[Address, Address]
     ordered: set[Address]
 
 
-class Carrying:
+class RewriteExecutor:
     """The rewrites that the root has granted."""
 
-    def __init__(self, tree: Tree, patience: float) -> None:
+    def __init__(self, tree: TreeNode, patience: float) -> None:
         self.tree = tree
         self.patience = patience
         """Seconds until a rewrite is given up."""
@@ -57,7 +57,7 @@ class Carrying:
         """The nodes that rewrites under way touch."""
         return frozenset(address for work in self._under_way for address in work.rewrite.touched)
 
-    def begin(self, rewrite: RewriteNamed) -> bool:
+    def begin(self, rewrite: RewriteProposal) -> bool:
         """Begin a rewrite, unless the tree is not what it was named for, or another touches the same."""
         registry = self.tree.registry
         if registry is None or rewrite.touched & self.locked:
@@ -78,7 +78,7 @@ class Carrying:
         for node, parent in work.left.items():
             if node not in work.ordered and not registry.why_not(node, parent):
                 work.ordered.add(node)
-                self.tree.post(node, ParentOrdered(parent))
+                self.tree.post(node, ParentOrder(parent))
 
     def _taken(self, node: Address) -> None:
         registry = self.tree.registry
@@ -115,4 +115,4 @@ class Carrying:
         """Send one child of each node that has too many elsewhere."""
         for children in rows:
             self._thinned = self.tree.node.now
-            self.tree.post(children[-1], ParentOrdered(None))
+            self.tree.post(children[-1], ParentOrder(None))

@@ -37,14 +37,14 @@ REMEMBERED = 1_000
 """How many contents and ids of each feed are remembered, or as many as its document holds."""
 
 
-class FeedAsked(NamedTuple):
+class FeedRequest(NamedTuple):
     """A poll: what does this feed hold?"""
 
     feed: str
     poll: int
 
 
-class FeedAnswered(NamedTuple):
+class FeedReply(NamedTuple):
     """The document, or the reason why there is none."""
 
     feed: str
@@ -132,16 +132,16 @@ class FeedSource:
         self.node = node
         self.asked = 0
         self._fetch = fetch
-        node.handle(FeedAsked, self._answer)
+        node.handle(FeedRequest, self._answer)
 
-    def _answer(self, asked: FeedAsked, sender: Address) -> None:
+    def _answer(self, asked: FeedRequest, sender: Address) -> None:
         self.asked += 1
         try:
             document = self._fetch(asked.feed, self.node.now)
         except DistributaryError as error:
-            self.node.send(sender, FeedAnswered(asked.feed, asked.poll, None, self.node.now, str(error)))
+            self.node.send(sender, FeedReply(asked.feed, asked.poll, None, self.node.now, str(error)))
         else:
-            self.node.send(sender, FeedAnswered(asked.feed, asked.poll, document, self.node.now))
+            self.node.send(sender, FeedReply(asked.feed, asked.poll, document, self.node.now))
 
 
 class FeedPoller:
@@ -172,7 +172,7 @@ class FeedPoller:
         self._every = every
         self._patience = every if patience is None else patience
         node = broker.node
-        node.handle(FeedAnswered, self._answered)
+        node.handle(FeedReply, self._answered)
         node.at_alarm("poll feed", self._poll)
         node.at_alarm("poll is late", self._late)
         node.at_start(self._begin)
@@ -192,7 +192,7 @@ class FeedPoller:
         if not self.broker.tree.is_root:
             return
         state.open.add(state.polls)
-        node.send(state.source, FeedAsked(name, state.polls))
+        node.send(state.source, FeedRequest(name, state.polls))
         node.wake_after(self._patience, "poll is late", (name, state.polls))
         state.polls += 1
 
@@ -201,7 +201,7 @@ class FeedPoller:
         if poll in self.feeds[name].open:
             self._fail(self.feeds[name], poll, f"no answer within {self._patience:g} s")
 
-    def _answered(self, answer: FeedAnswered, sender: Address) -> None:
+    def _answered(self, answer: FeedReply, sender: Address) -> None:
         state = self.feeds[answer.feed]
         if answer.document is None:
             self._fail(state, answer.poll, answer.reason)
@@ -219,7 +219,7 @@ class FeedPoller:
         if answer.poll > state.answered:
             state.answered, state.failing = answer.poll, ""
 
-    def _take(self, answer: FeedAnswered, state: FeedState, read: ReadFeed) -> None:
+    def _take(self, answer: FeedReply, state: FeedState, read: ReadFeed) -> None:
         outdated = answer.at < state.latest
         if not outdated:
             state.document = answer.document

@@ -18,8 +18,8 @@ from typing import NamedTuple
 from distributary.overlay.node import Address
 from distributary.plan.trees.optimiser import NEGLIGIBLE
 from distributary.plan.trees.rules import Rewrite, Rule
-from distributary.systems.tree.messages import Link, Neighbourhood
-from distributary.systems.tree.view import LocalProblem, View
+from distributary.systems.tree.messages import LinkMeasurement, TreeNeighbourhood
+from distributary.systems.tree.view import LocalProblem, PartialTree
 
 
 def plain(benefit: float) -> float:
@@ -41,12 +41,12 @@ class Found(NamedTuple):
     before: dict[Address, Address]
 
 
-class Inquiry:
+class RewriteSearch:
     """One search for the best rewrite around a node."""
 
     def __init__(
         self,
-        view: View,
+        view: PartialTree,
         owner: Address,
         rules: Sequence[Rule],
         *,
@@ -85,7 +85,7 @@ class Inquiry:
         for address in sorted(self.waiting):
             self._ask(address)
 
-    def told(self, node: Address, found: tuple[Neighbourhood, ...]) -> None:
+    def told(self, node: Address, found: tuple[TreeNeighbourhood, ...]) -> None:
         """A node has told its neighbourhood, or that of all on its way to the root."""
         if self.over or node not in self.waiting:
             return
@@ -122,7 +122,9 @@ class Inquiry:
         for child, parents in sorted(needed.items()):
             self._measure(child, tuple(sorted(parents)))
 
-    def linked(self, child: Address, asked: Iterable[Address], links: Iterable[tuple[Address, Link]]) -> None:
+    def linked(
+        self, child: Address, asked: Iterable[Address], links: Iterable[tuple[Address, LinkMeasurement]]
+    ) -> None:
         """A node has measured its links to some who may become its parent, as far as these answered."""
         if self.over or child not in self.measuring:
             return

@@ -54,28 +54,28 @@ Values = tuple[float, ...]
 """One value for each of the goal's aggregates over the path."""
 
 
-class Entry(NamedTuple):
+class CostEntry(NamedTuple):
     """So many nodes with the same values."""
 
     times: int
     values: Values
 
 
-Entries = tuple[Entry, ...]
+Entries = tuple[CostEntry, ...]
 
 IDENTITY = {Function.SUM: 0.0, Function.MIN: math.inf, Function.MAX: -math.inf}
 """What an aggregate begins with, by its function."""
 
 
 @dataclass(frozen=True, eq=False)
-class Measures:
+class CostModel:
     """A goal, and what of it each broker keeps.
 
     >>> from distributary.plan.goal.tree_text import parse_goal
     >>> goal = parse_goal("minimise aggregate(SUM, aggregate(SUM, link latency, PATH), BROKERS)")
-    >>> measures = Measures(goal)
-    >>> measures.fewer([Entry(1, (10.0,)), Entry(3, (30.0,))])
-    (Entry(times=4, values=(25.0,)),)
+    >>> measures = CostModel(goal)
+    >>> measures.fewer([CostEntry(1, (10.0,)), CostEntry(3, (30.0,))])
+    (CostEntry(times=4, values=(25.0,)),)
     """
 
     goal: Goal
@@ -96,12 +96,12 @@ class Measures:
             )
 
     @staticmethod
-    def with_fanout(goal: Goal, fanout: int | None) -> Measures:
+    def with_fanout(goal: Goal, fanout: int | None) -> CostModel:
         """The goal, and that no node has more children than that."""
         if fanout is None:
-            return Measures(goal)
+            return CostModel(goal)
         limit = Constraint(Local(BUILT_IN["fanout"]), "<=", fanout)
-        return Measures(replace(goal, constraints=(*goal.constraints, limit)))
+        return CostModel(replace(goal, constraints=(*goal.constraints, limit)))
 
     @cached_property
     def expressions(self) -> list[Expression]:
@@ -201,7 +201,7 @@ class Measures:
             if not isinstance(metric := constraint.metric, SystemCost) and _made_of_paths(metric)
         )
 
-    def system_cost(self, entries: Iterable[Entry]) -> float:
+    def system_cost(self, entries: Iterable[CostEntry]) -> float:
         """The cost of the tree from its nodes; 0 while none is known."""
         counted = [each for each in entries if each.times]
         if not counted or not self.along_path:
@@ -209,18 +209,18 @@ class Measures:
         costs = [self.cost(each.values) for each in counted]
         return float(aggregated(self.goal.cost.function, costs, [each.times for each in counted]))
 
-    def worst(self, entries: Iterable[Entry]) -> Entry | None:
+    def worst(self, entries: Iterable[CostEntry]) -> CostEntry | None:
         """Of entries that count, the one whose cost a MIN or MAX takes."""
         choose = min if self.goal.cost.function is Function.MIN else max
         counted = [each for each in entries if each.times]
         return choose(counted, key=lambda each: self.cost(each.values), default=None)
 
-    def fewer(self, entries: Iterable[Entry]) -> Entries:
+    def fewer(self, entries: Iterable[CostEntry]) -> Entries:
         """The same in as few entries as the goal allows."""
         alike: dict[Values, int] = {}
         for count, values in entries:
             alike[values] = alike.get(values, 0) + count
-        merged = [Entry(count, values) for values, count in sorted(alike.items())]
+        merged = [CostEntry(count, values) for values, count in sorted(alike.items())]
         counted = [each for each in merged if each.times]
         if not self.paths or not merged:
             return ()
@@ -231,26 +231,26 @@ class Measures:
             counted = list(self._moments(counted))
         return (*counted, *dict.fromkeys(self._extremes(merged)))
 
-    def _moments(self, entries: Sequence[Entry]) -> Entries:
+    def _moments(self, entries: Sequence[CostEntry]) -> Entries:
         """Entries with the same count and sum; for a variance also with the same sum of squares."""
         count = sum(each.times for each in entries)
         mean = tuple(
             sum(each.times * each.values[path] for each in entries) / count for path in range(len(self.paths))
         )
         if self.additive:
-            return (Entry(count, mean),)
+            return (CostEntry(count, mean),)
         if self.goal.cost.function is Function.PRODUCT or count < 2:
             return tuple(entries)
         squares = sum(each.times * (each.values[0] - mean[0]) ** 2 for each in entries)
         pairs = count // 2
         away = math.sqrt(squares / (2 * pairs))
         low, high = ((mean[0] + sign * away, *mean[1:]) for sign in (-1, 1))
-        middle = [Entry(1, mean)] if count % 2 else []
-        return (Entry(pairs, low), Entry(pairs, high), *middle)
+        middle = [CostEntry(1, mean)] if count % 2 else []
+        return (CostEntry(pairs, low), CostEntry(pairs, high), *middle)
 
-    def _extremes(self, entries: Sequence[Entry]) -> list[Entry]:
+    def _extremes(self, entries: Sequence[CostEntry]) -> list[CostEntry]:
         """The extremes of what is constrained, which count for nothing else."""
-        found: list[Entry] = []
+        found: list[CostEntry] = []
         for constraint in self.goal.constraints:
             metric = constraint.metric
             if isinstance(metric, SystemCost) or not _made_of_paths(metric):

@@ -14,7 +14,7 @@ Streams = tuple[tuple[str, float], ...]
 """Rates of streams by name, sorted."""
 
 
-class Link(NamedTuple):
+class LinkMeasurement(NamedTuple):
     """What was measured of the link from a parent to its child."""
 
     latency: float
@@ -22,7 +22,7 @@ class Link(NamedTuple):
     bandwidth: float = 0.0
 
 
-class Facts(NamedTuple):
+class BrokerFacts(NamedTuple):
     """What a broker knows of itself, wherever it is in the tree."""
 
     clients: int = 0
@@ -34,13 +34,13 @@ class Facts(NamedTuple):
 # Upkeep: between parent and child, in every maintenance period.
 
 
-class DependentsTold(NamedTuple):
+class SubtreeReport(NamedTuple):
     """From a child: the link to you as I measured it, myself, and what is below me (transformation state)."""
 
     sent: float
     """By the sender's clock: the answer returns it, and the difference is the round trip."""
-    link: Link | None
-    facts: Facts
+    link: LinkMeasurement | None
+    facts: BrokerFacts
     fanout: int
     size: int
     """How many nodes there are in my subtree, myself included."""
@@ -50,7 +50,7 @@ class DependentsTold(NamedTuple):
     """What my whole subtree wants."""
 
 
-class CostTold(NamedTuple):
+class PathReport(NamedTuple):
     """From a parent: my values, from which yours follow, and what is known of those who are not below you."""
 
     echo: float
@@ -66,7 +66,7 @@ class CostTold(NamedTuple):
 # Statistics: along the tree, to those who want them.
 
 
-class Statistic(NamedTuple):
+class NodeStatistic(NamedTuple):
     """A node's values at a time; where its cost does not follow from those, the cost."""
 
     node: Address
@@ -76,20 +76,20 @@ class Statistic(NamedTuple):
     time: float
 
 
-class StatisticsTold(NamedTuple):
+class StatisticsUpdate(NamedTuple):
     """What is new to you of others, and which statistics I and those behind me want.
 
     `wanted` is a cost: those of better cost than that are wanted, None for none of them.
     """
 
-    statistics: tuple[Statistic, ...]
+    statistics: tuple[NodeStatistic, ...]
     wanted: float | None
 
 
 # Optimisation: in every optimisation period.
 
 
-class PeriodBegun(NamedTuple):
+class PeriodStart(NamedTuple):
     """From the root, down the tree: name your best rewrite."""
 
     number: int
@@ -97,72 +97,72 @@ class PeriodBegun(NamedTuple):
     nodes: int
 
 
-class Known(NamedTuple):
+class ChildState(NamedTuple):
     """A child as its parent knows it."""
 
     address: Address
-    link: Link
-    facts: Facts
+    link: LinkMeasurement
+    facts: BrokerFacts
     fanout: int
     size: int
     below: Entries
     streams: Streams
 
 
-class Neighbourhood(NamedTuple):
+class TreeNeighbourhood(NamedTuple):
     """A node and its children (optimisation state)."""
 
     address: Address
     parent: Address | None
     values: Values
-    facts: Facts
-    children: tuple[Known, ...]
+    facts: BrokerFacts
+    children: tuple[ChildState, ...]
 
 
-class NeighbourhoodAsked(NamedTuple):
+class NeighbourhoodRequest(NamedTuple):
     number: int
     asker: Address
 
 
-class PathAsked(NamedTuple):
+class PathRequest(NamedTuple):
     """The neighbourhoods of all nodes from this one up to the root; those on the way add theirs."""
 
     number: int
     asker: Address
     node: Address
-    found: tuple[Neighbourhood, ...]
+    found: tuple[TreeNeighbourhood, ...]
 
 
-class NeighbourhoodTold(NamedTuple):
+class NeighbourhoodReply(NamedTuple):
     number: int
-    found: Neighbourhood | None
+    found: TreeNeighbourhood | None
     """None while the sender does not know it itself."""
 
 
-class PathTold(NamedTuple):
+class PathReply(NamedTuple):
     number: int
     node: Address
     """The one that was asked."""
-    found: tuple[Neighbourhood, ...]
+    found: tuple[TreeNeighbourhood, ...]
     """None where somebody on the way does not know."""
 
 
-class LinksAsked(NamedTuple):
+class LinksRequest(NamedTuple):
     """How would your links be to these parents?"""
 
     number: int
     parents: tuple[Address, ...]
 
 
-class LinksTold(NamedTuple):
+class LinksReply(NamedTuple):
     number: int
     parents: tuple[Address, ...]
     """Those that were asked for."""
-    links: tuple[tuple[Address, Link], ...]
+    links: tuple[tuple[Address, LinkMeasurement], ...]
     """Of those that answered."""
 
 
-class RewriteNamed(NamedTuple):
+class RewriteProposal(NamedTuple):
     """To the root: the best that can be done around me."""
 
     number: int
@@ -180,22 +180,22 @@ class RewriteNamed(NamedTuple):
         return frozenset(address for pair in (*self.changes, *self.before) for address in pair)
 
 
-class ParentOrdered(NamedTuple):
+class ParentOrder(NamedTuple):
     """From the root: change to this parent; to any with room, if none is named."""
 
     parent: Address | None
 
 
-UPKEEP = (DependentsTold, CostTold)
-STATISTICS = (StatisticsTold,)
+UPKEEP = (SubtreeReport, PathReport)
+STATISTICS = (StatisticsUpdate,)
 OPTIMISATION = (
-    PeriodBegun,
-    NeighbourhoodAsked,
-    PathAsked,
-    NeighbourhoodTold,
-    PathTold,
-    LinksAsked,
-    LinksTold,
-    RewriteNamed,
-    ParentOrdered,
+    PeriodStart,
+    NeighbourhoodRequest,
+    PathRequest,
+    NeighbourhoodReply,
+    PathReply,
+    LinksRequest,
+    LinksReply,
+    RewriteProposal,
+    ParentOrder,
 )

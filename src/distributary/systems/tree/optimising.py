@@ -1,6 +1,7 @@
 """A dissemination tree that optimises itself while events flow (003, sections 3.4, 4.3 and 4.5).
 
-    settings = Optimising(parse_goal("minimise aggregate(SUM, aggregate(SUM, link latency, PATH), BROKERS)"))
+    goal = parse_goal("minimise aggregate(SUM, aggregate(SUM, link latency, PATH), BROKERS)")
+    settings = OptimisationSettings(goal)
     TreeAssembly(..., optimising=settings)
 
 Rules:
@@ -27,39 +28,39 @@ from dataclasses import dataclass, field
 from distributary.errors import DistributaryError
 from distributary.model import Event
 from distributary.overlay.node import Address
-from distributary.overlay.tree.probing import Answers
-from distributary.overlay.tree.tree import Tree
+from distributary.overlay.tree.probing import ProbeResults
+from distributary.overlay.tree.tree import TreeNode
 from distributary.plan.goal.tree_goal import Goal
 from distributary.plan.trees.optimiser import HYBRID, NEGLIGIBLE
 from distributary.plan.trees.rules import Rule
-from distributary.systems.tree.carrying import Carrying
-from distributary.systems.tree.inquiry import Found, Inquiry
-from distributary.systems.tree.measures import Measures
+from distributary.systems.tree.carrying import RewriteExecutor
+from distributary.systems.tree.inquiry import Found, RewriteSearch
+from distributary.systems.tree.measures import CostModel
 from distributary.systems.tree.messages import (
-    Facts,
-    Known,
-    Link,
-    LinksAsked,
-    LinksTold,
-    Neighbourhood,
-    NeighbourhoodAsked,
-    NeighbourhoodTold,
-    ParentOrdered,
-    PathAsked,
-    PathTold,
-    PeriodBegun,
-    RewriteNamed,
+    BrokerFacts,
+    ChildState,
+    LinkMeasurement,
+    LinksReply,
+    LinksRequest,
+    NeighbourhoodReply,
+    NeighbourhoodRequest,
+    ParentOrder,
+    PathReply,
+    PathRequest,
+    PeriodStart,
+    RewriteProposal,
+    TreeNeighbourhood,
 )
-from distributary.systems.tree.spreading import Spreading
-from distributary.systems.tree.statistics import Gauges, Statistics
-from distributary.systems.tree.view import LinkKey, View
+from distributary.systems.tree.spreading import StatisticsBroadcast
+from distributary.systems.tree.statistics import BrokerStatistics, Gauges
+from distributary.systems.tree.view import LinkKey, PartialTree
 
 NOWHERE: Address = -1
 """The parent of a node whose own parent is none of the asker's business."""
 
 
 @dataclass(frozen=True)
-class Optimising:
+class OptimisationSettings:
     """How a tree optimises itself."""
 
     goal: Goal
@@ -104,14 +105,14 @@ class Optimising:
         return max((rule.levels for rule in self.local), default=0)
 
 
-class Optimiser:
+class TreeOptimiser:
     """The part of a broker that optimises the tree."""
 
     def __init__(
         self,
-        tree: Tree,
-        settings: Optimising,
-        measures: Measures,
+        tree: TreeNode,
+        settings: OptimisationSettings,
+        measures: CostModel,
         *,
         wants: Callable[[Event], bool],
         clients: Callable[[], int],
@@ -119,39 +120,39 @@ class Optimiser:
         self.tree = tree
         self.settings = settings
         self.measures = measures
-        self.statistics = Statistics(tree, measures, settings.gauges, wants=wants, clients=clients)
-        self.spreading = Spreading(
+        self.statistics = BrokerStatistics(tree, measures, settings.gauges, wants=wants, clients=clients)
+        self.spreading = StatisticsBroadcast(
             self.statistics,
             period=settings.statistics,
             directed=bool(settings.directed),
             approximate=settings.approximate,
             is_critical=self._is_critical,
         )
-        self.carrying = Carrying(tree, patience=settings.period)
+        self.carrying = RewriteExecutor(tree, patience=settings.period)
         self.active = True
         """Whether this node begins periods when it is the root."""
         self.number = 0
         """Of the latest period."""
         self.quiet = 0
         """At the root: periods since somebody last named a rewrite."""
-        self._named: list[RewriteNamed] = []
-        self._inquiries: list[Inquiry] = []
-        self._links: dict[LinkKey, tuple[float, Link]] = {}
+        self._named: list[RewriteProposal] = []
+        self._inquiries: list[RewriteSearch] = []
+        self._links: dict[LinkKey, tuple[float, LinkMeasurement]] = {}
         if settings.best_effort:
             tree.choose_parent = self._best_parent
         self._listen()
 
     def _listen(self) -> None:
         node = self.tree.node
-        node.handle(PeriodBegun, self._period_begun)
-        node.handle(NeighbourhoodAsked, self._neighbourhood_asked)
-        node.handle(PathAsked, self._path_asked)
-        node.handle(NeighbourhoodTold, self._neighbourhood_told)
-        node.handle(PathTold, self._path_told)
-        node.handle(LinksAsked, self._links_asked)
-        node.handle(LinksTold, self._links_told)
-        node.handle(RewriteNamed, self._rewrite_named)
-        node.handle(ParentOrdered, self._parent_ordered)
+        node.handle(PeriodStart, self._period_begun)
+        node.handle(NeighbourhoodRequest, self._neighbourhood_asked)
+        node.handle(PathRequest, self._path_asked)
+        node.handle(NeighbourhoodReply, self._neighbourhood_told)
+        node.handle(PathReply, self._path_told)
+        node.handle(LinksRequest, self._links_asked)
+        node.handle(LinksReply, self._links_told)
+        node.handle(RewriteProposal, self._rewrite_named)
+        node.handle(ParentOrder, self._parent_ordered)
         node.at_alarm("tree statistics", self._tell)
         node.at_alarm("tree period", self._begin_period)
         node.at_alarm("tree decision", self._decide)
@@ -170,7 +171,7 @@ class Optimiser:
         self.spreading.tell()
         self.carrying.check()
 
-    def _best_parent(self, answers: Answers) -> Address:
+    def _best_parent(self, answers: ProbeResults) -> Address:
         return self.statistics.best_parent(answers)
 
     # Periods, at the root.
@@ -181,7 +182,7 @@ class Optimiser:
             return
         number = max(self.number + 1, int(self.tree.node.now * 1000))
         self._named = []
-        self._consider(PeriodBegun(number, self.cost(), self.statistics.size))
+        self._consider(PeriodStart(number, self.cost(), self.statistics.size))
         self.tree.node.wake_after(self.settings.window, "tree decision", number)
 
     def cost(self) -> float:
@@ -202,17 +203,17 @@ class Optimiser:
                 break
         self._named = []
 
-    def _rewrite_named(self, message: RewriteNamed, sender: Address) -> None:
+    def _rewrite_named(self, message: RewriteProposal, sender: Address) -> None:
         if message.number == self.number and self.tree.is_root:
             self._named.append(message)
 
     # Periods, everywhere.
 
-    def _period_begun(self, message: PeriodBegun, sender: Address) -> None:
+    def _period_begun(self, message: PeriodStart, sender: Address) -> None:
         if sender == self.tree.parent and message.number > self.number and not self.tree.is_root:
             self._consider(message)
 
-    def _consider(self, begun: PeriodBegun) -> None:
+    def _consider(self, begun: PeriodStart) -> None:
         self.number, self.statistics.system, self.spreading.nodes = begun
         for child in self.tree.children:
             self.tree.node.send(child, begun)
@@ -228,7 +229,7 @@ class Optimiser:
         if heard and self._is_critical():
             partners = frozenset(heard)
             asked = (self.tree.address, *heard)
-            view = View(self.measures, links=self._fresh_links())
+            view = PartialTree(self.measures, links=self._fresh_links())
             self._inquire(view, settings.directed, asked, partners=partners)
 
     def _is_critical(self) -> bool:
@@ -248,16 +249,16 @@ class Optimiser:
         system = self.statistics.system
         return abs(cost - system) <= (self.settings.slack + NEGLIGIBLE) * abs(system)
 
-    def _unit(self, own: Neighbourhood) -> View:
+    def _unit(self, own: TreeNeighbourhood) -> PartialTree:
         """What this node knows of its unit: itself, and its parent as far as it matters."""
-        view = View(self.measures, links=self._fresh_links())
+        view = PartialTree(self.measures, links=self._fresh_links())
         view.add(own)
         above, parent, link = self.statistics.parent_values, self.tree.parent, self.statistics.link
         if not self.tree.is_root and parent is not None:
             values = self.measures.nothing if above is None else above
             children, size = own.children, self.statistics.size
-            me = Known(own.address, link or Link(0.0), own.facts, len(children), size, (), ())
-            view.add(Neighbourhood(parent, NOWHERE, values, Facts(), (me,)))
+            me = ChildState(own.address, link or LinkMeasurement(0.0), own.facts, len(children), size, (), ())
+            view.add(TreeNeighbourhood(parent, NOWHERE, values, BrokerFacts(), (me,)))
         if self.measures.holistic:
             view.rest = self.measures.fewer(self.spreading.elsewhere())
         elif self.measures.bottleneck:
@@ -266,7 +267,7 @@ class Optimiser:
 
     def _inquire(
         self,
-        view: View,
+        view: PartialTree,
         rules: Sequence[Rule],
         asked: Sequence[Address],
         *,
@@ -277,16 +278,16 @@ class Optimiser:
 
         def ask(address: Address) -> None:
             if partners is None:
-                self._send(address, NeighbourhoodAsked(number, me))
+                self._send(address, NeighbourhoodRequest(number, me))
             else:
-                self._send(address, PathAsked(number, me, address, ()))
+                self._send(address, PathRequest(number, me, address, ()))
 
-        inquiry = Inquiry(
+        inquiry = RewriteSearch(
             view,
             me,
             rules,
             ask=ask,
-            measure=lambda child, parents: self._send(child, LinksAsked(number, parents)),
+            measure=lambda child, parents: self._send(child, LinksRequest(number, parents)),
             done=lambda found: self._name(number, found),
             levels=levels,
             partners=partners,
@@ -306,51 +307,51 @@ class Optimiser:
             return
         changes, before = tuple(found.changes.items()), tuple(found.before.items())
         self.tree.belief.to_root(
-            RewriteNamed(number, found.benefit, found.rule, found.arguments, changes, before)
+            RewriteProposal(number, found.benefit, found.rule, found.arguments, changes, before)
         )
 
     # Answering.
 
-    def _neighbourhood_asked(self, message: NeighbourhoodAsked, sender: Address) -> None:
-        self._send(message.asker, NeighbourhoodTold(message.number, self.statistics.neighbourhood()))
+    def _neighbourhood_asked(self, message: NeighbourhoodRequest, sender: Address) -> None:
+        self._send(message.asker, NeighbourhoodReply(message.number, self.statistics.neighbourhood()))
 
-    def _path_asked(self, message: PathAsked, sender: Address) -> None:
+    def _path_asked(self, message: PathRequest, sender: Address) -> None:
         """Add one's own neighbourhood and pass the question on; the root answers."""
         own = self.statistics.neighbourhood()
         found = () if own is None else (*message.found, own)
         if own is None or self.tree.is_root or self.tree.parent is None:
-            self._send(message.asker, PathTold(message.number, message.node, found))
+            self._send(message.asker, PathReply(message.number, message.node, found))
         else:
             self.tree.node.send(self.tree.parent, message._replace(found=found))
 
-    def _neighbourhood_told(self, message: NeighbourhoodTold, sender: Address) -> None:
+    def _neighbourhood_told(self, message: NeighbourhoodReply, sender: Address) -> None:
         found = () if message.found is None else (message.found,)
         for inquiry in self._inquiries:
             if message.number == self.number and inquiry.partners is None:
                 inquiry.told(sender, found)
 
-    def _path_told(self, message: PathTold, sender: Address) -> None:
+    def _path_told(self, message: PathReply, sender: Address) -> None:
         for inquiry in self._inquiries:
             if message.number == self.number and inquiry.partners is not None:
                 inquiry.told(message.node, message.found)
 
-    def _links_asked(self, message: LinksAsked, sender: Address) -> None:
+    def _links_asked(self, message: LinksRequest, sender: Address) -> None:
         """Measure the links that are not known yet, then answer."""
         known = self._fresh_links()
         me = self.tree.address
         unknown = [parent for parent in message.parents if (parent, me) not in known]
 
-        def answer(answers: Answers) -> None:
+        def answer(answers: ProbeResults) -> None:
             now = self.tree.node.now
             for parent, each in answers.items():
                 self._links[parent, me] = (now, self.statistics.measured(parent, each))
             mine = ((parent, self._links.get((parent, me))) for parent in message.parents)
             links = tuple((parent, each[1]) for parent, each in mine if each is not None)
-            self._send(sender, LinksTold(message.number, message.parents, links))
+            self._send(sender, LinksReply(message.number, message.parents, links))
 
         self.tree.probing.probe(unknown, answer, self.tree.shape.probe_wait)
 
-    def _links_told(self, message: LinksTold, sender: Address) -> None:
+    def _links_told(self, message: LinksReply, sender: Address) -> None:
         if message.number != self.number:
             return
         for parent, link in message.links:
@@ -358,12 +359,12 @@ class Optimiser:
         for inquiry in self._inquiries:
             inquiry.linked(sender, message.parents, message.links)
 
-    def _fresh_links(self) -> dict[LinkKey, Link]:
+    def _fresh_links(self) -> dict[LinkKey, LinkMeasurement]:
         oldest = self.tree.node.now - self.settings.fresh
         self._links = {pair: each for pair, each in self._links.items() if each[0] >= oldest}
         return {pair: link for pair, (_, link) in self._links.items()}
 
-    def _parent_ordered(self, message: ParentOrdered, sender: Address) -> None:
+    def _parent_ordered(self, message: ParentOrder, sender: Address) -> None:
         if self.tree.is_root or self.tree.leaving or message.parent == self.tree.address:
             return
         if message.parent is None:

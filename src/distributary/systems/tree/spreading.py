@@ -22,9 +22,9 @@ from typing import NamedTuple
 
 from distributary.overlay.node import Address
 from distributary.plan.goal.tree_goal import Function
-from distributary.systems.tree.measures import Entries, Entry, Values
-from distributary.systems.tree.messages import Statistic, StatisticsTold
-from distributary.systems.tree.statistics import Statistics
+from distributary.systems.tree.measures import CostEntry, Entries, Values
+from distributary.systems.tree.messages import NodeStatistic, StatisticsUpdate
+from distributary.systems.tree.statistics import BrokerStatistics
 
 REMEMBERED = 30
 """So many periods a statistic is remembered that is not told again; longer where it is told more seldom."""
@@ -34,7 +34,7 @@ NO_COST = -1
 """How often a node counts that has no cost, such as the root where links count: it is better than any."""
 
 
-class Heard(NamedTuple):
+class HeardStatistic(NamedTuple):
     times: int
     """How often the node counts, or `NO_COST`."""
     values: Values
@@ -43,12 +43,12 @@ class Heard(NamedTuple):
     """The neighbour that it came from."""
 
 
-class Spreading:
+class StatisticsBroadcast:
     """The statistics that one node has heard, and passes on."""
 
     def __init__(
         self,
-        statistics: Statistics,
+        statistics: BrokerStatistics,
         *,
         period: float,
         directed: bool,
@@ -66,12 +66,12 @@ class Spreading:
         self._approximate = approximate if self._everything else None
         self._is_critical = is_critical
         self._phase = 0
-        self._own: Heard | None = None
-        self._heard: dict[Address, Heard] = {}
+        self._own: HeardStatistic | None = None
+        self._heard: dict[Address, HeardStatistic] = {}
         self._sent: dict[Address, dict[Address, float]] = {}
         self._wanted_by: dict[Address, float | None] = {}
         self._told_wanted: dict[Address, float | None] = {}
-        self.tree.node.handle(StatisticsTold, self._statistics_told)
+        self.tree.node.handle(StatisticsUpdate, self._statistics_told)
         if self._measures.broadcasts_costs:
             statistics.below_of = self.below
 
@@ -85,7 +85,7 @@ class Spreading:
         ranked = [(self._rank(each), address) for address, each in self._heard.items()]
         return [address for rank, address in sorted(ranked) if rank < own]
 
-    def _rank(self, heard: Heard) -> float:
+    def _rank(self, heard: HeardStatistic) -> float:
         """A cost as it counts: less is better."""
         if heard.times == NO_COST:
             return -math.inf
@@ -95,7 +95,7 @@ class Spreading:
     def below(self, child: Address, values: Values) -> Entries:
         """Those below a child, relative to its values; where everybody tells everybody."""
         entries = [
-            Entry(
+            CostEntry(
                 max(each.times, 0), tuple(one - other for one, other in zip(each.values, values, strict=True))
             )
             for address, each in self._heard.items()
@@ -103,18 +103,18 @@ class Spreading:
         ]
         return self._measures.fewer(entries)
 
-    def elsewhere(self) -> list[Entry]:
+    def elsewhere(self) -> list[CostEntry]:
         """All that are not below this node, nor this node itself."""
         return [
-            Entry(max(each.times, 0), each.values)
+            CostEntry(max(each.times, 0), each.values)
             for each in self._heard.values()
             if each.via not in self.tree.children
         ]
 
-    def everybody(self) -> list[Entry]:
+    def everybody(self) -> list[CostEntry]:
         return [
             *self.statistics.own,
-            *(Entry(max(each.times, 0), each.values) for each in self._heard.values()),
+            *(CostEntry(max(each.times, 0), each.values) for each in self._heard.values()),
         ]
 
     # Telling.
@@ -138,7 +138,7 @@ class Spreading:
             wanted = self._wanted_without(neighbour, own)
             if new or self._told_wanted.get(neighbour) != wanted:
                 self._told_wanted[neighbour] = wanted
-                self.tree.node.send(neighbour, StatisticsTold(new, wanted))
+                self.tree.node.send(neighbour, StatisticsUpdate(new, wanted))
 
     def _neighbours(self) -> tuple[Address, ...]:
         above = () if self.tree.is_root or self.tree.parent is None else (self.tree.parent,)
@@ -152,7 +152,7 @@ class Spreading:
         if self._phase % self._turn() == 0:
             has_cost = self._measures.root_counts or not self.tree.is_root
             times = sum(each.times for each in self.statistics.own) if has_cost else NO_COST
-            self._own = Heard(times, values, self.tree.node.now, self.tree.address)
+            self._own = HeardStatistic(times, values, self.tree.node.now, self.tree.address)
         self._phase += 1
 
     def _turn(self) -> int:
@@ -174,18 +174,20 @@ class Spreading:
         oldest = self.tree.node.now - self._period * max(REMEMBERED, seldom)
         self._heard = {address: each for address, each in self._heard.items() if each.time >= oldest}
 
-    def _new_to(self, neighbour: Address, known: list[tuple[Address, Heard]]) -> tuple[Statistic, ...]:
+    def _new_to(
+        self, neighbour: Address, known: list[tuple[Address, HeardStatistic]]
+    ) -> tuple[NodeStatistic, ...]:
         sent = self._sent.setdefault(neighbour, {})
-        found: list[Statistic] = []
+        found: list[NodeStatistic] = []
         for address, each in known:
             if each.via == neighbour or address == neighbour or sent.get(address, -1.0) >= each.time:
                 continue
             if self._everything or self._is_wanted(each, self._wanted_by.get(neighbour)):
                 sent[address] = each.time
-                found.append(Statistic(address, each.times, each.values, each.time))
+                found.append(NodeStatistic(address, each.times, each.values, each.time))
         return tuple(found)
 
-    def _is_wanted(self, heard: Heard, wanted: float | None) -> bool:
+    def _is_wanted(self, heard: HeardStatistic, wanted: float | None) -> bool:
         return wanted is not None and self._rank(heard) < wanted
 
     def _wanted_without(self, neighbour: Address, own: float | None) -> float | None:
@@ -193,11 +195,11 @@ class Spreading:
         wishes = [wish for other, wish in self._wanted_by.items() if other != neighbour]
         return max((wish for wish in (own, *wishes) if wish is not None), default=None)
 
-    def _statistics_told(self, message: StatisticsTold, sender: Address) -> None:
+    def _statistics_told(self, message: StatisticsUpdate, sender: Address) -> None:
         if sender not in self._neighbours():
             return
         self._wanted_by[sender] = message.wanted
         for node, times, values, time in message.statistics:
             before = self._heard.get(node)
             if node != self.tree.address and (before is None or before.time < time):
-                self._heard[node] = Heard(times, values, time, sender)
+                self._heard[node] = HeardStatistic(times, values, time, sender)

@@ -23,22 +23,22 @@ from typing import Any, Generic, TypeVar
 
 from distributary.model import Event
 from distributary.overlay.node import Address
-from distributary.overlay.tree.probing import Answer, Answers
-from distributary.overlay.tree.tree import Tree
+from distributary.overlay.tree.probing import ProbeResult, ProbeResults
+from distributary.overlay.tree.tree import TreeNode
 from distributary.plan.goal.tree_goal import Aggregate, metrics_of, parts
 from distributary.plan.trees.cost import local_value
 from distributary.plan.trees.metrics import Place, Reads
 from distributary.plan.trees.tree import NO_PARENT, Sites
 from distributary.plan.trees.tree import Tree as Plan
-from distributary.systems.tree.measures import IDENTITY, Entries, Entry, Measures, Values
+from distributary.systems.tree.measures import IDENTITY, CostEntry, CostModel, Entries, Values
 from distributary.systems.tree.messages import (
-    CostTold,
-    DependentsTold,
-    Facts,
-    Known,
-    Link,
-    Neighbourhood,
+    BrokerFacts,
+    ChildState,
+    LinkMeasurement,
+    PathReport,
     Streams,
+    SubtreeReport,
+    TreeNeighbourhood,
 )
 
 
@@ -60,7 +60,7 @@ class Gauges:
     """Seconds over which rates are taken; None for counts since the beginning."""
 
 
-class Rates:
+class StreamRates:
     """Which streams come in at a broker, how fast, and which of them its own clients want."""
 
     def __init__(self, gauges: Gauges, wants: Callable[[Event], bool]) -> None:
@@ -102,7 +102,7 @@ def merged(*rows: Streams) -> Streams:
 
 @lru_cache(1 << 12)
 def local_values(
-    measures: Measures, link: Link | None, facts: Facts, fanout: int, streams: Streams
+    measures: CostModel, link: LinkMeasurement | None, facts: BrokerFacts, fanout: int, streams: Streams
 ) -> Values:
     """A node's part in its own values, under a parent at the end of a link; as the root, without one."""
     if not measures.paths:
@@ -117,7 +117,7 @@ def local_values(
 
 @lru_cache(1 << 12)
 def local_cost(
-    measures: Measures, link: Link | None, facts: Facts, fanout: int, streams: Streams
+    measures: CostModel, link: LinkMeasurement | None, facts: BrokerFacts, fanout: int, streams: Streams
 ) -> float | None:
     """A node's cost, where that is a local metric or made of such."""
     node = measures.goal.cost.node
@@ -127,7 +127,9 @@ def local_cost(
     return None if value is None else float(value)
 
 
-def _alone(link: Link | None, facts: Facts, fanout: int, streams: Streams) -> tuple[Sites, Plan, int]:
+def _alone(
+    link: LinkMeasurement | None, facts: BrokerFacts, fanout: int, streams: Streams
+) -> tuple[Sites, Plan, int]:
     """A node, its parent if it has a link, and its children, the first of which wants those streams."""
     me = 0 if link is None else 1
     count = me + 1 + fanout
@@ -163,7 +165,7 @@ class _Momentary(Generic[R]):
         self._name = measure.__name__
         self.__doc__ = measure.__doc__
 
-    def __get__(self, owner: Statistics, kind: type[Statistics]) -> R:
+    def __get__(self, owner: BrokerStatistics, kind: type[BrokerStatistics]) -> R:
         if owner.remembered_at != owner.tree.node.now:
             owner.forget()
         if self._name not in owner.remembered:
@@ -172,13 +174,13 @@ class _Momentary(Generic[R]):
         return found
 
 
-class Statistics:
+class BrokerStatistics:
     """What one broker knows for a goal."""
 
     def __init__(
         self,
-        tree: Tree,
-        measures: Measures,
+        tree: TreeNode,
+        measures: CostModel,
         gauges: Gauges,
         *,
         wants: Callable[[Event], bool],
@@ -196,13 +198,13 @@ class Statistics:
         self.remembered: dict[str, Any] = {}
         self.remembered_at = -1.0
         self._clients = clients
-        self._rates = Rates(gauges, wants)
-        self._link: tuple[int, Link] | None = None
+        self._rates = StreamRates(gauges, wants)
+        self._link: tuple[int, LinkMeasurement] | None = None
         """The link to the parent, with its stamp."""
         self._above: tuple[int, Values] | None = None
         """The parent's values, with the stamp of the link."""
-        self._told: dict[Address, tuple[float, DependentsTold]] = {}
-        self._last: tuple[Address | None, DependentsTold] | None = None
+        self._told: dict[Address, tuple[float, SubtreeReport]] = {}
+        self._last: tuple[Address | None, SubtreeReport] | None = None
         metrics = [metric for each in measures.expressions for metric in metrics_of(each)]
         self.regular = bool(measures.paths) or any(
             metric.place is Place.LINK and metric.reads is Reads.PARENT for metric in metrics
@@ -210,8 +212,8 @@ class Statistics:
         """Whether nodes tell each other in every period, and not only what has changed."""
         if measures.needs_streams:
             tree.on_event(lambda event: self._rates.note(event, tree.node.now))
-        tree.node.handle(DependentsTold, self._dependents_told)
-        tree.node.handle(CostTold, self._cost_told)
+        tree.node.handle(SubtreeReport, self._dependents_told)
+        tree.node.handle(PathReport, self._cost_told)
         tree.probing.tells = lambda: self.values or ()
 
     def forget(self) -> None:
@@ -222,23 +224,23 @@ class Statistics:
     # What is known here.
 
     @_Momentary
-    def facts(self) -> Facts:
+    def facts(self) -> BrokerFacts:
         gauge = self.gauges.processing
         streams = self._rates.own(self.tree.node.now) if self.measures.needs_streams else ()
-        return Facts(self._clients(), 0.0 if gauge is None else gauge(self.tree.address), streams)
+        return BrokerFacts(self._clients(), 0.0 if gauge is None else gauge(self.tree.address), streams)
 
     @property
-    def link(self) -> Link | None:
+    def link(self) -> LinkMeasurement | None:
         """The link to the parent, once it has been measured."""
         return self._link[1] if self._link is not None and self._link[0] == self.tree.link else None
 
     @_Momentary
-    def children(self) -> dict[Address, DependentsTold]:
+    def children(self) -> dict[Address, SubtreeReport]:
         """What the children have told that there are now, where their links are known."""
         told = ((child, self._told.get(child)) for child in self.tree.children)
         return {child: each[1] for child, each in told if each is not None and self._measured(each[1])}
 
-    def _measured(self, told: DependentsTold) -> bool:
+    def _measured(self, told: SubtreeReport) -> bool:
         return told.link is not None or not self.regular
 
     @property
@@ -251,7 +253,7 @@ class Statistics:
         """This node's values; None while they are not known."""
         return self._values(self.facts, self.streams)
 
-    def _values(self, facts: Facts, streams: Streams) -> Values | None:
+    def _values(self, facts: BrokerFacts, streams: Streams) -> Values | None:
         fanout = len(self.tree.children)
         if self.tree.is_root or not self.regular:
             return local_values(self.measures, None, facts, fanout, streams)
@@ -263,7 +265,7 @@ class Statistics:
     @property
     def local(self) -> Values:
         """This node's part in its own values."""
-        link = None if self.tree.is_root else self.link or Link(0.0)
+        link = None if self.tree.is_root else self.link or LinkMeasurement(0.0)
         return local_values(self.measures, link, self.facts, len(self.tree.children), self.streams)
 
     @_Momentary
@@ -277,14 +279,14 @@ class Statistics:
     def size(self) -> int:
         return 1 + sum(told.size for told in self.children.values())
 
-    def _entries(self, child: DependentsTold) -> list[Entry]:
+    def _entries(self, child: SubtreeReport) -> list[CostEntry]:
         """A child and what is below it, relative to this node."""
         values = self._local(child)
-        own = Entry(self.measures.weight(child.facts.clients), values)
-        return [own, *(Entry(times, self.measures.joined(values, each)) for times, each in child.below)]
+        own = CostEntry(self.measures.weight(child.facts.clients), values)
+        return [own, *(CostEntry(times, self.measures.joined(values, each)) for times, each in child.below)]
 
-    def _local(self, child: DependentsTold) -> Values:
-        link = child.link or Link(0.0)
+    def _local(self, child: SubtreeReport) -> Values:
+        link = child.link or LinkMeasurement(0.0)
         return local_values(self.measures, link, child.facts, child.fanout, child.streams)
 
     @_Momentary
@@ -293,12 +295,12 @@ class Statistics:
         return self.measures.fewer(each for told in self.children.values() for each in self._entries(told))
 
     @property
-    def own(self) -> list[Entry]:
+    def own(self) -> list[CostEntry]:
         """This node itself, if it has a cost."""
         values = self.values
         if values is None or (self.tree.is_root and not self.measures.root_counts):
             return []
-        return [Entry(self.measures.weight(self._clients()), values)]
+        return [CostEntry(self.measures.weight(self._clients()), values)]
 
     @property
     def told_values(self) -> Values | None:
@@ -324,29 +326,33 @@ class Statistics:
     def _local_cost(self) -> float | None:
         if self.tree.is_root and not self.measures.root_counts:
             return None
-        link = None if self.tree.is_root else self.link or Link(0.0)
+        link = None if self.tree.is_root else self.link or LinkMeasurement(0.0)
         return local_cost(self.measures, link, self.facts, len(self.tree.children), self.streams)
 
     @property
     def parent_values(self) -> Values | None:
         return None if self._above is None or self._above[0] != self.tree.link else self._above[1]
 
-    def absolute(self, entries: Entries) -> list[Entry]:
+    def absolute(self, entries: Entries) -> list[CostEntry]:
         """Entries relative to this node as they are in the tree."""
         values = self.values
-        return [] if values is None else [Entry(t, self.measures.joined(values, each)) for t, each in entries]
+        return (
+            []
+            if values is None
+            else [CostEntry(t, self.measures.joined(values, each)) for t, each in entries]
+        )
 
     def worst(self) -> float | None:
         """The extreme cost in this node's subtree, itself included."""
         worst = self.measures.worst([*self.own, *self.absolute(self.below)])
         return None if worst is None else self.measures.cost(worst.values)
 
-    def neighbourhood(self) -> Neighbourhood | None:
+    def neighbourhood(self) -> TreeNeighbourhood | None:
         """This node and its children; None while something of it is not known."""
         values = self.values
         if values is None or not self.complete:
             return None
-        return Neighbourhood(
+        return TreeNeighbourhood(
             self.tree.address,
             None if self.tree.is_root else self.tree.parent,
             values,
@@ -354,12 +360,12 @@ class Statistics:
             tuple(self._known(child, told, values) for child, told in sorted(self.children.items())),
         )
 
-    def _known(self, child: Address, told: DependentsTold, values: Values) -> Known:
+    def _known(self, child: Address, told: SubtreeReport, values: Values) -> ChildState:
         below = told.below
         if self.below_of is not None:
             below = self.below_of(child, self.measures.joined(values, self._local(told)))
-        link = told.link or Link(0.0)
-        return Known(child, link, told.facts, told.fanout, told.size, below, told.streams)
+        link = told.link or LinkMeasurement(0.0)
+        return ChildState(child, link, told.facts, told.fanout, told.size, below, told.streams)
 
     # Telling.
 
@@ -380,13 +386,13 @@ class Statistics:
             for child, (came, each) in self._told.items():
                 held = tree.node.now - came
                 rest = self._rest_of(child)
-                tree.node.send(child, CostTold(each.sent, held, values, rest, self.system))
+                tree.node.send(child, PathReport(each.sent, held, values, rest, self.system))
 
-    def _dependents(self) -> DependentsTold:
+    def _dependents(self) -> SubtreeReport:
         tree, facts, streams = self.tree, self.facts, self.streams
         below = () if self.measures.broadcasts_costs else self.below
         everything = merged(facts.streams, streams)
-        return DependentsTold(
+        return SubtreeReport(
             tree.node.now, self.link, facts, len(tree.children), self.size, below, everything
         )
 
@@ -403,30 +409,30 @@ class Statistics:
         worst = self.measures.worst([*self.rest, *self.own, *others])
         return () if worst is None else (worst._replace(times=1),)
 
-    def _dependents_told(self, message: DependentsTold, sender: Address) -> None:
+    def _dependents_told(self, message: SubtreeReport, sender: Address) -> None:
         self.forget()
         before = self._told.get(sender)
         if before is None or before[1].sent < message.sent:
             self._told[sender] = (self.tree.node.now, message)
 
-    def _cost_told(self, message: CostTold, sender: Address) -> None:
+    def _cost_told(self, message: PathReport, sender: Address) -> None:
         self.forget()
         if sender != self.tree.parent:
             return
         seconds = self.tree.node.now - message.echo - message.held
-        self._link = (self.tree.link, self.measured(sender, Answer(seconds, ())))
+        self._link = (self.tree.link, self.measured(sender, ProbeResult(seconds, ())))
         self._above = (self.tree.link, message.values)
         self.rest, self.system = message.rest, message.system
 
     # Links to others.
 
-    def measured(self, parent: Address, answer: Answer) -> Link:
+    def measured(self, parent: Address, answer: ProbeResult) -> LinkMeasurement:
         """A link from a parent to this node, by the round trip of a probe."""
         gauge = self.gauges.bandwidth
         latency = round(1000 * answer.seconds, 6)  # what is left beyond is rounding of the clock
-        return Link(latency, 0.0 if gauge is None else gauge(parent, self.tree.address))
+        return LinkMeasurement(latency, 0.0 if gauge is None else gauge(parent, self.tree.address))
 
-    def best_parent(self, answers: Answers) -> Address:
+    def best_parent(self, answers: ProbeResults) -> Address:
         """Of some parents on offer, the one under which this node's own cost is best."""
         sign = self.measures.goal.sign
         facts, streams = self.facts, self.streams

@@ -38,8 +38,14 @@ from distributary.plan.trees.dependence import Links
 from distributary.plan.trees.metrics import Metric, Place, Reads
 from distributary.plan.trees.rules import Rewrite, Rule
 from distributary.plan.trees.tree import NO_PARENT, Number, Sites, Tree, star
-from distributary.systems.tree.measures import Entries, Measures, Values
-from distributary.systems.tree.messages import Facts, Known, Link, Neighbourhood, Streams
+from distributary.systems.tree.measures import CostModel, Entries, Values
+from distributary.systems.tree.messages import (
+    BrokerFacts,
+    ChildState,
+    LinkMeasurement,
+    Streams,
+    TreeNeighbourhood,
+)
 
 LinkKey = tuple[Address, Address]
 """Parent and child."""
@@ -51,14 +57,20 @@ class _Draft:
 
     parents: list[int] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)
-    facts: list[Facts] = field(default_factory=list)
+    facts: list[BrokerFacts] = field(default_factory=list)
     streams: list[Streams] = field(default_factory=list)
     stored: dict[int, Values] = field(default_factory=dict)
     """Values of sites that are not measured here."""
     index: dict[Address, int] = field(default_factory=dict)
 
     def site(
-        self, parent: int, count: int, facts: Facts, *, streams: Streams = (), stored: Values | None = None
+        self,
+        parent: int,
+        count: int,
+        facts: BrokerFacts,
+        *,
+        streams: Streams = (),
+        stored: Values | None = None,
     ) -> int:
         number = len(self.parents)
         self.parents.append(parent)
@@ -71,20 +83,20 @@ class _Draft:
 
 
 @dataclass
-class View:
+class PartialTree:
     """Neighbourhoods that a broker has heard of, and the links that it knows."""
 
-    measures: Measures
-    neighbourhoods: dict[Address, Neighbourhood] = field(default_factory=dict)
-    links: dict[LinkKey, Link] = field(default_factory=dict)
+    measures: CostModel
+    neighbourhoods: dict[Address, TreeNeighbourhood] = field(default_factory=dict)
+    links: dict[LinkKey, LinkMeasurement] = field(default_factory=dict)
     rest: Entries = ()
 
-    def add(self, neighbourhood: Neighbourhood) -> None:
+    def add(self, neighbourhood: TreeNeighbourhood) -> None:
         self.neighbourhoods[neighbourhood.address] = neighbourhood
         for child in neighbourhood.children:
             self.links[neighbourhood.address, child.address] = child.link
 
-    def children(self, address: Address) -> tuple[Known, ...]:
+    def children(self, address: Address) -> tuple[ChildState, ...]:
         known = self.neighbourhoods.get(address)
         return () if known is None else known.children
 
@@ -106,15 +118,15 @@ class View:
         if len(tops) == 1 and tops[0].parent is None:
             self._grow(draft, tops[0].address, NO_PARENT, tops[0].facts, None)
         else:
-            root = draft.site(NO_PARENT, 0, Facts(), stored=nothing)
+            root = draft.site(NO_PARENT, 0, BrokerFacts(), stored=nothing)
             for top in tops:
                 self._grow(draft, top.address, root, top.facts, top.values)
             for times, values in self.rest:
-                draft.site(root, times, Facts(), stored=values)
+                draft.site(root, times, BrokerFacts(), stored=values)
         return LocalProblem(self.measures, draft, self.links)
 
     def _grow(
-        self, draft: _Draft, address: Address, parent: int, facts: Facts, stored: Values | None
+        self, draft: _Draft, address: Address, parent: int, facts: BrokerFacts, stored: Values | None
     ) -> None:
         # A top that hangs on a site of its own stays as it is, whatever is done below it.
         count = 0 if stored is not None else self.measures.weight(facts.clients)
@@ -127,24 +139,24 @@ class View:
             else:
                 self._hang(draft, child, site)
 
-    def _hang(self, draft: _Draft, child: Known, parent: int) -> None:
+    def _hang(self, draft: _Draft, child: ChildState, parent: int) -> None:
         """A child of which no more is known than its parent does."""
         facts, nothing = child.facts, self.measures.nothing
         weight = self.measures.weight(facts.clients)
         site = draft.index[child.address] = draft.site(parent, weight, facts, streams=facts.streams)
         if not child.fanout:
             return
-        gate = draft.site(site, 0, Facts(), streams=child.streams, stored=nothing)
+        gate = draft.site(site, 0, BrokerFacts(), streams=child.streams, stored=nothing)
         for times, values in child.below:
-            draft.site(gate, times, Facts(), stored=values)
+            draft.site(gate, times, BrokerFacts(), stored=values)
         for _ in range(child.fanout - 1):
-            draft.site(site, 0, Facts(), stored=nothing)
+            draft.site(site, 0, BrokerFacts(), stored=nothing)
 
 
 class LocalProblem(Problem):
     """The planner's problem over what one broker knows."""
 
-    def __init__(self, measures: Measures, draft: _Draft, links: Mapping[LinkKey, Link]) -> None:
+    def __init__(self, measures: CostModel, draft: _Draft, links: Mapping[LinkKey, LinkMeasurement]) -> None:
         self._draft = draft
         self._pairs = {
             (draft.index[parent], draft.index[child]): link
@@ -223,7 +235,7 @@ class LocalProblem(Problem):
         return float(self.estimate.benefit(rewrite.changes))
 
 
-def _stored_goal(measures: Measures, stored: Mapping[int, Values]) -> Goal:
+def _stored_goal(measures: CostModel, stored: Mapping[int, Values]) -> Goal:
     """The goal, reading stored values where there are any, and adding up where it takes averages.
 
     A broker does not know how many nodes there are; an average is best where the sum is.
@@ -239,7 +251,7 @@ def _stored_goal(measures: Measures, stored: Mapping[int, Values]) -> Goal:
     return replace(goal, cost=cost, constraints=constraints)
 
 
-def _with_stored(expression: Expression, measures: Measures, stored: Mapping[int, Values]) -> Expression:
+def _with_stored(expression: Expression, measures: CostModel, stored: Mapping[int, Values]) -> Expression:
     if isinstance(expression, Combination):
         left = _with_stored(expression.left, measures, stored)
         return Combination(expression.operator, left, _with_stored(expression.right, measures, stored))
