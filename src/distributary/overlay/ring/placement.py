@@ -10,8 +10,8 @@ keys a run of cells is stored and under which key one cell is looked up:
   nodes the walk passes nodes that hold nothing.
 - `ArcPlacement`: order-preserving and balanced. The cells are divided into arcs of equal weight by how often
   they were asked for, and each arc lies on a node of its own, the next arc on the next node: no node between
-  holds nothing, and no node holds many times its share. A cell that alone outweighs an arc lies on several nodes,
-  of which an event asks one. A range is stored once for each arc that it touches.
+  holds nothing, and no node holds many times its share. A cell that alone outweighs an arc lies on several
+  nodes, of which an event asks one. A range is stored once for each arc that it touches.
 
 Whatever the placement: the key under which a cell is looked up is among those of every run that holds it.
 """
