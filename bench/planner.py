@@ -10,13 +10,13 @@ import time
 from functools import partial
 
 from bench.report import Result
-from distributary.plan.goal.query_goal import QueryGoal
-from distributary.plan.goal.query_text import parse_query_goal
+from distributary.plan.goal import Goal
 from distributary.plan.queries.baselines import globally
 from distributary.plan.queries.beginnings import best_from_beginnings
 from distributary.plan.queries.benefit import Standing
 from distributary.plan.queries.cost import placement_cost
 from distributary.plan.queries.generator import at_clients, feed_workload, random_network
+from distributary.plan.queries.goals import parse_query_goal
 from distributary.plan.queries.optimiser import climb
 from distributary.plan.queries.placement import Placement
 from distributary.plan.queries.rules import HYBRID, MIGRATIONS
@@ -59,7 +59,7 @@ def run(quick: bool) -> list[Result]:
     return results
 
 
-def _climbed(goal: QueryGoal, placement: Placement) -> Placement:
+def _climbed(goal: Goal, placement: Placement) -> Placement:
     return climb(goal, placement, MIGRATIONS, HYBRID).placement
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal.named import LOAD
 from distributary.plan.queries.benefit import Standing
+from distributary.plan.queries.goals import LOAD
 from distributary.plan.queries.shedding import shed_load
 from distributary_lab.experiment import Outcome, Point, Row, Run
 from distributary_lab.placement import bandwidth as bandwidth

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal.tree_text import parse_goal
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.climbing import Climb, Step
+from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.optimiser import climb
 from distributary.plan.trees.tree import star
 from distributary_lab.experiment import Outcome, Row

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from distributary.plan.goal.tree_text import parse_goal
+from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.tree import Sites, Tree
 from distributary_lab.experiment import Outcome
 from distributary_lab.rows import number, select

@@ -15,10 +15,11 @@ from distributary.cli.terminal import WELL, add_command, write_text
 from distributary.errors import DistributaryError
 
 if TYPE_CHECKING:
+    from distributary.plan.goal import Number
     from distributary.plan.trees.benefit import Problem
     from distributary.plan.trees.climbing import Climb
     from distributary.plan.trees.sites_file import Plan
-    from distributary.plan.trees.tree import Number, Tree
+    from distributary.plan.trees.tree import Tree
 
 Commands = argparse._SubParsersAction  # what `add_subparsers` returns
 
@@ -138,14 +139,13 @@ def _absolute(path: Path | None) -> str | None:
 
 
 def _picture(plan: Plan, found: Climb, costs: Sequence[Number | None]) -> str:
-    from distributary.plan.goal.tree_goal import KINDS, Kind
-    from distributary.plan.goal.tree_text import goal_text
+    from distributary.plan.goal import goal_text
     from distributary.plan.trees.drawing import shown, tree_svg
 
     title = f"{goal_text(plan.goal).splitlines()[0]}: {shown(found.cost)}"
     parents = zip(found.start.parents, found.tree.parents, strict=True)
     new = {site for site, (before, after) in enumerate(parents) if before != after}
-    bottleneck = KINDS[plan.goal.cost.function] is Kind.BOTTLENECK
+    bottleneck = plan.goal.cost.function.is_bottleneck
     return tree_svg(found.tree, plan.sites, costs, title, new, found.cost if bottleneck else None)
 
 
@@ -156,7 +156,7 @@ def _change(costs: list[float | None]) -> str:
 
 
 def _record(plan: Plan, problem: Problem, found: Climb, usual: dict[str, Tree]) -> dict[str, Any]:
-    from distributary.plan.goal.tree_text import goal_text
+    from distributary.plan.goal import goal_text
     from distributary.plan.trees.cost import violations
     from distributary.plan.trees.reasons import moves_of
 

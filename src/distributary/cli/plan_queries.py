@@ -76,7 +76,7 @@ def _moved(start: Placement, found: Placement) -> list[tuple[int, int | None]]:
 
 
 def _record(plan: QueryPlan, found: Placement) -> dict[str, Any]:
-    from distributary.plan.goal.query_text import query_goal_text
+    from distributary.plan.goal import goal_text
     from distributary.plan.queries.benefit import Standing
     from distributary.plan.queries.cost import query_violations
     from distributary.plan.queries.drawing import flows_of, operators_at
@@ -85,7 +85,7 @@ def _record(plan: QueryPlan, found: Placement) -> dict[str, Any]:
     standing = Standing(goal, found)
     streams = [source.name for source in workload.sources] + [one.name for one in workload.operators]
     return {
-        "goal": query_goal_text(goal),
+        "goal": goal_text(goal),
         "operators": {
             workload.operators[index].name: {
                 "site": name(site),

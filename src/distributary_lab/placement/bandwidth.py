@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from distributary.plan.goal.named import BANDWIDTH
 from distributary.plan.queries.baselines import at_sources, client_star, globally
+from distributary.plan.queries.goals import BANDWIDTH
 from distributary.plan.queries.optimiser import climb
 from distributary.plan.queries.rules import LOCAL, MIGRATION, MIGRATIONS, REPLICATION, Rule
 from distributary_lab.experiment import Answer, Experiment, Plot, Point, Row, Rows, Verdict, grid

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from distributary.plan.goal.named import BANDWIDTH, LATENCY, LOAD
+from distributary.plan.queries.goals import BANDWIDTH, LATENCY, LOAD
 from distributary.plan.queries.joint import improve_both, improve_trees
 from distributary.plan.queries.optimiser import climb
 from distributary.plan.queries.placement import Placement

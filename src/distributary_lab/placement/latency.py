@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from distributary.plan.goal.named import LATENCY, RESPONSE
 from distributary.plan.queries.baselines import at_sources, client_star, globally
 from distributary.plan.queries.generator import with_stars
+from distributary.plan.queries.goals import LATENCY, RESPONSE
 from distributary.plan.queries.optimiser import climb
 from distributary.plan.queries.rules import HYBRID, LOCAL, MIGRATIONS
 from distributary_lab.experiment import Answer, Experiment, Plot, Point, Row, Rows, Verdict, grid

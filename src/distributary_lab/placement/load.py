@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from distributary.plan.goal.named import LOAD
 from distributary.plan.queries.baselines import at_sources, client_tree, least_loaded, least_maximum_load
+from distributary.plan.queries.goals import LOAD
 from distributary.plan.queries.graph import Workload
 from distributary.plan.queries.optimiser import climb
 from distributary.plan.queries.placement import Network, Placement

@@ -21,10 +21,10 @@ from random import Random
 import numpy as np
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal.query_goal import QueryGoal
-from distributary.plan.goal.query_text import parse_query_goal
+from distributary.plan.goal import Goal
 from distributary.plan.queries.benefit import Standing
 from distributary.plan.queries.generator import at_clients, feed_workload
+from distributary.plan.queries.goals import parse_query_goal
 from distributary.plan.queries.graph import Workload
 from distributary.plan.queries.optimiser import QueryClimb
 from distributary.plan.queries.placement import Network, Placement
@@ -44,7 +44,7 @@ DEVIATION = (
 )
 
 
-def goal_of(text: str, *constraints: str) -> QueryGoal:
+def goal_of(text: str, *constraints: str) -> Goal:
     """A goal under constraints.
 
     >>> len(goal_of(LOAD, "node load <= 5").constraints)
@@ -103,7 +103,7 @@ def clients_with_room(workload: Workload, sites: int, limit: float, random: np.r
     return replace(workload, operators=tuple(operators))
 
 
-def row_of(goal: QueryGoal, method: str, found: QueryClimb | Placement) -> Row:
+def row_of(goal: Goal, method: str, found: QueryClimb | Placement) -> Row:
     """A placement, or what a climb came to, in numbers; the cost is counted anew."""
     if isinstance(found, Placement):
         standing = Standing(goal, found)

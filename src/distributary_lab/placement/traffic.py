@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from distributary.plan.goal.named import BANDWIDTH, LATENCY, LOAD
+from distributary.plan.queries.goals import BANDWIDTH, LATENCY, LOAD
 from distributary.plan.queries.optimiser import QueryClimb, climb
 from distributary.plan.queries.rules import DIRECTED, HYBRID, MIGRATIONS
 from distributary.plan.queries.statistics import Dissemination

@@ -10,10 +10,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from distributary.plan.goal.tree_text import parse_goal
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.climbing import Climb
 from distributary.plan.trees.escape import improve
+from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.optimiser import climb
 from distributary_lab.experiment import Answer, Experiment, Plot, Point, Row, Rows, Verdict, grid
 from distributary_lab.rows import mean, means, number, select

@@ -14,11 +14,11 @@ from random import Random
 
 import numpy as np
 
-from distributary.plan.goal.tree_text import parse_goal
 from distributary.plan.trees.annealing import anneal
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.climbing import Climb
 from distributary.plan.trees.escape import improve
+from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.optimiser import HYBRID, climb
 from distributary.plan.trees.optimum import best_paths
 from distributary.plan.trees.rules import DIRECTED, LOCAL, Rule

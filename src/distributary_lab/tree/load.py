@@ -18,10 +18,10 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from distributary.plan.goal.tree_goal import Goal
-from distributary.plan.goal.tree_text import parse_goal
+from distributary.plan.goal import Goal
 from distributary.plan.trees.adaptation import Adaptation, Patience
 from distributary.plan.trees.benefit import Problem
+from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.optimiser import climb
 from distributary.plan.trees.optimum import best_paths
 from distributary.plan.trees.rules import LOCAL

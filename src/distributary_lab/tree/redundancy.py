@@ -24,11 +24,11 @@ from random import Random
 import numpy as np
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal.tree_text import parse_goal
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.climbing import Climb
 from distributary.plan.trees.cost import system_cost
 from distributary.plan.trees.escape import improve
+from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.optimiser import HYBRID, climb
 from distributary.plan.trees.optimum import best_paths
 from distributary.plan.trees.rules import (

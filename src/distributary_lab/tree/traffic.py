@@ -20,8 +20,8 @@ from distributary.model import Event, Subscription
 from distributary.overlay.node import Address
 from distributary.overlay.tree.messages import Probe, ProbeReply
 from distributary.overlay.tree.tree import TreeSettings
-from distributary.plan.goal.tree_text import parse_goal
 from distributary.plan.trees.cost import system_cost
+from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.rules import LOCAL
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree, random_tree
 from distributary.sim.deployment import Deployment

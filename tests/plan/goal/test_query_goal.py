@@ -7,18 +7,17 @@ from dataclasses import replace
 import pytest
 
 from distributary.errors import DistributaryError, InputError
-from distributary.plan.goal.query_goal import (
-    STATISTICS,
-    Aggregate,
-    Level,
-    Members,
-    Over,
-    Statistic,
+from distributary.plan.goal import (
+    GoalAggregate,
+    GoalFunction,
+    Place,
+    Population,
+    Scope,
     SystemCost,
+    goal_text,
 )
-from distributary.plan.goal.query_text import parse_query_goal, query_goal_text
-from distributary.plan.goal.tree_goal import Function
 from distributary.plan.queries.cost import Measured, placement_cost, query_violations
+from distributary.plan.queries.goals import STATISTICS, parse_query_goal
 from distributary.plan.queries.graph import Operator, Query, Source, Workload, client
 from distributary.plan.queries.placement import NO_DUTIES, Duties, Network, Placement
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree
@@ -99,7 +98,7 @@ def test_what_sites_do_besides_counts_for_them_and_not_for_the_workloads_operato
             for site in range(NETWORK.sites.count)
         ]
         for name, meaning in STATISTICS.items()
-        if meaning.level is Level.NODE
+        if meaning.place is Place.NODE
     }
     assert more == {
         "node load": [0, 0, 7, 0],
@@ -179,21 +178,22 @@ def test_what_is_shared_travels_once() -> None:
 )
 def test_a_goal_is_written_as_it_is_read(text: str) -> None:
     goal = parse_query_goal(text)
-    assert parse_query_goal(query_goal_text(goal)) == goal
+    assert parse_query_goal(goal_text(goal)) == goal
 
 
 def test_an_aggregate_without_a_set_takes_that_of_the_system() -> None:
-    load = Statistic("load")
-    of_query = Aggregate(Function.SUM, load, Over.QUERY)
+    load = STATISTICS["load"]
+    of_query = GoalAggregate(GoalFunction.SUM, load, Scope.QUERY)
     text = "minimise aggregate(MAX, aggregate(SUM, load), {})"
     assert parse_query_goal(text.format("QUERIES")).cost == SystemCost(
-        Function.MAX, of_query, Members.QUERIES
+        GoalFunction.MAX, of_query, Population.QUERIES
     )
-    of_node = Aggregate(Function.SUM, load, Over.LOCAL)
+    of_node = GoalAggregate(GoalFunction.SUM, load, Scope.LOCAL)
     assert parse_query_goal(text.format("BROKERS")).cost.value == of_node
-    assert parse_query_goal(
-        "minimise aggregate(MAX, aggregate(SUM, fanout), BROKERS)"
-    ).cost.value == Statistic("fanout")
+    assert (
+        parse_query_goal("minimise aggregate(MAX, aggregate(SUM, fanout), BROKERS)").cost.value
+        == STATISTICS["fanout"]
+    )
 
 
 @pytest.mark.parametrize(

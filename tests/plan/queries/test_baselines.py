@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal.query_text import parse_query_goal
 from distributary.plan.queries.baselines import (
     at_sources,
     client_star,
@@ -21,6 +20,7 @@ from distributary.plan.queries.baselines import (
 )
 from distributary.plan.queries.cost import placement_cost
 from distributary.plan.queries.generator import feed_workload, random_network
+from distributary.plan.queries.goals import parse_query_goal
 from distributary.plan.queries.optimiser import climb
 from distributary.plan.queries.placement import Placement
 from distributary.plan.queries.rules import HYBRID

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distributary.plan.goal.query_goal import Constraint, QueryGoal
-from distributary.plan.goal.query_text import parse_query_goal
+from distributary.plan.goal import Constraint, Goal
 from distributary.plan.queries.benefit import Standing
 from distributary.plan.queries.cost import Measured, placement_cost
 from distributary.plan.queries.forms import Anew, system_form
+from distributary.plan.queries.goals import parse_query_goal
 from distributary.plan.queries.graph import Operator, Query, Source, Workload, client
 from distributary.plan.queries.placement import Network, Placement
 from distributary.plan.queries.state import State
@@ -40,7 +40,7 @@ NODE_COSTS = {
 FUNCTIONS = ("SUM", "MIN", "MAX")
 
 
-def goals() -> dict[str, QueryGoal]:
+def goals() -> dict[str, Goal]:
     """Every node cost and operator cost under every function."""
     found = {}
     for name, text in NODE_COSTS.items():
@@ -65,7 +65,7 @@ SLOW = {
 }
 
 
-def measured(goal: QueryGoal, placement: Placement) -> float:
+def measured(goal: Goal, placement: Placement) -> float:
     return float(placement_cost(goal.cost, placement))
 
 

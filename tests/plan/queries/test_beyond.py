@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal.query_text import parse_query_goal
 from distributary.plan.queries.adaptation import QueryAdaptation, smoothed
 from distributary.plan.queries.baselines import least_loaded
 from distributary.plan.queries.benefit import Standing
 from distributary.plan.queries.cost import placement_cost, query_violations
 from distributary.plan.queries.generator import at_clients, feed_workload, random_network
+from distributary.plan.queries.goals import parse_query_goal
 from distributary.plan.queries.graph import Operator, Query, Source, Workload, client
 from distributary.plan.queries.joint import TreeProblem, improve_both, improve_trees
 from distributary.plan.queries.optimiser import climb

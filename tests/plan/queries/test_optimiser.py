@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distributary.plan.goal.query_text import parse_query_goal
 from distributary.plan.queries.baselines import globally
 from distributary.plan.queries.beginnings import best_from_beginnings
 from distributary.plan.queries.benefit import Standing
 from distributary.plan.queries.cost import placement_cost, query_violations
 from distributary.plan.queries.generator import at_clients, feed_workload, random_network
+from distributary.plan.queries.goals import parse_query_goal
 from distributary.plan.queries.optimiser import climb
 from distributary.plan.queries.rules import (
     DIRECTED,

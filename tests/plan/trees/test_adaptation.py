@@ -8,10 +8,10 @@ from random import Random
 import pytest
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal.tree_text import parse_goal
 from distributary.plan.trees.adaptation import Adaptation, Patience
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.cost import violations
+from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.optimum import optimum
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree, random_tree
 from plan.trees.trees import plane_sites

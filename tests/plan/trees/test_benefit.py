@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distributary.plan.goal.tree_text import parse_goal
+from distributary.plan.goal import Place
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.cost import system_cost, violations
 from distributary.plan.trees.dependence import Dependence, applies
-from distributary.plan.trees.metrics import Metric, Place, Reads
+from distributary.plan.trees.goals import parse_goal
+from distributary.plan.trees.metrics import Metric, Reads
 from distributary.plan.trees.rules import DIRECTED, FIVE_LEVELS, FOUR_LEVELS, LOCAL
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree
 from distributary.plan.trees.walk import Walk

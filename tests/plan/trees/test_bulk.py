@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distributary.plan.goal.tree_text import parse_goal
 from distributary.plan.trees.approximation import Broadcasts
 from distributary.plan.trees.benefit import Estimate, Problem
 from distributary.plan.trees.bulk import Layout, cost_after, heard_saving, owner_of, read
 from distributary.plan.trees.bulk_walk import apply, draw
+from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.optimiser import HYBRID, NEGLIGIBLE, candidates, weigh
 from distributary.plan.trees.rules import DIRECTED, FIVE_LEVELS, FOUR_LEVELS, LOCAL, Rule
 from distributary.plan.trees.tree import Sites, Tree, random_tree

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distributary.plan.goal.tree_text import parse_goal
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.climbing import Climb
 from distributary.plan.trees.cost import system_cost, violations
 from distributary.plan.trees.escape import Effort, Excess, improve, outsiders
+from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.optimiser import climb
 from distributary.plan.trees.optimum import exhaustive, optimum
 from distributary.plan.trees.tree import Sites, Tree, random_tree

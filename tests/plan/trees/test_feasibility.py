@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distributary.plan.goal.tree_text import parse_goal
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.cost import violations
 from distributary.plan.trees.feasibility import impossible
+from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.mending import Breaches, breach
 from distributary.plan.trees.optimum import every_tree
 from distributary.plan.trees.tree import Tree

@@ -7,11 +7,11 @@ from random import Random
 import pytest
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal.tree_text import parse_goal
 from distributary.plan.trees.annealing import Schedule, anneal
 from distributary.plan.trees.approximation import Broadcasts, weights_of
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.cost import system_cost, violations
+from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.optimiser import HYBRID, climb, critical_sites, weigh
 from distributary.plan.trees.optimum import exhaustive, optimum
 from distributary.plan.trees.rules import LOCAL, Bench, Rule

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal.tree_text import parse_goal
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.cost import system_cost
+from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.optimum import best_paths, every_tree, exhaustive, has_best_paths, optimum
 from plan.trees.trees import exact_sites
 

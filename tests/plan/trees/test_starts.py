@@ -7,9 +7,9 @@ from random import Random
 import pytest
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal.tree_text import parse_goal
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.cost import violations
+from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.optimum import every_tree
 from distributary.plan.trees.starts import (
     best_effort,

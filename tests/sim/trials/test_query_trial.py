@@ -12,7 +12,7 @@ import pytest
 from distributary.cli.main import main
 from distributary.errors import DistributaryError
 from distributary.flow import answer, interpret
-from distributary.plan.goal.named import NAMED_GOALS
+from distributary.plan.queries.goals import NAMED_GOALS
 from distributary.sim.scenario import replayed_by
 from distributary.sim.trials.query_trial import QueryTrial, differences, run_query_trial
 from distributary.sim.trials.query_workload import feed_catalogue, feed_events

@@ -10,8 +10,8 @@ import pytest
 
 from distributary.flow import Catalogue, Item, QueryBuilder, Source
 from distributary.overlay.node import Address, Node, Wake
-from distributary.plan.goal.query_text import parse_query_goal
 from distributary.plan.queries.benefit import Standing
+from distributary.plan.queries.goals import parse_query_goal
 from distributary.plan.queries.optimiser import climb
 from distributary.plan.queries.placement import Placement
 from distributary.plan.queries.rules import HYBRID, MIGRATIONS, PARTITION, REPLICATION, Rule

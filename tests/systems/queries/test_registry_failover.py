@@ -9,7 +9,7 @@ import pytest
 
 from distributary.flow import Catalogue, Item
 from distributary.model import Subscription
-from distributary.plan.goal.query_text import parse_query_goal
+from distributary.plan.queries.goals import parse_query_goal
 from distributary.plan.queries.rules import MIGRATIONS
 from distributary.sim.faults import Crash, Duplication, Fault, Injection, Loss, Reordering
 from distributary.systems.queries.broker import FlowBroker

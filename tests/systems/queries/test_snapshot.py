@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from distributary.flow import Catalogue, Item, Query, QueryBuilder, Source
-from distributary.plan.goal.query_goal import QueryGoal
-from distributary.plan.goal.query_text import parse_query_goal
+from distributary.plan.goal import Goal
 from distributary.plan.queries.benefit import Standing
 from distributary.plan.queries.blocks import SUPER
+from distributary.plan.queries.goals import parse_query_goal
 from distributary.plan.queries.graph import WHOLE, Part
 from distributary.plan.queries.placement import Placement
 from distributary.plan.queries.rules import MIGRATIONS, PARTITION
@@ -161,7 +161,7 @@ WHOLE_SITUATION = parse_query_goal("minimise aggregate(SUM, incoming rate + fano
 
 
 @pytest.mark.parametrize("goal", [TRAFFIC, WHOLE_SITUATION])
-def test_a_network_that_optimises_itself_moves_super_operators_as_a_whole(goal: QueryGoal) -> None:
+def test_a_network_that_optimises_itself_moves_super_operators_as_a_whole(goal: Goal) -> None:
     catalogue = Catalogue([TRADES], [grouped("q")])
     world = World(
         6, 3, optimising=QueryOptimiserSettings(goal, period=4.0, window=0.5, rules=(*MIGRATIONS, PARTITION))

@@ -14,9 +14,9 @@ import distributary.systems.queries.statistics as statistics
 from distributary.errors import DistributaryError
 from distributary.flow import Catalogue, Copy, Count, Filter, Operator, Query, QueryBuilder, Union
 from distributary.overlay.courier import Packet
-from distributary.plan.goal.query_text import parse_query_goal
-from distributary.plan.goal.tree_goal import Function
+from distributary.plan.goal import GoalFunction
 from distributary.plan.queries.benefit import Standing
+from distributary.plan.queries.goals import parse_query_goal
 from distributary.plan.queries.rules import MIGRATIONS, Area
 from distributary.plan.queries.statistics import Dissemination
 from distributary.plan.trees.tree import Sites
@@ -159,7 +159,7 @@ def expect_worth(world: World, at_most: bool = False) -> int:
         if one.surrounded is None or not one.local.pieces():
             continue
         mine = one.surrounded.standing(one.settings.goal, one.statistics.worst, len(world.nodes))
-        average = one.settings.goal.cost.function is Function.AVERAGE
+        average = one.settings.goal.cost.function is GoalFunction.AVERAGE
         members = one.statistics.members if average else 1
         operators, places = mine.state.workload.operators, one.surrounded.places()
         places = places[places != one.surrounded.numbers[node]]

@@ -13,7 +13,7 @@ from distributary.flow import Catalogue, Copy, Count, Filter, Item, Operator, Qu
 from distributary.flow.language.source import Source
 from distributary.model import Subscription
 from distributary.overlay.node import Address
-from distributary.plan.goal.query_text import parse_query_goal
+from distributary.plan.queries.goals import parse_query_goal
 from distributary.plan.queries.rules import MIGRATIONS, PARTITION, REPLICATION
 from distributary.sim.faults import Crash, Injection
 from distributary.systems.queries.broker import FlowBroker, QueryResult, Withdrawal

@@ -11,11 +11,11 @@ import pytest
 from distributary.errors import DistributaryError
 from distributary.model import Event, Subscription
 from distributary.overlay.tree.shape import unsettled
-from distributary.plan.goal.tree_goal import Goal
-from distributary.plan.goal.tree_text import parse_goal
+from distributary.plan.goal import Goal
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.climbing import Climb
 from distributary.plan.trees.cost import system_cost, violations
+from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.optimiser import HYBRID, climb
 from distributary.plan.trees.rules import DIRECTED, FIVE_LEVELS, FOUR_LEVELS, LOCAL, Rule
 from distributary.plan.trees.starts import best_effort

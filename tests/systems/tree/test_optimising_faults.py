@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from distributary.overlay.tree.shape import unsettled
-from distributary.plan.goal.tree_text import parse_goal
+from distributary.plan.trees.goals import parse_goal
 from distributary.sim.scenario import random_scenario, replayed_by
 from distributary.systems.tree.optimising import OptimisationSettings
 from systems.tree.test_faults import LOSSLESS, NODES, SPARES

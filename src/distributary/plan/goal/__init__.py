@@ -1,0 +1,65 @@
+"""The goal language: what a good tree or a good placement of queries is.
+
+A goal aggregates what is measured in two or more steps into one number that shall be small or large, and may
+set constraints. Trees and placed queries share the language; what can be measured belongs to
+`plan.trees.goals` and `plan.queries.goals`, whose `parse_goal` and `parse_query_goal` read goals.
+
+In reading order:
+
+- `expression`: the model. `Goal`, `SystemCost`, `Constraint`, and the expressions that they are made of.
+- `arithmetic`: evaluating expressions on plain numbers.
+- `text`: reading and writing goals; `Language` says what one kind of goal knows.
+"""
+
+from distributary.plan.goal.arithmetic import OPERATIONS, combine, divide, fold
+from distributary.plan.goal.expression import (
+    COMPARISONS,
+    Combination,
+    Constraint,
+    Direction,
+    Expression,
+    Goal,
+    GoalAggregate,
+    GoalConstant,
+    GoalFunction,
+    Measure,
+    Number,
+    Place,
+    Population,
+    Scope,
+    SystemCost,
+    names_in,
+    parts,
+    place_of,
+)
+from distributary.plan.goal.text import GoalReader, Language, constraint_text, cost_text, goal_text
+
+__all__ = [
+    "COMPARISONS",
+    "OPERATIONS",
+    "Combination",
+    "Constraint",
+    "Direction",
+    "Expression",
+    "Goal",
+    "GoalAggregate",
+    "GoalConstant",
+    "GoalFunction",
+    "GoalReader",
+    "Language",
+    "Measure",
+    "Number",
+    "Place",
+    "Population",
+    "Scope",
+    "SystemCost",
+    "combine",
+    "constraint_text",
+    "cost_text",
+    "divide",
+    "fold",
+    "goal_text",
+    "names_in",
+    "parts",
+    "place_of",
+]

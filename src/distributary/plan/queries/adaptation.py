@@ -18,21 +18,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal.query_goal import QueryGoal
+from distributary.plan.goal import Goal, Number
 from distributary.plan.queries.benefit import Standing
 from distributary.plan.queries.graph import Operator, Source, Workload
 from distributary.plan.queries.optimiser import QueryClimb, climb
 from distributary.plan.queries.placement import Placement
 from distributary.plan.queries.rules import HYBRID, MIGRATIONS, Area, Rule
 from distributary.plan.trees.adaptation import Patience
-from distributary.plan.trees.tree import Number
 
 
 class QueryAdaptation:
     """A placement that is kept good while measurements come in.
 
     >>> from distributary.plan.queries.generator import at_clients, feed_workload, random_network
-    >>> from distributary.plan.goal.query_text import parse_query_goal
+    >>> from distributary.plan.queries.goals import parse_query_goal
     >>> network = random_network(sites=10, trees=2, seed=1)
     >>> workload = feed_workload(network, 20, seed=1)
     >>> goal = parse_query_goal("minimise aggregate(SUM, incoming rate, BROKERS)")
@@ -43,7 +42,7 @@ class QueryAdaptation:
 
     def __init__(
         self,
-        goal: QueryGoal,
+        goal: Goal,
         placement: Placement,
         patience: Patience | None = None,
         rules: Sequence[Rule] = MIGRATIONS,

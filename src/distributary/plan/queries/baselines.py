@@ -20,7 +20,7 @@ from itertools import product
 import numpy as np
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal.query_goal import QueryGoal
+from distributary.plan.goal import Goal
 from distributary.plan.queries.benefit import Standing
 from distributary.plan.queries.cost import placement_cost, query_violations
 from distributary.plan.queries.generator import at_clients, with_stars
@@ -75,7 +75,7 @@ def least_loaded(workload: Workload, network: Network) -> Placement:
     return Placement(workload, network, tuple(hosts))
 
 
-def globally(goal: QueryGoal, workload: Workload, network: Network, *, spread: bool = False) -> Placement:
+def globally(goal: Goal, workload: Workload, network: Network, *, spread: bool = False) -> Placement:
     """GLOBAL: each query in turn where the goal is best, as things are by then.
 
     Queries that are still to come count as if they did nothing and asked for nothing.
@@ -102,11 +102,11 @@ def _put_best(standing: Standing, group: list[int], sites: Indices) -> None:
         standing.move_all(dict.fromkeys(group, int(worth.argmax())))
 
 
-def optimum(goal: QueryGoal, placement: Placement) -> tuple[Placement, float]:
+def optimum(goal: Goal, placement: Placement) -> tuple[Placement, float]:
     """The best placement of all (trees as they are), and its cost; constraints are kept.
 
     >>> from distributary.plan.queries.generator import feed_workload, random_network
-    >>> from distributary.plan.goal.query_text import parse_query_goal
+    >>> from distributary.plan.queries.goals import parse_query_goal
     >>> network = random_network(sites=4, trees=1, seed=1)
     >>> workload = feed_workload(network, 1, seed=1, operators=2)
     >>> goal = parse_query_goal("minimise aggregate(SUM, incoming rate, BROKERS)")

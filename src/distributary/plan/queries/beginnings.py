@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from distributary.plan.goal.query_goal import QueryGoal
+from distributary.plan.goal import Goal
 from distributary.plan.queries.baselines import globally
 from distributary.plan.queries.benefit import Standing
 from distributary.plan.queries.placement import Placement
@@ -19,11 +19,11 @@ from distributary.plan.queries.placement import Placement
 Improve = Callable[[Placement], Placement]
 
 
-def best_from_beginnings(goal: QueryGoal, start: Placement, improve: Improve) -> Placement:
+def best_from_beginnings(goal: Goal, start: Placement, improve: Improve) -> Placement:
     """The better of what comes of improving a placement, and GLOBAL's.
 
     >>> from distributary.plan.queries.generator import at_clients, feed_workload, random_network
-    >>> from distributary.plan.goal.query_text import parse_query_goal
+    >>> from distributary.plan.queries.goals import parse_query_goal
     >>> from distributary.plan.queries.optimiser import climb
     >>> network = random_network(sites=10, trees=2, seed=1)
     >>> start = at_clients(feed_workload(network, 30, seed=1), network)

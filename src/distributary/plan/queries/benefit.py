@@ -25,8 +25,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from distributary.plan.goal.query_goal import Constraint, Level, QueryGoal, SystemCost, level_of
-from distributary.plan.goal.tree_goal import Function
+from distributary.plan.goal import Constraint, Goal, GoalFunction, Place, SystemCost, place_of
 from distributary.plan.queries.cost import Measured
 from distributary.plan.queries.forms import (
     NodeForm,
@@ -194,10 +193,10 @@ def watched(constraint: Constraint, state: State) -> Watched:
     if isinstance(metric, SystemCost):
         return OfSystem(system_form(metric, state))
     try:
-        level = level_of(metric)
-        if level is Level.NODE:
+        level = place_of(metric)
+        if level is Place.NODE:
             return OfNodes(NodeForm(metric, state))
-        if level is Level.QUERY:
+        if level is Place.QUERY:
             return QueryForm(metric, state)
         return OfOperators(OperatorForm(metric, state))
     except UnfitError:
@@ -218,7 +217,7 @@ class Standing:
     """A placement as it stands, and what changes of it are worth.
 
     >>> from distributary.plan.queries.generator import at_clients, feed_workload, random_network
-    >>> from distributary.plan.goal.query_text import parse_query_goal
+    >>> from distributary.plan.queries.goals import parse_query_goal
     >>> network = random_network(sites=10, trees=2, seed=1)
     >>> placement = at_clients(feed_workload(network, 20, seed=1), network)
     >>> goal = parse_query_goal("minimise aggregate(MAX, node load, BROKERS)")
@@ -230,7 +229,7 @@ class Standing:
     True
     """
 
-    def __init__(self, goal: QueryGoal, placement: Placement) -> None:
+    def __init__(self, goal: Goal, placement: Placement) -> None:
         self.goal = goal
         self.state = State(placement)
         self.system = system_form(goal.cost, self.state)
@@ -275,7 +274,7 @@ class Standing:
         else:
             return np.zeros(len(sites)), np.zeros(len(sites))
         slack = 1e-9 * abs(self.cost)
-        highest = self.goal.cost.function is Function.MAX
+        highest = self.goal.cost.function is GoalFunction.MAX
 
         def extreme(values: Floats) -> Floats:
             with np.errstate(invalid="ignore"):

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from distributary.errors import DistributaryError
 from distributary.flow.catalogue import Catalogue
 from distributary.flow.splitting import splitting_of
+from distributary.plan.goal import Number
 from distributary.plan.queries.blocks import (
     SUPER,
     Block,
@@ -36,7 +37,6 @@ from distributary.plan.queries.blocks import (
     together,
 )
 from distributary.plan.queries.graph import CLIENT, FINALS, Operator, Query, Source, Workload
-from distributary.plan.trees.tree import Number
 
 RATE = 1000.0
 ITEMS = 1.0

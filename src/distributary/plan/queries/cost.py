@@ -6,29 +6,32 @@ Cost: every stream is followed to every reader once, and every expression evalua
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal.query_goal import (
-    Aggregate,
+from distributary.plan.goal import (
     Combination,
     Constraint,
     Expression,
-    Level,
-    Members,
-    Over,
-    QueryGoal,
-    Statistic,
+    Goal,
+    GoalAggregate,
+    GoalConstant,
+    GoalFunction,
+    Measure,
+    Number,
+    Place,
+    Population,
+    Scope,
     SystemCost,
-    level_of,
+    combine,
+    constraint_text,
+    divide,
+    fold,
+    place_of,
 )
-from distributary.plan.goal.query_text import query_constraint_text
-from distributary.plan.goal.tree_goal import Constant, Function
 from distributary.plan.queries.graph import WHOLE, shared
 from distributary.plan.queries.placement import Placement
-from distributary.plan.trees.cost import OPERATIONS, divide, fold
-from distributary.plan.trees.tree import Number
 
 Link = tuple[int, int]
 Values = list[Number | None]
@@ -38,7 +41,7 @@ class Measured:
     """All values of one placement.
 
     >>> from distributary.plan.queries.graph import Operator, Query, Source, Workload, client
-    >>> from distributary.plan.goal.query_text import parse_query_goal
+    >>> from distributary.plan.queries.goals import parse_query_goal
     >>> from distributary.plan.queries.placement import Network
     >>> from distributary.plan.trees.tree import Sites, star
     >>> network = Network(Sites(latency=[[0, 5], [5, 0]]), (star(2),))
@@ -100,7 +103,7 @@ class Measured:
         return sum(rate for (carried, _), rate in self.carried.items() if carried == stream)
 
     def node_statistic(self, name: str, site: int) -> Number:
-        local = [index for index, host in enumerate(self.placement.hosts) if host == site]
+        local = self._local(site)
         duties = self.network.duties_of(site)
         if name == "node load":
             return duties.load + sum(self.placement.load(index) for index in local)
@@ -134,85 +137,68 @@ class Measured:
 
     # Expressions
 
-    def values(self, expression: Expression) -> Values:
+    def values(self, expression: Expression, place: Place | None = None) -> Values:
         """The expression for every node, operator or query, whatever it is of."""
-        level = level_of(expression)
-        if level is Level.NODE:
-            return [self.node(expression, site) for site in range(self.network.sites.count)]
-        if level is Level.OPERATOR:
-            return [self.operator(expression, index) for index in range(len(self.workload.operators))]
-        return [self.query(expression, number) for number in range(len(self.workload.queries))]
+        place = place or place_of(expression)
+        count = {
+            Place.NODE: self.network.sites.count,
+            Place.OPERATOR: len(self.workload.operators),
+            Place.QUERY: len(self.workload.queries),
+        }[place]
+        return [self.value(expression, place, number) for number in range(count)]
 
     def system(self, cost: SystemCost) -> Number:
         """The system's cost."""
-        count = self.network.sites.count
-        if cost.members is Members.BROKERS:
-            values: Iterable[Number | None] = (self.node(cost.value, site) for site in range(count))
-        else:
-            values = (self.query(cost.value, number) for number in range(len(self.workload.queries)))
-        total = _folded(cost.function, list(values))
+        place = Place.NODE if cost.members is Population.BROKERS else Place.QUERY
+        total = fold(cost.function, self.values(cost.value, place), zero=True)
         if total is None:
             raise DistributaryError("nothing has the cost that the goal aggregates")
         return total
 
-    def node(self, expression: Expression, site: int) -> Number | None:
-        if isinstance(expression, Constant):
-            return expression.value
-        if isinstance(expression, Statistic):
-            return self.node_statistic(expression.name, site)
-        if isinstance(expression, Combination):
-            return combine(
-                expression.operator, self.node(expression.left, site), self.node(expression.right, site)
-            )
-        local = [index for index, host in enumerate(self.placement.hosts) if host == site]
-        return _folded(expression.function, [self.operator(expression.value, index) for index in local])
-
-    def query(self, expression: Expression, number: int) -> Number | None:
-        if isinstance(expression, Constant):
+    def value(self, expression: Expression, place: Place, at: int | Link) -> Number | None:
+        """The expression for one node, operator or query, or for one link."""
+        if isinstance(expression, GoalConstant):
             return expression.value
         if isinstance(expression, Combination):
-            left, right = self.query(expression.left, number), self.query(expression.right, number)
+            left, right = self.value(expression.left, place, at), self.value(expression.right, place, at)
             return combine(expression.operator, left, right)
-        assert isinstance(expression, Aggregate)
-        operators = self.workload.queries[number].operators
-        return _folded(expression.function, [self.operator(expression.value, index) for index in operators])
+        if isinstance(expression, Measure):
+            if expression.place is Place.NODE:
+                return self.node_statistic(expression.name, self._site(place, at))
+            if isinstance(at, tuple):
+                return self.link_statistic(expression.name, at)
+            return self.operator_statistic(expression.name, at)
+        if expression.over is Scope.LOCAL:
+            operators: Sequence[int] = self._local(self._site(place, at))
+        else:
+            assert isinstance(at, int)
+            if expression.over is not Scope.QUERY:
+                return self._along_ways(expression, at)
+            operators = self.workload.queries[at].operators
+        values = [self.value(expression.value, Place.OPERATOR, index) for index in operators]
+        return fold(expression.function, values, zero=True)
 
-    def operator(self, expression: Expression, index: int) -> Number | None:
-        if isinstance(expression, Constant):
-            return expression.value
-        if isinstance(expression, Statistic):
-            if expression.level is Level.NODE:
-                return self.node_statistic(expression.name, self.placement.hosts[index])
-            return self.operator_statistic(expression.name, index)
-        if isinstance(expression, Combination):
-            left, right = self.operator(expression.left, index), self.operator(expression.right, index)
-            return combine(expression.operator, left, right)
-        if expression.over is Over.LOCAL:
-            return self.node(expression, self.placement.hosts[index])
-        stream = self.workload.stream(index)
+    def _site(self, place: Place, at: int | Link) -> int:
+        """The site whose values a node, an operator or a link has: an operator's host, a link's sender."""
+        if isinstance(at, tuple):
+            return at[0]
+        return self.placement.hosts[at] if place is Place.OPERATOR else at
+
+    def _local(self, site: int) -> list[int]:
+        return [index for index, host in enumerate(self.placement.hosts) if host == site]
+
+    def _along_ways(self, expression: GoalAggregate, operator: int) -> Number | None:
+        """The average of what lies between an operator and each of its producers, or of its readers."""
+        stream = self.workload.stream(operator)
         ways = (
-            [self.placement.links(above, index) for above in self.workload.operators[index].inputs]
-            if expression.over is Over.UPSTREAM
+            [self.placement.links(above, operator) for above in self.workload.operators[operator].inputs]
+            if expression.over is Scope.UPSTREAM
             else [self.placement.links(stream, reader) for reader in self.workload.readers[stream]]
         )
-        if not ways and expression.function is Function.SUM:
+        if not ways and expression.function is GoalFunction.SUM:
             return 0
-        return _folded(Function.AVERAGE, [self._along(expression, way) for way in ways])
-
-    def _along(self, expression: Aggregate, way: Sequence[Link]) -> Number | None:
-        return _folded(expression.function, [self.link(expression.value, link) for link in way])
-
-    def link(self, expression: Expression, link: Link) -> Number | None:
-        if isinstance(expression, Constant):
-            return expression.value
-        if isinstance(expression, Statistic):
-            if expression.level is Level.NODE:
-                return self.node_statistic(expression.name, link[0])
-            return self.link_statistic(expression.name, link)
-        if isinstance(expression, Combination):
-            left, right = self.link(expression.left, link), self.link(expression.right, link)
-            return combine(expression.operator, left, right)
-        return self.node(expression, link[0])
+        along = [[self.value(expression.value, Place.LINK, link) for link in way] for way in ways]
+        return fold(GoalFunction.AVERAGE, [fold(expression.function, row, zero=True) for row in along])
 
     # Constraints
 
@@ -229,25 +215,16 @@ class Measured:
         }
 
 
-def combine(operator: str, left: Number | None, right: Number | None) -> Number | None:
-    return None if left is None or right is None else OPERATIONS[operator](left, right)
-
-
-def _folded(function: Function, values: Sequence[Number | None]) -> Number | None:
-    there = [value for value in values if value is not None]
-    return 0 if not there and function is Function.SUM else fold(function, there)
-
-
 def placement_cost(cost: SystemCost, placement: Placement) -> Number:
     """What a placement costs, measured anew."""
     return Measured(placement).system(cost)
 
 
-def query_violations(goal: QueryGoal, placement: Placement) -> list[str]:
+def query_violations(goal: Goal, placement: Placement) -> list[str]:
     """Which constraints the placement breaks, and where."""
     measured = Measured(placement)
     return [
-        f"{query_constraint_text(constraint)}: {_whose(placement, constraint, number)} it is {value}"
+        f"{constraint_text(constraint)}: {_whose(placement, constraint, number)} it is {value}"
         for constraint in goal.constraints
         for number, value in measured.broken(constraint).items()
     ]
@@ -256,9 +233,9 @@ def query_violations(goal: QueryGoal, placement: Placement) -> list[str]:
 def _whose(placement: Placement, constraint: Constraint, number: int) -> str:
     if isinstance(constraint.metric, SystemCost):
         return "of all"
-    level = level_of(constraint.metric)
-    if level is Level.NODE:
+    place = place_of(constraint.metric)
+    if place is Place.NODE:
         return f"at {placement.network.sites.name(number)}"
-    if level is Level.QUERY:
+    if place is Place.QUERY:
         return f"of query {placement.workload.queries[number].name}"
     return f"of operator {placement.workload.operators[number].name}"

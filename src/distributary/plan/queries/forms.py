@@ -26,18 +26,19 @@ from typing import Protocol
 import numpy as np
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal.query_goal import (
-    Aggregate,
+from distributary.plan.goal import (
     Combination,
     Expression,
-    Level,
-    Members,
-    Over,
-    Statistic,
+    GoalAggregate,
+    GoalConstant,
+    GoalFunction,
+    Measure,
+    Place,
+    Population,
+    Scope,
     SystemCost,
     parts,
 )
-from distributary.plan.goal.tree_goal import Constant, Function
 from distributary.plan.queries.cost import Measured
 from distributary.plan.queries.state import Floats, Indices, Move, State
 
@@ -57,7 +58,7 @@ OPERATIONS: Mapping[str, Callable[[Floats, Floats], Floats]] = {
 
 def evaluated(expression: Expression, lookup: Lookup) -> Floats:
     """An expression over arrays; statistics and aggregates are looked up."""
-    if isinstance(expression, Constant):
+    if isinstance(expression, GoalConstant):
         return np.array(float(expression.value))
     if not isinstance(expression, Combination):
         return lookup(expression)
@@ -68,26 +69,26 @@ def evaluated(expression: Expression, lookup: Lookup) -> Floats:
         return np.where(right == 0, np.where(left >= 0, np.inf, -np.inf), left / right)
 
 
-def folded(function: Function, values: Floats) -> Floats:
+def folded(function: GoalFunction, values: Floats) -> Floats:
     """MIN, MAX, SUM or AVERAGE along the last axis; what is not a number is not there."""
     missing = np.isnan(values)
     if not missing.any():
         if not values.shape[-1]:
-            return np.full(values.shape[:-1], 0.0 if function is Function.SUM else np.nan)
-        if function is Function.SUM:
+            return np.full(values.shape[:-1], 0.0 if function is GoalFunction.SUM else np.nan)
+        if function is GoalFunction.SUM:
             return np.asarray(values.sum(axis=-1))
-        if function is Function.AVERAGE:
+        if function is GoalFunction.AVERAGE:
             return np.asarray(values.sum(axis=-1) / values.shape[-1])
-        return np.asarray(values.min(axis=-1) if function is Function.MIN else values.max(axis=-1))
-    if function in (Function.SUM, Function.AVERAGE):
+        return np.asarray(values.min(axis=-1) if function is GoalFunction.MIN else values.max(axis=-1))
+    if function.is_additive:
         total = np.where(missing, 0.0, values).sum(axis=-1)
-        if function is Function.SUM:
+        if function is GoalFunction.SUM:
             return np.asarray(total)
         there = (~missing).sum(axis=-1)
         return np.where(there > 0, total / np.maximum(there, 1), np.nan)
-    worst = np.inf if function is Function.MIN else -np.inf
+    worst = np.inf if function is GoalFunction.MIN else -np.inf
     filled = np.where(missing, worst, values)
-    found = filled.min(axis=-1) if function is Function.MIN else filled.max(axis=-1)
+    found = filled.min(axis=-1) if function is GoalFunction.MIN else filled.max(axis=-1)
     return np.where(missing.all(axis=-1), np.nan, found)
 
 
@@ -114,14 +115,14 @@ def terms(
         if left_rest is None or right_rest is None:
             kept = left_rest if right_rest is None else right_rest
             if kept is right_rest and kept is not None and sign < 0:
-                kept = Combination("-", Constant(0), kept)
+                kept = Combination("-", GoalConstant(0), kept)
             return found, kept
         return found, Combination(expression.operator, left_rest, right_rest)
-    if isinstance(expression.right, Constant) and expression.right.value and left_rest is None:
+    if isinstance(expression.right, GoalConstant) and expression.right.value and left_rest is None:
         by = float(expression.right.value)
         by = by if expression.operator == "*" else 1 / by
         return [(by * factor, part) for factor, part in left], None
-    if isinstance(expression.left, Constant) and expression.operator == "*" and right_rest is None:
+    if isinstance(expression.left, GoalConstant) and expression.operator == "*" and right_rest is None:
         by = float(expression.left.value)
         return [(by * factor, part) for factor, part in right], None
     raise UnfitError("values of nodes that are multiplied or divided")
@@ -129,9 +130,9 @@ def terms(
 
 def of_nodes(expression: Expression) -> bool:
     """Whether an expression is a value of a node, by itself."""
-    if isinstance(expression, Statistic):
-        return expression.level is Level.NODE or expression.name == "processing latency"
-    return isinstance(expression, Aggregate) and expression.over is Over.LOCAL
+    if isinstance(expression, Measure):
+        return expression.place is Place.NODE or expression.name == "processing latency"
+    return isinstance(expression, GoalAggregate) and expression.over is Scope.LOCAL
 
 
 # Nodes
@@ -181,18 +182,18 @@ class NodeForm:
         )
 
     def _part(self, part: Expression, quantity: Callable[[str], Floats]) -> Floats:
-        if isinstance(part, Aggregate):
-            if part.function is not Function.SUM:
+        if isinstance(part, GoalAggregate):
+            if part.function is not GoalFunction.SUM:
                 raise UnfitError("an aggregate of local operators that is no sum")
-            found, rest = terms(part.value, lambda inner: isinstance(inner, Statistic) and inner.name in SUMS)
+            found, rest = terms(part.value, lambda inner: isinstance(inner, Measure) and inner.name in SUMS)
             if rest is not None:
                 raise UnfitError("a sum over local operators of something else than their statistics")
             total: Floats = np.zeros(())
             for factor, inner in found:
-                assert isinstance(inner, Statistic)
+                assert isinstance(inner, Measure)
                 total = total + factor * quantity(SUMS[inner.name])
             return total
-        assert isinstance(part, Statistic)
+        assert isinstance(part, Measure)
         if part.name == "capacity":
             return 1000 * self.speed
         if part.name in OF_NODE:
@@ -212,23 +213,23 @@ def multiples(expression: Expression) -> list[tuple[float, str]] | None:
     """A value of nodes as multiples of quantities, if it is nothing else."""
 
     def simple(part: Expression) -> bool:
-        return isinstance(part, Aggregate) or (isinstance(part, Statistic) and part.name in OF_NODE)
+        return isinstance(part, GoalAggregate) or (isinstance(part, Measure) and part.name in OF_NODE)
 
     try:
         found, rest = terms(expression, simple)
-        if rest is not None and not isinstance(rest, Constant):
+        if rest is not None and not isinstance(rest, GoalConstant):
             return None
         quantities = []
         for factor, part in found:
-            if isinstance(part, Statistic):
+            if isinstance(part, Measure):
                 quantities.append((factor, OF_NODE[part.name]))
                 continue
-            assert isinstance(part, Aggregate)
-            inner, others = terms(part.value, lambda one: isinstance(one, Statistic) and one.name in SUMS)
+            assert isinstance(part, GoalAggregate)
+            inner, others = terms(part.value, lambda one: isinstance(one, Measure) and one.name in SUMS)
             if others is not None:
                 return None
             quantities += [
-                (factor * times, SUMS[one.name]) for times, one in inner if isinstance(one, Statistic)
+                (factor * times, SUMS[one.name]) for times, one in inner if isinstance(one, Measure)
             ]
     except UnfitError:
         return None
@@ -241,14 +242,14 @@ def multiples(expression: Expression) -> list[tuple[float, str]] | None:
 class Ways:
     """An aggregate of links between every two sites, and from every tree's root to every site."""
 
-    def __init__(self, aggregate: Aggregate, state: State) -> None:
-        self.upstream = aggregate.over is Over.UPSTREAM
+    def __init__(self, aggregate: GoalAggregate, state: State) -> None:
+        self.upstream = aggregate.over is Scope.UPSTREAM
         self.state = state
-        self.sums = aggregate.function is Function.SUM
+        self.sums = aggregate.function is GoalFunction.SUM
         sites = state.network.sites
 
         def matrix(part: Expression) -> Floats:
-            assert isinstance(part, Statistic)
+            assert isinstance(part, Measure)
             if part.name == "bandwidth" and not sites.bandwidth:
                 raise DistributaryError("the goal asks for bandwidth, and no bandwidth matrix was given")
             return np.array(sites.latency if part.name == "latency" else sites.bandwidth, dtype=np.float64)
@@ -260,19 +261,19 @@ class Ways:
             self._down(aggregate.function, links, number) for number in range(len(state.trees))
         ]
 
-    def _down(self, function: Function, links: Floats, number: int) -> Floats:
+    def _down(self, function: GoalFunction, links: Floats, number: int) -> Floats:
         tree = self.state.network.trees[number]
         found = np.full(self.state.count, 0.0 if self.sums else np.nan)
         for site in tree.order[1:]:
             parent = tree.parents[site]
             above, link = found[parent], links[parent, site]
-            if function in (Function.SUM, Function.AVERAGE):
+            if function.is_additive:
                 found[site] = (0.0 if parent == tree.root else above) + link
             elif parent == tree.root:
                 found[site] = link
             else:
-                found[site] = min(above, link) if function is Function.MIN else max(above, link)
-        if function is Function.AVERAGE:
+                found[site] = min(above, link) if function is GoalFunction.MIN else max(above, link)
+        if function is GoalFunction.AVERAGE:
             found /= np.maximum(np.array(tree.depth), 1)
             found[tree.root] = np.nan
         return found
@@ -297,7 +298,7 @@ class Ways:
         if len(found) == 1:
             return np.broadcast_to(found[0], (len(sites),))
         rows = np.stack([np.broadcast_to(row, (len(sites),)) for row in found], axis=-1)
-        return folded(Function.AVERAGE, rows)
+        return folded(GoalFunction.AVERAGE, rows)
 
 
 # Operators and queries
@@ -308,7 +309,7 @@ class OperatorForm:
 
     def __init__(self, expression: Expression, state: State) -> None:
         self.state = state
-        self.ways: dict[Aggregate, Ways] = {}
+        self.ways: dict[GoalAggregate, Ways] = {}
         self.at_host: NodeForm | None = None
         self.on_the_way: list[tuple[bool, NodeForm]] = []
         host: Expression | None = None
@@ -317,32 +318,34 @@ class OperatorForm:
         else:
             found, self.rest = [], expression
         for factor, part in found:
-            if isinstance(part, Aggregate) and part.over is not Over.LOCAL:
+            if isinstance(part, GoalAggregate) and part.over is not Scope.LOCAL:
                 self._add_way(factor, part)
             else:
-                more: Expression = Combination("*", Constant(factor), part)
+                more: Expression = Combination("*", GoalConstant(factor), part)
                 host = more if host is None else Combination("+", host, more)
         if host is not None:
             self.at_host = NodeForm(host, state)
         for part in parts(self.rest) if self.rest is not None else ():
-            if isinstance(part, Aggregate):
+            if isinstance(part, GoalAggregate):
                 self.ways[part] = Ways(part, state)
-            elif isinstance(part, Statistic) and part.name == "output rate":
+            elif isinstance(part, Measure) and part.name == "output rate":
                 raise UnfitError("what an operator sends, as a cost of a query or an operator")
 
-    def _add_way(self, factor: float, part: Aggregate) -> None:
+    def _add_way(self, factor: float, part: GoalAggregate) -> None:
         """A sum over links of values of links and of the nodes that send on them."""
-        if part.function is not Function.SUM:
+        if part.function is not GoalFunction.SUM:
             raise UnfitError("values of nodes along a way, not summed")
         found, rest = terms(part.value, of_nodes)
         total: Expression | None = None
         for inner, node in found:
-            more: Expression = Combination("*", Constant(inner * factor), node)
+            more: Expression = Combination("*", GoalConstant(inner * factor), node)
             total = more if total is None else Combination("+", total, more)
         assert total is not None
-        self.on_the_way.append((part.over is Over.UPSTREAM, NodeForm(total, self.state)))
+        self.on_the_way.append((part.over is Scope.UPSTREAM, NodeForm(total, self.state)))
         if rest is not None:
-            way: Expression = Combination("*", Constant(factor), Aggregate(Function.SUM, rest, part.over))
+            way: Expression = Combination(
+                "*", GoalConstant(factor), GoalAggregate(GoalFunction.SUM, rest, part.over)
+            )
             self.rest = way if self.rest is None else Combination("+", self.rest, way)
 
     @property
@@ -361,9 +364,9 @@ class OperatorForm:
             return np.zeros(len(sites))
 
         def lookup(part: Expression) -> Floats:
-            if isinstance(part, Aggregate):
+            if isinstance(part, GoalAggregate):
                 return self.ways[part].of(operator, moved, sites)
-            assert isinstance(part, Statistic)
+            assert isinstance(part, Measure)
             return np.array(self.state.statistic(part.name, operator))
 
         return np.broadcast_to(evaluated(self.rest, lookup), (len(sites),))
@@ -428,7 +431,7 @@ class OperatorForm:
 
 
 def _reads_nodes(part: Expression) -> bool:
-    if isinstance(part, Aggregate) and part.over in (Over.UPSTREAM, Over.DOWNSTREAM):
+    if isinstance(part, GoalAggregate) and part.over in (Scope.UPSTREAM, Scope.DOWNSTREAM):
         return any(of_nodes(inner) for inner in parts(part.value))
     return of_nodes(part)
 
@@ -437,12 +440,12 @@ class QueryForm:
     """A value of every query."""
 
     def __init__(self, expression: Expression, state: State) -> None:
-        if not isinstance(expression, Aggregate):
+        if not isinstance(expression, GoalAggregate):
             raise UnfitError("a cost of a query that is no single aggregate of its operators")
         self.state = state
         self.function = expression.function
         self.operators = OperatorForm(expression.value, state)
-        if self.operators.on_nodes and self.function is not Function.SUM:
+        if self.operators.on_nodes and self.function is not GoalFunction.SUM:
             raise UnfitError("values of nodes in queries' costs that are no sums")
         count = len(state.workload.queries)
         self.rest_values: list[float] = []
@@ -459,7 +462,7 @@ class QueryForm:
 
     def clear(self) -> None:
         """Forget all queries; what has no operators yet counts as 0 in sums, and not at all otherwise."""
-        self.rest[:] = 0.0 if self.function is Function.SUM else np.nan
+        self.rest[:] = 0.0 if self.function is GoalFunction.SUM else np.nan
         for rows in (*self.times.values(), *self.totals.values()):
             rows[...] = 0
 
@@ -586,7 +589,7 @@ class OverBrokers:
         self.nodes = NodeForm(cost.value, state)
         self.multiples: list[tuple[float, str]] | None = None
         """Where the cost is a sum of multiples of quantities: these."""
-        if cost.function in (Function.SUM, Function.AVERAGE):
+        if cost.function.is_additive:
             self.multiples = multiples(cost.value)
 
     def cost(self) -> float:
@@ -598,7 +601,7 @@ class OverBrokers:
         change = np.zeros(len(move.sites))
         for factor, name in self.multiples:
             change += factor * move.total(name)
-        if self.function is Function.AVERAGE:
+        if self.function is GoalFunction.AVERAGE:
             change /= move.state.count
         return self.cost() + change
 
@@ -620,10 +623,10 @@ class OverQueries:
         return float(folded(self.function, self.queries.values()))
 
     def after(self, move: Move) -> Floats:
-        sums = self.function in (Function.SUM, Function.AVERAGE)
-        if sums and self.queries.function is Function.SUM and self.queries.operators.complete:
+        sums = self.function.is_additive
+        if sums and self.queries.function is GoalFunction.SUM and self.queries.operators.complete:
             total = self.queries.total_after(move)
-            return total if self.function is Function.SUM else total / len(self.queries.rest)
+            return total if self.function is GoalFunction.SUM else total / len(self.queries.rest)
         queries, columns = self.queries.after(move)
         if len(queries) == len(self.queries.rest):
             return folded(self.function, columns)
@@ -670,7 +673,7 @@ class Anew:
 def system_form(cost: SystemCost, state: State) -> SystemForm:
     """The quickest form that can say the cost."""
     try:
-        return OverBrokers(cost, state) if cost.members is Members.BROKERS else OverQueries(cost, state)
+        return OverBrokers(cost, state) if cost.members is Population.BROKERS else OverQueries(cost, state)
     except UnfitError:
         return Anew(cost, state)
 

@@ -38,7 +38,7 @@ from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 
 from distributary.errors import DistributaryError
-from distributary.plan.trees.tree import Number
+from distributary.plan.goal import Number
 
 CLIENT = "client"
 FILTER = "filter"

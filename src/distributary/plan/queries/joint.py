@@ -26,10 +26,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal.query_goal import Aggregate, QueryGoal, Statistic
-from distributary.plan.goal.tree_goal import Function
+from distributary.plan.goal import Goal, GoalAggregate, GoalFunction
 from distributary.plan.queries.benefit import Standing
 from distributary.plan.queries.forms import OverBrokers, OverQueries, UnfitError, Ways, terms
+from distributary.plan.queries.goals import STATISTICS
 from distributary.plan.queries.graph import WHOLE
 from distributary.plan.queries.optimiser import climb
 from distributary.plan.queries.placement import Placement
@@ -55,7 +55,7 @@ class JointClimb:
 
 
 def improve_both(
-    goal: QueryGoal,
+    goal: Goal,
     placement: Placement,
     rules: Sequence[Rule] = MIGRATIONS,
     area: Area = LOCAL,
@@ -65,7 +65,7 @@ def improve_both(
     """Improve operators and trees in turns.
 
     >>> from distributary.plan.queries.generator import at_clients, feed_workload, random_network
-    >>> from distributary.plan.goal.query_text import parse_query_goal
+    >>> from distributary.plan.queries.goals import parse_query_goal
     >>> network = random_network(sites=10, trees=2, seed=1)
     >>> placement = at_clients(feed_workload(network, 20, seed=1), network)
     >>> goal = parse_query_goal("minimise aggregate(SUM, incoming rate, BROKERS); node load <= 3")
@@ -79,7 +79,7 @@ def improve_both(
 
 
 def _in_turns(
-    goal: QueryGoal,
+    goal: Goal,
     placement: Placement,
     rules: Sequence[Rule],
     area: Area,
@@ -102,7 +102,7 @@ def _in_turns(
     return JointClimb(placement, best, costs[-1], tuple(costs), moves, rewrites)
 
 
-def improve_trees(goal: QueryGoal, placement: Placement) -> tuple[Placement, int, float]:
+def improve_trees(goal: Goal, placement: Placement) -> tuple[Placement, int, float]:
     """Improve the trees alone: the placement on the new ones, how many moves that took, and its cost."""
     standing = Standing(goal, placement)
     network, moves = placement.network, 0
@@ -119,12 +119,12 @@ def improve_trees(goal: QueryGoal, placement: Placement) -> tuple[Placement, int
     return after, moves, changed.cost
 
 
-def _room(goal: QueryGoal, placement: Placement) -> Floats:
+def _room(goal: Goal, placement: Placement) -> Floats:
     """How many more children each site may have, over all trees."""
     limits = [
         float(constraint.threshold) - (constraint.comparison == "<")
         for constraint in goal.constraints
-        if constraint.metric == Statistic("fanout") and constraint.comparison in ("<", "<=")
+        if constraint.metric == STATISTICS["fanout"] and constraint.comparison in ("<", "<=")
     ]
     children = np.zeros(placement.network.sites.count)
     for tree in placement.network.trees:
@@ -206,22 +206,22 @@ def _shares(standing: Standing) -> tuple[float, list[tuple[float, Floats]]]:
         if any(name == "fanout" for _, name in system.multiples):
             raise refused
         share = sum(factor for factor, name in system.multiples if name in ("forwarding", "incoming"))
-        return share / (standing.state.count if system.function is Function.AVERAGE else 1), []
-    if not isinstance(system, OverQueries) or system.function not in (Function.SUM, Function.AVERAGE):
+        return share / (standing.state.count if system.function is GoalFunction.AVERAGE else 1), []
+    if not isinstance(system, OverQueries) or not system.function.is_additive:
         raise refused
     form = system.queries
-    if form.function is not Function.SUM or form.times or form.operators.rest is None:
+    if form.function is not GoalFunction.SUM or form.times or form.operators.rest is None:
         raise refused
     try:
-        found, _ = terms(form.operators.rest, lambda part: isinstance(part, Aggregate))
+        found, _ = terms(form.operators.rest, lambda part: isinstance(part, GoalAggregate))
     except UnfitError:
         raise refused from None
-    by = 1 / len(form.rest) if system.function is Function.AVERAGE else 1.0
+    by = 1 / len(form.rest) if system.function is GoalFunction.AVERAGE else 1.0
     shares = []
     for factor, part in found:
-        assert isinstance(part, Aggregate)
+        assert isinstance(part, GoalAggregate)
         ways: Ways = form.operators.ways[part]
-        if part.function is not Function.SUM:
+        if part.function is not GoalFunction.SUM:
             raise refused
         if ways.upstream:
             shares.append((factor * by, ways.direct))

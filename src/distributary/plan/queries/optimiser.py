@@ -29,8 +29,7 @@ from itertools import chain, count
 
 import numpy as np
 
-from distributary.plan.goal.query_goal import QueryGoal
-from distributary.plan.goal.tree_goal import Function
+from distributary.plan.goal import Goal
 from distributary.plan.queries.benefit import Split, Standing
 from distributary.plan.queries.placement import Placement
 from distributary.plan.queries.rules import (
@@ -97,7 +96,7 @@ class QueryClimb:
 
 
 def climb(
-    goal: QueryGoal,
+    goal: Goal,
     placement: Placement,
     rules: Sequence[Rule] = MIGRATIONS,
     area: Area = LOCAL,
@@ -114,7 +113,7 @@ def climb(
     Directed rules know every better site, unless `statistics` says how sites hear of each other.
 
     >>> from distributary.plan.queries.generator import at_clients, feed_workload, random_network
-    >>> from distributary.plan.goal.query_text import parse_query_goal
+    >>> from distributary.plan.queries.goals import parse_query_goal
     >>> network = random_network(sites=10, trees=2, seed=1)
     >>> placement = at_clients(feed_workload(network, 20, seed=1), network)
     >>> goal = parse_query_goal("minimise aggregate(SUM, incoming rate, BROKERS)")
@@ -151,7 +150,7 @@ class Climber:
         self.slack = slack
         self.near = Neighbourhood(standing.state.network, area.levels)
         self.considered = 0
-        self.bottleneck = standing.goal.cost.function in (Function.MIN, Function.MAX)
+        self.bottleneck = standing.goal.cost.function.is_bottleneck
         self._heard: Heard | None = None
         self._asked: dict[int, int] = {}
         """How many sites each site asked in this period: once for all its operators."""

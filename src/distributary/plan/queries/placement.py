@@ -23,8 +23,9 @@ from itertools import pairwise
 from math import ceil
 
 from distributary.errors import DistributaryError
+from distributary.plan.goal import Number
 from distributary.plan.queries.graph import Operator, Workload, shared
-from distributary.plan.trees.tree import Number, Sites, Tree
+from distributary.plan.trees.tree import Sites, Tree
 
 
 @dataclass(frozen=True)

@@ -58,11 +58,11 @@ from typing import Any
 from distributary.errors import DistributaryError
 from distributary.flow.catalogue import Catalogue
 from distributary.flow.language.file import read_catalogue
-from distributary.plan.goal.query_goal import QueryGoal
-from distributary.plan.goal.query_text import parse_query_goal
+from distributary.plan.goal import Goal
 from distributary.plan.queries.blocks import blocks_of
 from distributary.plan.queries.catalogue import ITEMS, RATE, Measured, workload_of
 from distributary.plan.queries.generator import at_clients
+from distributary.plan.queries.goals import parse_query_goal
 from distributary.plan.queries.graph import Workload
 from distributary.plan.queries.placement import NO_DUTIES, Duties, Network, Placement
 from distributary.plan.queries.rules import MIGRATIONS, PARTITION, REPLICATION, Rule
@@ -105,7 +105,7 @@ Table = Mapping[str, Any]
 class QueryPlan:
     """What was read: the goal, which rules may be used, and where everything is at first."""
 
-    goal: QueryGoal
+    goal: Goal
     rules: tuple[Rule, ...]
     start: Placement
     today: bool
@@ -194,7 +194,7 @@ class _Reader:
         today = self.today(catalogue, workload)
         return QueryPlan(goal, self.rules(), start.moved(today), bool(today))
 
-    def goal(self) -> QueryGoal:
+    def goal(self) -> Goal:
         text, constraints = self.given.get("goal"), self.given.get("constraints", [])
         if not isinstance(text, str):
             raise self.refuse('no goal; expected `goal = "minimise ..."` in the file or --goal')

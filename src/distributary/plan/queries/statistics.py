@@ -25,8 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal.query_goal import Aggregate, Members, Statistic, parts
-from distributary.plan.goal.tree_goal import Function
+from distributary.plan.goal import GoalAggregate, Measure, Population, parts
 from distributary.plan.queries.benefit import Standing
 from distributary.plan.queries.forms import OverBrokers, OverQueries
 from distributary.plan.queries.state import Floats, Indices
@@ -69,7 +68,7 @@ def critical_sites(standing: Standing, slack: float = 0.0) -> list[int]:
     """The sites that the system's cost hangs on (section 3.4.3)."""
     state, system = standing.state, standing.system
     everyone = [site for site in range(state.count) if state.local[site]]
-    if standing.goal.cost.function not in (Function.MIN, Function.MAX):
+    if not standing.goal.cost.function.is_bottleneck:
         return everyone
     near = slack * abs(standing.cost) + 1e-9 * abs(standing.cost)
     if isinstance(system, OverBrokers):
@@ -114,7 +113,7 @@ class Dissemination:
     """Rounds of statistics.
 
     >>> from distributary.plan.queries.generator import at_clients, feed_workload, random_network
-    >>> from distributary.plan.goal.query_text import parse_query_goal
+    >>> from distributary.plan.queries.goals import parse_query_goal
     >>> network = random_network(sites=30, trees=2, seed=1)
     >>> goal = parse_query_goal("minimise aggregate(SUM, node load, BROKERS)")
     >>> standing = Standing(goal, at_clients(feed_workload(network, 60, seed=1), network))
@@ -203,9 +202,9 @@ def maintenance(standing: Standing) -> int:
     """Bytes a period that keep every site's own values known."""
     state = standing.state
     links = state.count - 1
-    if standing.goal.cost.members is Members.QUERIES:
+    if standing.goal.cost.members is Population.QUERIES:
         return links * len(state.trees) * (NAME + VALUE)
-    named = {part.name for part in parts(standing.goal.cost.value) if isinstance(part, Statistic)}
+    named = {part.name for part in parts(standing.goal.cost.value) if isinstance(part, Measure)}
     if named & {"forwarding rate", "incoming rate", "output rate"}:
         return links * len(state.trees) * (NAME + VALUE)
     return 2 * links * (NAME + VALUE)
@@ -214,8 +213,10 @@ def maintenance(standing: Standing) -> int:
 def asked_for(standing: Standing, sites: int) -> int:
     """Bytes that a site gets from so many others when it weighs its rules against them."""
     expressions = list(parts(standing.goal.cost.value))
-    named = {part.name for part in expressions if isinstance(part, Statistic)}
+    named = {part.name for part in expressions if isinstance(part, Measure)}
     profiles = named & {"forwarding rate", "incoming rate", "output rate"}
     profile = (len(standing.state.workload.sources) + 7) // 8 + VALUE if profiles else 0
-    trees = len(standing.state.trees) if any(isinstance(part, Aggregate) for part in expressions) else 1
-    return sites * (NAME + VALUE * (1 if standing.goal.cost.members is Members.BROKERS else trees) + profile)
+    trees = len(standing.state.trees) if any(isinstance(part, GoalAggregate) for part in expressions) else 1
+    return sites * (
+        NAME + VALUE * (1 if standing.goal.cost.members is Population.BROKERS else trees) + profile
+    )

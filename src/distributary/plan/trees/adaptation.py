@@ -17,12 +17,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal.tree_goal import Goal
+from distributary.plan.goal import Goal, Number
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.climbing import Climb
 from distributary.plan.trees.cost import violations
 from distributary.plan.trees.escape import improve
-from distributary.plan.trees.tree import Matrix, Number, Sites, Tree
+from distributary.plan.trees.tree import Matrix, Sites, Tree
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Patience:
 class Adaptation:
     """A tree that is kept good while measurements come in.
 
-    >>> from distributary.plan.goal.tree_text import parse_goal
+    >>> from distributary.plan.trees.goals import parse_goal
     >>> goal = parse_goal("minimise aggregate(MAX, aggregate(SUM, link latency, PATH), BROKERS)")
     >>> keeper = Adaptation(goal, Tree((-1, 0, 0)))
     >>> keeper.period(Sites(latency=[[0, 5, 9], [5, 0, 3], [9, 3, 0]])) is not None, keeper.tree.parents

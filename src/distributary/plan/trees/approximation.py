@@ -16,12 +16,11 @@ from __future__ import annotations
 import numpy as np
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal.tree_goal import KINDS, Aggregate, Function, Kind, Over
+from distributary.plan.goal import GoalAggregate, GoalFunction, Number, Scope
 from distributary.plan.trees.benefit import Estimate
 from distributary.plan.trees.cost import aggregated
 from distributary.plan.trees.moves import Floats
 from distributary.plan.trees.rules import Rewrite
-from distributary.plan.trees.tree import Number
 from distributary.plan.trees.walk import NodeCosts
 
 
@@ -39,7 +38,7 @@ class Broadcasts:
 
     def phase(self, estimate: Estimate) -> int:
         """Let those broadcast whose turn it is; tells how many did."""
-        self._nodes = NodeCosts(estimate.problem.goal.cost.node, estimate.problem.sites, estimate.tree)
+        self._nodes = NodeCosts(estimate.problem.goal.cost.value, estimate.problem.sites, estimate.tree)
         weight = weights_of(estimate)
         told = 0
         if not self._known:
@@ -79,14 +78,14 @@ class Broadcasts:
 
 def weights_of(estimate: Estimate) -> list[float]:
     """How seldom each site may broadcast."""
-    tree, node = estimate.tree, estimate.problem.goal.cost.node
-    if not isinstance(node, Aggregate) or node.over is not Over.PATH:
+    tree, node = estimate.tree, estimate.problem.goal.cost.value
+    if not isinstance(node, GoalAggregate) or node.over is not Scope.PATH:
         return [1.0] * len(tree.parents)
-    if KINDS[node.function] is not Kind.BOTTLENECK:
+    if not node.function.is_bottleneck:
         return [len(tree.parents) / size for size in tree.size]
     local = NodeCosts(node, estimate.problem.sites, tree).local
     worst = list(local)
-    choose = min if node.function is Function.MIN else max
+    choose = min if node.function is GoalFunction.MIN else max
     for site in reversed(tree.order[1:]):
         own, above = worst[site], worst[tree.parents[site]]
         if own is not None:

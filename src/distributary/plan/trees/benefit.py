@@ -1,6 +1,6 @@
 """What a rewrite is worth: by how much it brings the goal nearer, and whether the constraints allow it.
 
-    >>> from distributary.plan.goal.tree_text import parse_goal
+    >>> from distributary.plan.trees.goals import parse_goal
     >>> goal = parse_goal("minimise aggregate(MAX, aggregate(SUM, link latency, PATH), BROKERS)")
     >>> sites = Sites(latency=[[0, 5, 9], [5, 0, 3], [9, 3, 0]])
     >>> problem = Problem(goal, sites)
@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from distributary.plan.goal.tree_goal import Constraint, Function, Goal, SystemCost
+from distributary.plan.goal import Constraint, Goal, GoalFunction, Number, SystemCost
 from distributary.plan.trees.dependence import Dependence, Links, applies, link_values
 from distributary.plan.trees.moves import Floats, Moves, link_array
-from distributary.plan.trees.tree import Number, Sites, Tree
+from distributary.plan.trees.tree import Sites, Tree
 from distributary.plan.trees.walk import NodeCosts, Walk
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class Estimate:
     def layout(self) -> Layout | None:
         """The tree as `bulk` has it, where that applies; its arrays are this estimate's own."""
         system = self.system
-        if not isinstance(system, Dependence) or system.function is Function.PRODUCT:
+        if not isinstance(system, Dependence) or system.function is GoalFunction.PRODUCT:
             return None
         from distributary.plan.trees.bulk import FUNCTIONS, layout_of
 

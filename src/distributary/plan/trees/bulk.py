@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distributary.kernel import kernel
-from distributary.plan.goal.tree_goal import Function
+from distributary.plan.goal import GoalFunction
 from distributary.plan.trees.rules import Relation, Shape
 
 Floats = NDArray[np.float64]
@@ -32,7 +32,7 @@ Integers = NDArray[np.int64]
 Records = NDArray[Any]
 
 # Functions, shapes and relations are numbers in machine code.
-FUNCTIONS = (Function.SUM, Function.AVERAGE, Function.VARIANCE, Function.STD, Function.MIN, Function.MAX)
+FUNCTIONS = tuple(map(GoalFunction, ("SUM", "AVERAGE", "VARIANCE", "STD", "MIN", "MAX")))
 SUM, AVERAGE, VARIANCE, STD, MIN, MAX = range(len(FUNCTIONS))
 MOVE, HAND, SWAP, EXCHANGE = map(int, Shape)
 RISE, SWAP_UP, BESIDE, SIBLINGS, ELSEWHERE, PARTNERS = map(int, Relation)

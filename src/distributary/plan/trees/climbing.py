@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import chain
 
+from distributary.plan.goal import Number
 from distributary.plan.trees.rules import Rewrite
-from distributary.plan.trees.tree import Number, Tree
+from distributary.plan.trees.tree import Tree
 
 
 @dataclass(frozen=True)

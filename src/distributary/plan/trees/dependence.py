@@ -32,19 +32,10 @@ import math
 from collections.abc import Callable, Mapping
 from itertools import accumulate
 
-from distributary.plan.goal.tree_goal import (
-    KINDS,
-    Aggregate,
-    Function,
-    Kind,
-    Local,
-    Over,
-    SystemCost,
-    metrics_of,
-)
+from distributary.plan.goal import GoalAggregate, GoalFunction, Number, Scope, SystemCost
 from distributary.plan.trees.cost import aggregated, local_value, weights
-from distributary.plan.trees.metrics import BUILT_IN, Reads
-from distributary.plan.trees.tree import Number, Sites, Tree, star
+from distributary.plan.trees.metrics import BUILT_IN, Metric, Reads, metrics_of
+from distributary.plan.trees.tree import Sites, Tree, star
 from distributary.plan.trees.walk import finished
 
 Links = list[list[Number | None]]
@@ -58,23 +49,23 @@ MATRICES = {"link latency": "latency", "link bandwidth": "bandwidth"}
 
 def applies(cost: SystemCost) -> bool:
     """Whether the cost is one that this module knows."""
-    node = cost.node
+    node = cost.value
     return (
-        isinstance(node, Aggregate)
-        and node.over is Over.PATH
-        and node.function is not Function.AVERAGE
+        isinstance(node, GoalAggregate)
+        and node.over is Scope.PATH
+        and node.function is not GoalFunction.AVERAGE
         and all(metric.reads in (Reads.NOTHING, Reads.PARENT) for metric in metrics_of(node))
     )
 
 
 def link_values(cost: SystemCost, sites: Sites) -> Links:
     """Measure the local metric of a cost to which this applies, for every pair of sites."""
-    assert isinstance(cost.node, Aggregate)
-    expression = cost.node.value
+    assert isinstance(cost.value, GoalAggregate)
+    expression = cost.value.value
     everyone = range(sites.count)
-    if isinstance(expression, Local) and expression.metric.name in MATRICES:
-        matrix = getattr(sites, MATRICES[expression.metric.name])
-        if expression.metric is BUILT_IN[expression.metric.name] and matrix:
+    if isinstance(expression, Metric) and expression.name in MATRICES:
+        matrix = getattr(sites, MATRICES[expression.name])
+        if expression is BUILT_IN[expression.name] and matrix:
             return [
                 [None if site == parent else value for site, value in enumerate(row)]
                 for parent, row in enumerate(matrix)
@@ -87,9 +78,9 @@ class Dependence:
     """The system's cost of a tree, and what it is after a rewrite."""
 
     def __init__(self, cost: SystemCost, sites: Sites, tree: Tree, links: Links) -> None:
-        assert isinstance(cost.node, Aggregate)
+        assert isinstance(cost.value, GoalAggregate)
         self.function = cost.function
-        self.node_function = cost.node.function
+        self.node_function = cost.value.function
         self.tree = tree
         self.links = links
         self.weights = weights(cost.members, sites)
@@ -101,8 +92,8 @@ class Dependence:
             above = None if site == tree.root else self.costs[tree.parents[site]]
             self.costs[site] = self.joined(above, self.local[site])
         self.cost: Number = aggregated(self.function, self.costs, self.weights)
-        about_mean = self.function in (Function.VARIANCE, Function.STD)
-        self.reference = aggregated(Function.AVERAGE, self.costs, self.weights) if about_mean else 0
+        about_mean = self.function in (GoalFunction.VARIANCE, GoalFunction.STD)
+        self.reference = aggregated(GoalFunction.AVERAGE, self.costs, self.weights) if about_mean else 0
         self._below: dict[int, dict[Number, int]] = {}
         self._read_order()
 
@@ -110,18 +101,18 @@ class Dependence:
         """A cost from the one above and the site's own metric; either may be missing."""
         if above is None or local is None:
             return local if above is None else above
-        if self.node_function is Function.SUM:
+        if self.node_function is GoalFunction.SUM:
             return above + local
-        return min(above, local) if self.node_function is Function.MIN else max(above, local)
+        return min(above, local) if self.node_function is GoalFunction.MIN else max(above, local)
 
     def extreme(self, one: Number, other: Number) -> Number:
-        return min(one, other) if self.function is Function.MIN else max(one, other)
+        return min(one, other) if self.function is GoalFunction.MIN else max(one, other)
 
     def _read_order(self) -> None:
         """Totals and extremes along the depth-first order, in which every subtree is an interval."""
         order = self.tree.order
-        if KINDS[self.function] is Kind.BOTTLENECK:
-            self._nothing = math.inf if self.function is Function.MIN else -math.inf
+        if self.function.is_bottleneck:
+            self._nothing = math.inf if self.function is GoalFunction.MIN else -math.inf
             costs = ((self.costs[site], self.weights[site]) for site in order)
             row: list[Number] = [self._nothing if c is None or not times else c for c, times in costs]
             self._extremes = [row]
@@ -222,9 +213,9 @@ class Dependence:
         """The system's cost with these sites under these parents."""
         apart, whole = self.pieces(changes)
         new_cost = self.costs_of(changes)
-        if KINDS[self.function] is Kind.BOTTLENECK:
+        if self.function.is_bottleneck:
             return self._extreme_after(apart, whole, new_cost)
-        if self.function is Function.PRODUCT:
+        if self.function is GoalFunction.PRODUCT:
             return self._product_after(apart, whole, new_cost)
         count, total, squares = self.totals()
         for site in apart:
@@ -242,7 +233,7 @@ class Dependence:
         before = self.costs[site]
         assert cost is not None
         assert before is not None
-        if self.node_function is Function.SUM:
+        if self.node_function is GoalFunction.SUM:
             count, total, squares = self.moments_of(site)
             change = cost - before
             return count, total + change * count, squares + 2 * change * total + change * change * count
@@ -260,7 +251,7 @@ class Dependence:
     def worst_below(self, site: int) -> Number:
         """The extreme of h below the site, over those that count."""
         values = [worst for worst, times in self.below(site).items() if times]
-        best = min if self.function is Function.MIN else max
+        best = min if self.function is GoalFunction.MIN else max
         return best(values, default=self._nothing)
 
     def _extreme_after(
@@ -288,7 +279,7 @@ class Dependence:
         before = self.costs[site]
         assert cost is not None
         assert before is not None
-        if self.node_function is Function.SUM:
+        if self.node_function is GoalFunction.SUM:
             return self.extreme_of(site) + (cost - before)
         found: Number = cost if self.weights[site] else self._nothing
         worst = self.worst_below(site)

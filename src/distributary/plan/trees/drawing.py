@@ -14,7 +14,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from distributary.plan.trees.tree import Number, Sites, Tree
+from distributary.plan.goal import Number
+from distributary.plan.trees.tree import Sites, Tree
 
 MOST_LEAVES = 120
 """In a picture that grows to the right."""

@@ -30,7 +30,7 @@ from random import Random
 import numpy as np
 import numpy.typing as npt
 
-from distributary.plan.goal.tree_goal import KINDS, Function, Kind
+from distributary.plan.goal import GoalFunction
 from distributary.plan.trees.benefit import Estimate, Problem
 from distributary.plan.trees.climbing import Climb, Step
 from distributary.plan.trees.dependence import Dependence
@@ -80,7 +80,7 @@ class Effort:
 def improve(problem: Problem, tree: Tree, seed: int = 0, effort: Effort | None = None) -> Climb:
     """Improve a tree; what it hands back is legal, and never worse than what it got if that was legal.
 
-    >>> from distributary.plan.goal.tree_text import parse_goal
+    >>> from distributary.plan.trees.goals import parse_goal
     >>> from distributary.plan.trees.tree import Sites
     >>> goal = parse_goal("minimise aggregate(MAX, aggregate(SUM, link latency, PATH), BROKERS)")
     >>> problem = Problem(goal, Sites(latency=[[0, 5, 9], [5, 0, 3], [9, 3, 0]]))
@@ -89,7 +89,7 @@ def improve(problem: Problem, tree: Tree, seed: int = 0, effort: Effort | None =
     (8, [Rewrite(rule='move', arguments=(2, 1), changes={2: 1})])
     """
     if has_best_paths(problem):
-        if KINDS[problem.goal.cost.function] is Kind.BOTTLENECK:
+        if problem.goal.cost.function.is_bottleneck:
             return _level(problem, tree)
         return _settle(problem, tree)
     return _wander(problem, tree, Random(seed), effort or Effort())
@@ -173,12 +173,12 @@ class Excess:
         state = self.moves.state
         start = self.tree.position[site]
         members = self.tree.order[start : start + self.tree.size[site]]
-        worst = {site: np.inf if state.node_function is Function.MIN else -np.inf}
+        worst = {site: np.inf if state.node_function is GoalFunction.MIN else -np.inf}
         for below in members[1:]:
             local = state.local[below]
             assert local is not None
             above = worst[self.tree.parents[below]]
-            lower = state.node_function is Function.MIN
+            lower = state.node_function is GoalFunction.MIN
             worst[below] = min(above, float(local)) if lower else max(above, float(local))
         return np.array([worst[member] for member in members])
 
@@ -187,10 +187,10 @@ class Excess:
         start = self.tree.position[site]
         members = self.order[start : start + self.tree.size[site]]
         costs = self.moves.new_costs(site, parents)
-        if self.moves.state.node_function is Function.SUM:
+        if self.moves.state.node_function is GoalFunction.SUM:
             after = self.moves.costs[members][:, None] + (costs - self.moves.costs[site])[None, :]
         else:
-            lower = self.moves.state.node_function is Function.MIN
+            lower = self.moves.state.node_function is GoalFunction.MIN
             joined = np.minimum if lower else np.maximum
             after = joined(self.between(site)[:, None], costs[None, :])
         short = np.maximum(self.sign * (after - self.bar), 0.0)
@@ -292,7 +292,7 @@ Scored = list[tuple[int, Sites, Floats]]
 def _scores(estimate: Estimate, best: Estimate, random: Random, effort: Effort) -> Scored:
     """For the sites worth moving, the parents and how good each is."""
     tree = estimate.tree
-    bottleneck = KINDS[estimate.problem.goal.cost.function] is Kind.BOTTLENECK
+    bottleneck = estimate.problem.goal.cost.function.is_bottleneck
     if estimate.moves is not None and bottleneck:
         sign = estimate.problem.goal.sign
         best_cost = float(best.cost)

@@ -14,21 +14,19 @@ Cost: the square of the sites a constraint.
 
 from __future__ import annotations
 
-from distributary.plan.goal.tree_goal import (
-    Aggregate,
+from distributary.plan.goal import (
     Constraint,
     Direction,
     Expression,
-    Function,
     Goal,
-    Local,
+    GoalAggregate,
+    GoalFunction,
     SystemCost,
-    metrics_of,
+    constraint_text,
 )
-from distributary.plan.goal.tree_text import cost_text
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.cost import local_value
-from distributary.plan.trees.metrics import BUILT_IN, Reads
+from distributary.plan.trees.metrics import BUILT_IN, Reads, metrics_of
 from distributary.plan.trees.optimum import best_paths, has_best_paths
 from distributary.plan.trees.tree import Sites, Tree, star
 
@@ -36,7 +34,7 @@ from distributary.plan.trees.tree import Sites, Tree, star
 def impossible(problem: Problem, root: int) -> str | None:
     """The first constraint that cannot be kept, and why; None if there may be a tree that keeps all.
 
-    >>> from distributary.plan.goal.tree_text import parse_goal
+    >>> from distributary.plan.trees.goals import parse_goal
     >>> text = "minimise aggregate(SUM, fanout, BROKERS); subject to aggregate(SUM, link latency, PATH) <= 7"
     >>> sites = Sites(latency=[[0, 5, 9], [5, 0, 3], [9, 3, 0]], names=["fra", "ams", "nyc"])
     >>> print(impossible(Problem(parse_goal(text), sites), 0))
@@ -49,17 +47,13 @@ def impossible(problem: Problem, root: int) -> str | None:
     return None
 
 
-def constraint_text(constraint: Constraint) -> str:
-    return f"{cost_text(constraint.metric)} {constraint.comparison} {constraint.threshold}"
-
-
 def _reason(constraint: Constraint, sites: Sites, root: int) -> str | None:
     metric = constraint.metric
     if sites.count < 2:
         return None
-    if metric == Local(BUILT_IN["fanout"]):
+    if metric == BUILT_IN["fanout"]:
         return _fanout(constraint)
-    if isinstance(metric, (SystemCost, Aggregate)):
+    if isinstance(metric, (SystemCost, GoalAggregate)):
         return _at_best(constraint, metric, sites, root)
     if all(each.reads in (Reads.NOTHING, Reads.PARENT) for each in metrics_of(metric)):
         return _nowhere(constraint, metric, sites, root)
@@ -74,7 +68,9 @@ def _fanout(constraint: Constraint) -> str | None:
     return None
 
 
-def _at_best(constraint: Constraint, metric: SystemCost | Aggregate, sites: Sites, root: int) -> str | None:
+def _at_best(
+    constraint: Constraint, metric: SystemCost | GoalAggregate, sites: Sites, root: int
+) -> str | None:
     lower = constraint.comparison in ("<", "<=")
     if not lower and constraint.comparison not in (">", ">="):
         return None
@@ -94,8 +90,8 @@ def _at_best(constraint: Constraint, metric: SystemCost | Aggregate, sites: Site
     return None
 
 
-def _worst(lower: bool) -> Function:
-    return Function.MAX if lower else Function.MIN
+def _worst(lower: bool) -> GoalFunction:
+    return GoalFunction.MAX if lower else GoalFunction.MIN
 
 
 def _nowhere(constraint: Constraint, metric: Expression, sites: Sites, root: int) -> str | None:

@@ -21,13 +21,13 @@ from itertools import islice
 from random import Random
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal.tree_goal import Constraint, Goal, SystemCost
+from distributary.plan.goal import Constraint, Goal, Number, SystemCost, constraint_text
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.cost import broken, violations
 from distributary.plan.trees.dependence import Dependence
-from distributary.plan.trees.feasibility import constraint_text, impossible
+from distributary.plan.trees.feasibility import impossible
 from distributary.plan.trees.starts import nearest_first
-from distributary.plan.trees.tree import Number, Tree
+from distributary.plan.trees.tree import Tree
 from distributary.plan.trees.walk import NodeCosts, Walk
 
 AT_ONCE = 60
@@ -43,7 +43,7 @@ LEAST_GAP = 1e-6
 def mended(problem: Problem, tree: Tree, seed: int = 0) -> Tree:
     """A legal tree near this one; raises where none is found.
 
-    >>> from distributary.plan.goal.tree_text import parse_goal
+    >>> from distributary.plan.trees.goals import parse_goal
     >>> from distributary.plan.trees.tree import Sites
     >>> goal = parse_goal("minimise aggregate(SUM, link latency, BROKERS); subject to fanout <= 1")
     >>> problem = Problem(goal, Sites(latency=[[1] * 3] * 3))

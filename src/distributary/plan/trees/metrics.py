@@ -15,12 +15,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from distributary.errors import DistributaryError
-from distributary.plan.trees.tree import Number, Sites, Tree
-
-
-class Place(Enum):
-    LINK = "LINK"
-    NODE = "NODE"
+from distributary.plan.goal import Expression, Measure, Number, Place, parts
+from distributary.plan.trees.tree import Sites, Tree
 
 
 class Reads(Enum):
@@ -34,16 +30,19 @@ class Reads(Enum):
 
 
 @dataclass(frozen=True)
-class Metric:
+class Metric(Measure):
     """A named local metric; an application defines its own by giving a function.
 
     >>> distance = Metric("hops", Place.LINK, Reads.PARENT, lambda sites, tree, site: 1)
     """
 
-    name: str
-    place: Place
     reads: Reads
     function: Callable[[Sites, Tree, int], Number]
+
+
+def metrics_of(expression: Expression) -> list[Metric]:
+    """The metrics in an expression."""
+    return [part for part in parts(expression) if isinstance(part, Metric)]
 
 
 def link_latency(sites: Sites, tree: Tree, site: int) -> Number:

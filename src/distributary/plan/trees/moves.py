@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from distributary.plan.goal.tree_goal import KINDS, Function, Kind
+from distributary.plan.goal import GoalFunction
 from distributary.plan.trees.dependence import Dependence, Links
 
 Floats = npt.NDArray[np.float64]
@@ -29,7 +29,7 @@ class Moves:
     def __init__(self, dependence: Dependence, links: Floats) -> None:
         self.state = dependence
         self.links = links
-        nothing = {Function.SUM: 0.0, Function.MIN: np.inf, Function.MAX: -np.inf}
+        nothing = {GoalFunction.SUM: 0.0, GoalFunction.MIN: np.inf, GoalFunction.MAX: -np.inf}
         identity = nothing[dependence.node_function]
         self.costs: Floats = np.array([identity if c is None else float(c) for c in dependence.costs])
 
@@ -37,38 +37,40 @@ class Moves:
         """The moved site's own cost under each parent."""
         above: Floats = self.costs[parents]
         links: Floats = self.links[parents, site]
-        if self.state.node_function is Function.SUM:
+        if self.state.node_function is GoalFunction.SUM:
             return above + links
         return (
-            np.minimum(above, links) if self.state.node_function is Function.MIN else np.maximum(above, links)
+            np.minimum(above, links)
+            if self.state.node_function is GoalFunction.MIN
+            else np.maximum(above, links)
         )
 
     def system_costs(self, site: int, parents: npt.NDArray[np.intp]) -> Floats:
         """The system's cost with the site under each parent; none of them may be in its subtree."""
         costs = self.new_costs(site, parents)
         function = self.state.function
-        if KINDS[function] is Kind.BOTTLENECK:
+        if function.is_bottleneck:
             return self._extremes(site, costs)
-        if function is Function.PRODUCT:
+        if function is GoalFunction.PRODUCT:
             return np.array([float(self.state.cost_after({site: int(parent)})) for parent in parents])
         count, total, squares = self._moments(site, costs)
-        if function is Function.SUM:
+        if function is GoalFunction.SUM:
             return total
-        if function is Function.AVERAGE:
+        if function is GoalFunction.AVERAGE:
             return total / count
         variance = np.maximum((squares - total * total / count) / max(count - 1, 1), 0)
-        return variance if function is Function.VARIANCE else np.sqrt(variance)
+        return variance if function is GoalFunction.VARIANCE else np.sqrt(variance)
 
     def _extremes(self, site: int, costs: Floats) -> Floats:
         state = self.state
         start = state.tree.position[site]
         end = start + state.tree.size[site]
         rest = state.extreme(state.extreme_between(0, start), state.extreme_between(end, len(state.costs)))
-        extreme = np.minimum if state.function is Function.MIN else np.maximum
-        if state.node_function is Function.SUM:
+        extreme = np.minimum if state.function is GoalFunction.MIN else np.maximum
+        if state.node_function is GoalFunction.SUM:
             shifted: Floats = extreme(float(rest), float(state.extreme_of(site)) + costs - self.costs[site])
             return shifted
-        joined = np.minimum if state.node_function is Function.MIN else np.maximum
+        joined = np.minimum if state.node_function is GoalFunction.MIN else np.maximum
         found = np.full(len(costs), float(rest))
         if state.weights[site]:
             found = extreme(found, costs)
@@ -79,7 +81,7 @@ class Moves:
         state = self.state
         count, total, squares = (float(value) for value in state.totals())
         own = [float(value) for value in state.moments_of(site)]
-        if state.node_function is Function.SUM:
+        if state.node_function is GoalFunction.SUM:
             change = costs - self.costs[site]
             return count, total + change * own[0], squares + 2 * change * own[1] + change * change * own[0]
         below = sorted(state.below(site).items())
@@ -89,7 +91,7 @@ class Moves:
         near = costs - float(state.reference)
         # Of the sorted values, those beyond the new cost give way to it: above for MIN, below for MAX.
         at = np.searchsorted(worst, near)
-        kept_low = state.node_function is Function.MIN
+        kept_low = state.node_function is GoalFunction.MIN
         kept = [row[at] if kept_low else row[-1] - row[at] for row in sums]
         replaced = sums[0][-1] - kept[0] + state.weights[site]
         new_total = kept[1] + replaced * near

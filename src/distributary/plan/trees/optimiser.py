@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal.tree_goal import KINDS, Aggregate, Kind, Over
+from distributary.plan.goal import GoalAggregate, Scope
 from distributary.plan.trees.approximation import Broadcasts
 from distributary.plan.trees.benefit import Estimate, Problem
 from distributary.plan.trees.climbing import Climb, Step
@@ -63,7 +63,7 @@ def climb(
 ) -> Climb:
     """Improve a tree until no rule helps, or for so many periods.
 
-    >>> from distributary.plan.goal.tree_text import parse_goal
+    >>> from distributary.plan.trees.goals import parse_goal
     >>> from distributary.plan.trees.tree import Sites
     >>> goal = parse_goal("minimise aggregate(MAX, aggregate(SUM, link latency, PATH), BROKERS)")
     >>> problem = Problem(goal, Sites(latency=[[0, 5, 9], [5, 0, 3], [9, 3, 0]]))
@@ -97,8 +97,8 @@ def critical_sites(estimate: Estimate, slack: float = 0.0) -> list[int]:
     """The sites whose cost the system's cost hangs on."""
     cost = estimate.problem.goal.cost
     everyone = list(range(len(estimate.tree.parents)))
-    along_path = isinstance(cost.node, Aggregate) and cost.node.over is Over.PATH
-    if KINDS[cost.function] is not Kind.BOTTLENECK or not along_path:
+    along_path = isinstance(cost.value, GoalAggregate) and cost.value.over is Scope.PATH
+    if not cost.function.is_bottleneck or not along_path:
         return everyone
     reach = slack * abs(float(estimate.cost))
     return [

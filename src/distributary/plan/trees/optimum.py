@@ -16,12 +16,12 @@ from itertools import product
 import numpy as np
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal.tree_goal import Aggregate, Direction, Function
+from distributary.plan.goal import Direction, GoalAggregate, GoalFunction, Number
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.cost import system_cost, violations
 from distributary.plan.trees.dependence import applies
 from distributary.plan.trees.moves import Floats
-from distributary.plan.trees.tree import NO_PARENT, Number, Tree
+from distributary.plan.trees.tree import NO_PARENT, Tree
 
 MOST_SITES_TO_TRY = 8
 
@@ -29,22 +29,22 @@ MOST_SITES_TO_TRY = 8
 def has_best_paths(problem: Problem) -> bool:
     """Whether one tree is best for every site, and so for the goal."""
     cost, direction = problem.goal.cost, problem.goal.direction
-    if problem.goal.constraints or not applies(cost) or not isinstance(cost.node, Aggregate):
+    if problem.goal.constraints or not applies(cost) or not isinstance(cost.value, GoalAggregate):
         return False
-    if cost.function in (Function.VARIANCE, Function.STD):
+    if cost.function in (GoalFunction.VARIANCE, GoalFunction.STD):
         return False
-    wanted = Direction.MAXIMISE if cost.node.function is Function.MIN else Direction.MINIMISE
+    wanted = Direction.MAXIMISE if cost.value.function is GoalFunction.MIN else Direction.MINIMISE
     if direction is not wanted:
         return False
     lowest = float(np.nanmin(problem.link_array(cost), initial=0.0))
-    needs_positive = cost.node.function is Function.SUM or cost.function is Function.PRODUCT
+    needs_positive = cost.value.function is GoalFunction.SUM or cost.function is GoalFunction.PRODUCT
     return lowest >= 0 or not needs_positive
 
 
 def best_paths(problem: Problem, root: int = 0) -> tuple[Tree, Floats, list[int]]:
     """The tree in which every site's path is best, the sites' costs, and the sites from best to worst.
 
-    >>> from distributary.plan.goal.tree_text import parse_goal
+    >>> from distributary.plan.trees.goals import parse_goal
     >>> from distributary.plan.trees.tree import Sites
     >>> goal = parse_goal("minimise aggregate(MAX, aggregate(SUM, link latency, PATH), BROKERS)")
     >>> best_paths(Problem(goal, Sites(latency=[[0, 5, 9], [5, 0, 3], [9, 3, 0]])))[0].parents
@@ -53,12 +53,16 @@ def best_paths(problem: Problem, root: int = 0) -> tuple[Tree, Floats, list[int]
     if not has_best_paths(problem):
         raise DistributaryError("no tree is best for every site under this goal: see has_best_paths")
     cost = problem.goal.cost
-    assert isinstance(cost.node, Aggregate)
+    assert isinstance(cost.value, GoalAggregate)
     sign = problem.goal.sign
     links = problem.link_array(cost)
     count = problem.sites.count
-    nothing = {Function.SUM: 0.0, Function.MIN: np.inf, Function.MAX: -np.inf}[cost.node.function]
-    join = {Function.SUM: np.add, Function.MIN: np.minimum, Function.MAX: np.maximum}[cost.node.function]
+    nothing = {GoalFunction.SUM: 0.0, GoalFunction.MIN: np.inf, GoalFunction.MAX: -np.inf}[
+        cost.value.function
+    ]
+    join = {GoalFunction.SUM: np.add, GoalFunction.MIN: np.minimum, GoalFunction.MAX: np.maximum}[
+        cost.value.function
+    ]
     at_root = links[root, root]
     costs = np.full(count, sign * np.inf)
     costs[root] = nothing if np.isnan(at_root) else at_root

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from distributary.plan.goal import Number
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.climbing import Climb
 from distributary.plan.trees.cost import violations
 from distributary.plan.trees.drawing import shown
-from distributary.plan.trees.tree import Number
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Move:
 def moves_of(problem: Problem, found: Climb) -> list[Move]:
     """The moves from the first tree to the planned one, from the root down.
 
-    >>> from distributary.plan.goal.tree_text import parse_goal
+    >>> from distributary.plan.trees.goals import parse_goal
     >>> from distributary.plan.trees.tree import Sites, star
     >>> from distributary.plan.trees.escape import improve
     >>> goal = parse_goal("minimise aggregate(MAX, aggregate(SUM, link latency, PATH), BROKERS)")

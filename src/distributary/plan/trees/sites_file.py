@@ -33,8 +33,8 @@ from pathlib import Path
 from typing import Any
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal.tree_goal import Goal
-from distributary.plan.goal.tree_text import parse_goal
+from distributary.plan.goal import Goal
+from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.matrices import (
     LATENCY,
     Names,

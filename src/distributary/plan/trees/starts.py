@@ -11,7 +11,7 @@ from random import Random
 
 import numpy as np
 
-from distributary.plan.goal.tree_goal import Aggregate, Function, Goal, Local
+from distributary.plan.goal import Goal, GoalAggregate, GoalFunction
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.dependence import applies
 from distributary.plan.trees.metrics import BUILT_IN
@@ -47,7 +47,7 @@ def fanout_limit(goal: Goal) -> int | None:
         if constraint.comparison == "<="
         else math.ceil(constraint.threshold) - 1
         for constraint in goal.constraints
-        if constraint.metric == Local(BUILT_IN["fanout"]) and constraint.comparison in ("<", "<=")
+        if constraint.metric == BUILT_IN["fanout"] and constraint.comparison in ("<", "<=")
     ]
     return min(limits, default=None)
 
@@ -90,13 +90,13 @@ def _joined(problem: Problem, root: int, joining: Sequence[int]) -> Tree:
 def _path_cost(problem: Problem) -> tuple[Floats, Callable[..., Floats], float, int]:
     """The links, how costs go on along them, what they begin with, and 1 where less is better."""
     cost = problem.goal.cost
-    if not applies(cost) or not isinstance(cost.node, Aggregate):
+    if not applies(cost) or not isinstance(cost.value, GoalAggregate):
         return np.array(problem.sites.latency, dtype=np.float64), np.add, 0.0, 1
     join, nothing = {
-        Function.SUM: (np.add, 0.0),
-        Function.MIN: (np.minimum, math.inf),
-        Function.MAX: (np.maximum, -math.inf),
-    }[cost.node.function]
+        GoalFunction.SUM: (np.add, 0.0),
+        GoalFunction.MIN: (np.minimum, math.inf),
+        GoalFunction.MAX: (np.maximum, -math.inf),
+    }[cost.value.function]
     return problem.link_array(cost), join, nothing, problem.goal.sign
 
 

@@ -16,40 +16,31 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from distributary.plan.goal.tree_goal import (
-    KINDS,
-    Aggregate,
+from distributary.plan.goal import (
     Combination,
     Expression,
-    Function,
-    Kind,
-    Over,
+    GoalAggregate,
+    GoalFunction,
+    Number,
+    Scope,
     SystemCost,
-    metrics_of,
-)
-from distributary.plan.trees.cost import (
-    OPERATIONS,
-    Costs,
-    aggregated,
+    combine,
     divide,
-    fold,
-    local_value,
-    node_costs,
-    weights,
 )
-from distributary.plan.trees.metrics import Reads
-from distributary.plan.trees.tree import NO_PARENT, Number, Sites, Tree
+from distributary.plan.trees.cost import Costs, aggregated, folded_at, local_value, node_costs, weights
+from distributary.plan.trees.metrics import Reads, metrics_of
+from distributary.plan.trees.tree import NO_PARENT, Sites, Tree
 
 
-def finished(function: Function, count: int, total: Number, squares: Number) -> Number:
+def finished(function: GoalFunction, count: int, total: Number, squares: Number) -> Number:
     """SUM, AVERAGE, VARIANCE or STD from the number of values, their sum and the sum of their squares."""
-    if function is Function.SUM:
+    if function is GoalFunction.SUM:
         return total
-    if function is Function.AVERAGE:
+    if function is GoalFunction.AVERAGE:
         return divide(total, count)
     variance = divide(squares - divide(total * total, count), count - 1) if count > 1 else 0
     variance = max(variance, 0)  # rounding may leave a trace below
-    return variance if function is Function.VARIANCE else math.sqrt(variance)
+    return variance if function is GoalFunction.VARIANCE else math.sqrt(variance)
 
 
 def measured_again(expression: Expression, tree: Tree, after: Tree, changes: Mapping[int, int]) -> set[int]:
@@ -79,7 +70,7 @@ class NodeCosts:
         self.costs: Costs = node_costs(expression, sites, tree)
         self.local: Costs = []
         self.parts: tuple[NodeCosts, ...] = ()
-        if isinstance(expression, Aggregate):
+        if isinstance(expression, GoalAggregate):
             self.local = [local_value(expression.value, sites, tree, site) for site in range(sites.count)]
         elif isinstance(expression, Combination):
             self.parts = (
@@ -89,7 +80,7 @@ class NodeCosts:
 
     def after(self, changes: Mapping[int, int], after: Tree) -> dict[int, Number | None]:
         """The new costs of all sites whose cost may change; `after` is the tree with the changes."""
-        if isinstance(self.expression, Aggregate):
+        if isinstance(self.expression, GoalAggregate):
             return self._aggregate_after(self.expression, changes, after)
         if isinstance(self.expression, Combination):
             return self._combination_after(self.expression, changes, after)
@@ -104,17 +95,16 @@ class NodeCosts:
         for site in left.keys() | right.keys():
             one = left[site] if site in left else self.parts[0].costs[site]
             other = right[site] if site in right else self.parts[1].costs[site]
-            known = one is not None and other is not None
-            costs[site] = OPERATIONS[expression.operator](one, other) if known else None
+            costs[site] = combine(expression.operator, one, other)
         return costs
 
     def _aggregate_after(
-        self, expression: Aggregate, changes: Mapping[int, int], after: Tree
+        self, expression: GoalAggregate, changes: Mapping[int, int], after: Tree
     ) -> dict[int, Number | None]:
         again = measured_again(expression.value, self.tree, after, changes)
         local = {site: local_value(expression.value, self.sites, after, site) for site in again}
         reached: set[int] = set()
-        if expression.over is Over.PATH:
+        if expression.over is Scope.PATH:
             for site in again | changes.keys():
                 if site not in reached:
                     reached.update(after.subtree(site))
@@ -122,14 +112,11 @@ class NodeCosts:
             reached = {after.parents[site] for site in again | changes.keys()}
             reached |= {self.tree.parents[site] for site in changes}
             reached.discard(NO_PARENT)
-        costs: dict[int, Number | None] = {}
-        for site in reached:
-            members = after.path(site) if expression.over is Over.PATH else after.children[site]
-            found = [local[member] if member in local else self.local[member] for member in members]
-            values = [value for value in found if value is not None]
-            empty_sum = expression.over is Over.CHILDREN and expression.function is Function.SUM
-            costs[site] = 0 if empty_sum and not values else fold(expression.function, values)
-        return costs
+
+        def value(member: int) -> Number | None:
+            return local[member] if member in local else self.local[member]
+
+        return {site: folded_at(expression, after, site, value) for site in reached}
 
 
 class Walk:
@@ -140,19 +127,19 @@ class Walk:
         self.tree = tree
         self.measured = 0
         """How many costs were measured for rewrites: what has been spent on them."""
-        self.nodes = NodeCosts(cost.node, sites, tree)
+        self.nodes = NodeCosts(cost.value, sites, tree)
         self.weights = weights(cost.members, sites)
         self.cost: Number = aggregated(self.function, self.nodes.costs, self.weights)
         counted = [site for site, c in enumerate(self.nodes.costs) if c is not None and self.weights[site]]
         self._count = sum(self.weights[site] for site in counted)
         # Squares are taken about the present mean: about zero they would drown the variance in rounding.
-        about_mean = self.function in (Function.VARIANCE, Function.STD)
+        about_mean = self.function in (GoalFunction.VARIANCE, GoalFunction.STD)
         values = self.nodes.costs
-        self._reference = aggregated(Function.AVERAGE, values, self.weights) if about_mean else 0
+        self._reference = aggregated(GoalFunction.AVERAGE, values, self.weights) if about_mean else 0
         moments = [self._moments(site, values[site]) for site in counted]
         self._total: Number = sum(total for _, total, _ in moments)
         self._squares: Number = sum(squares for _, _, squares in moments)
-        largest_first = self.function is Function.MAX
+        largest_first = self.function is GoalFunction.MAX
         self._ranked = sorted(counted, key=lambda site: values[site] or 0, reverse=largest_first)
 
     def _moments(self, site: int, cost: Number | None) -> tuple[int, Number, Number]:
@@ -165,13 +152,13 @@ class Walk:
         """The system's cost with these sites under these parents."""
         costs = self.nodes.after(changes, self.tree.changed(changes))
         self.measured += len(costs)
-        if KINDS[self.function] is Kind.BOTTLENECK:
-            best = min if self.function is Function.MIN else max
+        if self.function.is_bottleneck:
+            best = min if self.function is GoalFunction.MIN else max
             values = [cost for site, cost in costs.items() if cost is not None and self.weights[site]]
             untouched = next((site for site in self._ranked if site not in costs), None)
             rest = None if untouched is None else self.nodes.costs[untouched]
             return best([*values, *([] if rest is None else [rest])])
-        if self.function is Function.PRODUCT:
+        if self.function is GoalFunction.PRODUCT:
             merged = [costs.get(site, cost) for site, cost in enumerate(self.nodes.costs)]
             return aggregated(self.function, merged, self.weights)
         count, total, squares = self._count, self._total, self._squares

@@ -29,8 +29,7 @@ from distributary.flow import Catalogue, Intake, Item, interpret, read_query_fil
 from distributary.model import Event
 from distributary.overlay.courier import Ack
 from distributary.overlay.node import Address, Node
-from distributary.plan.goal.named import NAMED_GOALS
-from distributary.plan.goal.query_text import parse_query_goal
+from distributary.plan.queries.goals import NAMED_GOALS, parse_query_goal
 from distributary.plan.queries.rules import MIGRATIONS, PARTITION, REPLICATION
 from distributary.sim.metrics import Metrics, Traffic
 from distributary.sim.networks import latency_of

@@ -2,9 +2,9 @@
 
 Rules:
 
-- Over BROKERS: any cost of nodes that is made of totals which a node can tell: what its operators work, how
+- Scope BROKERS: any cost of nodes that is made of totals which a node can tell: what its operators work, how
   many these are, what comes in, is forwarded, sent and given out. The system's cost may be any aggregate.
-- Over QUERIES: sums and averages of queries' costs that are sums of what lies between operators and their
+- Scope QUERIES: sums and averages of queries' costs that are sums of what lies between operators and their
   producers. A change then touches the operators that move and those that read them, and nobody else.
 - Constraints on nodes, of the same totals.
 
@@ -18,20 +18,21 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal.query_goal import (
-    Aggregate,
+from distributary.plan.goal import (
     Constraint,
     Expression,
-    Level,
-    Members,
-    Over,
-    QueryGoal,
-    Statistic,
+    Goal,
+    GoalAggregate,
+    GoalConstant,
+    GoalFunction,
+    Measure,
+    Place,
+    Population,
+    Scope,
     SystemCost,
-    level_of,
     parts,
+    place_of,
 )
-from distributary.plan.goal.tree_goal import Constant, Function
 from distributary.plan.queries.forms import NodeForm, terms
 from distributary.plan.queries.graph import Workload
 from distributary.plan.queries.placement import Network, Placement
@@ -50,29 +51,29 @@ TOTALS: Mapping[str, str] = {
 """Statistics that a node can tell its total of, and the planner's names for the totals."""
 
 
-def is_local(goal: QueryGoal) -> bool:
+def is_local(goal: Goal) -> bool:
     """Whether a goal's changes can be weighed exactly by what neighbours know of themselves.
 
-    >>> from distributary.plan.goal.query_text import parse_query_goal
+    >>> from distributary.plan.queries.goals import parse_query_goal
     >>> is_local(parse_query_goal("minimise aggregate(MAX, node load, BROKERS)"))
     True
     """
     bounded = all(_bounds_nodes(constraint) for constraint in goal.constraints)
-    if goal.cost.members is Members.QUERIES:
+    if goal.cost.members is Population.QUERIES:
         return bounded and path_cost_of(goal.cost) is not None
     return bounded and _is_of_totals(goal.cost.value)
 
 
 def _bounds_nodes(constraint: Constraint) -> bool:
     metric = constraint.metric
-    return not isinstance(metric, SystemCost) and level_of(metric) is Level.NODE and _is_of_totals(metric)
+    return not isinstance(metric, SystemCost) and place_of(metric) is Place.NODE and _is_of_totals(metric)
 
 
 def _is_of_totals(expression: Expression) -> bool:
     for part in parts(expression):
-        if isinstance(part, Statistic) and part.name not in (*TOTALS, "capacity"):
+        if isinstance(part, Measure) and part.name not in (*TOTALS, "capacity"):
             return False
-        if isinstance(part, Aggregate) and part.function is not Function.SUM:
+        if isinstance(part, GoalAggregate) and part.function is not GoalFunction.SUM:
             return False
     try:
         value_of(expression, {})
@@ -92,20 +93,20 @@ class PathCost(NamedTuple):
 def path_cost_of(cost: SystemCost) -> PathCost | None:
     """The ways that a cost is a sum of, over queries and their operators; None if it is another."""
     query = cost.value
-    if cost.members is not Members.QUERIES or cost.function not in (Function.SUM, Function.AVERAGE):
+    if cost.members is not Population.QUERIES or not cost.function.is_additive:
         return None
-    if not isinstance(query, Aggregate) or query.function is not Function.SUM:
+    if not isinstance(query, GoalAggregate) or query.function is not GoalFunction.SUM:
         return None
     try:
-        found, rest = terms(query.value, lambda part: isinstance(part, Aggregate))
+        found, rest = terms(query.value, lambda part: isinstance(part, GoalAggregate))
     except DistributaryError:
         return None
-    if len(found) != 1 or not (rest is None or isinstance(rest, Constant)):
+    if len(found) != 1 or not (rest is None or isinstance(rest, GoalConstant)):
         return None
     factor, way = found[0]
-    assert isinstance(way, Aggregate)
-    named = [part.name for part in parts(way.value) if isinstance(part, Statistic)]
-    plain = way.function is Function.SUM and way.over is Over.UPSTREAM and set(named) == {"latency"}
+    assert isinstance(way, GoalAggregate)
+    named = [part.name for part in parts(way.value) if isinstance(part, Measure)]
+    plain = way.function is GoalFunction.SUM and way.over is Scope.UPSTREAM and set(named) == {"latency"}
     return PathCost(factor, way.value, 0.0 if rest is None else float(rest.value)) if plain else None
 
 
@@ -118,9 +119,9 @@ def value_of(expression: Expression, totals: Mapping[str, float]) -> float:
     return float(NodeForm(expression, state).values()[0])
 
 
-def totals_of(goal: QueryGoal) -> tuple[str, ...]:
+def totals_of(goal: Goal) -> tuple[str, ...]:
     """The totals that nodes must know of each other to weigh changes."""
-    expressions = [goal.cost.value] if goal.cost.members is Members.BROKERS else []
+    expressions = [goal.cost.value] if goal.cost.members is Population.BROKERS else []
     expressions += [one.metric for one in goal.constraints if not isinstance(one.metric, SystemCost)]
-    named = {part.name for one in expressions for part in parts(one) if isinstance(part, Statistic)}
+    named = {part.name for one in expressions for part in parts(one) if isinstance(part, Measure)}
     return tuple(sorted({TOTALS[name] for name in named if name in TOTALS}))

@@ -24,8 +24,7 @@ from itertools import pairwise
 import numpy as np
 
 from distributary.overlay.node import Address
-from distributary.plan.goal.query_goal import Members, QueryGoal, SystemCost
-from distributary.plan.goal.tree_goal import Function
+from distributary.plan.goal import Goal, GoalFunction, Population, SystemCost
 from distributary.plan.queries.benefit import Standing
 from distributary.plan.queries.forms import OverBrokers
 from distributary.plan.queries.graph import CLIENT, FILTER, WHOLE, Operator, Query, Source, Workload
@@ -55,7 +54,7 @@ class ExtremeWithOthers(OverBrokers):
         return self._with_others(super().after(move))
 
     def _with_others(self, values: Floats) -> Floats:
-        worse = np.fmax if self.function is Function.MAX else np.fmin
+        worse = np.fmax if self.function is GoalFunction.MAX else np.fmin
         return np.asarray(worse(values, self.others))
 
 
@@ -325,13 +324,13 @@ class LocalProblem:
         network = Network(Sites(self.latency), trees, filtering=True)
         return Placement(self.workload(), network, tuple(self._hosts))
 
-    def standing(self, goal: QueryGoal, worst: Sequence[NodeValue] = (), brokers: int = 0) -> Standing:
+    def standing(self, goal: Goal, worst: Sequence[NodeValue] = (), brokers: int = 0) -> Standing:
         """The problem as it stands; `worst` are the worst of so many nodes, where the cost is a MIN or MAX.
 
         Averages are taken as sums here: of how many is not known from some. Those that are neither known nor
         among the worst are taken to be as bad as the last of these, so that nothing is overrated.
         """
-        function = Function.SUM if goal.cost.function is Function.AVERAGE else goal.cost.function
+        function = GoalFunction.SUM if goal.cost.function is GoalFunction.AVERAGE else goal.cost.function
         goal = replace(goal, cost=replace(goal.cost, function=function))
         standing = Standing(goal, self.placement())
         for site, totals in self._totals().items():
@@ -340,8 +339,8 @@ class LocalProblem:
         others = [one.value for one in worst if one.site not in self.numbers]
         if not others and len(self.sites) < brokers:
             others = [one.value for one in worst[-1:]]
-        if function in (Function.MIN, Function.MAX) and others:
-            assert goal.cost.members is Members.BROKERS
+        if function.is_bottleneck and others:
+            assert goal.cost.members is Population.BROKERS
             standing.system = ExtremeWithOthers(goal.cost, standing.state, others[0])
         return standing
 

@@ -25,7 +25,7 @@ import numpy as np
 
 from distributary.flow import splitting_of
 from distributary.overlay.node import Address, Node
-from distributary.plan.goal.query_goal import QueryGoal
+from distributary.plan.goal import Goal
 from distributary.plan.queries.forms import evaluated
 from distributary.plan.queries.graph import FILTER, FINALS, WHOLE
 from distributary.systems.queries.engine import Engine, HostedOperator
@@ -127,7 +127,7 @@ class NodeModel:
         node: Node,
         engine: Engine,
         router: Router,
-        goal: QueryGoal,
+        goal: Goal,
         latency: Callable[[Address, Address], float],
         memory: float,
         rest: float,

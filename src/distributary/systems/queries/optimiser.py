@@ -30,8 +30,7 @@ from typing import Literal, NamedTuple
 
 from distributary.errors import DistributaryError
 from distributary.overlay.node import Address, Node
-from distributary.plan.goal.query_goal import Members, QueryGoal
-from distributary.plan.goal.tree_goal import Function
+from distributary.plan.goal import Goal, GoalFunction, Population
 from distributary.plan.queries.benefit import Standing
 from distributary.plan.queries.optimiser import BATCH, Climber
 from distributary.plan.queries.rules import HYBRID, MIGRATIONS, Area, Rewrite, Rule
@@ -62,7 +61,7 @@ from distributary.systems.queries.statistics_messages import ROUND_MESSAGES, sta
 class QueryOptimiserSettings:
     """How a query network improves itself."""
 
-    goal: QueryGoal
+    goal: Goal
     period: float = 30.0
     """Seconds between changes."""
     window: float = 2.0
@@ -97,7 +96,7 @@ class QueryOptimiserSettings:
 
     def worthwhile(self, cost: float, members: int) -> float:
         """What a change must bring, when the cost is that of so many nodes or queries."""
-        extreme = self.goal.cost.function in (Function.MIN, Function.MAX)
+        extreme = self.goal.cost.function.is_bottleneck
         return self.margin * abs(cost) / (1 if extreme else max(1, members))
 
     @property
@@ -243,7 +242,7 @@ class QueryOptimiser:
         if situation is None:
             self._counted = {}
             return
-        if self.settings.goal.cost.members is Members.QUERIES:
+        if self.settings.goal.cost.members is Population.QUERIES:
             self._tell_counts(situation)
         rounds = statistics_rounds(self._period, situation.sites, situation.trees, len(situation.queries))
         for site, round in rounds.items():
@@ -288,7 +287,7 @@ class QueryOptimiser:
         self.surrounded = LocalProblem(self.local, answers, self.surroundings.latency, statistics.rates)
         standing = self.surrounded.standing(settings.goal, statistics.worst, round.brokers)
         climber = LocalClimber(standing, settings.rules, settings.area, self.surrounded.places())
-        members = statistics.members if settings.goal.cost.function is Function.AVERAGE else 1
+        members = statistics.members if settings.goal.cost.function is GoalFunction.AVERAGE else 1
         # The cost that was told may be of the period before, and be less than what is known here alone.
         before = max(abs(cost), abs(standing.cost) / members)
         done = climber.at_site(self.surrounded.numbers[self.node.address], 1)
@@ -339,7 +338,7 @@ class QueryOptimiser:
         climber = Climber(standing, settings.rules, settings.area, batch=1)
         done = climber.at_site(here, 1)
         self.weighed += climber.considered
-        over_brokers = settings.goal.cost.members is Members.BROKERS
+        over_brokers = settings.goal.cost.members is Population.BROKERS
         members = len(situation.sites if over_brokers else situation.queries)
         if not done or done[0].benefit <= settings.worthwhile(before, members):
             return None

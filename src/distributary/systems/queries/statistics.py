@@ -27,8 +27,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from distributary.overlay.node import Address, Node
-from distributary.plan.goal.query_goal import Members, QueryGoal
-from distributary.plan.goal.tree_goal import Function
+from distributary.plan.goal import Goal, GoalFunction, Population
 from distributary.plan.queries.graph import WHOLE
 from distributary.plan.queries.statistics import drawn
 from distributary.systems.queries.statistics_messages import (
@@ -50,7 +49,7 @@ ROUNDING = 1e-9
 class StatisticsSettings(NamedTuple):
     """How statistics are told."""
 
-    goal: QueryGoal
+    goal: Goal
     window: float
     top: int | None
     slack: float
@@ -157,7 +156,7 @@ class StatisticsManager:
             return None
         if self.extreme:
             return down.worst[0].value if down.worst else None
-        average = self._settings.goal.cost.function is Function.AVERAGE
+        average = self._settings.goal.cost.function is GoalFunction.AVERAGE
         return down.total / self.members if average else down.total
 
     @property
@@ -307,7 +306,7 @@ class StatisticsManager:
             return ()
         held = [NodeValue(self.node.address, self._value)]
         held += [value for up in self._trees[number].ups.values() for value in up.worst]
-        sign = -1 if self._settings.goal.cost.function is Function.MAX else 1
+        sign = -1 if self._settings.goal.cost.function is GoalFunction.MAX else 1
         return tuple(sorted(held, key=lambda one: (sign * one.value, one.site))[:WORST])
 
     # Down
@@ -369,12 +368,12 @@ class StatisticsManager:
 
     @property
     def extreme(self) -> bool:
-        return self._settings.goal.cost.function in (Function.MIN, Function.MAX)
+        return self._settings.goal.cost.function.is_bottleneck
 
     @property
     def members(self) -> int:
         assert self.round is not None
-        brokers = self._settings.goal.cost.members is Members.BROKERS
+        brokers = self._settings.goal.cost.members is Population.BROKERS
         return max(1, self.round.brokers if brokers else self.round.queries)
 
     def way(self, number: int) -> float | None:
@@ -409,7 +408,7 @@ class StatisticsManager:
             return -np.inf
         sign = self._settings.goal.sign
         # Whether the cost is that of the worst node, as usual, or of the best.
-        if (self._settings.goal.cost.function is Function.MAX) == (sign > 0):
+        if (self._settings.goal.cost.function is GoalFunction.MAX) == (sign > 0):
             return up.widest if self._at_cost(sign * up.widest, cost) else -np.inf
         return sign * cost + (self._settings.slack + ROUNDING) * abs(cost)
 

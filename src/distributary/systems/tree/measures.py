@@ -30,25 +30,23 @@ from functools import cached_property
 from typing import NamedTuple
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal.tree_goal import (
-    KINDS,
-    Aggregate,
+from distributary.plan.goal import (
+    OPERATIONS,
     Combination,
-    Constant,
     Constraint,
     Expression,
-    Function,
     Goal,
-    Kind,
-    Local,
-    Members,
-    Over,
+    GoalAggregate,
+    GoalConstant,
+    GoalFunction,
+    Place,
+    Population,
+    Scope,
     SystemCost,
-    metrics_of,
     parts,
 )
-from distributary.plan.trees.cost import OPERATIONS, aggregated
-from distributary.plan.trees.metrics import BUILT_IN, Place, Reads
+from distributary.plan.trees.cost import aggregated
+from distributary.plan.trees.metrics import BUILT_IN, Reads, metrics_of
 
 Values = tuple[float, ...]
 """One value for each of the goal's aggregates over the path."""
@@ -63,7 +61,7 @@ class CostEntry(NamedTuple):
 
 Entries = tuple[CostEntry, ...]
 
-IDENTITY = {Function.SUM: 0.0, Function.MIN: math.inf, Function.MAX: -math.inf}
+IDENTITY = {GoalFunction.SUM: 0.0, GoalFunction.MIN: math.inf, GoalFunction.MAX: -math.inf}
 """What an aggregate begins with, by its function."""
 
 
@@ -71,7 +69,7 @@ IDENTITY = {Function.SUM: 0.0, Function.MIN: math.inf, Function.MAX: -math.inf}
 class CostModel:
     """A goal, and what of it each broker keeps.
 
-    >>> from distributary.plan.goal.tree_text import parse_goal
+    >>> from distributary.plan.trees.goals import parse_goal
     >>> goal = parse_goal("minimise aggregate(SUM, aggregate(SUM, link latency, PATH), BROKERS)")
     >>> measures = CostModel(goal)
     >>> measures.fewer([CostEntry(1, (10.0,)), CostEntry(3, (30.0,))])
@@ -88,7 +86,7 @@ class CostModel:
                 )
         if any(metric.reads is Reads.ANYTHING for each in self.expressions for metric in metrics_of(each)):
             raise DistributaryError("a live tree measures metrics of links and nodes, not of anything")
-        if any(aggregate.function is Function.AVERAGE for aggregate in self.paths):
+        if any(aggregate.function is GoalFunction.AVERAGE for aggregate in self.paths):
             raise DistributaryError("a live tree has no averages over the path; take a sum")
         if not self.additive and not self.along_path:
             raise DistributaryError(
@@ -100,55 +98,57 @@ class CostModel:
         """The goal, and that no node has more children than that."""
         if fanout is None:
             return CostModel(goal)
-        limit = Constraint(Local(BUILT_IN["fanout"]), "<=", fanout)
+        limit = Constraint(BUILT_IN["fanout"], "<=", fanout)
         return CostModel(replace(goal, constraints=(*goal.constraints, limit)))
 
     @cached_property
     def expressions(self) -> list[Expression]:
         """The cost of a node, and what is constrained of it."""
         constrained = [each.metric for each in self.goal.constraints]
-        return [self.goal.cost.node, *(each for each in constrained if not isinstance(each, SystemCost))]
+        return [self.goal.cost.value, *(each for each in constrained if not isinstance(each, SystemCost))]
 
     @cached_property
-    def paths(self) -> tuple[Aggregate, ...]:
+    def paths(self) -> tuple[GoalAggregate, ...]:
         """The aggregates over the path, each once; those of the cost before those of constraints."""
         found = (part for each in self.expressions for part in parts(each))
         return tuple(
-            dict.fromkeys(part for part in found if isinstance(part, Aggregate) and part.over is Over.PATH)
+            dict.fromkeys(
+                part for part in found if isinstance(part, GoalAggregate) and part.over is Scope.PATH
+            )
         )
 
     @cached_property
     def additive(self) -> bool:
-        return KINDS[self.goal.cost.function] is Kind.ADDITIVE
+        return self.goal.cost.function.is_additive
 
     @cached_property
     def bottleneck(self) -> bool:
-        return KINDS[self.goal.cost.function] is Kind.BOTTLENECK
+        return self.goal.cost.function.is_bottleneck
 
     @cached_property
     def holistic(self) -> bool:
-        return KINDS[self.goal.cost.function] is Kind.HOLISTIC
+        return not (self.additive or self.bottleneck)
 
     @cached_property
     def along_path(self) -> bool:
         """Whether a node's cost is made of aggregates over its path alone."""
-        return _made_of_paths(self.goal.cost.node)
+        return _made_of_paths(self.goal.cost.value)
 
     @cached_property
-    def single(self) -> Function | None:
+    def single(self) -> GoalFunction | None:
         """The function over the path, if a node's cost is one such aggregate and nothing else."""
-        node = self.goal.cost.node
-        return node.function if isinstance(node, Aggregate) and node.over is Over.PATH else None
+        node = self.goal.cost.value
+        return node.function if isinstance(node, GoalAggregate) and node.over is Scope.PATH else None
 
     @cached_property
     def root_counts(self) -> bool:
         """Whether the root has a cost: where links count it has none."""
-        return all(metric.place is Place.NODE for metric in metrics_of(self.goal.cost.node))
+        return all(metric.place is Place.NODE for metric in metrics_of(self.goal.cost.value))
 
     @cached_property
     def broadcasts_costs(self) -> bool:
         """Whether what is below a node is known by what everybody tells everybody (type V)."""
-        return self.holistic and self.single is Function.SUM and len(self.paths) == 1
+        return self.holistic and self.single is GoalFunction.SUM and len(self.paths) == 1
 
     @cached_property
     def needs_streams(self) -> bool:
@@ -158,7 +158,7 @@ class CostModel:
     @cached_property
     def aggregates_children(self) -> bool:
         found = (part for each in self.expressions for part in parts(each))
-        return any(isinstance(part, Aggregate) and part.over is Over.CHILDREN for part in found)
+        return any(isinstance(part, GoalAggregate) and part.over is Scope.CHILDREN for part in found)
 
     @property
     def nothing(self) -> Values:
@@ -170,27 +170,25 @@ class CostModel:
         return tuple(map(self._join, self.paths, above, below))
 
     @staticmethod
-    def _join(path: Aggregate, above: float, below: float) -> float:
-        if path.function is Function.SUM:
-            return above + below
-        return min(above, below) if path.function is Function.MIN else max(above, below)
+    def _join(path: GoalAggregate, above: float, below: float) -> float:
+        return float(path.function.join(above, below))
 
     def weight(self, clients: int) -> int:
         """How often a node with so many clients counts."""
         members = self.goal.cost.members
-        return (members is not Members.CLIENTS) + (clients if members is not Members.BROKERS else 0)
+        return (members is not Population.CLIENTS) + (clients if members is not Population.BROKERS else 0)
 
     def cost(self, values: Values) -> float:
         """A node's cost from its values, where these are all it is made of."""
-        return self._evaluated(self.goal.cost.node, values)
+        return self._evaluated(self.goal.cost.value, values)
 
     def _evaluated(self, expression: Expression, values: Values) -> float:
-        if isinstance(expression, Constant):
+        if isinstance(expression, GoalConstant):
             return float(expression.value)
         if isinstance(expression, Combination):
             left, right = self._evaluated(expression.left, values), self._evaluated(expression.right, values)
             return float(OPERATIONS[expression.operator](left, right))
-        assert isinstance(expression, Aggregate)
+        assert isinstance(expression, GoalAggregate)
         return values[self.paths.index(expression)]
 
     def within(self, values: Values) -> bool:
@@ -211,7 +209,7 @@ class CostModel:
 
     def worst(self, entries: Iterable[CostEntry]) -> CostEntry | None:
         """Of entries that count, the one whose cost a MIN or MAX takes."""
-        choose = min if self.goal.cost.function is Function.MIN else max
+        choose = min if self.goal.cost.function is GoalFunction.MIN else max
         counted = [each for each in entries if each.times]
         return choose(counted, key=lambda each: self.cost(each.values), default=None)
 
@@ -227,7 +225,7 @@ class CostModel:
         if self.single is not None and self.bottleneck:
             worst = self.worst(counted)
             counted = [] if worst is None else [worst._replace(times=1)]
-        elif self.single is Function.SUM and counted:
+        elif self.single is GoalFunction.SUM and counted:
             counted = list(self._moments(counted))
         return (*counted, *dict.fromkeys(self._extremes(merged)))
 
@@ -239,7 +237,7 @@ class CostModel:
         )
         if self.additive:
             return (CostEntry(count, mean),)
-        if self.goal.cost.function is Function.PRODUCT or count < 2:
+        if self.goal.cost.function is GoalFunction.PRODUCT or count < 2:
             return tuple(entries)
         squares = sum(each.times * (each.values[0] - mean[0]) ** 2 for each in entries)
         pairs = count // 2
@@ -264,6 +262,6 @@ class CostModel:
 def _made_of_paths(expression: Expression) -> bool:
     if isinstance(expression, Combination):
         return _made_of_paths(expression.left) and _made_of_paths(expression.right)
-    return isinstance(expression, Constant) or (
-        isinstance(expression, Aggregate) and expression.over is Over.PATH
+    return isinstance(expression, GoalConstant) or (
+        isinstance(expression, GoalAggregate) and expression.over is Scope.PATH
     )

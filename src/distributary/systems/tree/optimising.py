@@ -30,7 +30,7 @@ from distributary.model import Event
 from distributary.overlay.node import Address
 from distributary.overlay.tree.probing import ProbeResults
 from distributary.overlay.tree.tree import TreeNode
-from distributary.plan.goal.tree_goal import Goal
+from distributary.plan.goal import Goal
 from distributary.plan.trees.optimiser import HYBRID, NEGLIGIBLE
 from distributary.plan.trees.rules import Rule
 from distributary.systems.tree.carrying import RewriteExecutor

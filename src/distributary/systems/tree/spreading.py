@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from distributary.overlay.node import Address
-from distributary.plan.goal.tree_goal import Function
+from distributary.plan.goal import GoalFunction
 from distributary.systems.tree.measures import CostEntry, Entries, Values
 from distributary.systems.tree.messages import NodeStatistic, StatisticsUpdate
 from distributary.systems.tree.statistics import BrokerStatistics
@@ -162,11 +162,11 @@ class StatisticsBroadcast:
         return max(1, round(self._weight() * self._approximate))
 
     def _weight(self) -> float:
-        if self._measures.single in (Function.SUM, None):
+        if self._measures.single in (GoalFunction.SUM, None):
             return self.nodes / self.statistics.size
         own = self.statistics.local
         rows = [own, *(each.values for each in self.statistics.below)]
-        worst = (min if self._measures.single is Function.MIN else max)(values[0] for values in rows)
+        worst = (min if self._measures.single is GoalFunction.MIN else max)(values[0] for values in rows)
         return abs(own[0] - worst)
 
     def _forget(self) -> None:

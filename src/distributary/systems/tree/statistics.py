@@ -25,9 +25,9 @@ from distributary.model import Event
 from distributary.overlay.node import Address
 from distributary.overlay.tree.probing import ProbeResult, ProbeResults
 from distributary.overlay.tree.tree import TreeNode
-from distributary.plan.goal.tree_goal import Aggregate, metrics_of, parts
+from distributary.plan.goal import GoalAggregate, Place, parts
 from distributary.plan.trees.cost import local_value
-from distributary.plan.trees.metrics import Place, Reads
+from distributary.plan.trees.metrics import Reads, metrics_of
 from distributary.plan.trees.tree import NO_PARENT, Sites
 from distributary.plan.trees.tree import Tree as Plan
 from distributary.systems.tree.measures import IDENTITY, CostEntry, CostModel, Entries, Values
@@ -120,8 +120,8 @@ def local_cost(
     measures: CostModel, link: LinkMeasurement | None, facts: BrokerFacts, fanout: int, streams: Streams
 ) -> float | None:
     """A node's cost, where that is a local metric or made of such."""
-    node = measures.goal.cost.node
-    if any(isinstance(part, Aggregate) for part in parts(node)):
+    node = measures.goal.cost.value
+    if any(isinstance(part, GoalAggregate) for part in parts(node)):
         return None
     value = local_value(node, *_alone(link, facts, fanout, streams))
     return None if value is None else float(value)

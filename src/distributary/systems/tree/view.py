@@ -21,23 +21,23 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from distributary.overlay.node import Address
-from distributary.plan.goal.tree_goal import (
-    Aggregate,
+from distributary.plan.goal import (
     Combination,
     Expression,
-    Function,
     Goal,
-    Local,
-    Over,
+    GoalAggregate,
+    GoalFunction,
+    Number,
+    Place,
+    Scope,
     SystemCost,
-    metrics_of,
 )
 from distributary.plan.trees.benefit import Estimate, Problem
 from distributary.plan.trees.cost import local_value
 from distributary.plan.trees.dependence import Links
-from distributary.plan.trees.metrics import Metric, Place, Reads
+from distributary.plan.trees.metrics import Metric, Reads, metrics_of
 from distributary.plan.trees.rules import Rewrite, Rule
-from distributary.plan.trees.tree import NO_PARENT, Number, Sites, Tree, star
+from distributary.plan.trees.tree import NO_PARENT, Sites, Tree, star
 from distributary.systems.tree.measures import CostModel, Entries, Values
 from distributary.systems.tree.messages import (
     BrokerFacts,
@@ -193,8 +193,8 @@ class LocalProblem(Problem):
         """The local values, but only where a link is known or a site has its parent now."""
         known = self._links.get(cost)
         if known is None:
-            assert isinstance(cost.node, Aggregate)
-            expression, count = cost.node.value, self.sites.count
+            assert isinstance(cost.value, GoalAggregate)
+            expression, count = cost.value.value, self.sites.count
             known = self._links[cost] = [[None] * count for _ in range(count)]
             pairs = {
                 *self._pairs,
@@ -241,8 +241,8 @@ def _stored_goal(measures: CostModel, stored: Mapping[int, Values]) -> Goal:
     A broker does not know how many nodes there are; an average is best where the sum is.
     """
     goal = measures.goal
-    function = Function.SUM if goal.cost.function is Function.AVERAGE else goal.cost.function
-    cost = replace(goal.cost, function=function, node=_with_stored(goal.cost.node, measures, stored))
+    function = GoalFunction.SUM if goal.cost.function is GoalFunction.AVERAGE else goal.cost.function
+    cost = replace(goal.cost, function=function, value=_with_stored(goal.cost.value, measures, stored))
     constraints = tuple(
         replace(each, metric=_with_stored(each.metric, measures, stored))
         for each in goal.constraints
@@ -255,7 +255,7 @@ def _with_stored(expression: Expression, measures: CostModel, stored: Mapping[in
     if isinstance(expression, Combination):
         left = _with_stored(expression.left, measures, stored)
         return Combination(expression.operator, left, _with_stored(expression.right, measures, stored))
-    if not isinstance(expression, Aggregate) or expression.over is not Over.PATH:
+    if not isinstance(expression, GoalAggregate) or expression.over is not Scope.PATH:
         return expression
     which, value = measures.paths.index(expression), expression.value
     metrics = metrics_of(value)
@@ -271,4 +271,4 @@ def _with_stored(expression: Expression, measures: CostModel, stored: Mapping[in
         return found
 
     metric = Metric(f"known {which}", Place.LINK if on_links else Place.NODE, reads, measure)
-    return Aggregate(expression.function, Local(metric), Over.PATH)
+    return GoalAggregate(expression.function, metric, Scope.PATH)
