@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from distributary import files
 from distributary.errors import DistributaryError, InputError
-from distributary.files import Quarantine, Rejection, StrictError
 from distributary.model import Event, Subscription
+from distributary.quarantine import Quarantine, Rejection, StrictError
 
 good_lines = st.builds(lambda n: json.dumps({"id": f"e{n}", "topic": "A/B", "x": n}), st.integers(0, 99)).map(
     str.encode

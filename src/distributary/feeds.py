@@ -27,8 +27,8 @@ from xml.sax.saxutils import escape
 from lxml import etree
 
 from distributary.errors import DistributaryError, DocumentError, InputError
-from distributary.files import Rejection, rejection
 from distributary.model import Event, Value
+from distributary.quarantine import Rejection, rejection
 
 TOPIC = "feeds"
 """The first level of the topics of all items; the name of the feed follows."""

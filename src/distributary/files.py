@@ -1,8 +1,7 @@
-"""Events and subscriptions in files and tables: JSON lines and Arrow in and out, and what is set aside.
+"""Events and subscriptions in files and tables: JSON lines and Arrow, in and out.
 
-Nothing malformed stops the rest and nothing is dropped in silence: a reader yields either what it read or
-a `Rejection`, which says where the input stands, which field is wrong and why. `Quarantine` collects
-rejections and writes them to a file; a strict one raises at the first.
+Nothing malformed stops the rest and nothing is dropped in silence: a reader yields what it read with its
+place in the file, or a `Rejection` that says where the input stands, which field is wrong and why.
 """
 
 from __future__ import annotations
@@ -11,16 +10,14 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Any, Self, TypeVar
+from typing import IO, Any, TypeVar
 
 import pyarrow as pa
-from pyarrow import dataset
 
 from distributary.errors import DistributaryError, InputError
 from distributary.model import Event, Record, Subscription
+from distributary.quarantine import Rejection, rejection
 
 T = TypeVar("T")
 
@@ -32,89 +29,6 @@ TABLE_ENDINGS = {".parquet": "parquet", ".arrow": "ipc", ".feather": "feather"}
 
 MAXIMUM_LINE = 64 << 20
 """Longer lines (in bytes) are set aside unread, so that one broken file cannot exhaust the memory."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rejection:
-    """Input that was set aside."""
-
-    place: str
-    """Where it stands: `file:line`, or the table and its key."""
-    field: str | None
-    reason: str
-    record: str
-    """The input as it was read, shortened when it is long."""
-
-    def __str__(self) -> str:
-        return f"{self.place}: {self.field + ': ' if self.field else ''}{self.reason}"
-
-    def to_record(self) -> dict[str, Any]:
-        return {"place": self.place, "field": self.field, "reason": self.reason, "record": self.record}
-
-
-def rejection(place: str, error: InputError, record: str) -> Rejection:
-    """The rejection that an error means for the input at `place`."""
-    shown = record if len(record) <= 1000 else record[:997] + "..."
-    message = str(error)
-    if error.field:
-        message = message.removeprefix(f"{error.field}: ")
-    return Rejection(place, error.field, message, shown)
-
-
-class StrictError(DistributaryError):
-    """The first malformed input of a strict run."""
-
-    def __init__(self, rejected: Rejection) -> None:
-        super().__init__(str(rejected))
-        self.rejected = rejected
-
-
-class Quarantine:
-    """Where rejections go: counted, and written to a file as JSON lines; or raised, when strict.
-
-    >>> quarantine = Quarantine()
-    >>> quarantine.add(Rejection("events.jsonl:3", "id", "missing", "{}"))
-    >>> quarantine.count, [str(one) for one in quarantine.samples]
-    (1, ['events.jsonl:3: id: missing'])
-    """
-
-    SAMPLES = 10
-
-    def __init__(self, path: Path | None = None, *, strict: bool = False) -> None:
-        self.path = path
-        self.strict = strict
-        self.count = 0
-        self.samples: list[Rejection] = []
-        self._file: IO[str] | None = None
-
-    def add(self, rejected: Rejection) -> None:
-        if self.strict:
-            raise StrictError(rejected)
-        self.count += 1
-        if len(self.samples) < self.SAMPLES:
-            self.samples.append(rejected)
-        if self.path is not None:
-            if self._file is None:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                self._file = self.path.open("w", encoding="utf-8")
-            self._file.write(json.dumps(rejected.to_record()) + "\n")
-
-    def accept(self, read: Iterable[T | Rejection]) -> Iterator[T]:
-        """What was read, with the rejections taken out."""
-        for one in read:
-            if isinstance(one, Rejection):
-                self.add(one)
-            else:
-                yield one
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._file is not None:
-            self._file.close()
 
 
 def read_events(name: str) -> Iterator[tuple[str, Event] | Rejection]:
@@ -142,6 +56,8 @@ def is_table(name: str) -> bool:
 
 def read_batches(name: str, size: int) -> Iterator[pa.RecordBatch]:
     """The record batches of a Parquet or Arrow file, of `size` rows or fewer."""
+    from pyarrow import dataset  # here, because it loads pandas where that is installed
+
     try:
         yield from dataset.dataset(name, format=TABLE_ENDINGS[Path(name).suffix]).to_batches(batch_size=size)
     except (FileNotFoundError, pa.ArrowInvalid, OSError) as error:

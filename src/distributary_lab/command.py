@@ -9,28 +9,25 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
-from distributary.cli.terminal import FAILED, WELL, add_command, progress_shown, say
+from distributary.cli.terminal import FAILED, WELL, Commands, add_command, describe, progress_shown, say
 from distributary.errors import DistributaryError
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from distributary_lab.experiment import Experiment
     from distributary_lab.results import Result
     from distributary_lab.verdicts import Line
 
+SUMMARY = "measure again what the papers claim"
 OUT = Path("build/lab")
 COLOURS = {"holds": "green", "does not hold": "red", "not reproduced": "yellow"}
 
 
-def add_lab(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command to those of `distributary`."""
-    command = add_command(
-        commands,
-        "lab",
-        "measure again what the papers claim",
+def configure(command: argparse.ArgumentParser) -> None:
+    """Describe the command and add its arguments."""
+    describe(
+        command,
         "Experiments that check the figures and tables of the seed documents, and a report about them.",
         """  distributary lab list
   distributary lab run 000-fig5 --quick
@@ -43,7 +40,7 @@ def add_lab(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     _add_report(parts)
 
 
-def _add_list(parts: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_list(parts: Commands[argparse.ArgumentParser]) -> None:
     command = add_command(
         parts,
         "list",
@@ -55,7 +52,7 @@ def _add_list(parts: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     command.set_defaults(run=_list)
 
 
-def _add_run(parts: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_run(parts: Commands[argparse.ArgumentParser]) -> None:
     command = add_command(
         parts,
         "run",
@@ -96,7 +93,7 @@ reported with the command that runs it again, and the exit code is 1.""",
     command.set_defaults(run=_run)
 
 
-def _add_report(parts: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_report(parts: Commands[argparse.ArgumentParser]) -> None:
     command = add_command(
         parts,
         "report",
@@ -133,6 +130,10 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def _list(parsed: argparse.Namespace) -> int:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     from distributary_lab.claims import DOCUMENTS
     from distributary_lab.registry import claims, experiment_of
     from distributary_lab.verdicts import NO_EXPERIMENT
@@ -218,6 +219,10 @@ def _run_point(chosen: Sequence[Experiment], parsed: argparse.Namespace) -> int:
 
 
 def _print_verdicts(chosen: Sequence[Experiment], results: Sequence[Result]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     from distributary_lab.verdicts import lines
 
     asked = {claim_id for each in chosen for claim_id in each.answers}
@@ -237,6 +242,8 @@ def _print_verdicts(chosen: Sequence[Experiment], results: Sequence[Result]) -> 
 
 
 def _cells(line: Line) -> list[Text]:
+    from rich.text import Text
+
     return [
         Text(line.claim.id, style="bold"),
         Text(line.claim.paper),

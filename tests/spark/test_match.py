@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from distributary import Subscription
 from distributary.errors import DistributaryError
-from distributary.files import Rejection, StrictError
+from distributary.quarantine import Rejection, StrictError
 from distributary.spark import deliver, match, rejected
 from distributary.spark.index import bases
 from distributary.store import open_store

@@ -9,9 +9,9 @@ from lxml import etree
 
 from distributary.cli.main import main
 from distributary.errors import DistributaryError
-from distributary.files import Rejection
 from distributary.filters.path.document import parse_document
 from distributary.filters.path.filter import PathFilter, selects
+from distributary.quarantine import Rejection
 from distributary.workloads.xml_folder import XmlFolder, read_folder
 
 FEED = """<?xml version="1.0"?>

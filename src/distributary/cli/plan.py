@@ -1,6 +1,6 @@
 """The command `distributary plan`: the tree for a set of sites and a goal, what it costs, and why.
 
-Files with queries are for `cli_plan_queries`.
+Files with queries are for `plan_queries`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from distributary.cli.terminal import WELL, add_command, write_text
+from distributary.cli.terminal import WELL, add_seed, describe, write_text
 from distributary.errors import DistributaryError
 
 if TYPE_CHECKING:
@@ -21,15 +21,11 @@ if TYPE_CHECKING:
     from distributary.plan.trees.sites_file import Plan
     from distributary.plan.trees.tree import Tree
 
-Commands = argparse._SubParsersAction  # what `add_subparsers` returns
 
-
-def add_plan(commands: Commands[argparse.ArgumentParser]) -> None:
-    """Add the command to those of `distributary`."""
-    command = add_command(
-        commands,
-        "plan",
-        "who should forward to whom and where queries should run: the best over your sites",
+def configure(command: argparse.ArgumentParser) -> None:
+    """Describe the command and add its arguments."""
+    describe(
+        command,
         """Reads sites, latencies, bandwidths, interests and a goal, and prints the tree, what it costs before
 and after, which sites get another parent and why, and how it compares with the trees one would have drawn. It
 starts from the parents given, if they are there, else from a best-effort tree. FILE is a TOML file that names
@@ -58,7 +54,7 @@ each in turn where it is best.""",
     )
     command.add_argument("--json", type=Path, metavar="FILE", help="write the plan there as JSON")
     command.add_argument("--svg", type=Path, metavar="FILE", help="draw the plan there")
-    command.add_argument("--seed", type=int, default=1, metavar="S", help="where all randomness starts (1)")
+    add_seed(command)
     command.set_defaults(run=_run)
 
 

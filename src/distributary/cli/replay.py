@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 from itertools import islice
@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distributary.cli.engine import require_engine
-from distributary.cli.terminal import add_command, say, say_set_aside
-from distributary.files import STANDARD, Quarantine, Rejection, read_subscriptions
+from distributary.cli.terminal import add_quarantine, add_spark, describe, say, say_rejected
+from distributary.files import STANDARD, read_subscriptions
+from distributary.filters.kinds import added_kinds
+from distributary.quarantine import Quarantine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,12 +26,10 @@ if TYPE_CHECKING:
 COUNTS_SHOWN = 20
 
 
-def add_replay(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command to those of `distributary`."""
-    command = add_command(
-        commands,
-        "replay",
-        "match subscriptions against the archive of a pipeline",
+def configure(command: argparse.ArgumentParser) -> None:
+    """Describe the command and add its arguments."""
+    describe(
+        command,
         """Gives what the live stream gave, or would have given, from the events that a pipeline has archived:
 
   --subscriber NAME                 all that the stream had for a subscriber, to catch up after being away
@@ -72,27 +72,13 @@ share the deliveries out among them: nothing is missed, nothing comes twice.""",
         metavar="PLACE",
         help="a new directory for Parquet, or a file.jsonl (default: - for JSON lines)",
     )
-    command.add_argument(
-        "--quarantine",
-        type=Path,
-        default=Path("quarantine.jsonl"),
-        metavar="FILE",
-        help="subscriptions that are malformed or cannot be replayed go here (quarantine.jsonl)",
+    add_quarantine(
+        command,
+        "subscriptions that are malformed or cannot be replayed go here (quarantine.jsonl)",
+        Path("quarantine.jsonl"),
     )
     command.add_argument("--strict", action="store_true", help="stop at the first malformed subscription")
-    engine = command.add_mutually_exclusive_group()
-    engine.add_argument(
-        "--master",
-        metavar="URL",
-        help="the Spark master (default: the environment's, else all cores of this machine)",
-    )
-    engine.add_argument("--remote", metavar="URL", help="a Spark Connect server, such as sc://host:15002")
-    command.add_argument(
-        "--log",
-        type=Path,
-        metavar="FILE",
-        help="where Spark's messages go (default: beside the pipeline, .replay.log)",
-    )
+    add_spark(command, log="beside the pipeline, .replay.log")
     command.set_defaults(run=partial(_replay, command))
 
 
@@ -113,41 +99,35 @@ def _replay(command: argparse.ArgumentParser, parsed: argparse.Namespace) -> int
         work = _work(parsed, pipeline, quarantine)
         written = run_replay(pipeline, work, parsed.out, log, master=parsed.master, remote=parsed.remote)
     _tell(written, parsed)
-    return say_set_aside(quarantine)
+    return say_rejected(quarantine)
 
 
 def _work(
     parsed: argparse.Namespace, pipeline: Pipeline, quarantine: Quarantine
 ) -> Callable[[SparkSession], Replayed]:
     """What is to be done in a session."""
-    from distributary.filters.kinds import added_kinds
     from distributary.spark.replay.replay import as_if_subscribed, catch_up, replayed
 
-    until, after = parsed.until, parsed.after_batch
+    work: Callable[..., Replayed]
+    since = parsed.since
     if parsed.subscriptions is not None:
         read = quarantine.accept(read_subscriptions(parsed.subscriptions, added_kinds()))
-        given = [subscription for _, subscription in read]
-        since = parsed.since
-        work = partial(replayed, pipeline=pipeline, subscriptions=given, since=since, after_batch=after)
+        work = partial(replayed, subscriptions=[subscription for _, subscription in read])
     elif parsed.as_if_subscribed_since is not None:
         since = parsed.as_if_subscribed_since
-        name = parsed.subscriber
-        work = partial(as_if_subscribed, pipeline=pipeline, subscriber=name, since=since, after_batch=after)
+        work = partial(as_if_subscribed, subscriber=parsed.subscriber)
     else:
-        name, since = parsed.subscriber, parsed.since
-        work = partial(catch_up, pipeline=pipeline, subscriber=name, since=since, after_batch=after)
+        work = partial(catch_up, subscriber=parsed.subscriber)
 
     def done(spark: SparkSession) -> Replayed:
-        found = work(spark, until=until)
-        _set_aside(found.rejected, quarantine)
+        found = work(
+            spark, pipeline=pipeline, since=since, until=parsed.until, after_batch=parsed.after_batch
+        )
+        for one in found.rejected:
+            quarantine.add(one)
         return found
 
     return done
-
-
-def _set_aside(rejected: Iterable[Rejection], quarantine: Quarantine) -> None:
-    for one in rejected:
-        quarantine.add(one)
 
 
 def _tell(written: Written, parsed: argparse.Namespace) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from distributary.cli.engine import require_engine
-from distributary.cli.terminal import WELL, add_command
+from distributary.cli.terminal import WELL, add_spark, describe
 
 EXAMPLE = """\
   checkpoint = "checkpoint"
@@ -39,12 +39,10 @@ EXAMPLE = """\
 """
 
 
-def add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command to those of `distributary`."""
-    command = add_command(
-        commands,
-        "run",
-        "run a streaming pipeline",
+def configure(command: argparse.ArgumentParser) -> None:
+    """Describe the command and add its arguments."""
+    describe(
+        command,
         """Reads events from any source of Spark's, matches them, and what queries derive of them, against
 the subscriptions of a store, which may change meanwhile, and writes deliveries, archive, quarantine and
 metrics. Ctrl-C or SIGTERM lets the batch under way finish; the same command goes on where it was.""",
@@ -58,13 +56,6 @@ a pipeline.toml, of which docs/pipeline.md has all keys:
 {EXAMPLE}""",
     )
     command.add_argument("pipeline", type=Path, metavar="FILE", help="the pipeline, in TOML")
-    engine = command.add_mutually_exclusive_group()
-    engine.add_argument(
-        "--master",
-        metavar="URL",
-        help="the Spark master (default: the environment's, else all cores of this machine)",
-    )
-    engine.add_argument("--remote", metavar="URL", help="a Spark Connect server, such as sc://host:15002")
     command.add_argument("--check", action="store_true", help="only see whether the file is right")
     command.add_argument(
         "--grace",
@@ -73,9 +64,7 @@ a pipeline.toml, of which docs/pipeline.md has all keys:
         metavar="SECONDS",
         help="how long the batch under way may take when asked to stop (60)",
     )
-    command.add_argument(
-        "--log", type=Path, metavar="FILE", help="where Spark's messages go (default: beside the file, .log)"
-    )
+    add_spark(command, log="beside the file, .log")
     command.set_defaults(run=_run)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,21 +10,17 @@ from rich.console import Console
 from rich.table import Table
 
 from distributary.cli.sim_queries import add_queries
-from distributary.cli.terminal import FAILED, WELL, add_command
-from distributary.cli.trials import Trials, add_seeds
+from distributary.cli.terminal import FAILED, WELL, Commands, add_command, console, describe
+from distributary.cli.trials import Trials, add_seeds, fault_table
 
 if TYPE_CHECKING:
     from distributary.sim.trials.trial import Outcome
 
-Commands = argparse._SubParsersAction  # what `add_subparsers` returns
 
-
-def add_sim(commands: Commands[argparse.ArgumentParser]) -> None:
-    """Add the command to those of `distributary`."""
-    command = add_command(
-        commands,
-        "sim",
-        "run a system in the simulator, under faults",
+def configure(command: argparse.ArgumentParser) -> None:
+    """Describe the command and add its arguments."""
+    describe(
+        command,
         """Runs the nodes of a system in virtual time, in one thread, from one seed: the same seed gives the
 same trace, byte for byte. Faults come from the seed as well; a run that did not inject what its scenario
 promises has failed, as has one whose deliveries are not those that brute force finds.""",
@@ -113,9 +108,9 @@ def _list(parsed: argparse.Namespace) -> int:
     for name, kinds in SCENARIOS.items():
         scenarios.add_row(name, ", ".join(kinds) or "nothing")
     scenarios.add_row("random", "one to four kinds, chosen by the seed")
-    console = Console(width=None if sys.stdout.isatty() else 110)
-    console.print(systems)
-    console.print(scenarios)
+    out = console()
+    out.print(systems)
+    out.print(scenarios)
     return WELL
 
 
@@ -145,28 +140,25 @@ def _run(parsed: argparse.Namespace) -> int:
     return Trials(run_trial, _show).run_seeds(trial, parsed)
 
 
-def _show(console: Console, outcome: Outcome) -> None:
+def _show(out: Console, outcome: Outcome) -> None:
     """Tell what a trial cost and what happened in it."""
-    console.print(_costs_table(outcome))
-    console.print(_kinds_table(outcome))
+    out.print(_costs_table(outcome))
+    out.print(_kinds_table(outcome))
     if outcome.fired:
-        faults = Table("fault", "fired")
-        for kind, count in outcome.fired.items():
-            faults.add_row(kind, f"{count:,}")
-        console.print(faults)
+        out.print(fault_table(outcome.fired))
     if outcome.underlay is not None:
         below = outcome.underlay
-        console.print(
+        out.print(
             f"link stress {below.stress:.2f} on average, {below.largest_stress:,} at most;"
             f" stretch {below.stretch:.2f} on average, {below.largest_stretch:.2f} at most"
         )
     refused = f", {outcome.refused:,} subscriptions refused" if outcome.refused else ""
-    console.print(
+    out.print(
         f"{outcome.deliveries:,} deliveries, {outcome.checked:,} events compared with brute force:"
         f" {len(outcome.problems):,} problems{refused}"
     )
     speed = outcome.steps / max(outcome.seconds, 1e-9)
-    console.print(
+    out.print(
         f"{outcome.steps:,} steps of {outcome.virtual_seconds:,.0f} virtual seconds"
         f" in {outcome.seconds:.1f} s ({speed:,.0f} a second)"
     )

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from distributary.cli.terminal import add_command
-from distributary.cli.trials import Trials, add_seeds
+from distributary.cli.terminal import Commands, add_command
+from distributary.cli.trials import Trials, add_seeds, fault_table
 
 if TYPE_CHECKING:
     from distributary.sim.trials.query_trial import QueryOutcome
-
-Commands = argparse._SubParsersAction  # what `add_subparsers` returns
 
 
 def add_queries(parts: Commands[argparse.ArgumentParser]) -> None:
@@ -95,31 +93,28 @@ def _run(parsed: argparse.Namespace) -> int:
     return Trials(run_query_trial, _show).run_seeds(trial, parsed)
 
 
-def _show(console: Console, outcome: QueryOutcome) -> None:
+def _show(out: Console, outcome: QueryOutcome) -> None:
     trial = outcome.trial
     table = Table("what messages were for", title=f"queries on {trial.nodes:,} nodes", title_justify="left")
     for heading in ("messages", "bytes"):
         table.add_column(heading, justify="right")
     for purpose, traffic in outcome.traffic.items():
         table.add_row(purpose, f"{traffic.messages:,}", f"{traffic.bytes:,}")
-    console.print(table)
+    out.print(table)
     if outcome.fired:
-        faults = Table("fault", "fired")
-        for kind, count in outcome.fired.items():
-            faults.add_row(kind, f"{count:,}")
-        console.print(faults)
+        out.print(fault_table(outcome.fired))
     shares = ", ".join(f"{at} {count:,}" for at, count in sorted(Counter(outcome.hosts.values()).items()))
-    console.print(f"operators by node in the end: {shares}", soft_wrap=True)
+    out.print(f"operators by node in the end: {shares}", soft_wrap=True)
     changed = ", ".join(f"{what} {count:,}" for what, count in outcome.changed.items())
-    console.print(f"changes: {changed}")
-    console.print(
+    out.print(f"changes: {changed}")
+    out.print(
         f"streams, bytes a second by tenth of the time: {', '.join(f'{rate:,.0f}' for rate in outcome.data)}"
     )
-    console.print(
+    out.print(
         f"{len(trial.catalogue.queries):,} queries, {len(trial.given):,} events, {outcome.late:,} set aside; "
         f"{outcome.results:,} results, compared with the interpreter's: {len(outcome.problems):,} problems"
     )
-    console.print(
+    out.print(
         f"{outcome.steps:,} steps of {outcome.virtual_seconds:,.0f} virtual seconds "
         f"in {outcome.seconds:.1f} s"
     )

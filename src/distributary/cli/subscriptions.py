@@ -7,30 +7,33 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from distributary.cli.terminal import WELL, add_command, progress_shown, say, say_set_aside
+from distributary.cli.terminal import (
+    WELL,
+    Commands,
+    add_command,
+    add_quarantine,
+    describe,
+    progress_shown,
+    say,
+    say_rejected,
+)
 from distributary.errors import InputError
-from distributary.files import Quarantine, read_subscriptions, rejection, write_records
+from distributary.files import read_subscriptions, write_records
+from distributary.filters.kinds import added_kinds
 from distributary.model import Subscription
-
-if TYPE_CHECKING:
-    from distributary.store import SubscriptionStore
-
-Commands = Any
-"""What `add_subparsers` returns."""
+from distributary.quarantine import Quarantine, rejection
+from distributary.store import SubscriptionStore, open_store
 
 STORE = """The store is a directory, or a database by its URL: postgresql+psycopg://user@host/name, or
 sqlite:////absolute/path.db. It is made by the first commit. Each commit makes the next version, which is
 printed; a running pipeline uses it from its next micro-batch on."""
 
 
-def add_subscriptions(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command to those of `distributary`."""
-    command = add_command(
-        commands,
-        "subscriptions",
-        "see and change what a subscription store holds",
+def configure(command: argparse.ArgumentParser) -> None:
+    """Describe the command and add its arguments."""
+    describe(
+        command,
         STORE,
         """  distributary subscriptions --store subs add --id s1 --subscriber ann --topic 'quotes/NYSE/*'
   distributary subscriptions --store subs import subscriptions.jsonl --replace
@@ -54,7 +57,7 @@ def add_subscriptions(commands: argparse._SubParsersAction[argparse.ArgumentPars
     _add_compact(actions)
 
 
-def _add_add(actions: Commands) -> None:
+def _add_add(actions: Commands[argparse.ArgumentParser]) -> None:
     action = add_command(
         actions,
         "add",
@@ -79,7 +82,7 @@ def _add_add(actions: Commands) -> None:
     action.set_defaults(run=_add)
 
 
-def _add_remove(actions: Commands) -> None:
+def _add_remove(actions: Commands[argparse.ArgumentParser]) -> None:
     action = add_command(
         actions,
         "remove",
@@ -91,7 +94,7 @@ def _add_remove(actions: Commands) -> None:
     action.set_defaults(run=_remove)
 
 
-def _add_list(actions: Commands) -> None:
+def _add_list(actions: Commands[argparse.ArgumentParser]) -> None:
     action = add_command(
         actions,
         "list",
@@ -106,7 +109,7 @@ def _add_list(actions: Commands) -> None:
     action.set_defaults(run=_list)
 
 
-def _add_import(actions: Commands) -> None:
+def _add_import(actions: Commands[argparse.ArgumentParser]) -> None:
     action = add_command(
         actions,
         "import",
@@ -121,17 +124,11 @@ def _add_import(actions: Commands) -> None:
     action.add_argument(
         "--strict", action="store_true", help="stop, and change nothing, at the first malformed one"
     )
-    action.add_argument(
-        "--quarantine",
-        type=Path,
-        default=Path("quarantine.jsonl"),
-        metavar="FILE",
-        help="malformed and refused ones go here (quarantine.jsonl)",
-    )
+    add_quarantine(action, "malformed and refused ones go here (quarantine.jsonl)", Path("quarantine.jsonl"))
     action.set_defaults(run=_import)
 
 
-def _add_compact(actions: Commands) -> None:
+def _add_compact(actions: Commands[argparse.ArgumentParser]) -> None:
     action = add_command(
         actions,
         "compact",
@@ -176,8 +173,6 @@ def _list(parsed: argparse.Namespace) -> int:
 
 
 def _import(parsed: argparse.Namespace) -> int:
-    from distributary.filters.kinds import added_kinds
-
     places: list[str] = []
     with Quarantine(parsed.quarantine, strict=parsed.strict) as quarantine, progress_shown() as progress:
         task = progress.add_task("subscriptions", total=None)
@@ -193,7 +188,7 @@ def _import(parsed: argparse.Namespace) -> int:
 
         version = _store(parsed).commit(read(), replace=parsed.replace, refused=refused)
     _say_version(version)
-    return say_set_aside(quarantine)
+    return say_rejected(quarantine)
 
 
 def _compact(parsed: argparse.Namespace) -> int:
@@ -201,8 +196,6 @@ def _compact(parsed: argparse.Namespace) -> int:
 
 
 def _store(parsed: argparse.Namespace) -> SubscriptionStore:
-    from distributary.store import open_store
-
     return open_store(parsed.store, workspace=parsed.workspace)
 
 

@@ -5,54 +5,104 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from typing import TYPE_CHECKING
 
 from distributary.errors import DistributaryError
-from distributary.files import Quarantine
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from distributary.quarantine import Quarantine
 
 WELL, FAILED, SET_ASIDE, STRICT = 0, 1, 3, 4
+"""Exit codes; argparse gives 2 for wrong arguments."""
+
+Commands = argparse._SubParsersAction
+"""What `add_subparsers` returns."""
+
+WIDTH_OF_FILES = 110
+"""Columns of tables that go to a file or a pipe."""
+
+
+def describe(command: argparse.ArgumentParser, description: str, examples: str) -> None:
+    """Give a command its help: what it does, and how it is used."""
+    command.description = description
+    command.epilog = f"examples:\n{examples}"
 
 
 def add_command(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser],
-    name: str,
-    summary: str,
-    description: str,
-    examples: str,
+    commands: Commands[argparse.ArgumentParser], name: str, summary: str, description: str, examples: str
 ) -> argparse.ArgumentParser:
-    """Add a command whose help says what it does and shows it used."""
-    return commands.add_parser(
-        name,
-        help=summary,
-        description=description,
-        epilog=f"examples:\n{examples}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    """Add a command below another one, with its help."""
+    command = commands.add_parser(name, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter)
+    describe(command, description, examples)
+    return command
+
+
+def add_seed(command: argparse.ArgumentParser) -> None:
+    """Add the option `--seed`."""
+    command.add_argument("--seed", type=int, default=1, metavar="S", help="where all randomness starts (1)")
+
+
+def add_quarantine(command: argparse.ArgumentParser, meaning: str, default: Path | None = None) -> None:
+    """Add the option `--quarantine`."""
+    command.add_argument("--quarantine", type=Path, default=default, metavar="FILE", help=meaning)
+
+
+def add_spark(command: argparse.ArgumentParser, log: str) -> None:
+    """Add the options that say where Spark runs, and where its messages go by default."""
+    engine = command.add_mutually_exclusive_group()
+    engine.add_argument(
+        "--master",
+        metavar="URL",
+        help="the Spark master (default: the environment's, else all cores of this machine)",
     )
+    engine.add_argument("--remote", metavar="URL", help="a Spark Connect server, such as sc://host:15002")
+    command.add_argument(
+        "--log", type=Path, metavar="FILE", help=f"where Spark's messages go (default: {log})"
+    )
+
+
+def count(text: str) -> int:
+    """A number of things, as an argument's type: not negative, and `,` and `_` may group its digits."""
+    number = int(text.replace("_", "").replace(",", ""))
+    if number < 0:
+        raise argparse.ArgumentTypeError("a count is not negative")
+    return number
+
+
+def console() -> Console:
+    """Where tables are printed: as wide as the terminal, or of one width where there is none."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else WIDTH_OF_FILES)
 
 
 def progress_shown() -> Progress:
     """Progress on standard error, when somebody is looking."""
-    console = Console(stderr=True)
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    errors = Console(stderr=True)
     return Progress(
         TextColumn("{task.description:<14}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        console=console,
+        console=errors,
         transient=True,
-        disable=not console.is_terminal,
+        disable=not errors.is_terminal,
     )
 
 
 def say(text: str) -> None:
-    """Tell something that is no output."""
+    """Tell something that is not output: on standard error."""
     print(text, file=sys.stderr)
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file that somebody asked for, and say so."""
+    """Write a file that was asked for, and say so; an error says why it could not be written."""
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -60,8 +110,8 @@ def write_text(path: Path, text: str) -> None:
     say(f"wrote {path}")
 
 
-def say_set_aside(quarantine: Quarantine) -> int:
-    """Tell what was set aside, if anything; returns the exit code that says so."""
+def say_rejected(quarantine: Quarantine) -> int:
+    """Tell what was set aside, if anything; gives the exit code that says so."""
     if not quarantine.count:
         return WELL
     for rejected in quarantine.samples:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from rich.console import Console
+from rich.table import Table
 
-from distributary.cli.terminal import FAILED, WELL, progress_shown, say
+from distributary.cli.terminal import FAILED, WELL, add_seed, console, progress_shown, say
 from distributary.errors import DistributaryError
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Trials(Generic[T]):
         if trace_path is not None:
             say(f"{trace.lines:,} lines in {trace_path}, digest {trace.digest()}")
         if not brief:
-            self._show(Console(width=None if sys.stdout.isatty() else 110), outcome)
+            self._show(console(), outcome)
         for problem in outcome.problems[:SHOWN]:
             say(problem)
         if len(outcome.problems) > SHOWN:
@@ -87,9 +87,17 @@ class Trials(Generic[T]):
         return not outcome.problems
 
 
+def fault_table(fired: Mapping[str, int]) -> Table:
+    """How often each kind of fault happened."""
+    table = Table("fault", "fired")
+    for kind, count in fired.items():
+        table.add_row(kind, f"{count:,}")
+    return table
+
+
 def add_seeds(command: argparse.ArgumentParser) -> None:
     """Add what every command with trials takes."""
-    command.add_argument("--seed", type=int, default=1, metavar="S", help="where all randomness starts (1)")
+    add_seed(command)
     command.add_argument(
         "--seeds", type=int, default=1, metavar="N", help="run so many, from that one on (1)"
     )

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from distributary.files import Rejection
+from distributary.quarantine import Rejection
 from distributary.spark.columns import EventColumns
 from distributary.spark.index.bases import CAPACITY, Strategy
 from distributary.spark.index.dataflow import dataflow

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from distributary.errors import InputError
-from distributary.files import Rejection, rejection
 from distributary.matching.batch import EventBatch
 from distributary.matching.matcher import Matches
+from distributary.quarantine import Rejection, rejection
 
 MATCH, REJECTED, EVENT, DERIVED = "match", "rejected", "event", "derived"
 """The kinds of tagged rows. Those of derived items, which only queries make, have a column `derived`."""

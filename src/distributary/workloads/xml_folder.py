@@ -16,9 +16,9 @@ from pathlib import Path
 from random import Random
 
 from distributary.errors import DistributaryError, DocumentError, InputError
-from distributary.files import Rejection, rejection
 from distributary.filters.path.document import MAX_LENGTH, Document, parse_document
 from distributary.model import Event, Subscription
+from distributary.quarantine import Rejection, rejection
 from distributary.workloads import documents
 from distributary.workloads.xml_types import DocumentType, Observed
 

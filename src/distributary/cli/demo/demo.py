@@ -2,8 +2,8 @@
 
 It does what a user would do: fills a subscription store, writes a `pipeline.toml`, runs it on all cores of
 this machine, publishes events as files, and adds and removes subscriptions meanwhile. All of it stays where
-`out` says, so that one can look around and go on. What happens is in `demo_script`, what is told at the end
-in `demo_report`.
+`out` says, so that one can look around and go on. What happens is in `script`, what is told at the end
+in `report`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from distributary.cli.demo.kernels import compiling
 from distributary.cli.demo.report import Outcome, report
 from distributary.cli.demo.script import BROKEN_SUBSCRIPTIONS, SCHEMA, Round, Script, make_script, publish
 from distributary.errors import DistributaryError, InputError
-from distributary.files import Quarantine, rejection
 from distributary.model import Subscription
+from distributary.quarantine import Quarantine, rejection
 from distributary.spark.pipeline.commits import BatchRecord, exists, read_record
 from distributary.spark.pipeline.config import Pipeline, load_pipeline
 from distributary.spark.pipeline.pipeline import start

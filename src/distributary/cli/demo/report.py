@@ -22,9 +22,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from distributary.cli.demo.script import JOINING, Script
-from distributary.files import Quarantine
 from distributary.matching.matcher import Matcher
 from distributary.model import BUILT_IN_FILTERS, Event, Subscription
+from distributary.quarantine import Quarantine
 from distributary.spark.pipeline.commits import BatchRecord
 from distributary.workloads import mixed
 

@@ -24,13 +24,14 @@ from random import Random
 from typing import Literal
 
 from distributary.errors import DistributaryError
-from distributary.files import Quarantine, read_events
+from distributary.files import read_events
 from distributary.flow import Catalogue, Intake, Item, interpret, read_query_file
 from distributary.model import Event
 from distributary.overlay.courier import Ack
 from distributary.overlay.node import Address, Node
 from distributary.plan.queries.goals import NAMED_GOALS, parse_query_goal
 from distributary.plan.queries.rules import MIGRATIONS, PARTITION, REPLICATION
+from distributary.quarantine import Quarantine
 from distributary.sim.metrics import Metrics, Traffic
 from distributary.sim.networks import latency_of
 from distributary.sim.population import Population

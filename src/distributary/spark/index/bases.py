@@ -28,13 +28,14 @@ from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, St
 from pyspark.sql.utils import is_remote
 
 from distributary.errors import DistributaryError, InputError
-from distributary.files import Rejection, rejection, subscriptions_from_table
+from distributary.files import subscriptions_from_table
 from distributary.filters.kinds import added_kinds, parse_filters
 from distributary.matching.frozen import FORMAT
 from distributary.matching.matcher import Matcher, RejectedInput
 from distributary.matching.rendezvous.census import SubscriptionCensus
 from distributary.matching.rendezvous.plan import Rendezvous
 from distributary.model import Subscription
+from distributary.quarantine import Rejection, rejection
 from distributary.spark.index.parts import (
     FixedParts,
     LiveParts,

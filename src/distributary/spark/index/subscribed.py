@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 
 from distributary.errors import DistributaryError
-from distributary.files import Rejection, StrictError
+from distributary.quarantine import Rejection, StrictError
 from distributary.spark.columns import EventColumns
 from distributary.spark.index.bases import CAPACITY, Strategy, fixed_parts, live_parts
 from distributary.spark.index.parts import Parts

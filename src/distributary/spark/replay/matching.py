@@ -20,8 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from distributary.errors import InputError
-from distributary.files import Rejection, rejection
 from distributary.model import Subscription
+from distributary.quarantine import Rejection, rejection
 from distributary.spark.columns import BATCH, EventColumns
 from distributary.spark.index.bases import single_part
 from distributary.spark.index.dataflow import dataflow

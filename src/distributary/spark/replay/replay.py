@@ -28,9 +28,9 @@ from itertools import islice
 from pyspark.sql import DataFrame, SparkSession
 
 from distributary.errors import DistributaryError, InputError
-from distributary.files import Rejection, rejection
 from distributary.filters.kinds import parse_filters
 from distributary.model import Subscription
+from distributary.quarantine import Rejection, rejection
 from distributary.spark.index.subscribed import tell
 from distributary.spark.pipeline.config import Pipeline
 from distributary.spark.replay.history import History, Point, archived_batches
