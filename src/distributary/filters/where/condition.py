@@ -16,35 +16,19 @@ from sys import intern
 from typing import Any, NamedTuple
 
 from distributary.errors import FilterError
-from distributary.filters.where.expression import (
-    BLANK_MARK,
-    KEYWORDS,
-    Blank,
-    Expression,
-    rebuilt,
-    write,
-    write_literal,
-    write_name,
-)
-from distributary.filters.where.normal_form import NormalForm, may_have_residue, may_hold_always, plan_of
-from distributary.filters.where.parse import (
-    LITERAL,
-    MAX_LENGTH,
-    NAME_MARK,
-    NUMBER_MARK,
-    QUOTED_NAME,
-    TEXT_MARK,
-    ConditionReader,
-    read_number,
-)
+from distributary.filters.where import expression as tree
+from distributary.filters.where import parse
+from distributary.filters.where.expression import Blank, Expression
+from distributary.filters.where.normal_form import NormalForm, may_have_residue, may_hold_always
+from distributary.filters.where.parse import NAME_MARK, NUMBER_MARK, TEXT_MARK, ConditionReader
 from distributary.filters.where.selectivity import guess
 
 CACHED_SHAPES = 4096
 CACHED_LENGTH = 4000
 """Longer shapes are not worth the memory."""
 
-split_literals = re.compile(f"({LITERAL})", re.DOTALL).split
-split_literals_and_quoted_names = re.compile(f"({QUOTED_NAME}|{LITERAL})", re.DOTALL).split
+split_literals = re.compile(f"({parse.LITERAL})", re.DOTALL).split
+split_literals_and_quoted_names = re.compile(f"({parse.QUOTED_NAME}|{parse.LITERAL})", re.DOTALL).split
 
 LARGE = 1e300
 """Below this a number is read without further checks."""
@@ -58,42 +42,42 @@ class ConditionTemplate:
     In its expression each attribute is called by its number, and each literal is a blank.
     """
 
-    __slots__ = ("_format", "_order", "_plan", "expression", "has_residue", "selectivity")
+    __slots__ = ("_format", "_normal_form", "_order", "expression", "has_residue", "selectivity")
 
     def __init__(self, expression: Expression) -> None:
         self.expression = expression
-        written = write(expression).replace("%", "%%")
+        written = tree.write(expression).replace("%", "%%")
         literals = count()
         self._order = [~int(name) if name else next(literals) for name in WRITTEN_PLACE.findall(written)]
         """What fills the format: a literal by its number, a name by the complement of its number."""
         self._format = WRITTEN_PLACE.sub("%s", written)
-        self._plan: NormalForm | None = None
+        self._normal_form: NormalForm | None = None
         self.selectivity = guess(expression)
         self.has_residue = may_have_residue(expression)
 
     def text(self, names: tuple[str, ...], values: tuple[Any, ...]) -> str:
         """The canonical text of the condition."""
         return self._format % tuple(
-            [write_literal(values[i]) if i >= 0 else write_name(names[~i]) for i in self._order]
+            [tree.write_literal(values[i]) if i >= 0 else tree.write_name(names[~i]) for i in self._order]
         )
 
     def filled(self, names: tuple[str, ...], values: tuple[Any, ...]) -> Expression:
         """The condition as a tree."""
-        return rebuilt(
+        return tree.rebuilt(
             self.expression,
             lambda literal: values[literal.index] if type(literal) is Blank else literal,
             lambda number: names[int(number)],
         )
 
     @property
-    def plan(self) -> NormalForm:
+    def normal_form(self) -> NormalForm:
         """How conjunctions are made of values; worked out once."""
-        if self._plan is None:
-            self._plan = plan_of(self.expression)
-        return self._plan
+        if self._normal_form is None:
+            self._normal_form = NormalForm(self.expression)
+        return self._normal_form
 
 
-WRITTEN_PLACE = re.compile(f'"([0-9]+)"|{BLANK_MARK}')
+WRITTEN_PLACE = re.compile(f'"([0-9]+)"|{tree.BLANK_MARK}')
 """Where a template's text has a name (a number is quoted) or a literal; nothing else of it has quotes."""
 
 
@@ -117,7 +101,7 @@ _nameless_shapes: dict[str, ConditionShape] = {}
 
 def read_condition(text: str) -> Condition:
     """The parts of a condition; FilterError when the text is not one."""
-    if len(text) > MAX_LENGTH or not text.isascii():
+    if len(text) > parse.MAX_LENGTH or not text.isascii():
         _check_characters(text)
     parts = split_literals(text) if '"' not in text else split_literals_and_quoted_names(text)
     values: list[Any] = []
@@ -132,7 +116,7 @@ def read_condition(text: str) -> Condition:
                 value = float(literal) if "." in literal else int(literal)
             except ValueError:
                 value = LARGE
-            values.append(value + 0 if -LARGE < value < LARGE else read_number(literal))
+            values.append(value + 0 if -LARGE < value < LARGE else parse.read_number(literal))
             parts[place] = NUMBER_MARK
     key = "".join(parts)
     shape = _shapes.get(key)
@@ -153,7 +137,7 @@ def template_of(expression: Expression) -> Condition:
         values.append(literal)
         return Blank(len(values) - 1)
 
-    numbered = rebuilt(expression, next_blank, lambda name: str(names.setdefault(name, len(names))))
+    numbered = tree.rebuilt(expression, next_blank, lambda name: str(names.setdefault(name, len(names))))
     return ConditionTemplate(numbered), tuple(names), tuple(values)
 
 
@@ -174,7 +158,7 @@ def _read_names(text: str, key: str, values: list[Any]) -> Condition:
     parts = split_names(key)
     for place in range(1, len(parts), 2):
         name = parts[place]
-        if name.lower() not in KEYWORDS:
+        if name.lower() not in tree.KEYWORDS:
             parts[place] = f"{NAME_MARK}{names.setdefault(intern(name), len(names))};"
             places += 1
     nameless = "".join(parts)
@@ -194,7 +178,7 @@ def _read_anew(text: str, key: str, nameless: str, found: list[Any]) -> Conditio
     used: list[int] = []
     template = ConditionTemplate(_renumbered(expression, used, names))
     condition = template, tuple(names), tuple([reader.values[index] for index in used])
-    if may_hold_always(expression) and template.plan.holds_always(condition[2], condition[1]):
+    if may_hold_always(expression) and template.normal_form.holds_always(condition[2], condition[1]):
         raise FilterError("is true for every event; leave it out or ask for less", field="where", text=text)
     if reader.cacheable and found == reader.values:
         selection = None if used == list(range(len(found))) else tuple(used)
@@ -213,8 +197,8 @@ def _remember(shapes: dict[str, ConditionShape], key: str, shape: ConditionShape
 
 
 def _check_characters(text: str) -> None:
-    if len(text) > MAX_LENGTH:
-        raise FilterError(f"is longer than {MAX_LENGTH} characters", field="where", text=text)
+    if len(text) > parse.MAX_LENGTH:
+        raise FilterError(f"is longer than {parse.MAX_LENGTH} characters", field="where", text=text)
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -230,4 +214,4 @@ def _renumbered(expression: Expression, used: list[int], names: dict[str, int]) 
         used.append(blank.index)
         return Blank(len(used) - 1)
 
-    return rebuilt(expression, next_blank, lambda name: str(names[name]))
+    return tree.rebuilt(expression, next_blank, lambda name: str(names[name]))

@@ -1,5 +1,7 @@
 """Conditions as trees: what a where filter says, how it is evaluated, and how it is written.
 
+A tree has leaves (a comparison, BETWEEN, IN, LIKE and so on) and, above them, `And`, `Or` and `Not`.
+
 SQL's three-valued logic: an expression is true, false or unknown (None). A comparison is unknown when a
 side is missing, when the sides are of different types, or when a side is NaN or opaque (a tuple). Numbers
 are compared exactly, whatever their size and whether whole or not; texts are ordered by code point; false
@@ -12,12 +14,15 @@ bounded by `MAX_DEPTH`, so plain recursion is safe.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 
+from distributary.filters.connectives import And as And
+from distributary.filters.connectives import Not as Not
+from distributary.filters.connectives import Or as Or
 from distributary.filters.where.like import like_pattern
 from distributary.model import Value
 
@@ -47,6 +52,8 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class CompareAttributes:
+    """`left operator right`: two attributes of one event."""
+
     left: str
     operator: str
     right: str
@@ -54,6 +61,8 @@ class CompareAttributes:
 
 @dataclass(frozen=True, slots=True)
 class Between:
+    """`attribute between low and high`, both bounds included."""
+
     attribute: str
     low: Literal
     high: Literal
@@ -61,12 +70,16 @@ class Between:
 
 @dataclass(frozen=True, slots=True)
 class In:
+    """`attribute in (literals)`."""
+
     attribute: str
     literals: tuple[Literal, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Like:
+    """`attribute like pattern [escape escape]`; `like` says what patterns mean."""
+
     attribute: str
     pattern: str | Blank
     escape: str | Blank | None = None
@@ -74,6 +87,8 @@ class Like:
 
 @dataclass(frozen=True, slots=True)
 class IsNull:
+    """`attribute is null`: the event does not have it."""
+
     attribute: str
 
 
@@ -94,26 +109,13 @@ class Truth:
 
 @dataclass(frozen=True, slots=True)
 class TruthConstant:
+    """`true`, `false` or `null` as a condition."""
+
     truth: bool | None
 
 
-@dataclass(frozen=True, slots=True)
-class Not:
-    part: Expression
-
-
-@dataclass(frozen=True, slots=True)
-class And:
-    parts: tuple[Expression, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Or:
-    parts: tuple[Expression, ...]
-
-
 Leaf = Compare | CompareAttributes | Between | In | Like | IsNull | IsTruth | Truth | TruthConstant
-Expression = Leaf | Not | And | Or
+Expression = Leaf | Not["Expression"] | And["Expression"] | Or["Expression"]
 
 OPERATORS: dict[str, Callable[[Any, Any], bool]] = {"=": eq, "<>": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
 MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -122,14 +124,17 @@ NEGATED = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 def conjunction_of(parts: list[Expression]) -> Expression:
     """All of the parts, flat."""
-    flat = [inner for part in parts for inner in (part.parts if isinstance(part, And) else (part,))]
-    return And(tuple(flat)) if len(flat) > 1 else flat[0]
+    return _flat(And, parts)
 
 
 def disjunction_of(parts: list[Expression]) -> Expression:
     """Any of the parts, flat."""
-    flat = [inner for part in parts for inner in (part.parts if isinstance(part, Or) else (part,))]
-    return Or(tuple(flat)) if len(flat) > 1 else flat[0]
+    return _flat(Or, parts)
+
+
+def _flat(connective: type[And[Expression]] | type[Or[Expression]], parts: list[Expression]) -> Expression:
+    flat = [inner for part in parts for inner in (part.parts if isinstance(part, connective) else (part,))]
+    return connective(tuple(flat)) if len(flat) > 1 else flat[0]
 
 
 def depth(expression: Expression) -> int:
@@ -139,28 +144,33 @@ def depth(expression: Expression) -> int:
     return 1 + depth(expression.part) if isinstance(expression, Not) else 0
 
 
+def leaves(expression: Expression) -> Iterator[Leaf]:
+    """The leaves, in the order in which they are written."""
+    if isinstance(expression, (And, Or)):
+        for part in expression.parts:
+            yield from leaves(part)
+    elif isinstance(expression, Not):
+        yield from leaves(expression.part)
+    else:
+        yield expression
+
+
 def attributes_of(expression: Expression) -> tuple[str, ...]:
     """The attributes it looks at, in the order in which they are written."""
-    match expression:
-        case And(parts) | Or(parts):
-            return tuple(dict.fromkeys(name for part in parts for name in attributes_of(part)))
-        case Not(part):
-            return attributes_of(part)
-        case CompareAttributes(left, _, right):
-            return (left, right)
-        case TruthConstant():
-            return ()
-        case _:
-            return (expression.attribute,)
+    names: dict[str, None] = {}
+    for leaf in leaves(expression):
+        if isinstance(leaf, CompareAttributes):
+            names[leaf.left] = names[leaf.right] = None
+        elif not isinstance(leaf, TruthConstant):
+            names[leaf.attribute] = None
+    return tuple(names)
 
 
 def rebuilt(expression: Expression, literal: Callable[[Any], Any], name: Callable[[str], str]) -> Expression:
     """The expression with each literal and each attribute's name changed, in the order they are written."""
     match expression:
-        case And(parts):
-            return And(tuple([rebuilt(part, literal, name) for part in parts]))
-        case Or(parts):
-            return Or(tuple([rebuilt(part, literal, name) for part in parts]))
+        case And(parts) | Or(parts):
+            return type(expression)(tuple([rebuilt(part, literal, name) for part in parts]))
         case Not(part):
             return Not(rebuilt(part, literal, name))
         case Compare(attribute, operator, value):
@@ -184,10 +194,11 @@ def rebuilt(expression: Expression, literal: Callable[[Any], Any], name: Callabl
 
 def fill(expression: Expression, values: tuple[Any, ...]) -> Expression:
     """The expression with each blank replaced by its value."""
-    return rebuilt(expression, lambda literal: _filled(literal, values), str)
+    return rebuilt(expression, lambda literal: value_of(literal, values), str)
 
 
-def _filled(literal: Any, values: tuple[Any, ...]) -> Any:
+def value_of(literal: Any, values: tuple[Any, ...]) -> Any:
+    """The literal, or the value that a blank stands for."""
     return values[literal.index] if type(literal) is Blank else literal
 
 
@@ -226,17 +237,20 @@ def _evaluate_leaf(
 ) -> bool | None:
     match leaf:
         case Compare(_, operator, literal):
-            return compare(value, operator, _filled(literal, values))
+            return compare(value, operator, value_of(literal, values))
         case Between(_, low, high):
-            bounds = compare(value, ">=", _filled(low, values)), compare(value, "<=", _filled(high, values))
+            bounds = (
+                compare(value, ">=", value_of(low, values)),
+                compare(value, "<=", value_of(high, values)),
+            )
             return False if False in bounds else None if None in bounds else True
         case In(_, literals):
-            outcomes = [compare(value, "=", _filled(literal, values)) for literal in literals]
+            outcomes = [compare(value, "=", value_of(literal, values)) for literal in literals]
             return True if True in outcomes else None if None in outcomes else False
         case Like(_, pattern, escape):
             if not isinstance(value, str):
                 return None
-            return like_pattern(_filled(pattern, values), _filled(escape, values)).matches(value)
+            return like_pattern(value_of(pattern, values), value_of(escape, values)).matches(value)
         case IsNull():
             return value is None
         case IsTruth(_, truth):

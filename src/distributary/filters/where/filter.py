@@ -11,17 +11,11 @@ from typing import Any, Self
 
 from distributary.errors import FilterError
 from distributary.filters.filter import Filter
+from distributary.filters.where import domain as sets
+from distributary.filters.where import expression as tree
 from distributary.filters.where.condition import ConditionTemplate, read_condition, template_of
-from distributary.filters.where.domain import Conjunction, Domain, contains, narrows, union
-from distributary.filters.where.expression import (
-    MAX_DEPTH,
-    And,
-    Expression,
-    Or,
-    depth,
-    disjunction_of,
-    evaluate,
-)
+from distributary.filters.where.domain import Conjunction, Domain
+from distributary.filters.where.expression import And, Expression, Or
 from distributary.filters.where.merge import MAX_MERGED, described, generalised
 from distributary.filters.where.normal_form import MAX_CONJUNCTIONS
 from distributary.model import Event
@@ -72,7 +66,7 @@ class WhereFilter(Filter):
         >>> WhereFilter.parse("a in (1, 2) or a > 10").conjunctions[0].domains[0][1].numbers[-1]
         NumberRange(low=10, high=inf, low_open=True, high_open=False)
         """
-        return self._template.plan.conjunctions(self._values, self._names)
+        return self._template.normal_form.conjunctions(self._values, self._names)
 
     @property
     def confines(self) -> dict[str, Domain]:
@@ -88,7 +82,7 @@ class WhereFilter(Filter):
             return dict(conjunctions[0].domains)
         alternatives = [dict(conjunction.domains) for conjunction in conjunctions]
         common = set(alternatives[0]).intersection(*alternatives)
-        return {name: union([each[name] for each in alternatives]) for name in sorted(common)}
+        return {name: sets.union([each[name] for each in alternatives]) for name in sorted(common)}
 
     @property
     def selectivity(self) -> float:
@@ -96,12 +90,12 @@ class WhereFilter(Filter):
 
     @property
     def slow(self) -> str | None:
-        if self._template.plan.is_complete and not self._template.has_residue:
+        if self._template.normal_form.is_complete and not self._template.has_residue:
             return None
         conjunctions = self.conjunctions
         if conjunctions is None:
             return f"its disjunctive form has more than {MAX_CONJUNCTIONS} conjunctions"
-        if any(not narrows(conjunction) for conjunction in conjunctions):
+        if any(not sets.narrows(conjunction) for conjunction in conjunctions):
             return (
                 "an alternative bounds no attribute: a LIKE without a fixed beginning, or attributes compared"
             )
@@ -110,12 +104,12 @@ class WhereFilter(Filter):
     def matches(self, event: Event) -> bool:
         given = event.attributes
         numbered = {str(number): given.get(name) for number, name in enumerate(self._names)}
-        return evaluate(self._template.expression, numbered, self._values) is True
+        return tree.evaluate(self._template.expression, numbered, self._values) is True
 
     def covers(self, other: WhereFilter) -> bool:
         outer, inner = self.conjunctions, other.conjunctions
         if outer is not None and inner is not None:
-            if all(any(contains(wide, narrow) for wide in outer) for narrow in inner):
+            if all(any(sets.contains(wide, narrow) for wide in outer) for narrow in inner):
                 return True
             if not any(conjunction.residual for conjunction in outer):
                 return False
@@ -139,13 +133,13 @@ class WhereFilter(Filter):
         conjunctions = (self.conjunctions or ()) + (other.conjunctions or ())
         if not any(conjunction.residual for conjunction in conjunctions) or len(conjunctions) > MAX_MERGED:
             return None
-        return _short_filter(disjunction_of([self.expression, other.expression]))
+        return _short_filter(tree.disjunction_of([self.expression, other.expression]))
 
     def _united_as_domains(self, other: WhereFilter) -> WhereFilter | None:
         """What the domains of either allow, as widely as it takes for the condition to be short."""
         conjunctions = [
-            *self._template.plan.outline(self._values, self._names),
-            *other._template.plan.outline(other._values, other._names),
+            *self._template.normal_form.outline(self._values, self._names),
+            *other._template.normal_form.outline(other._values, other._names),
         ]
         for ranges in MERGED_RANGES:
             fewer = generalised(conjunctions, ranges)
@@ -164,5 +158,5 @@ def _short_filter(expression: Expression) -> WhereFilter | None:
     """The filter, or None when its text would be long or it would let everything pass."""
     template, names, values = template_of(expression)
     filter = WhereFilter(template, names, values)
-    too_much = len(filter.text) > MERGED_LENGTH or depth(expression) > MAX_DEPTH
-    return None if too_much or template.plan.holds_always(values, names) else filter
+    too_much = len(filter.text) > MERGED_LENGTH or tree.depth(expression) > tree.MAX_DEPTH
+    return None if too_much or template.normal_form.holds_always(values, names) else filter

@@ -11,33 +11,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from math import inf
 
-from distributary.filters.where.domain import (
-    ALL_NUMBERS,
-    EVERYTHING,
-    Conjunction,
-    Domain,
-    NumberRange,
-    TextRange,
-    contains,
-    texts_beginning,
-    union,
-    widened,
-)
-from distributary.filters.where.expression import (
-    And,
-    Between,
-    Compare,
-    Expression,
-    In,
-    IsNull,
-    IsTruth,
-    Like,
-    Literal,
-    Not,
-    Or,
-    conjunction_of,
-    disjunction_of,
-)
+from distributary.filters.where import domain as sets
+from distributary.filters.where import expression as tree
+from distributary.filters.where.domain import EVERYTHING, Conjunction, Domain, NumberRange, TextRange
+from distributary.filters.where.expression import Compare, Expression, Literal, Not, Or
 
 MAX_MERGED = 16
 
@@ -66,29 +43,29 @@ def described(conjunctions: Sequence[Conjunction]) -> Expression:
     Compare(attribute='a', operator='>', literal=5)
     """
     parts = [
-        conjunction_of([described_domain(name, domain) for name, domain in conjunction.domains])
+        tree.conjunction_of([described_domain(name, domain) for name, domain in conjunction.domains])
         for conjunction in conjunctions
     ]
-    return disjunction_of(parts)
+    return tree.disjunction_of(parts)
 
 
 def described_domain(name: str, domain: Domain) -> Expression:
     """A condition on one attribute that is true for exactly the values of the domain."""
     if domain.other:
         # Only IS NOT NULL and IS NOT TRUE or FALSE let such values pass, so all numbers and texts are in too.
-        absent = [Not(IsTruth(name, truth)) for truth in (True, False) if truth not in domain.booleans]
-        return conjunction_of([*([] if domain.null else [Not(IsNull(name))]), *absent])
+        absent = [Not(tree.IsTruth(name, truth)) for truth in (True, False) if truth not in domain.booleans]
+        return tree.conjunction_of([*([] if domain.null else [Not(tree.IsNull(name))]), *absent])
     points: list[Literal] = [r.low for r in domain.numbers if r.low == r.high]
     points += [r.low for r in domain.texts if r.low == r.high]
     points += domain.booleans
     parts: list[Expression] = []
     if points:
-        parts.append(Compare(name, "=", points[0]) if len(points) == 1 else In(name, tuple(points)))
+        parts.append(Compare(name, "=", points[0]) if len(points) == 1 else tree.In(name, tuple(points)))
     parts += _described_numbers(name, [r for r in domain.numbers if r.low != r.high])
     parts += [_described_texts(name, r) for r in domain.texts if r.low != r.high]
     if domain.null:
-        parts.append(IsNull(name))
-    return disjunction_of(parts)
+        parts.append(tree.IsNull(name))
+    return tree.disjunction_of(parts)
 
 
 # Domains of one conjunction
@@ -96,7 +73,7 @@ def described_domain(name: str, domain: Domain) -> Expression:
 
 def _bounded(domains: Domains, ranges: int) -> Domains:
     """The domains with few ranges; those that hold everything are left out."""
-    few = ((name, widened(domain, ranges)) for name, domain in domains)
+    few = ((name, sets.widened(domain, ranges)) for name, domain in domains)
     return tuple([(name, domain) for name, domain in few if domain != EVERYTHING])
 
 
@@ -115,7 +92,7 @@ def _joined_exactly(conjunctions: Sequence[Domains]) -> list[Domains]:
             else:
                 others.append(domains)
         for rest, alternatives in groups.items():
-            domain = union(alternatives)
+            domain = sets.union(alternatives)
             others.append(rest if domain == EVERYTHING else tuple(sorted((*rest, (name, domain)), key=_name)))
         current = list(dict.fromkeys(others))
     return current
@@ -124,8 +101,8 @@ def _joined_exactly(conjunctions: Sequence[Domains]) -> list[Domains]:
 def _contained_dropped(conjunctions: Sequence[Domains]) -> list[Domains]:
     kept: list[Domains] = []
     for domains in sorted(conjunctions, key=len):
-        if not any(contains(Conjunction(wide), Conjunction(domains)) for wide in kept):
-            kept = [k for k in kept if not contains(Conjunction(domains), Conjunction(k))]
+        if not any(sets.contains(Conjunction(wide), Conjunction(domains)) for wide in kept):
+            kept = [k for k in kept if not sets.contains(Conjunction(domains), Conjunction(k))]
             kept.append(domains)
     return kept
 
@@ -133,7 +110,7 @@ def _contained_dropped(conjunctions: Sequence[Domains]) -> list[Domains]:
 def _hull(first: Domains, second: Domains) -> Domains:
     """What both constrain, each attribute to what either allows."""
     given = dict(second)
-    return tuple([(name, union([domain, given[name]])) for name, domain in first if name in given])
+    return tuple([(name, sets.union([domain, given[name]])) for name, domain in first if name in given])
 
 
 def _likeness(first: Domains, second: Domains) -> int:
@@ -159,7 +136,7 @@ def _name(pair: tuple[str, Domain]) -> str:
 
 
 def _described_numbers(name: str, ranges: list[NumberRange]) -> list[Expression]:
-    if tuple(ranges) == ALL_NUMBERS:
+    if tuple(ranges) == sets.ALL_NUMBERS:
         return [Or((Compare(name, "<", 0), Compare(name, ">=", 0)))]
     holes: list[Literal] = [r.high for r in ranges[:-1]]
     whole = (
@@ -169,28 +146,30 @@ def _described_numbers(name: str, ranges: list[NumberRange]) -> list[Expression]
         and all(a.high == b.low and a.high_open and b.low_open for a, b in pairwise(ranges))
     )
     if whole:
-        return [Compare(name, "<>", holes[0]) if len(holes) == 1 else Not(In(name, tuple(holes)))]
+        return [Compare(name, "<>", holes[0]) if len(holes) == 1 else Not(tree.In(name, tuple(holes)))]
     return [_described_range(name, r) for r in ranges]
 
 
 def _described_range(name: str, range_: NumberRange) -> Expression:
     if -inf < range_.low and range_.high < inf and not range_.low_open and not range_.high_open:
-        return Between(name, range_.low, range_.high)
-    bounds: list[Expression] = []
-    if range_.low > -inf:
-        bounds.append(Compare(name, ">" if range_.low_open else ">=", range_.low))
-    if range_.high < inf:
-        bounds.append(Compare(name, "<" if range_.high_open else "<=", range_.high))
-    return And(tuple(bounds)) if len(bounds) > 1 else bounds[0]
+        return tree.Between(name, range_.low, range_.high)
+    return _described_bounds(name, range_, range_.low > -inf, range_.high < inf)
 
 
 def _described_texts(name: str, range_: TextRange) -> Expression:
     plain = range_.low and not set("%_") & set(range_.low)
-    if plain and texts_beginning(range_.low).texts == (range_,):
-        return Like(name, range_.low + "%")
+    if plain and sets.texts_beginning(range_.low).texts == (range_,):
+        return tree.Like(name, range_.low + "%")
+    has_low = range_.low != "" or range_.low_open or range_.high is None
+    return _described_bounds(name, range_, has_low, range_.high is not None)
+
+
+def _described_bounds(
+    name: str, range_: NumberRange | TextRange, has_low: bool, has_high: bool
+) -> Expression:
     bounds: list[Expression] = []
-    if range_.low or range_.low_open or range_.high is None:
+    if has_low:
         bounds.append(Compare(name, ">" if range_.low_open else ">=", range_.low))
-    if range_.high is not None:
+    if has_high:
         bounds.append(Compare(name, "<" if range_.high_open else "<=", range_.high))
-    return And(tuple(bounds)) if len(bounds) > 1 else bounds[0]
+    return tree.conjunction_of(bounds)

@@ -25,28 +25,8 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from distributary.errors import FilterError
-from distributary.filters.where.expression import (
-    KEYWORDS,
-    MAX_DEPTH,
-    MIRRORED,
-    Between,
-    Blank,
-    Compare,
-    CompareAttributes,
-    Expression,
-    In,
-    IsNull,
-    IsTruth,
-    Like,
-    Literal,
-    Not,
-    Truth,
-    TruthConstant,
-    compare,
-    conjunction_of,
-    depth,
-    disjunction_of,
-)
+from distributary.filters.where import expression as tree
+from distributary.filters.where.expression import Blank, Expression, Literal, Truth
 from distributary.filters.where.like import like_pattern
 
 MAX_LENGTH = 1_000_000
@@ -210,7 +190,7 @@ class ConditionReader:
             return None
         self._place = match.end()
         kind, found = str(match.lastgroup), match.group()
-        if kind == "name" and found.lower() in KEYWORDS:
+        if kind == "name" and found.lower() in tree.KEYWORDS:
             return "keyword", found.lower().upper(), place
         return kind, found, place
 
@@ -303,24 +283,24 @@ class ConditionReader:
         placeholders = sum(piece[0] in "\"'(0123456789" for piece in frame.pieces)
         if self._resolved != placeholders:
             self._refuse_construct(frame)
-        if not isinstance(expression, Blank) and depth(expression) > MAX_DEPTH:
-            self._refuse(f"is nested more than {MAX_DEPTH} deep", frame.start)
+        if not isinstance(expression, Blank) and tree.depth(expression) > tree.MAX_DEPTH:
+            self._refuse(f"is nested more than {tree.MAX_DEPTH} deep", frame.start)
         return expression
 
     def _condition(self, node: Any) -> Expression | Blank:
         """Our tree for sqlglot's. No group is entered, so this recurses through OR, AND and NOT alone."""
         if isinstance(node, (exp.And, exp.Or)):
             parts = [self._truth(part) for part in _operands(node)]
-            return conjunction_of(parts) if isinstance(node, exp.And) else disjunction_of(parts)
+            return tree.conjunction_of(parts) if isinstance(node, exp.And) else tree.disjunction_of(parts)
         if isinstance(node, exp.Not):
-            return Not(self._truth(node.this))
+            return tree.Not(self._truth(node.this))
         if type(node) in COMPARISONS:
             operator = COMPARISONS[type(node)]
             return self._comparison(self._operand(node.this), operator, self._operand(node.expression))
         if isinstance(node, exp.Column):
             return self._placeholder(node)
         if isinstance(node, (exp.Boolean, exp.Null)):
-            return TruthConstant(_constant(node))
+            return tree.TruthConstant(_constant(node))
         if isinstance(node, exp.Literal):
             self._resolved += 1
             return Blank(int(node.this))
@@ -343,36 +323,36 @@ class ConditionReader:
         elif isinstance(node, exp.Between):
             value, low, high = (self._operand(node.args[name]) for name in ("this", "low", "high"))
             if isinstance(value, Truth) and not isinstance(low, Truth) and not isinstance(high, Truth):
-                predicate = Between(value.attribute, low, high)
+                predicate = tree.Between(value.attribute, low, high)
             else:
                 bounds = [self._comparison(value, ">=", low), self._comparison(value, "<=", high)]
-                predicate = conjunction_of(bounds)
+                predicate = tree.conjunction_of(bounds)
         elif isinstance(node, exp.In) and len(node.expressions) == 1:
             attribute = self._attribute(node.this, "IN")
             self._resolved += 1
-            predicate = In(attribute, self._lists[int(node.expressions[0].name[1:])][0])
+            predicate = tree.In(attribute, self._lists[int(node.expressions[0].name[1:])][0])
         elif isinstance(node, exp.Is) and isinstance(node.expression, (exp.Boolean, exp.Null)):
             truth = _constant(node.expression)
             attribute = self._attribute(node.this, "IS")
-            predicate = IsNull(attribute) if truth is None else IsTruth(attribute, truth)
+            predicate = tree.IsNull(attribute) if truth is None else tree.IsTruth(attribute, truth)
         elif isinstance(node, exp.Is):
             self._refuse("IS must be followed by [not] null, true or false", self._place_of(node))
         else:
             self._refuse(f"{node.key.upper()} is not supported {ALLOWED}", self._place_of(node))
-        return Not(predicate) if inner.args.get("negate") else predicate
+        return tree.Not(predicate) if inner.args.get("negate") else predicate
 
-    def _like(self, node: Any, escape: Any) -> Like:
+    def _like(self, node: Any, escape: Any) -> tree.Like:
         attribute = self._attribute(node.this, "LIKE")
         pattern = self._text_blank(node.expression)
         if escape is None:
-            return Like(attribute, pattern)
+            return tree.Like(attribute, pattern)
         self.cacheable = False
         escape_blank = self._text_blank(escape)
         try:
             like_pattern(self.values[pattern.index], self.values[escape_blank.index])
         except FilterError as error:
             self._refuse(error.reason, self._place_of(node.expression))
-        return Like(attribute, pattern, escape_blank)
+        return tree.Like(attribute, pattern, escape_blank)
 
     def _text_blank(self, node: Any) -> Blank:
         blank = self._operand(node)
@@ -382,14 +362,14 @@ class ConditionReader:
 
     def _comparison(self, left: Any, operator: str, right: Any) -> Expression:
         if isinstance(left, Truth) and isinstance(right, Truth):
-            return CompareAttributes(left.attribute, operator, right.attribute)
+            return tree.CompareAttributes(left.attribute, operator, right.attribute)
         if isinstance(left, Truth):
-            return Compare(left.attribute, operator, right)
+            return tree.Compare(left.attribute, operator, right)
         if isinstance(right, Truth):
-            return Compare(right.attribute, MIRRORED[operator], left)
+            return tree.Compare(right.attribute, tree.MIRRORED[operator], left)
         self.cacheable = False
         values = [self.values[side.index] if isinstance(side, Blank) else side for side in (left, right)]
-        return TruthConstant(compare(values[0], operator, values[1]))
+        return tree.TruthConstant(tree.compare(values[0], operator, values[1]))
 
     def _attribute(self, node: Any, operator: str) -> str:
         operand = self._operand(node)
@@ -401,7 +381,7 @@ class ConditionReader:
         """What a comparison compares: an attribute (as `Truth`) or a literal."""
         if isinstance(node, (exp.Column, exp.Boolean, exp.Null, exp.Literal)):
             operand = self._condition(node)
-            if isinstance(operand, TruthConstant):
+            if isinstance(operand, tree.TruthConstant):
                 return operand.truth
             if isinstance(operand, (Truth, Blank)):
                 return operand

@@ -9,19 +9,8 @@ from __future__ import annotations
 
 from math import prod
 
-from distributary.filters.where.expression import (
-    And,
-    Between,
-    Compare,
-    CompareAttributes,
-    Expression,
-    In,
-    IsNull,
-    Like,
-    Not,
-    Or,
-    TruthConstant,
-)
+from distributary.filters.where import expression as tree
+from distributary.filters.where.expression import And, Expression, Not, Or
 
 EQUAL = 0.05
 BOUND = 0.4
@@ -43,15 +32,15 @@ def guess(expression: Expression) -> float:
             return min(1.0, sum(map(guess, parts)))
         case Not(part):
             return 1.0 - min(guess(part), 1.0 - LEAST)
-        case Compare(_, operator, _) | CompareAttributes(_, operator, _):
+        case tree.Compare(_, operator, _) | tree.CompareAttributes(_, operator, _):
             return {"=": EQUAL, "<>": 1.0 - EQUAL}.get(operator, BOUND)
-        case Between():
+        case tree.Between():
             return BOUND * BOUND
-        case In(_, literals):
+        case tree.In(_, literals):
             return min(EVEN, EQUAL * len(literals))
-        case Like() | IsNull():
+        case tree.Like() | tree.IsNull():
             return RARE
-        case TruthConstant(truth):
+        case tree.TruthConstant(truth):
             return 1.0 if truth else LEAST
         case _:
             return EVEN
