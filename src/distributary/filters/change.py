@@ -11,7 +11,7 @@ The rules of the arithmetic, the same in every engine:
   carries no named attribute as a number never passes, not even as the first.
 - Distances are computed in float64: `abs(value - last) > tolerance`. Equal infinities have not moved.
 
-The filter is the stateless part; `matching.change_index` describes the engines that hold the state.
+The filter is the stateless part; `matching.change.index` describes the engines that hold the state.
 """
 
 from __future__ import annotations

@@ -1,0 +1,13 @@
+"""Location paths on an event's XML document: which documents have a node that a path selects?
+
+How a path gets from its text to an answer, in reading order:
+
+- `document`: an XML document, parsed once and safely into flat lists of nodes
+- `pattern`: the tree that a path is, what its labels and comparisons mean, and its canonical text
+- parse: `parse` reads any text with elementpath's grammar; `shape` keeps what it learnt of the text's shape,
+  and `pieces` of the shapes of steps and predicates, so that similar paths are not parsed again; `template`
+  is what filters of one shape share
+- match: `match` evaluates a pattern on a document
+- cover: `cover` evaluates a pattern on another pattern, and tells what two have in common
+- merge, and the filter that all of these make up: `filter`, with `PathFilter`
+"""

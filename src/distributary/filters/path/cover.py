@@ -2,10 +2,9 @@
 
 A pattern `wide` covers `narrow` when it can be laid over it: every step of `wide` on a step of `narrow` that
 is at least as strict, a child on a child, a descendant anywhere below. That is `wide` evaluated on `narrow`
-as if that were a document, set by set from the last step to the first as in `path_evaluation`, in
-polynomial time.
-It is sound (what can be laid over is contained) and not complete: `/a//*/b` is contained in `/a/*//b`, which
-no laying over shows.
+as if that were a document, set by set from the last step to the first as in `match`, in polynomial time. It
+is sound (what can be laid over is contained) and not complete: `/a//*/b` is contained in `/a/*//b`, which no
+laying over shows.
 
 `and` is laid over part by part. An `or` is implied by any of its parts, and implies what all of its parts
 imply. `not(p)` is implied by `not(q)` when p implies q. Of two comparisons of one node the values decide.
@@ -15,23 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from distributary.filters.path.pattern import (
-    ANY_ATTRIBUTE,
-    ANY_ELEMENT,
-    RELATIONS,
-    And,
-    Axis,
-    Compares,
-    Exists,
-    LocationPath,
-    Not,
-    Or,
-    PathStep,
-    Predicate,
-    accepts,
-    compares,
-    is_element,
-)
+from distributary.filters.path import pattern
+from distributary.filters.path.match import Evaluation
+from distributary.filters.path.pattern import Axis, Compares, LocationPath, Not, Or, PathStep, Predicate
 
 Condition = tuple[str, str | float]
 """The operator and the literal of a comparison, without its path."""
@@ -72,15 +57,15 @@ def generalise(first: LocationPath, second: LocationPath) -> LocationPath:
             break
         axis = one.axis if one.axis is two.axis else Axis.DESCENDANT
         steps.append(PathStep(axis, label, tuple(part for part in one.predicates if part in two.predicates)))
-    if steps and steps[-1] == PathStep(Axis.CHILD, ANY_ELEMENT):
+    if steps and steps[-1] == PathStep(Axis.CHILD, pattern.ANY_ELEMENT):
         # `a/*` and `a//*` ask for the same documents; the latter can be laid over more.
-        steps[-1] = PathStep(Axis.DESCENDANT, ANY_ELEMENT)
+        steps[-1] = PathStep(Axis.DESCENDANT, pattern.ANY_ELEMENT)
     return LocationPath(tuple(steps))
 
 
 def names_in(path: LocationPath) -> tuple[int, int]:
     """How much a path says: first its names, then its predicates. What says most lets the least pass."""
-    names = sum(step.label not in (ANY_ELEMENT, ANY_ATTRIBUTE) for step in path.steps)
+    names = sum(step.label not in (pattern.ANY_ELEMENT, pattern.ANY_ATTRIBUTE) for step in path.steps)
     return names, sum(len(step.predicates) for step in path.steps)
 
 
@@ -95,15 +80,15 @@ def implies_condition(given: Condition, wanted: Condition) -> bool:
     if given == wanted:
         return True
     if relation == "=" and isinstance(literal, str):
-        return compares(literal, wanted_relation, wanted_literal)
+        return pattern.compares(literal, wanted_relation, wanted_literal)
     if isinstance(wanted_literal, str):
-        return wanted_relation == "!=" and not compares(wanted_literal, relation, literal)
+        return wanted_relation == "!=" and not pattern.compares(wanted_literal, relation, literal)
     if isinstance(literal, str) or relation == "!=":
         return False
     if relation == "=":
-        return RELATIONS[wanted_relation](literal, wanted_literal)
+        return pattern.RELATIONS[wanted_relation](literal, wanted_literal)
     if wanted_relation == "!=":
-        return not RELATIONS[relation](wanted_literal, literal)
+        return not pattern.RELATIONS[relation](wanted_literal, literal)
     if wanted_relation[0] != relation[0]:
         return False
     inner, outer = (literal, wanted_literal) if relation[0] == "<" else (wanted_literal, literal)
@@ -118,7 +103,7 @@ class _Tree:
         self.axes: list[Axis] = [Axis.CHILD]
         self.parents: list[int] = [-1]
         self.conditions: list[list[Condition]] = [[]]
-        self.alternatives: list[list[Or | Not]] = [[]]
+        self.alternatives: list[list[Or[Predicate] | Not[Predicate]]] = [[]]
 
     def grow(self, node: int, path: LocationPath) -> int:
         """Hang a path's steps below a node; the node of its last step."""
@@ -135,40 +120,27 @@ class _Tree:
 
     def impose(self, node: int, predicate: Predicate) -> None:
         match predicate:
-            case Exists(path):
+            case pattern.Exists(path):
                 self.grow(node, path)
             case Compares(path, relation, literal):
                 self.conditions[self.grow(node, path)].append((relation, literal))
-            case And(parts):
+            case pattern.And(parts):
                 for part in parts:
                     self.impose(node, part)
             case _:
                 self.alternatives[node].append(predicate)
 
 
-class _Layover:
+class _Layover(Evaluation):
     """Patterns laid over one tree. `known` remembers implications between predicates, by identity."""
 
     def __init__(self, tree: _Tree, known: dict[tuple[int, int], bool]) -> None:
         self.tree = tree
         self.known = known
 
-    def contexts(self, path: LocationPath, condition: Condition | None = None) -> set[int]:
-        """The nodes from which the path certainly selects a node that meets the condition."""
-        tree = self.tree
-        contexts: set[int] | None = None
-        for step in reversed(path.steps):
-            nodes = {at for at in range(1, len(tree.labels)) if accepts(step.label, tree.labels[at])}
-            if contexts is not None:
-                nodes &= contexts
-            elif condition is not None:
-                nodes = self.meeting(condition, nodes)
-            for predicate in step.predicates:
-                nodes = self.holding(predicate, nodes)
-            contexts = self.above(step.axis, nodes)
-            if not contexts:
-                break
-        return contexts or set()
+    def accepted(self, label: str) -> set[int]:
+        labels = self.tree.labels
+        return {node for node in range(1, len(labels)) if pattern.accepts(label, labels[node])}
 
     def above(self, axis: Axis, nodes: set[int]) -> set[int]:
         tree = self.tree
@@ -180,27 +152,17 @@ class _Layover:
                 found.add(node)
         return found
 
-    def meeting(self, condition: Condition, nodes: set[int]) -> set[int]:
+    def comparing(self, comparison: Compares, nodes: set[int]) -> set[int]:
+        wanted = comparison.operator, comparison.literal
         given = self.tree.conditions
-        return {node for node in nodes if any(implies_condition(each, condition) for each in given[node])}
+        return {node for node in nodes if any(implies_condition(each, wanted) for each in given[node])}
 
     def holding(self, predicate: Predicate, nodes: set[int]) -> set[int]:
-        """Those of the nodes for which the predicate certainly holds."""
-        held: set[int] = set()
-        match predicate:
-            case Exists(path):
-                held = nodes & self.contexts(path)
-            case Compares(path, relation, literal) if path.steps:
-                held = nodes & self.contexts(path, (relation, literal))
-            case Compares(_, relation, literal):
-                held = self.meeting((relation, literal), nodes)
-            case And(parts):
-                held = nodes
-                for part in parts:
-                    held = self.holding(part, held)
-            case Or(parts):
-                for part in parts:
-                    held |= self.holding(part, nodes - held)
+        """Those of the nodes for which the predicate certainly holds.
+
+        That a predicate does not certainly hold is no proof of `not`: only an alternative can imply that.
+        """
+        held = set() if isinstance(predicate, Not) else super().holding(predicate, nodes)
         alternatives = self.tree.alternatives
         return held | {
             node
@@ -208,7 +170,7 @@ class _Layover:
             if any(self.alternative_implies(each, predicate) for each in alternatives[node])
         }
 
-    def alternative_implies(self, given: Or | Not, wanted: Predicate) -> bool:
+    def alternative_implies(self, given: Or[Predicate] | Not[Predicate], wanted: Predicate) -> bool:
         if isinstance(given, Or):
             return all(self.implies(part, wanted) for part in given.parts)
         return isinstance(wanted, Not) and self.implies(wanted.part, given.part)
@@ -235,6 +197,10 @@ def _lies_over(wide: LocationPath, tree: _Tree) -> bool:
 def _common_label(first: str, second: str) -> str | None:
     if first == second:
         return first
-    if is_element(first) and is_element(second):
-        return ANY_ELEMENT
-    return ANY_ATTRIBUTE if accepts(ANY_ATTRIBUTE, first) and accepts(ANY_ATTRIBUTE, second) else None
+    if pattern.is_element(first) and pattern.is_element(second):
+        return pattern.ANY_ELEMENT
+    return (
+        pattern.ANY_ATTRIBUTE
+        if pattern.accepts(pattern.ANY_ATTRIBUTE, first) and pattern.accepts(pattern.ANY_ATTRIBUTE, second)
+        else None
+    )

@@ -1,9 +1,8 @@
 """The path filter: XPath location paths of which at least one must select a node of the event's document.
 
-A path that does not start with `/` may match anywhere. The text is read by `path_shape`, evaluated by
-`path_evaluation`, and compared with other path filters by `path_containment`; this module is the filter they
-make up. A filter holds a template, which others that differ in literals alone may share, and the values that
-fill it.
+A path that does not start with `/` may match anywhere. The text is read by `shape`, evaluated by `match`, and
+compared with other path filters by `cover`; this module is the filter they make up. A filter holds a
+template, which others that differ in literals alone may share, and the values that fill it.
 """
 
 from __future__ import annotations

@@ -6,30 +6,17 @@ their ancestors) are then the nodes from which this step succeeds. Every step is
 pattern, so the time is at most the number of steps times the number of nodes, plus the values compared;
 no order of `//` steps makes it search twice.
 
-Text nodes are numbered behind the document's nodes; the document itself is -1, the root element's parent.
+That is `Evaluation`, which does not know what the nodes are: here those of a document, in `cover` those of
+another pattern.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from abc import ABC, abstractmethod
 
+from distributary.filters.path import pattern
 from distributary.filters.path.document import Document
-from distributary.filters.path.pattern import (
-    ANY_ATTRIBUTE,
-    ANY_ELEMENT,
-    TEXT,
-    And,
-    Axis,
-    Compares,
-    Exists,
-    LocationPath,
-    Not,
-    Or,
-    PathStep,
-    Predicate,
-    accepts,
-    compares,
-)
+from distributary.filters.path.pattern import And, Axis, Compares, Exists, LocationPath, Not, Or, Predicate
 
 
 def path_selects(path: LocationPath, document: Document) -> bool:
@@ -41,81 +28,92 @@ def path_selects(path: LocationPath, document: Document) -> bool:
     >>> path_selects(path, parse_document("<rss><item><title/></item><item><author/></item></rss>"))
     False
     """
-    return -1 in _contexts(path, document)
+    return -1 in _DocumentEvaluation(document).contexts(path)
 
 
-def satisfies(predicate: Predicate, document: Document, nodes: Iterable[int]) -> set[int]:
-    """Those of the nodes for which the predicate holds."""
-    return _holding(predicate, document, set(nodes))
+class Evaluation(ABC):
+    """Tree patterns on numbered nodes; a subclass says which nodes there are and how they hang together."""
+
+    @abstractmethod
+    def accepted(self, label: str) -> set[int]:
+        """The nodes that a step with this label accepts."""
+
+    @abstractmethod
+    def above(self, axis: Axis, nodes: set[int]) -> set[int]:
+        """The nodes from which a step on this axis leads to one of these."""
+
+    @abstractmethod
+    def comparing(self, comparison: Compares, nodes: set[int]) -> set[int]:
+        """Those of the nodes whose own value compares so."""
+
+    def contexts(self, path: LocationPath, comparison: Compares | None = None) -> set[int]:
+        """The nodes from which the path (of at least one step) selects a node that compares so."""
+        contexts: set[int] | None = None
+        for step in reversed(path.steps):
+            nodes = self.accepted(step.label)
+            if contexts is not None:
+                nodes &= contexts
+            elif comparison is not None:
+                nodes = self.comparing(comparison, nodes)
+            for predicate in step.predicates:
+                nodes = self.holding(predicate, nodes)
+            contexts = self.above(step.axis, nodes)
+            if not contexts:
+                break
+        return contexts or set()
+
+    def holding(self, predicate: Predicate, nodes: set[int]) -> set[int]:
+        """Those of the nodes for which the predicate holds."""
+        match predicate:
+            case Exists(path):
+                return nodes & self.contexts(path)
+            case Compares(path):
+                if path.steps:
+                    return nodes & self.contexts(path, predicate)
+                return self.comparing(predicate, nodes)
+            case Not(part):
+                return nodes - self.holding(part, nodes)
+            case And(parts):
+                for part in parts:
+                    nodes = self.holding(part, nodes)
+                return nodes
+            case Or(parts):
+                found: set[int] = set()
+                for part in parts:
+                    found |= self.holding(part, nodes - found)
+                return found
 
 
-def _contexts(path: LocationPath, document: Document, condition: Compares | None = None) -> set[int]:
-    """The nodes from which the path (of at least one step) selects a node that meets the condition."""
-    contexts: set[int] | None = None
-    for step in reversed(path.steps):
-        nodes = _accepted(step, document)
-        if contexts is not None:
-            nodes &= contexts
-        elif condition is not None:
-            nodes = _comparing(condition, document, nodes)
-        for predicate in step.predicates:
-            nodes = _holding(predicate, document, nodes)
-        contexts = _above(step.axis, document, nodes)
-        if not contexts:
-            break
-    return contexts or set()
+class _DocumentEvaluation(Evaluation):
+    """On the nodes of a document; text nodes are numbered behind them, and -1 is the root's parent."""
 
+    def __init__(self, document: Document) -> None:
+        self.document = document
 
-def _accepted(step: PathStep, document: Document) -> set[int]:
-    if step.label == TEXT:
-        return set(range(len(document), len(document) + len(document.texts)))
-    by_label = document.nodes_by_label()
-    if step.label in (ANY_ELEMENT, ANY_ATTRIBUTE):
-        return {node for label, nodes in by_label.items() if accepts(step.label, label) for node in nodes}
-    return set(by_label.get(step.label, ()))
+    def accepted(self, label: str) -> set[int]:
+        document = self.document
+        if label == pattern.TEXT:
+            return set(range(len(document), len(document) + len(document.texts)))
+        by_label = document.nodes_by_label()
+        if label in (pattern.ANY_ELEMENT, pattern.ANY_ATTRIBUTE):
+            return {node for each in by_label if pattern.accepts(label, each) for node in by_label[each]}
+        return set(by_label.get(label, ()))
 
-
-def _above(axis: Axis, document: Document, nodes: set[int]) -> set[int]:
-    parents, size = document.parents, len(document)
-    owners = document.text_parents if nodes and max(nodes) >= size else []
-    found = {parents[node] if node < size else owners[node - size] for node in nodes}
-    if axis is Axis.CHILD:
-        return found
-    for node in tuple(found):
-        while node >= 0 and (node := parents[node]) not in found:
-            found.add(node)
-    return found
-
-
-def _holding(predicate: Predicate, document: Document, nodes: set[int]) -> set[int]:
-    match predicate:
-        case Exists(path):
-            return nodes & _contexts(path, document) if path.steps else nodes
-        case Compares(path):
-            if path.steps:
-                return nodes & _contexts(path, document, predicate)
-            return _comparing(predicate, document, nodes)
-        case Not(part):
-            return nodes - _holding(part, document, nodes)
-        case And(parts):
-            for part in parts:
-                nodes = _holding(part, document, nodes)
-            return nodes
-        case Or(parts):
-            found: set[int] = set()
-            for part in parts:
-                found |= _holding(part, document, nodes - found)
+    def above(self, axis: Axis, nodes: set[int]) -> set[int]:
+        parents, size = self.document.parents, len(self.document)
+        owners = self.document.text_parents if nodes and max(nodes) >= size else []
+        found = {parents[node] if node < size else owners[node - size] for node in nodes}
+        if axis is Axis.CHILD:
             return found
+        for node in tuple(found):
+            while node >= 0 and (node := parents[node]) not in found:
+                found.add(node)
+        return found
 
-
-def _comparing(condition: Compares, document: Document, nodes: set[int]) -> set[int]:
-    size = len(document)
-    return {
-        node
-        for node in nodes
-        if compares(
-            document.value(node) if node < size else document.texts[node - size],
-            condition.operator,
-            condition.literal,
+    def comparing(self, comparison: Compares, nodes: set[int]) -> set[int]:
+        document, size = self.document, len(self.document)
+        values = (
+            (node, document.value(node) if node < size else document.texts[node - size]) for node in nodes
         )
-    }
+        wanted = comparison.operator, comparison.literal
+        return {node for node, value in values if pattern.compares(value, *wanted)}

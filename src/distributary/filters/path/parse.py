@@ -23,25 +23,8 @@ from elementpath.tdop import Parser
 from elementpath.xpath30 import XPath30Parser
 
 from distributary.errors import FilterError
-from distributary.filters.path.pattern import (
-    ANY_ELEMENT,
-    ATTRIBUTE,
-    EQUALITIES,
-    TEXT,
-    And,
-    Axis,
-    Compares,
-    Exists,
-    LocationPath,
-    Not,
-    Or,
-    PathStep,
-    Predicate,
-    is_all_embracing,
-    is_element,
-    number,
-    steps_in,
-)
+from distributary.filters.path import pattern
+from distributary.filters.path.pattern import Axis, LocationPath, PathStep, Predicate
 
 MAX_LENGTH = 4096
 """Characters of a filter's text."""
@@ -163,9 +146,9 @@ class _Walk:
         found: dict[LocationPath, None] = {}
         for part in self._operands(token, "|", "union"):
             path = self._path(part, inside=False)
-            if is_all_embracing(path):
+            if pattern.is_all_embracing(path):
                 self._refuse_everything(part)
-            if steps_in(path) > MAX_STEPS:
+            if sum(isinstance(part, PathStep) for part, _ in pattern.walk(path)) > MAX_STEPS:
                 self._refuse(part, f"has more than {MAX_STEPS} steps")
             found[path] = None
         return tuple(found)
@@ -222,7 +205,7 @@ class _Walk:
             if predicates:
                 self._refuse(core, "put the predicate on a name or *")
             return Axis.DESCENDANT if core.symbol == "descendant-or-self" else axis
-        if steps and not is_element(steps[-1].label):
+        if steps and not pattern.is_element(steps[-1].label):
             self._refuse(core, f"nothing comes after {steps[-1].label}")
         if core.symbol == "descendant":
             axis = Axis.DESCENDANT
@@ -234,16 +217,16 @@ class _Walk:
         if token.symbol in ("child", "descendant"):
             token = token[0]
         elif token.symbol in ("@", "attribute") and len(token) == 1 and token.label != "kind test":
-            return ATTRIBUTE + self._name(token[0])
+            return pattern.ATTRIBUTE + self._name(token[0])
         if token.symbol == "text" and len(token) == 0:
-            return TEXT
+            return pattern.TEXT
         return self._name(token)
 
     def _name(self, token: Any) -> str:
         if token.symbol == "(name)":
             return str(token.value)
         if token.symbol == "*" and len(token) == 0:
-            return ANY_ELEMENT
+            return pattern.ANY_ELEMENT
         if token.symbol == "Q{" and token[1].symbol == "(name)":
             uri, name = str(token[0].value), str(token[1].value)
             return f"Q{{{uri}}}{name}" if uri else name
@@ -255,9 +238,9 @@ class _Walk:
         token = _bare(token)
         if token.symbol in ("and", "or") and len(token) == 2:
             parts = tuple(map(self._predicate, self._operands(token, token.symbol)))
-            return And(parts) if token.symbol == "and" else Or(parts)
+            return pattern.And(parts) if token.symbol == "and" else pattern.Or(parts)
         if token.symbol == "not" and len(token) == 1:
-            return Not(self._predicate(token[0]))
+            return pattern.Not(self._predicate(token[0]))
         if token.symbol in _MIRRORED and len(token) == 2:
             return self._comparison(token)
         if (self._is_literal(token) and token.symbol != "(string)") or token.symbol in ("position", "last"):
@@ -267,7 +250,7 @@ class _Walk:
         path = self._path(token, inside=True)
         if not path.steps:
             self._refuse(token, "`.` alone always holds; compare it with a number or a string")
-        return Exists(path)
+        return pattern.Exists(path)
 
     def _comparison(self, token: Any) -> Predicate:
         left, right = _bare(token[0]), _bare(token[1])
@@ -279,11 +262,15 @@ class _Walk:
         if self._is_literal(left) or not self._is_literal(right):
             self._refuse(token, "compare a path with a number or a string")
         literal = self._literal(right)
-        if isinstance(literal, str) and relation not in EQUALITIES and isfinite(number(literal)):
-            literal = number(literal) + 0.0
+        if (
+            isinstance(literal, str)
+            and relation not in pattern.EQUALITIES
+            and isfinite(pattern.number(literal))
+        ):
+            literal = pattern.number(literal) + 0.0
         path = self._path(left, inside=True)
         self.places.append(right.span[0])
-        return Compares(path, relation, literal)
+        return pattern.Compares(path, relation, literal)
 
     def _is_literal(self, token: Any) -> bool:
         return token.symbol in (*_NUMBERS, "(string)") or (token.symbol in "+-" and len(token) == 1)

@@ -15,15 +15,22 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
 from math import nan
+from operator import is_not
 from typing import Any
+
+from distributary.filters.connectives import And as And
+from distributary.filters.connectives import Not as Not
+from distributary.filters.connectives import Or as Or
 
 
 class Axis(Enum):
+    """How a step hangs below the one before it."""
+
     CHILD = "/"
     DESCENDANT = "//"
 
@@ -63,22 +70,9 @@ class Compares:
     literal: str | float
 
 
-@dataclass(frozen=True, slots=True)
-class And:
-    parts: tuple[Predicate, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Or:
-    parts: tuple[Predicate, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Not:
-    part: Predicate
-
-
-Predicate = Exists | Compares | And | Or | Not
+Predicate = Exists | Compares | And["Predicate"] | Or["Predicate"] | Not["Predicate"]
+Part = PathStep | Exists | Compares
+"""What a path is made of, connectives aside."""
 
 ATTRIBUTE = "@"
 TEXT = "text()"
@@ -142,9 +136,67 @@ def compares(value: str, relation: str, literal: str | float) -> bool:
     return RELATIONS[relation](number(value), literal)
 
 
-def steps_in(path: LocationPath) -> int:
-    """How many steps a path has, those in its predicates included."""
-    return sum(1 + sum(map(_steps_within, step.predicates)) for step in path.steps)
+def walk(path: LocationPath, sure: bool = True) -> Iterator[tuple[Part, bool]]:
+    """Every part of a path, in the order of its text, and whether the path selects nothing without it.
+
+    A predicate comes after the steps of the path in it. What is below `or` and `not` counts as not needed.
+    """
+    for step in path.steps:
+        yield step, sure
+        for predicate in step.predicates:
+            yield from walk_predicate(predicate, sure)
+
+
+def walk_predicate(predicate: Predicate, sure: bool = True) -> Iterator[tuple[Part, bool]]:
+    """The same for a predicate and the nodes that satisfy it."""
+    match predicate:
+        case Exists(path) | Compares(path):
+            yield from walk(path, sure)
+            yield predicate, sure
+        case Not(part):
+            yield from walk_predicate(part, False)
+        case And(parts) | Or(parts):
+            for part in parts:
+                yield from walk_predicate(part, sure and isinstance(predicate, And))
+
+
+Relabel = Callable[[str], str]
+Replace = Callable[[str | float], str | float]
+
+
+def rebuilt(path: LocationPath, label: Relabel, literal: Replace) -> LocationPath:
+    """The path with every label and every literal changed by these functions, in the order of its text.
+
+    What stays as it was stays the same object, so that filters that are alike share it.
+    """
+    steps: list[PathStep] = []
+    changed = False
+    for step in path.steps:
+        name = label(step.label)
+        predicates = step.predicates
+        if predicates:
+            predicates = tuple([rebuilt_predicate(part, label, literal) for part in predicates])
+        if name is not step.label or any(map(is_not, predicates, step.predicates)):
+            step = PathStep(step.axis, name, predicates)
+            changed = True
+        steps.append(step)
+    return LocationPath(tuple(steps)) if changed else path
+
+
+def rebuilt_predicate(predicate: Predicate, label: Relabel, literal: Replace) -> Predicate:
+    """The same for a predicate."""
+    # Told apart by class, the most frequent first: this runs for every filter that is put into an index.
+    if isinstance(predicate, Compares):
+        path = rebuilt(predicate.path, label, literal)
+        return Compares(path, predicate.operator, literal(predicate.literal))
+    if isinstance(predicate, Exists):
+        path = rebuilt(predicate.path, label, literal)
+        return predicate if path is predicate.path else Exists(path)
+    if isinstance(predicate, Not):
+        part = rebuilt_predicate(predicate.part, label, literal)
+        return predicate if part is predicate.part else Not(part)
+    parts = tuple([rebuilt_predicate(part, label, literal) for part in predicate.parts])
+    return type(predicate)(parts) if any(map(is_not, parts, predicate.parts)) else predicate
 
 
 def path_text(path: LocationPath, *, inside: bool = False) -> str:
@@ -190,13 +242,3 @@ def literal_text(literal: str | float) -> str:
     if "e" in written:
         written = format(Decimal(written), "f")
     return written.removesuffix(".0")
-
-
-def _steps_within(predicate: Predicate) -> int:
-    match predicate:
-        case Exists(path) | Compares(path, _, _):
-            return steps_in(path)
-        case Not(part):
-            return _steps_within(part)
-        case And(parts) | Or(parts):
-            return sum(map(_steps_within, parts))

@@ -2,7 +2,7 @@
 
 Subscriptions that differ in names as well as in literals still have few forms of steps and few forms of
 predicates, though nearly as many forms of whole paths as there are paths. So a text whose literals are cut
-out already (see `path_shape`) is cut further: every name gives way to a mark, and so does every predicate.
+out already (see `shape`) is cut further: every name gives way to a mark, and so does every predicate.
 What remains is the shape of the spine and of each predicate. All of them being known, the path is put
 together without parsing; it takes two regular expressions over the text. One path parsed in full teaches the
 shapes of all its pieces.

@@ -4,7 +4,7 @@ Elementpath knows XPath's grammar but takes some 200 microseconds a path, and ve
 in nothing but the literals of their comparisons. So a text is first cut into its *shape* (the text with a
 mark in the place of every literal) and its literals; a text of an unknown shape is parsed in full, and the
 shape is remembered with the template it gave. A known shape costs one regular expression over the text. A
-shape that is new may still be made of known pieces: `path_pieces` cuts the names out too.
+shape that is new may still be made of known pieces: `pieces` cuts the names out too.
 
 Rules of this module:
 

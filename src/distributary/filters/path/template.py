@@ -16,29 +16,12 @@ takes time in proportion to its steps and predicates.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import prod
-from operator import is_not
 
+from distributary.filters.path import pattern
 from distributary.filters.path.parse import OPERATOR_WORDS
-from distributary.filters.path.pattern import (
-    ANY_ATTRIBUTE,
-    ANY_ELEMENT,
-    ATTRIBUTE,
-    TEXT,
-    And,
-    Axis,
-    Compares,
-    Exists,
-    LocationPath,
-    Not,
-    Or,
-    PathStep,
-    Predicate,
-    literal_text,
-    path_text,
-    predicate_text,
-)
+from distributary.filters.path.pattern import Compares, LocationPath, Part, PathStep, Predicate, literal_text
 
 Values = tuple[str | float, ...]
 
@@ -50,26 +33,21 @@ EXISTENCE = 0.7
 
 _HOLE = "\0"
 """A literal to be given, or a name; no name has this character."""
-_ATTRIBUTE_HOLE = ATTRIBUTE + _HOLE
-_FIXED_NAMES = OPERATOR_WORDS | {ANY_ELEMENT, TEXT}
+_ATTRIBUTE_HOLE = pattern.ATTRIBUTE + _HOLE
+_FIXED_NAMES = OPERATOR_WORDS | {pattern.ANY_ELEMENT, pattern.TEXT}
 
-ANONYMOUS = frozenset({ANY_ELEMENT, ANY_ATTRIBUTE, TEXT})
+ANONYMOUS = frozenset({pattern.ANY_ELEMENT, pattern.ANY_ATTRIBUTE, pattern.TEXT})
 """The labels that are no names."""
 
 
-def comparisons_in(branches: tuple[LocationPath, ...]) -> list[Compares]:
+def comparisons_in(branches: Iterable[LocationPath]) -> list[Compares]:
     """The comparisons in the branches; their literals are the values of an opened template, in its order."""
-    found: list[Compares] = []
-    for branch in branches:
-        _comparisons(branch, found)
-    return found
+    return [part for branch in branches for part, _ in pattern.walk(branch) if isinstance(part, Compares)]
 
 
 def comparisons_within(predicate: Predicate) -> list[Compares]:
     """The comparisons in a predicate, in the same order."""
-    found: list[Compares] = []
-    _comparisons_within(predicate, found)
-    return found
+    return [part for part, _ in pattern.walk_predicate(predicate) if isinstance(part, Compares)]
 
 
 class PathTemplate:
@@ -83,9 +61,9 @@ class PathTemplate:
     def __init__(self, branches: tuple[LocationPath, ...], places: int = 0) -> None:
         self._branches = branches
         self._certain: tuple[str, ...] | None = None
-        self.selectivity = min(1.0, sum(PLAIN_PATH * _share(path) for path in branches))
+        self.selectivity = min(1.0, sum(PLAIN_PATH * _share(pattern.walk(path)) for path in branches))
         """The share of events that a filter of this form is guessed to let pass."""
-        written = " | ".join(map(path_text, self.branches((_HOLE,) * places)))
+        written = " | ".join(map(pattern.path_text, self.branches((_HOLE,) * places)))
         self._format = written.replace("%", "%%")
         if places:
             self._format = self._format.replace(literal_text(_HOLE), "%s")
@@ -95,7 +73,7 @@ class PathTemplate:
         if not values:
             return self._branches
         following = iter(values)
-        return tuple([_filled(branch, following) for branch in self._branches])
+        return tuple([pattern.rebuilt(branch, str, lambda _: next(following)) for branch in self._branches])
 
     def text(self, values: Values) -> str:
         """The canonical text with the values in it.
@@ -109,7 +87,8 @@ class PathTemplate:
     def certain_labels(self, values: Values) -> tuple[str, ...]:
         """The labels that every branch needs; literals make no difference to them."""
         if self._certain is None:
-            needed = [{label for label, sure in labels_in(branch) if sure} for branch in self._branches]
+            labels = [_labels(pattern.walk(branch)) for branch in self._branches]
+            needed = [{label for label, sure in each if sure} for each in labels]
             self._certain = tuple(sorted(set.intersection(*needed)))
         return self._certain
 
@@ -125,7 +104,7 @@ class Spine:
     __slots__ = ("format", "length", "names", "steps")
 
     def __init__(self, path: LocationPath) -> None:
-        self.steps: tuple[tuple[Axis, str, int], ...] = tuple(
+        self.steps: tuple[tuple[pattern.Axis, str, int], ...] = tuple(
             (step.axis, _opened_label(step.label), len(step.predicates)) for step in path.steps
         )
         written = "".join(axis.value + label + "[%s]" * count for axis, label, count in self.steps)
@@ -141,13 +120,13 @@ class PredicateTemplate:
     __slots__ = ("format", "labels", "length", "literals", "names", "ordered", "predicate", "share")
 
     def __init__(self, predicate: Predicate, ordered: tuple[int, ...] = ()) -> None:
-        self.predicate = _opened(predicate)
+        self.predicate = pattern.rebuilt_predicate(predicate, _opened_label, lambda _: _HOLE)
         self.ordered = ordered
         """Which of its literals are strings that are compared as numbers, if they are numbers."""
-        self.share = _predicate_share(predicate)
-        self.labels = tuple(labels_within(self.predicate))
+        self.share = _share(pattern.walk_predicate(predicate))
+        self.labels = tuple(_labels(pattern.walk_predicate(self.predicate)))
         """Its labels, holes among them, and whether a node that satisfies it needs them."""
-        written = predicate_text(self.predicate)
+        written = pattern.predicate_text(self.predicate)
         self.literals = written.count(literal_text(_HOLE))
         self.names = written.count(_HOLE) - self.literals
         self.format = written.replace(literal_text(_HOLE), "%%s").replace(_HOLE, "%s")
@@ -173,11 +152,19 @@ class Composition:
         """The location path, alone in a tuple, with the values in it."""
         names, literals = iter(values), iter(values[self._names :])
         parts = iter(self._parts)
+
+        def named(label: str) -> str:
+            return _named(label, names)
+
+        def given(_: str | float) -> str | float:
+            return next(literals)
+
         steps: list[PathStep] = []
         for axis, label, count in self._spine.steps:
-            name = _named(label, names)
-            predicates = [_given(next(parts).predicate, names, literals) for _ in range(count)]
-            steps.append(PathStep(axis, name, tuple(predicates)))
+            name = named(label)
+            opened = [next(parts).predicate for _ in range(count)]
+            predicates = tuple([pattern.rebuilt_predicate(each, named, given) for each in opened])
+            steps.append(PathStep(axis, name, predicates))
         return (LocationPath(tuple(steps)),)
 
     def certain_labels(self, values: Values) -> tuple[str, ...]:
@@ -212,153 +199,33 @@ class Composition:
         return self._spine.length + sum([part.length for part in self._parts])
 
 
-def labels_in(path: LocationPath, sure: bool = True) -> Iterator[tuple[str, bool]]:
-    """The labels of a path in the order of its text, each with whether the path selects nothing without it.
-
-    What stands below `or` and `not` counts as not needed.
-    """
-    for step in path.steps:
-        yield step.label, sure and step.label not in ANONYMOUS
-        for predicate in step.predicates:
-            yield from labels_within(predicate, sure)
+def _labels(parts: Iterable[tuple[Part, bool]]) -> Iterator[tuple[str, bool]]:
+    """The labels of these parts, and whether a document must have a node of that name."""
+    steps = ((part, sure) for part, sure in parts if isinstance(part, PathStep))
+    return ((step.label, sure and step.label not in ANONYMOUS) for step, sure in steps)
 
 
-def labels_within(predicate: Predicate, sure: bool = True) -> Iterator[tuple[str, bool]]:
-    """The same for a predicate and the nodes that satisfy it."""
-    match predicate:
-        case Exists(path) | Compares(path, _, _):
-            yield from labels_in(path, sure)
-        case And(parts):
-            for part in parts:
-                yield from labels_within(part, sure)
-        case Or(parts):
-            for part in parts:
-                yield from labels_within(part, False)
-        case Not(part):
-            yield from labels_within(part, False)
+def _share(parts: Iterable[tuple[Part, bool]]) -> float:
+    """How many of the documents that have the names also satisfy the predicates that are needed."""
+    return prod(_predicate_share(part) for part, sure in parts if sure and not isinstance(part, PathStep))
+
+
+def _predicate_share(predicate: Part) -> float:
+    if not isinstance(predicate, Compares):
+        return EXISTENCE
+    return EQUALITY if predicate.operator == "=" else OTHER_COMPARISON
 
 
 def _opened_label(label: str) -> str:
-    name = label.removeprefix(ATTRIBUTE)
+    """The label with a hole in the place of a name; operator words and wildcards stay."""
+    name = label.removeprefix(pattern.ATTRIBUTE)
     if name in _FIXED_NAMES:
         return label
     return _HOLE if name == label else _ATTRIBUTE_HOLE
 
 
-def _opened_path(path: LocationPath) -> LocationPath:
-    return LocationPath(
-        tuple(
-            PathStep(step.axis, _opened_label(step.label), tuple(map(_opened, step.predicates)))
-            for step in path.steps
-        )
-    )
-
-
-def _opened(predicate: Predicate) -> Predicate:
-    """The predicate with holes for its names and literals."""
-    match predicate:
-        case Exists(path):
-            return Exists(_opened_path(path))
-        case Compares(path, relation, _):
-            return Compares(_opened_path(path), relation, _HOLE)
-        case Not(part):
-            return Not(_opened(part))
-        case And(parts) | Or(parts):
-            return type(predicate)(tuple(map(_opened, parts)))
-
-
 def _named(label: str, names: Iterator[str | float]) -> str:
+    """The label with the next name in its hole, if it has one."""
     if label == _HOLE:
         return str(next(names))
-    return f"{ATTRIBUTE}{next(names)}" if label == _ATTRIBUTE_HOLE else label
-
-
-def _given_path(
-    path: LocationPath, names: Iterator[str | float], literals: Iterator[str | float]
-) -> LocationPath:
-    """The path with the next names and literals in its holes."""
-    steps: list[PathStep] = []
-    for step in path.steps:
-        name = _named(step.label, names)
-        predicates = [_given(part, names, literals) for part in step.predicates]
-        steps.append(PathStep(step.axis, name, tuple(predicates)))
-    return LocationPath(tuple(steps))
-
-
-def _given(predicate: Predicate, names: Iterator[str | float], literals: Iterator[str | float]) -> Predicate:
-    # Told apart by class, the most frequent first: this runs for every filter that is put into an index.
-    if isinstance(predicate, Compares):
-        path = _given_path(predicate.path, names, literals)
-        return Compares(path, predicate.operator, next(literals))
-    if isinstance(predicate, Exists):
-        return Exists(_given_path(predicate.path, names, literals))
-    if isinstance(predicate, Not):
-        return Not(_given(predicate.part, names, literals))
-    return type(predicate)(tuple([_given(part, names, literals) for part in predicate.parts]))
-
-
-def _share(path: LocationPath) -> float:
-    """How many of the documents with the path's names also satisfy its predicates."""
-    return prod(_predicate_share(part) for step in path.steps for part in step.predicates)
-
-
-def _predicate_share(predicate: Predicate) -> float:
-    match predicate:
-        case Exists(path):
-            return EXISTENCE * _share(path)
-        case Compares(path, relation, _):
-            return (EQUALITY if relation == "=" else OTHER_COMPARISON) * _share(path)
-        case And(parts):
-            return prod(map(_predicate_share, parts))
-        case _:
-            return 1.0
-
-
-def _comparisons(path: LocationPath, found: list[Compares]) -> None:
-    """Add the comparisons in a path, in the order in which the canonical text has their literals."""
-    for step in path.steps:
-        for predicate in step.predicates:
-            _comparisons_within(predicate, found)
-
-
-def _comparisons_within(predicate: Predicate, found: list[Compares]) -> None:
-    match predicate:
-        case Exists(path):
-            _comparisons(path, found)
-        case Compares(path, _, _):
-            _comparisons(path, found)
-            found.append(predicate)
-        case Not(part):
-            _comparisons_within(part, found)
-        case And(parts) | Or(parts):
-            for part in parts:
-                _comparisons_within(part, found)
-
-
-def _filled(path: LocationPath, values: Iterator[str | float]) -> LocationPath:
-    """The path with the next values as its literals; the same path when it has none."""
-    changed = False
-    steps: list[PathStep] = []
-    for step in path.steps:
-        if step.predicates:
-            predicates = tuple([_filled_predicate(part, values) for part in step.predicates])
-            if any(map(is_not, predicates, step.predicates)):
-                step = PathStep(step.axis, step.label, predicates)
-                changed = True
-        steps.append(step)
-    return LocationPath(tuple(steps)) if changed else path
-
-
-def _filled_predicate(predicate: Predicate, values: Iterator[str | float]) -> Predicate:
-    # Told apart by class, the most frequent first: this runs for every filter that is put into an index.
-    if isinstance(predicate, Compares):
-        path = _filled(predicate.path, values)
-        return Compares(path, predicate.operator, next(values))
-    if isinstance(predicate, Exists):
-        path = _filled(predicate.path, values)
-        return predicate if path is predicate.path else Exists(path)
-    if isinstance(predicate, Not):
-        part = _filled_predicate(predicate.part, values)
-        return predicate if part is predicate.part else Not(part)
-    parts = tuple([_filled_predicate(part, values) for part in predicate.parts])
-    return type(predicate)(parts) if any(map(is_not, parts, predicate.parts)) else predicate
+    return f"{pattern.ATTRIBUTE}{next(names)}" if label == _ATTRIBUTE_HOLE else label

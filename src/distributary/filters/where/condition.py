@@ -2,7 +2,7 @@
 
 sqlglot knows SQL's grammar but takes some 200 microseconds a condition, and very many subscriptions differ
 in nothing but their literals, or in literals and names. So a text is first cut into its *shape* (the text
-with every literal taken out) and its literals; the shape is read once (see `condition_reader`), into a
+with every literal taken out) and its literals; the shape is read once (see `parse`), into a
 `ConditionTemplate`, and found in a bounded cache after that. A shape that is new but for its names is found
 in a second cache, in which names are taken out too. Whether a text is read anew or by its shape makes no
 difference to what comes out.

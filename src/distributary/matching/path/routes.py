@@ -162,7 +162,7 @@ def _conjuncts(step: PathStep) -> Iterator[Predicate]:
             yield predicate
 
 
-def _parts(predicate: And) -> Iterator[Predicate]:
+def _parts(predicate: And[Predicate]) -> Iterator[Predicate]:
     for part in predicate.parts:
         if isinstance(part, And):
             yield from _parts(part)

@@ -12,11 +12,11 @@ given shape matches a topic if and only if their fixed levels agree, so one look
   many shapes lie (`CROWDED`), so thousands of shapes cost what the prefixes that exist cost, as in a tree.
 - Behind it stands a hash table without gaps: filters sorted by key, `buckets` of one filter on average, and a
   *mark* per distinct filter that holds its shape and the bits of its key that still fit into 32.
-- A mark only nominates. The shape in it is exact, and the canonical text decides (`topic_text.agrees`), so
+- A mark only nominates. The shape in it is exact, and the canonical text decides (`text.agrees`), so
   colliding keys cost time and nothing else. Equal filters are adjacent and decided once.
 - Lookups are made a block at a time in steps, each of which has fetched what the next one reads.
 - Where shapes are few they are looked up one by one, without the trie. What was found for a topic is
-  remembered (`topic_memo`), for streams that repeat their topics.
+  remembered (`memo`), for streams that repeat their topics.
 
 Match: O(bytes of the topic + shapes, or prefixes that exist where shapes are many), independent of the number
 of filters; O(bytes of the topic) when it was seen before. Compile: O(bytes of the texts + n log n). Memory:

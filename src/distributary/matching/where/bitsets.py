@@ -1,6 +1,6 @@
 """The where index for batches: rare values lead straight to their conjunctions, bitsets find all others.
 
-`where_plan` sorts a segment's conjunctions into three lots, each searched by its own kernel:
+`plan` sorts a segment's conjunctions into three lots, each searched by its own kernel:
 
 - *keyed*: a hash table leads from an attribute's value to the conjunctions that ask for it.
 - *grouped*: conjunctions that constrain the same attributes stand in blocks of up to BLOCK. For each of
@@ -11,7 +11,7 @@
 - the rest have no constraint and are candidates for every row.
 
 Candidates are checked against their constraints, so what is found is exact; a pair found only through an
-uncertain conjunction is decided by evaluating the filter (see `where_constraints`).
+uncertain conjunction is decided by evaluating the filter (see `constraints`).
 
 Cost of an event, for g grouped conjunctions of k constraints: about k * g / 64 word operations, plus the
 candidates; for keyed ones O(keyed attributes + candidates). Space: 21 bytes a constraint, and up to

@@ -3,7 +3,7 @@
 A *conjunction* is a run of *constraints*, one for each attribute it names; a constraint is a union of
 *pieces*; a piece is a tag (number, string, boolean, null, other) and a closed range of numbers. Everything
 a `Domain` can say fits that form: an open bound is the next number further in, a text is its rank (see
-`where_texts`), a boolean is 0 or 1, a missing value is 0 under its own tag. A constraint of one piece is
+`texts`), a boolean is 0 or 1, a missing value is 0 under its own tag. A constraint of one piece is
 kept in place (`tag`, `low`, `high`); one of several has the tag `MANY` and its pieces numbered `low` to
 `high`.
 
