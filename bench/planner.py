@@ -13,7 +13,7 @@ from bench.report import Result
 from distributary.plan.goal import Goal
 from distributary.plan.queries.baselines import globally
 from distributary.plan.queries.beginnings import best_from_beginnings
-from distributary.plan.queries.benefit import Standing
+from distributary.plan.queries.benefit import PlacementEstimate
 from distributary.plan.queries.cost import placement_cost
 from distributary.plan.queries.generator import at_clients, feed_workload, random_network
 from distributary.plan.queries.goals import parse_query_goal
@@ -43,11 +43,11 @@ def run(quick: bool) -> list[Result]:
         begun, spent = time.perf_counter(), time.process_time()
         found = climb(goal, start, MIGRATIONS, HYBRID)
         seconds, spent = time.perf_counter() - begun, time.process_time() - spent
-        other = Standing(goal, globally(goal, start.workload, network)).cost
+        other = PlacementEstimate(goal, globally(goal, start.workload, network)).cost
         begun = time.perf_counter()
         best = best_from_beginnings(goal, start, partial(_climbed, goal))
         planned = time.perf_counter() - begun
-        cost = Standing(goal, best).cost
+        cost = PlacementEstimate(goal, best).cost
         results += [
             Result(workload, name, "climbing", seconds, "s", checked, target),
             Result(workload, name, "processor time", spent, "s", checked),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from distributary.errors import DistributaryError
-from distributary.plan.queries.benefit import Standing
+from distributary.plan.queries.benefit import PlacementEstimate
 from distributary.plan.queries.goals import LOAD
 from distributary.plan.queries.shedding import shed_load
 from distributary_lab.experiment import Outcome, Point, Row, Run
@@ -40,7 +40,7 @@ def costs(rows: list[Row]) -> dict[str, float]:
 
 def test_clients_are_where_there_is_room_and_never_at_a_root() -> None:
     start = start_at({"nodes": 12, "queries": 30}, random(), limit=9)
-    assert Standing(goal_of(LOAD), start).cost <= 9
+    assert PlacementEstimate(goal_of(LOAD), start).cost <= 9
     clients = {operator.pinned for operator in start.workload.operators} - {None}
     assert not clients & {tree.root for tree in start.network.trees}
 
@@ -90,7 +90,7 @@ def test_a_lottery_sends_fewer_statistics() -> None:
 
 def test_thinning_out_alike_loses_more_than_by_worth_and_nothing_where_there_is_room() -> None:
     start = start_at({"nodes": 8, "queries": 20}, random())
-    most = Standing(goal_of(LOAD), start).cost
+    most = PlacementEstimate(goal_of(LOAD), start).cost
     assert beyond.lost_alike(start, most) == 0
     assert 0 < shed_load(start, most / 2).lost < beyond.lost_alike(start, most / 2) < 1
 

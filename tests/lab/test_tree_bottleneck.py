@@ -9,7 +9,7 @@ import pytest
 
 from distributary.errors import DistributaryError
 from distributary.plan.trees.benefit import Problem
-from distributary.plan.trees.climbing import Climb, Step
+from distributary.plan.trees.climb import TreeClimb, TreeStep
 from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.optimiser import climb
 from distributary.plan.trees.tree import star
@@ -57,8 +57,8 @@ def test_a_step_that_is_not_worth_what_it_promised_fails_the_run() -> None:
     problem = Problem(parse_goal(bottleneck.WIDEST), sites)
     found = climb(problem, star(24))
     assert bottleneck.measured(problem, "climb", found, 1.0)["rewrites"] == len(found.rewrites) > 0
-    step: Step = replace(found.steps[0], after=float(found.steps[0].after) * 2)
-    false: Climb = replace(found, steps=(step, *found.steps[1:]))
+    step: TreeStep = replace(found.steps[0], after=float(found.steps[0].after) * 2)
+    false: TreeClimb = replace(found, steps=(step, *found.steps[1:]))
     with pytest.raises(DistributaryError, match="a step was to lead to"):
         bottleneck.measured(problem, "climb", false, 1.0)
 

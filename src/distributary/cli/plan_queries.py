@@ -77,12 +77,12 @@ def _moved(start: Placement, found: Placement) -> list[tuple[int, int | None]]:
 
 def _record(plan: QueryPlan, found: Placement) -> dict[str, Any]:
     from distributary.plan.goal import goal_text
-    from distributary.plan.queries.benefit import Standing
+    from distributary.plan.queries.benefit import PlacementEstimate
     from distributary.plan.queries.cost import query_violations
     from distributary.plan.queries.drawing import flows_of, operators_at
 
     goal, name, workload = plan.goal, found.network.sites.name, found.workload
-    standing = Standing(goal, found)
+    standing = PlacementEstimate(goal, found)
     streams = [source.name for source in workload.sources] + [one.name for one in workload.operators]
     return {
         "goal": goal_text(goal),
@@ -97,7 +97,7 @@ def _record(plan: QueryPlan, found: Placement) -> dict[str, Any]:
             for site, operators in operators_at(found).items()
             for index in operators
         },
-        "before": float(Standing(goal, plan.start).cost),
+        "before": float(PlacementEstimate(goal, plan.start).cost),
         "after": float(standing.cost),
         "broken": query_violations(goal, found) if standing.broken() else [],
         "moves": [_move(standing, index, old) for index, old in _moved(plan.start, found)],
@@ -144,7 +144,7 @@ def _new_parents(start: Placement, found: Placement) -> dict[str, dict[str, str]
 
 def _comparison(plan: QueryPlan) -> dict[str, dict[str, Any]]:
     from distributary.plan.queries.baselines import at_sources, client_star, client_tree, globally
-    from distributary.plan.queries.benefit import Standing
+    from distributary.plan.queries.benefit import PlacementEstimate
 
     workload, network = plan.start.workload, plan.start.network
     usual = {
@@ -153,7 +153,7 @@ def _comparison(plan: QueryPlan) -> dict[str, dict[str, Any]]:
         "SOURCE": at_sources(workload, network),
         "GLOBAL": globally(plan.goal, workload, network),
     }
-    standings = {label: Standing(plan.goal, placement) for label, placement in usual.items()}
+    standings = {label: PlacementEstimate(plan.goal, placement) for label, placement in usual.items()}
     return {
         label: {"cost": float(standing.cost), "broken": standing.broken()}
         for label, standing in standings.items()

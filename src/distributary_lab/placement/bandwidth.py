@@ -12,7 +12,7 @@ import numpy as np
 from distributary.plan.queries.baselines import at_sources, client_star, globally
 from distributary.plan.queries.goals import BANDWIDTH
 from distributary.plan.queries.optimiser import climb
-from distributary.plan.queries.rules import LOCAL, MIGRATION, MIGRATIONS, REPLICATION, Rule
+from distributary.plan.queries.rules import LOCAL, MIGRATION, MIGRATIONS, REPLICATION, QueryRule
 from distributary_lab.experiment import Answer, Experiment, Plot, Point, Row, Rows, Verdict, grid
 from distributary_lab.placement.networks import (
     CLIENT_STAR,
@@ -40,7 +40,7 @@ PERIODS = 12
 """Periods shown in Figure 5.13."""
 
 MIGRATED, REPLICATED, TOGETHER = "migration", "replication", "both"
-RULES: dict[str, tuple[Rule, ...]] = {
+RULES: dict[str, tuple[QueryRule, ...]] = {
     MIGRATED: (MIGRATION,),
     REPLICATED: (REPLICATION,),
     TOGETHER: (MIGRATION, REPLICATION),

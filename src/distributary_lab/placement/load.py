@@ -12,9 +12,9 @@ import numpy as np
 
 from distributary.plan.queries.baselines import at_sources, client_tree, least_loaded, least_maximum_load
 from distributary.plan.queries.goals import LOAD
-from distributary.plan.queries.graph import Workload
+from distributary.plan.queries.graph import QueryWorkload
 from distributary.plan.queries.optimiser import climb
-from distributary.plan.queries.placement import Network, Placement
+from distributary.plan.queries.placement import Placement, SiteNetwork
 from distributary.plan.queries.rules import (
     DIRECTED,
     HYBRID,
@@ -22,7 +22,7 @@ from distributary.plan.queries.rules import (
     MIGRATION,
     MIGRATIONS,
     PARTITION,
-    Rule,
+    QueryRule,
 )
 from distributary.plan.queries.statistics import Dissemination
 from distributary_lab.experiment import Answer, Experiment, Plot, Point, Row, Rows, Value, Verdict, grid
@@ -48,14 +48,14 @@ PERIODS = 12
 ROUNDS = 110
 """Periods shown in Figure 5.17, where only the most loaded site hears of others in a period."""
 
-STARTS: dict[str, Callable[[Workload, Network], Placement]] = {
+STARTS: dict[str, Callable[[QueryWorkload, SiteNetwork], Placement]] = {
     "client": client_tree,
     "root": at_sources,
     "greedy": least_loaded,
 }
 
 MIGRATED, PARTITIONED, TOGETHER = "migration", "partition", "both"
-RULES: dict[str, tuple[Rule, ...]] = {
+RULES: dict[str, tuple[QueryRule, ...]] = {
     MIGRATED: (MIGRATION,),
     PARTITIONED: (PARTITION,),
     TOGETHER: (MIGRATION, PARTITION),

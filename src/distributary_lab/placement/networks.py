@@ -22,12 +22,12 @@ import numpy as np
 
 from distributary.errors import DistributaryError
 from distributary.plan.goal import Goal
-from distributary.plan.queries.benefit import Standing
+from distributary.plan.queries.benefit import PlacementEstimate
 from distributary.plan.queries.generator import at_clients, feed_workload
 from distributary.plan.queries.goals import parse_query_goal
-from distributary.plan.queries.graph import Workload
+from distributary.plan.queries.graph import QueryWorkload
 from distributary.plan.queries.optimiser import QueryClimb
-from distributary.plan.queries.placement import Network, Placement
+from distributary.plan.queries.placement import Placement, SiteNetwork
 from distributary.plan.trees.tree import random_tree
 from distributary_lab.experiment import Point, Row, Rows
 from distributary_lab.rows import means, select
@@ -72,7 +72,7 @@ def start_at(
         raise DistributaryError(f"{TREES} trees need more sites than the {sites.count} there are")
     shapes = Random(int(random.integers(2**31)))
     trees = tuple(random_tree(sites.count, shapes, root) for root in range(TREES))
-    network = Network(sites, trees, speed=[speed] * sites.count, matching=matching)
+    network = SiteNetwork(sites, trees, speed=[speed] * sites.count, matching=matching)
     workload = feed_workload(
         network,
         int(point["queries"]),
@@ -85,7 +85,9 @@ def start_at(
     return at_clients(workload, network)
 
 
-def clients_with_room(workload: Workload, sites: int, limit: float, random: np.random.Generator) -> Workload:
+def clients_with_room(
+    workload: QueryWorkload, sites: int, limit: float, random: np.random.Generator
+) -> QueryWorkload:
     """The workload with its clients at random sites that have room for their queries.
 
     The heaviest query comes first; one for which there is no room goes where the load is least.
@@ -106,9 +108,9 @@ def clients_with_room(workload: Workload, sites: int, limit: float, random: np.r
 def row_of(goal: Goal, method: str, found: QueryClimb | Placement) -> Row:
     """A placement, or what a climb came to, in numbers; the cost is counted anew."""
     if isinstance(found, Placement):
-        standing = Standing(goal, found)
+        standing = PlacementEstimate(goal, found)
         return {"method": method, "cost": standing.cost, "broken": standing.broken(), "rewrites": 0}
-    standing = Standing(goal, found.placement)
+    standing = PlacementEstimate(goal, found.placement)
     if abs(standing.cost - found.cost) > 1e-6 * abs(found.cost):
         raise DistributaryError(f"{method} promised {found.cost}, and it is {standing.cost}")
     return {

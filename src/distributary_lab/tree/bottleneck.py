@@ -24,13 +24,13 @@ import numpy as np
 
 from distributary.errors import DistributaryError
 from distributary.plan.trees.benefit import Problem
-from distributary.plan.trees.climbing import Climb
+from distributary.plan.trees.climb import TreeClimb
 from distributary.plan.trees.cost import system_cost
 from distributary.plan.trees.escape import improve
 from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.optimiser import HYBRID, climb
 from distributary.plan.trees.optimum import best_paths
-from distributary.plan.trees.rules import DIRECTED, LOCAL, NODE_SWAP, Rule
+from distributary.plan.trees.rules import DIRECTED, LOCAL, NODE_SWAP, TreeRule
 from distributary.plan.trees.starts import best_effort
 from distributary.plan.trees.tree import Sites, Tree, random_tree
 from distributary_lab.claims import Claim
@@ -53,7 +53,7 @@ STARTS = (RANDOM, BEST_EFFORT)
 
 LOCAL_RULES, DIRECTED_RULES, HYBRID_RULES = "local", "directed", "hybrid"
 WITHOUT_SWAP, OURS, UNTOUCHED = "hybrid without node swap", "escape", "start"
-RULES: dict[str, Sequence[Rule]] = {
+RULES: dict[str, Sequence[TreeRule]] = {
     LOCAL_RULES: LOCAL,
     DIRECTED_RULES: DIRECTED,
     HYBRID_RULES: HYBRID,
@@ -93,7 +93,7 @@ def first_tree(problem: Problem, start: str, seed: int, fanout: int | None = Non
     return random_tree(problem.sites.count, Random(seed), fanout=fanout)
 
 
-def measured(problem: Problem, method: str, found: Climb, best: float) -> Row:
+def measured(problem: Problem, method: str, found: TreeClimb, best: float) -> Row:
     """A climb in numbers, after its steps were measured again."""
     tree = found.start
     for step in found.steps:
@@ -119,7 +119,7 @@ def run(point: Point, random: np.random.Generator) -> list[Row]:
         problem = Problem(parse_goal(WIDEST), bottleneck_network(point, random))
         start = first_tree(problem, str(point["start"]), int(random.integers(2**31)))
         best = float(problem.at(best_paths(problem)[0]).cost)
-        first = Climb(start, start, problem.at(start).cost, (), 0)
+        first = TreeClimb(start, start, problem.at(start).cost, (), 0)
         rows.append(measured(problem, UNTOUCHED, first, best))
         rows.extend(
             measured(problem, name, climb(problem, start, rules), best) for name, rules in RULES.items()

@@ -14,7 +14,7 @@ import numpy as np
 
 from distributary.plan.trees.annealing import anneal
 from distributary.plan.trees.benefit import Problem
-from distributary.plan.trees.climbing import Climb
+from distributary.plan.trees.climb import TreeClimb
 from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.optimiser import HYBRID, climb
 from distributary.plan.trees.optimum import best_paths
@@ -52,7 +52,7 @@ def run(point: Point, random: np.random.Generator) -> list[Row]:
     return rows
 
 
-def _row(method: str, found: Climb, best: float) -> Row:
+def _row(method: str, found: TreeClimb, best: float) -> Row:
     return {"method": method, "share": float(found.cost) / best, "rewrites": found.applied}
 
 

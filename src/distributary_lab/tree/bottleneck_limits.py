@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 
 from distributary.plan.trees.benefit import Problem
-from distributary.plan.trees.climbing import Climb
+from distributary.plan.trees.climb import TreeClimb
 from distributary.plan.trees.escape import improve
 from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.optimiser import climb
@@ -56,7 +56,7 @@ def run(point: Point, random: np.random.Generator) -> list[Row]:
     return rows
 
 
-def _periods(problem: Problem, method: str, found: Climb) -> list[Row]:
+def _periods(problem: Problem, method: str, found: TreeClimb) -> list[Row]:
     """The bottleneck after each period, the last value repeated."""
     ends = measured(problem, method, found, float(found.cost))
     costs = [float(problem.at(found.start).cost), *(float(step.after) for step in found.steps)]

@@ -16,12 +16,12 @@ import numpy as np
 
 from distributary.plan.trees.annealing import anneal
 from distributary.plan.trees.benefit import Problem
-from distributary.plan.trees.climbing import Climb
+from distributary.plan.trees.climb import TreeClimb
 from distributary.plan.trees.escape import improve
 from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.optimiser import HYBRID, climb
 from distributary.plan.trees.optimum import best_paths
-from distributary.plan.trees.rules import DIRECTED, LOCAL, Rule
+from distributary.plan.trees.rules import DIRECTED, LOCAL, TreeRule
 from distributary.plan.trees.tree import Tree, random_tree, star
 from distributary_lab.claims import Claim
 from distributary_lab.experiment import Answer, Experiment, Plot, Point, Row, Rows, Value, Verdict, grid
@@ -36,7 +36,7 @@ LARGEST = "minimise aggregate(MAX, aggregate(SUM, link latency, PATH), BROKERS)"
 LOCAL_RULES, DIRECTED_RULES, HYBRID_RULES = "local", "directed", "hybrid"
 OURS, UNTOUCHED, STAR = "escape", "start", "star"
 ANNEALED = "annealing, {}"
-RULES: dict[str, Sequence[Rule]] = {
+RULES: dict[str, Sequence[TreeRule]] = {
     LOCAL_RULES: LOCAL,
     DIRECTED_RULES: DIRECTED,
     HYBRID_RULES: HYBRID,
@@ -66,12 +66,12 @@ def problem_at(point: Point, random: np.random.Generator, goal: str) -> tuple[Pr
     return problem, random_tree(problem.sites.count, source), source
 
 
-def standing(tree: Tree, problem: Problem) -> Climb:
+def standing(tree: Tree, problem: Problem) -> TreeClimb:
     """A tree as it is, to be measured like a climb."""
-    return Climb(tree, tree, problem.at(tree).cost, (), 0)
+    return TreeClimb(tree, tree, problem.at(tree).cost, (), 0)
 
 
-def row_of(problem: Problem, method: str, found: Climb, best: float) -> Row:
+def row_of(problem: Problem, method: str, found: TreeClimb, best: float) -> Row:
     """A climb in numbers, after its steps were measured again."""
     row = measured(problem, method, found, best)
     return {**row, "rewrites": found.applied, "above": 100 * (float(found.cost) / best - 1)}

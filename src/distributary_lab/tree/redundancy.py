@@ -25,7 +25,7 @@ import numpy as np
 
 from distributary.errors import DistributaryError
 from distributary.plan.trees.benefit import Problem
-from distributary.plan.trees.climbing import Climb
+from distributary.plan.trees.climb import TreeClimb
 from distributary.plan.trees.cost import system_cost
 from distributary.plan.trees.escape import improve
 from distributary.plan.trees.goals import parse_goal
@@ -38,7 +38,7 @@ from distributary.plan.trees.rules import (
     SIBLING_SWAP,
     SUBTREE_MIGRATION,
     SUBTREE_PROMOTION,
-    Rule,
+    TreeRule,
 )
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree, random_tree
 from distributary.workloads.feeds import FEEDS, SKEW, Zipf, feeds
@@ -63,7 +63,7 @@ PAPER = {
 }
 LOCAL_RULES, HYBRID_RULES, OURS = "local", "hybrid", "escape"
 
-FIVE: Sequence[Rule] = (
+FIVE: Sequence[TreeRule] = (
     CHILD_DEMOTION,
     SUBTREE_PROMOTION,
     PARENT_CHILD_SWAP,
@@ -72,7 +72,7 @@ FIVE: Sequence[Rule] = (
 )
 WITHOUT_PROMOTION, WITHOUT_SWAP = "without subtree promotion", "nor parent-child swap"
 ALL_FIVE, ALL_SIX = "all five", "without it, but with child promotion"
-RULES: Mapping[str, Sequence[Rule]] = {
+RULES: Mapping[str, Sequence[TreeRule]] = {
     ALL_FIVE: FIVE,
     WITHOUT_PROMOTION: [rule for rule in FIVE if rule is not SUBTREE_PROMOTION],
     WITHOUT_SWAP: [rule for rule in FIVE if rule not in (SUBTREE_PROMOTION, PARENT_CHILD_SWAP)],
@@ -106,7 +106,7 @@ def feed_sites(point: Point, random: np.random.Generator, clients: int = CLIENTS
     return replace(sites, clients=counts, interest=interest, rates=rates)
 
 
-def costs_by_step(problem: Problem, found: Climb) -> list[float]:
+def costs_by_step(problem: Problem, found: TreeClimb) -> list[float]:
     """The cost before the first rewrite and after each, all measured plainly."""
     tree = found.start
     costs = [float(system_cost(problem.goal.cost, problem.sites, tree))]
@@ -147,7 +147,7 @@ def run_fanouts(point: Point, random: np.random.Generator) -> list[Row]:
     return rows
 
 
-def _methods(problem: Problem, start: Tree, every: bool) -> dict[str, Climb]:
+def _methods(problem: Problem, start: Tree, every: bool) -> dict[str, TreeClimb]:
     local = {LOCAL_RULES: climb(problem, start, LOCAL)}
     if not every:
         return local

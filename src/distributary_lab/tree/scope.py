@@ -12,7 +12,7 @@ import numpy as np
 
 from distributary.plan.trees.optimiser import climb
 from distributary.plan.trees.optimum import best_paths
-from distributary.plan.trees.rules import FIVE_LEVELS, FOUR_LEVELS, LOCAL, Rule
+from distributary.plan.trees.rules import FIVE_LEVELS, FOUR_LEVELS, LOCAL, TreeRule
 from distributary_lab.experiment import Answer, Experiment, Plot, Point, Row, Rows, Verdict, grid
 from distributary_lab.rows import means, select
 from distributary_lab.tree.latency import (
@@ -31,7 +31,7 @@ from distributary_lab.tree.networks import OPTIONS
 
 THREE, FOUR, FIVE = "level 3", "level 4", "level 5"
 TO_FOUR, TO_FIVE, THREE_AND_FIVE = "levels 3 and 4", "levels 3, 4 and 5", "levels 3 and 5"
-SCOPES: dict[str, Sequence[Rule]] = {
+SCOPES: dict[str, Sequence[TreeRule]] = {
     THREE: LOCAL,
     TO_FOUR: (*LOCAL, *FOUR_LEVELS),
     TO_FIVE: (*LOCAL, *FOUR_LEVELS, *FIVE_LEVELS),

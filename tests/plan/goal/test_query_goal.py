@@ -10,16 +10,22 @@ from distributary.errors import DistributaryError, InputError
 from distributary.plan.goal import (
     GoalAggregate,
     GoalFunction,
+    GoalMembers,
     Place,
-    Population,
     Scope,
     SystemCost,
     goal_text,
 )
-from distributary.plan.queries.cost import Measured, placement_cost, query_violations
+from distributary.plan.queries.cost import MeasuredPlacement, placement_cost, query_violations
 from distributary.plan.queries.goals import STATISTICS, parse_query_goal
-from distributary.plan.queries.graph import Operator, Query, Source, Workload, client
-from distributary.plan.queries.placement import NO_DUTIES, Duties, Network, Placement
+from distributary.plan.queries.graph import (
+    PlannedOperator,
+    PlannedQuery,
+    PlannedSource,
+    QueryWorkload,
+    client,
+)
+from distributary.plan.queries.placement import NO_DUTIES, Duties, Placement, SiteNetwork
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree
 
 MAXIMUM_LATENCY = """
@@ -44,7 +50,7 @@ operator capacity ≥ operator input rate
 # Site 0 is the root of a chain 0 -> 1 -> 2 -> 3 that publishes feed A (100 bytes, 10 items a second); site 3
 # that of a star, which publishes B. The first query filters A and takes it with B, for a client at 2; the
 # second counts what the first one's filter lets pass, for a client at 3.
-NETWORK = Network(
+NETWORK = SiteNetwork(
     Sites(
         latency=[[0, 10, 40, 90], [10, 0, 20, 50], [40, 20, 0, 5], [90, 50, 5, 0]],
         bandwidth=[[0, 800, 300, 200], [800, 0, 60, 400], [300, 60, 0, 900], [200, 400, 900, 0]],
@@ -53,16 +59,16 @@ NETWORK = Network(
     speed=(1, 2, 1, 1),
     matching=1,
 )
-WORKLOAD = Workload(
-    (Source("A", 0, 100, 10), Source("B", 1, 60, 6)),
+WORKLOAD = QueryWorkload(
+    (PlannedSource("A", 0, 100, 10), PlannedSource("B", 1, 60, 6)),
     (
-        Operator("large", "filter", (0,), selectivity=0.5, cost=2),
-        Operator("both", "union", (1, 2), cost=1),
+        PlannedOperator("large", "filter", (0,), selectivity=0.5, cost=2),
+        PlannedOperator("both", "union", (1, 2), cost=1),
         client("ann", 3, site=2),
-        Operator("many", "count", (2,), selectivity=0.2, cost=3),
+        PlannedOperator("many", "count", (2,), selectivity=0.2, cost=3),
         client("bob", 5, site=3),
     ),
-    (Query("first", (0, 1, 2)), Query("second", (0, 3, 4))),
+    (PlannedQuery("first", (0, 1, 2)), PlannedQuery("second", (0, 3, 4))),
 )
 AT_CLIENTS = Placement(WORKLOAD, NETWORK, (2, 2, 2, 3, 3))
 SPREAD = Placement(WORKLOAD, NETWORK, (1, 2, 2, 1, 3))
@@ -75,7 +81,7 @@ def test_maximum_query_latency_of_section_5_3_1() -> None:
     delay = {2: 3, 3: 3 + 1}
     first = (30 + delay[2]) + ((0 + 5) / 2 + delay[2]) + (0 + delay[2])
     second = (30 + delay[2]) + (5 + delay[3]) + (0 + delay[3])
-    measured = Measured(AT_CLIENTS)
+    measured = MeasuredPlacement(AT_CLIENTS)
     assert measured.values(cost.value) == [first, second]
     assert measured.system(cost) == max(first, second)
 
@@ -83,15 +89,18 @@ def test_maximum_query_latency_of_section_5_3_1() -> None:
 def test_maximum_load_of_section_5_3_1() -> None:
     cost = parse_query_goal(MAXIMUM_LOAD).cost
     # The filter: 10 items of 2 cycles. The union: 5 + 6 items of 1. The count: 5 items of 3.
-    assert Measured(AT_CLIENTS).values(cost.value) == [0, 0, 20 + 11, 15]
+    assert MeasuredPlacement(AT_CLIENTS).values(cost.value) == [0, 0, 20 + 11, 15]
     assert placement_cost(cost, AT_CLIENTS) == 31
-    assert Measured(SPREAD).values(cost.value) == [0, 20 + 15, 11, 0]
+    assert MeasuredPlacement(SPREAD).values(cost.value) == [0, 20 + 15, 11, 0]
 
 
 def test_what_sites_do_besides_counts_for_them_and_not_for_the_workloads_operators() -> None:
     duties = Duties(load=7, incoming=300, forwarding=50, operators=2, cycles=5)
     network = replace(NETWORK, duties=(NO_DUTIES, NO_DUTIES, duties, NO_DUTIES))
-    busy, idle = Measured(Placement(WORKLOAD, network, AT_CLIENTS.hosts)), Measured(AT_CLIENTS)
+    busy, idle = (
+        MeasuredPlacement(Placement(WORKLOAD, network, AT_CLIENTS.hosts)),
+        MeasuredPlacement(AT_CLIENTS),
+    )
     more = {
         name: [
             busy.node_statistic(name, site) - idle.node_statistic(name, site)
@@ -114,7 +123,7 @@ def test_what_sites_do_besides_counts_for_them_and_not_for_the_workloads_operato
 
 def test_a_network_that_filters_sends_a_filter_what_passes_it_and_that_is_its_work() -> None:
     network = replace(NETWORK, filtering=True)
-    measured = Measured(Placement(WORKLOAD, network, AT_CLIENTS.hosts))
+    measured = MeasuredPlacement(Placement(WORKLOAD, network, AT_CLIENTS.hosts))
     # Of A's 100 bytes and 10 items, half pass. The union at 2 gets B's 60, the count at 3 the filter's 50.
     assert measured.carried == {(0, (0, 1)): 50, (0, (1, 2)): 50, (1, (3, 2)): 60, (2, (2, 3)): 50}
     assert [measured.operator_statistic("load", index) for index in (0, 1, 3)] == [5 * 2, 11, 5 * 3]
@@ -124,8 +133,8 @@ def test_a_network_that_filters_sends_a_filter_what_passes_it_and_that_is_its_wo
     # One byte in two travels on from 1 either way; now the count's come from there as well.
     assert placement_cost(total, nearer) - measured.system(total) == -50 + 50
     thirds = WORKLOAD.partitioned(0, 3)
-    split = Measured(AT_CLIENTS.split(thirds, (2, 1, 0)))
-    filtered = Measured(Placement(thirds, network, split.placement.hosts))
+    split = MeasuredPlacement(AT_CLIENTS.split(thirds, (2, 1, 0)))
+    filtered = MeasuredPlacement(Placement(thirds, network, split.placement.hosts))
     for (stream, link), rate in split.carried.items():
         assert filtered.carried[stream, link] == pytest.approx(rate / 2 if stream == 0 else rate)
 
@@ -140,9 +149,9 @@ def test_duties_are_of_every_site_and_never_negative() -> None:
 def test_total_bandwidth_of_section_5_3_1() -> None:
     cost = parse_query_goal(TOTAL_BANDWIDTH).cost
     # A over 0-1 and 1-2, B from 3 to 2, the filter's half of A from 2 to 3.
-    assert Measured(AT_CLIENTS).values(cost.value) == [100, 100, 50, 60]
+    assert MeasuredPlacement(AT_CLIENTS).values(cost.value) == [100, 100, 50, 60]
     # A over 0-1, B from 3 to 2, the filter's half from 1 to 2, the count's tenth from 1 to 3.
-    assert Measured(SPREAD).values(cost.value) == [100, 50 + 10, 0, 60]
+    assert MeasuredPlacement(SPREAD).values(cost.value) == [100, 50 + 10, 0, 60]
     assert placement_cost(cost, SPREAD) == 220
 
 
@@ -153,14 +162,14 @@ def test_the_capacity_constraint_of_section_5_3_1() -> None:
         "(aggregate(MIN, bandwidth, UPSTREAM OPERATORS) - input rate) >= 0: of operator large it is -40"
     ]
     # The union has 60 towards the filter and 900 towards B, on average 480; others are side by side.
-    assert Measured(SPREAD).values(goal.constraints[0].metric) == [700, 370, None, None, 390]
+    assert MeasuredPlacement(SPREAD).values(goal.constraints[0].metric) == [700, 370, None, None, 390]
     assert query_violations(goal, SPREAD) == []
 
 
 def test_what_is_shared_travels_once() -> None:
     cost = parse_query_goal(TOTAL_BANDWIDTH).cost
-    operators = (*WORKLOAD.operators, Operator("again", "rename", (0,)), client("cem", 7, site=2))
-    both = Workload(WORKLOAD.sources, operators, (*WORKLOAD.queries, Query("third", (5, 6))))
+    operators = (*WORKLOAD.operators, PlannedOperator("again", "rename", (0,)), client("cem", 7, site=2))
+    both = QueryWorkload(WORKLOAD.sources, operators, (*WORKLOAD.queries, PlannedQuery("third", (5, 6))))
     placement = Placement(both, NETWORK, (*AT_CLIENTS.hosts, 2, 2))
     assert placement_cost(cost, placement) == placement_cost(cost, AT_CLIENTS)
 
@@ -186,7 +195,7 @@ def test_an_aggregate_without_a_set_takes_that_of_the_system() -> None:
     of_query = GoalAggregate(GoalFunction.SUM, load, Scope.QUERY)
     text = "minimise aggregate(MAX, aggregate(SUM, load), {})"
     assert parse_query_goal(text.format("QUERIES")).cost == SystemCost(
-        GoalFunction.MAX, of_query, Population.QUERIES
+        GoalFunction.MAX, of_query, GoalMembers.QUERIES
     )
     of_node = GoalAggregate(GoalFunction.SUM, load, Scope.LOCAL)
     assert parse_query_goal(text.format("BROKERS")).cost.value == of_node
@@ -222,7 +231,7 @@ def test_an_error_says_where_and_what_would_be_right(text: str, reason: str, pos
 
 
 def test_a_goal_that_needs_bandwidths_says_so_when_there_are_none() -> None:
-    network = Network(Sites(latency=NETWORK.sites.latency), NETWORK.trees)
+    network = SiteNetwork(Sites(latency=NETWORK.sites.latency), NETWORK.trees)
     goal = parse_query_goal(TOTAL_BANDWIDTH + CAPACITY)
     with pytest.raises(DistributaryError, match="no bandwidth matrix"):
         query_violations(goal, Placement(WORKLOAD, network, AT_CLIENTS.hosts))

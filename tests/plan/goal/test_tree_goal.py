@@ -14,8 +14,8 @@ from distributary.plan.goal import (
     Goal,
     GoalAggregate,
     GoalFunction,
+    GoalMembers,
     Place,
-    Population,
     Scope,
     SystemCost,
     goal_text,
@@ -94,7 +94,7 @@ def test_constraints_in_both_forms_and_with_every_operator() -> None:
     subject to fanout ≠ 3
     """
     goal = parse_goal(text)
-    assert goal.cost.members is Population.BOTH
+    assert goal.cost.members is GoalMembers.BOTH
     assert [constraint.comparison for constraint in goal.constraints] == ["<=", "<", "<=", ">", ">=", "!="]
     assert [constraint.threshold for constraint in goal.constraints] == [6, 300, 250.0, -1, 1, 3]
     assert isinstance(goal.constraints[2].metric, SystemCost)

@@ -5,18 +5,24 @@ from __future__ import annotations
 from fractions import Fraction
 from random import Random
 
-from distributary.plan.queries.graph import Operator, Query, Source, Workload, client
-from distributary.plan.queries.placement import Duties, Network, Placement
+from distributary.plan.queries.graph import (
+    PlannedOperator,
+    PlannedQuery,
+    PlannedSource,
+    QueryWorkload,
+    client,
+)
+from distributary.plan.queries.placement import Duties, Placement, SiteNetwork
 from distributary.plan.trees.tree import Sites, random_tree
 
 KINDS = ("filter", "count", "union", "unique", "sort", "rename")
 
 
-def exact_network(count: int, trees: int, random: Random) -> Network:
+def exact_network(count: int, trees: int, random: Random) -> SiteNetwork:
     def matrix() -> list[list[int]]:
         return [[random.randint(1, 12) for _ in range(count)] for _ in range(count)]
 
-    return Network(
+    return SiteNetwork(
         Sites(latency=matrix(), bandwidth=matrix()),
         tuple(random_tree(count, random, random.randrange(count)) for _ in range(trees)),
         speed=[random.choice((1, 2, 4)) for _ in range(count)],
@@ -31,10 +37,10 @@ def exact_duties(random: Random) -> Duties:
     return Duties(*(random.choice((0, random.randint(0, 4000))) for _ in range(5)))
 
 
-def exact_workload(network: Network, queries: int, random: Random) -> Workload:
+def exact_workload(network: SiteNetwork, queries: int, random: Random) -> QueryWorkload:
     """Queries that share feeds and each other's operators; rates are multiples of a power of two."""
     sources = tuple(
-        Source(
+        PlannedSource(
             f"s{number}",
             random.randrange(len(network.trees)),
             Fraction(1024 * random.randint(1, 4)),
@@ -42,7 +48,7 @@ def exact_workload(network: Network, queries: int, random: Random) -> Workload:
         )
         for number in range(random.randint(2, 4))
     )
-    operators: list[Operator] = []
+    operators: list[PlannedOperator] = []
     asked = []
     published: list[int] = []
     for number in range(queries):
@@ -57,14 +63,14 @@ def exact_workload(network: Network, queries: int, random: Random) -> Workload:
             if kind == "union":
                 selectivity = Fraction(1)
             operators.append(
-                Operator(f"o{len(operators)}", kind, inputs, selectivity, cost=random.randint(0, 3))
+                PlannedOperator(f"o{len(operators)}", kind, inputs, selectivity, cost=random.randint(0, 3))
             )
             mine.append(len(operators) - 1)
             published.append(len(sources) + mine[-1])
         shared = [stream - len(sources) for stream in streams if stream >= len(sources)]
         operators.append(client(f"c{number}", published[-1], random.randrange(network.sites.count)))
-        asked.append(Query(f"q{number}", (*shared, *mine, len(operators) - 1)))
-    return Workload(sources, tuple(operators), tuple(asked))
+        asked.append(PlannedQuery(f"q{number}", (*shared, *mine, len(operators) - 1)))
+    return QueryWorkload(sources, tuple(operators), tuple(asked))
 
 
 def exact_placement(seed: int, sites: int = 7, trees: int = 2, queries: int = 4) -> Placement:

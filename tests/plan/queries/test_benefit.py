@@ -10,13 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distributary.plan.goal import Constraint, Goal
-from distributary.plan.queries.benefit import Standing
-from distributary.plan.queries.cost import Measured, placement_cost
-from distributary.plan.queries.forms import Anew, system_form
+from distributary.plan.queries.benefit import PlacementEstimate
+from distributary.plan.queries.cost import MeasuredPlacement, placement_cost
+from distributary.plan.queries.forms import RemeasuredCost, system_form
 from distributary.plan.queries.goals import parse_query_goal
-from distributary.plan.queries.graph import Operator, Query, Source, Workload, client
-from distributary.plan.queries.placement import Network, Placement
-from distributary.plan.queries.state import State
+from distributary.plan.queries.graph import (
+    PlannedOperator,
+    PlannedQuery,
+    PlannedSource,
+    QueryWorkload,
+    client,
+)
+from distributary.plan.queries.placement import Placement, SiteNetwork
+from distributary.plan.queries.state import PlacementState
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree
 from plan.queries.networks import exact_placement
 
@@ -69,7 +75,7 @@ def measured(goal: Goal, placement: Placement) -> float:
     return float(placement_cost(goal.cost, placement))
 
 
-def assert_weighed_as_measured(standing: Standing, operator: int) -> None:
+def assert_weighed_as_measured(standing: PlacementEstimate, operator: int) -> None:
     """What moving an operator anywhere is worth is what measuring anew shows."""
     goal, placement = standing.goal, standing.placement
     sites = range(placement.network.sites.count)
@@ -80,8 +86,8 @@ def assert_weighed_as_measured(standing: Standing, operator: int) -> None:
 
 @pytest.mark.parametrize("name", GOALS)
 def test_which_goals_are_weighed_without_measuring_anew(name: str) -> None:
-    state = State(exact_placement(1))
-    assert isinstance(system_form(GOALS[name].cost, state), Anew) == (name in SLOW)
+    state = PlacementState(exact_placement(1))
+    assert isinstance(system_form(GOALS[name].cost, state), RemeasuredCost) == (name in SLOW)
 
 
 @settings(max_examples=60)
@@ -89,7 +95,7 @@ def test_which_goals_are_weighed_without_measuring_anew(name: str) -> None:
 def test_the_benefit_of_a_move_is_that_of_recomputation(seed: int, name: str) -> None:
     goal, placement = GOALS[name], exact_placement(seed)
     random = Random(seed)
-    standing = Standing(goal, placement)
+    standing = PlacementEstimate(goal, placement)
     free = [index for index, operator in enumerate(placement.workload.operators) if operator.pinned is None]
     sites = range(placement.network.sites.count)
     for _ in range(2):
@@ -116,7 +122,7 @@ def test_operators_that_move_together_are_weighed_together(seed: int, name: str)
     exact = [
         goal.sign * (now - measured(goal, placement.moved(dict.fromkeys(together, site)))) for site in sites
     ]
-    found = Standing(goal, placement).benefits(together, list(sites))
+    found = PlacementEstimate(goal, placement).benefits(together, list(sites))
     np.testing.assert_allclose(found, exact, rtol=1e-12, atol=1e-9)
 
 
@@ -125,7 +131,7 @@ def test_operators_that_move_together_are_weighed_together(seed: int, name: str)
 def test_splits_are_costed_as_if_measured_anew_and_can_be_taken_back(seed: int, name: str) -> None:
     goal, placement = GOALS[name], exact_placement(seed)
     random = Random(seed)
-    standing = Standing(goal, placement)
+    standing = PlacementEstimate(goal, placement)
     before = standing.cost
     splits = []
     for _ in range(2):
@@ -160,15 +166,15 @@ def test_parts_of_streams_add_up_exactly_over_ways_of_any_length() -> None:
     """Fifteen sixteenths of a stream, over so many links that their sum does not fit into small numbers."""
     sites = 60
     chain = Tree((NO_PARENT, *range(sites - 1)))
-    network = Network(Sites([[1] * sites] * sites), (chain,))
-    operator = Operator("o", "filter", (0,), selectivity=0)
-    source = Source("s", 0, 16 * 10**9, 1)
-    workload = Workload((source,), (operator, client("c", 1, 0)), (Query("q", (0, 1)),))
+    network = SiteNetwork(Sites([[1] * sites] * sites), (chain,))
+    operator = PlannedOperator("o", "filter", (0,), selectivity=0)
+    source = PlannedSource("s", 0, 16 * 10**9, 1)
+    workload = QueryWorkload((source,), (operator, client("c", 1, 0)), (PlannedQuery("q", (0, 1)),))
     replicas = range(2, 17)
     placement = Placement(workload, network, (0, 0))
     placement = placement.split(workload.partitioned(0, 16), (*(0 for _ in replicas), sites - 1))
     goal = parse_query_goal("minimise aggregate(SUM, incoming rate, BROKERS)")
-    worth = Standing(goal, placement).benefits(list(replicas), list(range(sites)))
+    worth = PlacementEstimate(goal, placement).benefits(list(replicas), list(range(sites)))
     assert worth.tolist() == [-15 * 10**9 * links for links in range(sites)]
 
 
@@ -183,7 +189,7 @@ CONSTRAINTS = (
 
 
 def broken(constraint: Constraint, placement: Placement) -> dict[int, float]:
-    return {at: float(value) for at, value in Measured(placement).broken(constraint).items()}
+    return {at: float(value) for at, value in MeasuredPlacement(placement).broken(constraint).items()}
 
 
 @settings(max_examples=40)
@@ -198,7 +204,9 @@ def test_a_move_is_legal_when_nobody_breaks_a_constraint_that_they_kept_or_break
     constraint = goal.constraints[0]
     before = broken(constraint, placement)
     sites = range(placement.network.sites.count)
-    for site, benefit in zip(sites, Standing(goal, placement).benefits(operator, list(sites)), strict=True):
+    for site, benefit in zip(
+        sites, PlacementEstimate(goal, placement).benefits(operator, list(sites)), strict=True
+    ):
         after = broken(constraint, placement.moved({operator: site}))
         legal = all(at in before and constraint.no_worse(value, before[at]) for at, value in after.items())
         assert legal == np.isfinite(benefit)
@@ -208,7 +216,7 @@ def test_a_move_is_legal_when_nobody_breaks_a_constraint_that_they_kept_or_break
 @given(SEEDS)
 def test_recounting_changes_nothing(seed: int) -> None:
     placement = exact_placement(seed)
-    state = State(placement)
+    state = PlacementState(placement)
     random = Random(seed)
     for index, operator in enumerate(placement.workload.operators):
         if operator.pinned is None:
@@ -221,5 +229,6 @@ def test_recounting_changes_nothing(seed: int) -> None:
     for name, values in moved.items():
         np.testing.assert_allclose(values, state.quantities[name], rtol=0, atol=rounding)
     assert all(
-        state.quantities[name].tolist() == State(state.placement).quantities[name].tolist() for name in moved
+        state.quantities[name].tolist() == PlacementState(state.placement).quantities[name].tolist()
+        for name in moved
     )

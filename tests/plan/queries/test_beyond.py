@@ -13,14 +13,20 @@ from hypothesis import strategies as st
 from distributary.errors import DistributaryError
 from distributary.plan.queries.adaptation import QueryAdaptation, smoothed
 from distributary.plan.queries.baselines import least_loaded
-from distributary.plan.queries.benefit import Standing
+from distributary.plan.queries.benefit import PlacementEstimate
 from distributary.plan.queries.cost import placement_cost, query_violations
 from distributary.plan.queries.generator import at_clients, feed_workload, random_network
 from distributary.plan.queries.goals import parse_query_goal
-from distributary.plan.queries.graph import Operator, Query, Source, Workload, client
+from distributary.plan.queries.graph import (
+    PlannedOperator,
+    PlannedQuery,
+    PlannedSource,
+    QueryWorkload,
+    client,
+)
 from distributary.plan.queries.joint import TreeProblem, improve_both, improve_trees
 from distributary.plan.queries.optimiser import climb
-from distributary.plan.queries.placement import NO_DUTIES, Duties, Network, Placement
+from distributary.plan.queries.placement import NO_DUTIES, Duties, Placement, SiteNetwork
 from distributary.plan.queries.relaxation import relaxed
 from distributary.plan.queries.rules import PARTITION
 from distributary.plan.queries.shedding import shed_load
@@ -54,7 +60,7 @@ def test_what_a_move_in_a_tree_is_worth_is_what_measuring_anew_shows(seed: int, 
     number = Random(seed).randrange(len(placement.network.trees))
     tree = placement.network.trees[number]
     site = Random(seed).choice(tree.order[1:])
-    found = TreeProblem(Standing(goal, placement), number).benefits(tree, site)
+    found = TreeProblem(PlacementEstimate(goal, placement), number).benefits(tree, site)
     now = placement_cost(goal.cost, placement)
     for parent, benefit in enumerate(found):
         if tree.below(parent, site):
@@ -93,13 +99,15 @@ def test_springs_bring_queries_nearer_than_their_clients_and_rules_nearer_still(
 
 def one_site(loads: list[int], worth: list[int]) -> Placement:
     """Queries of one operator each, all at site 1."""
-    operators: list[Operator] = []
+    operators: list[PlannedOperator] = []
     for number, load in enumerate(loads):
-        operators.append(Operator(f"o{number}", "filter", (0,), cost=load))
+        operators.append(PlannedOperator(f"o{number}", "filter", (0,), cost=load))
         operators.append(client(f"c{number}", 1 + 2 * number, site=1))
-    queries = tuple(Query(f"q{at}", (2 * at, 2 * at + 1), utility) for at, utility in enumerate(worth))
-    workload = Workload((Source("s", 0, 1, 1),), tuple(operators), queries)
-    return Placement(workload, Network(Sites(latency=[[0, 1], [1, 0]]), (star(2),)), (1,) * len(operators))
+    queries = tuple(PlannedQuery(f"q{at}", (2 * at, 2 * at + 1), utility) for at, utility in enumerate(worth))
+    workload = QueryWorkload((PlannedSource("s", 0, 1, 1),), tuple(operators), queries)
+    return Placement(
+        workload, SiteNetwork(Sites(latency=[[0, 1], [1, 0]]), (star(2),)), (1,) * len(operators)
+    )
 
 
 @settings(max_examples=40)
@@ -141,7 +149,7 @@ def test_what_a_site_does_besides_leaves_queries_that_much_less() -> None:
     assert least_loaded(busy.workload, busy.network).hosts == (0, 1, 0, 1)
 
 
-def drifted(workload: Workload, factor: float, random: Random) -> Workload:
+def drifted(workload: QueryWorkload, factor: float, random: Random) -> QueryWorkload:
     sources = tuple(
         replace(source, rate=float(source.rate) * random.uniform(1 / factor, factor))
         for source in workload.sources
@@ -171,9 +179,11 @@ def test_only_migrations_follow_drift() -> None:
 
 
 def test_what_an_operator_can_use_is_believed_as_slowly_as_what_it_lets_pass() -> None:
-    def measured(passing: float, wanted: float | None) -> Workload:
-        one = Operator("o", "super-operator", (0,), selectivity=passing, wanted=wanted)
-        return Workload((Source("s", 0, 1, 1),), (one, client("c", 1, site=0)), (Query("q", (0, 1)),))
+    def measured(passing: float, wanted: float | None) -> QueryWorkload:
+        one = PlannedOperator("o", "super-operator", (0,), selectivity=passing, wanted=wanted)
+        return QueryWorkload(
+            (PlannedSource("s", 0, 1, 1),), (one, client("c", 1, site=0)), (PlannedQuery("q", (0, 1)),)
+        )
 
     believed = smoothed(measured(0.2, 0.5), measured(0.4, 0.9), 0.25).operators[0]
     assert (believed.selectivity, believed.wanted) == pytest.approx((0.25, 0.6))

@@ -14,8 +14,8 @@ from distributary.errors import DistributaryError
 from distributary.flow import Catalogue, Query, QueryBuilder, SharedOperator, Source
 from distributary.plan.queries import cost
 from distributary.plan.queries.blocks import SUPER, running_blocks
-from distributary.plan.queries.catalogue import Measured, workload_of
-from distributary.plan.queries.placement import Network, Placement
+from distributary.plan.queries.catalogue import WorkloadStatistics, workload_of
+from distributary.plan.queries.placement import Placement, SiteNetwork
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree
 
 SCHEMA = {"symbol": "text", "size": "integer", "at": "integer"}
@@ -36,7 +36,7 @@ def catalogue() -> Catalogue:
 
 
 def test_what_two_queries_compute_alike_is_one_operator_of_both() -> None:
-    known = Measured(rates={"trades": 4000}, items={"trades": 8}, selectivity={"second.big": 0.25})
+    known = WorkloadStatistics(rates={"trades": 4000}, items={"trades": 8}, selectivity={"second.big": 0.25})
     workload = workload_of(catalogue(), {"first": 1, "second": 2}, {"orders": 1}, known)
     names = [operator.name for operator in workload.operators]
     assert names == ["first.large", "first.many", "second.pair", "first", "second"]
@@ -79,13 +79,13 @@ def of(*queries: Query) -> Catalogue:
     return found
 
 
-def random_numbers(random: Random) -> Measured:
+def random_numbers(random: Random) -> WorkloadStatistics:
     def some(names: Sequence[str]) -> dict[str, Fraction]:
         return {f"q.{name}": Fraction(random.randint(0, 8), 4) for name in names if random.random() < 0.8}
 
     operators = ("large", "small", "pair", "many")
     selectivity = {name: min(share, Fraction(1)) for name, share in some(operators[:2]).items()}
-    return Measured(
+    return WorkloadStatistics(
         {name: Fraction(random.randint(300, 900)) for name in ("trades", "orders")},
         {name: Fraction(random.randint(1, 90)) for name in ("trades", "orders")},
         {**some(operators[2:]), **selectivity},
@@ -99,7 +99,7 @@ def random_numbers(random: Random) -> Measured:
 def test_a_super_operator_costs_what_its_members_cost_at_one_site(seed: int, filtering: bool) -> None:
     random = Random(seed)
     known = random_numbers(random)
-    network = Network(
+    network = SiteNetwork(
         Sites([[0, 5, 9], [5, 0, 3], [9, 3, 0]]), (Tree((NO_PARENT, 0, 1)),), filtering=filtering
     )
     apart, whole = (
@@ -108,8 +108,8 @@ def test_a_super_operator_costs_what_its_members_cost_at_one_site(seed: int, fil
     )
     assert [one.name for one in whole.operators] == ["q.matched", "q.many", "q"]
     site, other = random.choices(range(3), k=2)
-    one = cost.Measured(Placement(apart, network, (site, site, site, other, 2)))
-    all_in_one = cost.Measured(Placement(whole, network, (site, other, 2)))
+    one = cost.MeasuredPlacement(Placement(apart, network, (site, site, site, other, 2)))
+    all_in_one = cost.MeasuredPlacement(Placement(whole, network, (site, other, 2)))
     for name in ("node load", "incoming rate", "forwarding rate"):
         for at in range(3):
             expected = float(one.node_statistic(name, at))
@@ -119,7 +119,7 @@ def test_a_super_operator_costs_what_its_members_cost_at_one_site(seed: int, fil
 
 
 def test_a_super_operator_is_never_split_and_known_by_its_own_name_if_said() -> None:
-    known = Measured(selectivity={"q.matched": 0.125, "q.pair": 0.5}, cost={"q.matched": 7})
+    known = WorkloadStatistics(selectivity={"q.matched": 0.125, "q.pair": 0.5}, cost={"q.matched": 7})
     workload = workload_of(of(with_unit("q", True)), {"q": 2}, {"orders": 1}, known)
     matched = workload.operators[0]
     assert (matched.kind, matched.inputs, matched.selectivity, matched.cost) == (SUPER, (0, 1), 0.125, 7)

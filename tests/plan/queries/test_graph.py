@@ -14,24 +14,28 @@ from distributary.plan.queries.graph import (
     CLIENT,
     MOST_PARTS,
     RETIRED,
-    Operator,
-    Query,
-    Source,
-    Workload,
+    PlannedOperator,
+    PlannedQuery,
+    PlannedSource,
+    QueryWorkload,
     client,
 )
-from distributary.plan.queries.placement import Network, Placement
+from distributary.plan.queries.placement import Placement, SiteNetwork
 from distributary.plan.trees.tree import Sites, star
 from plan.queries.networks import exact_placement
 
-A, B = Source("a", 0, 100, 10), Source("b", 1, 60, 6)
+A, B = PlannedSource("a", 0, 100, 10), PlannedSource("b", 1, 60, 6)
 
 
 def test_a_filter_behind_a_union_is_replicated_over_the_unions_inputs() -> None:
-    workload = Workload(
+    workload = QueryWorkload(
         (A, B),
-        (Operator("u", "union", (0, 1)), Operator("f", "filter", (2,), selectivity=0.5), client("c", 3, 0)),
-        (Query("q", (0, 1, 2)),),
+        (
+            PlannedOperator("u", "union", (0, 1)),
+            PlannedOperator("f", "filter", (2,), selectivity=0.5),
+            client("c", 3, 0),
+        ),
+        (PlannedQuery("q", (0, 1, 2)),),
     )
     split = workload.replicated(1)
     assert [operator.kind for operator in split.operators] == [RETIRED, "union", CLIENT, "filter", "filter"]
@@ -41,8 +45,8 @@ def test_a_filter_behind_a_union_is_replicated_over_the_unions_inputs() -> None:
 
 
 def test_the_replicas_of_one_operator_carry_the_replicas_of_the_next() -> None:
-    chain = (Operator("f", "filter", (0, 1)), Operator("g", "filter", (2,)), client("c", 3, 0))
-    split = Workload((A, B), chain, (Query("q", (0, 1, 2)),)).replicated(0).replicated(1)
+    chain = (PlannedOperator("f", "filter", (0, 1)), PlannedOperator("g", "filter", (2,)), client("c", 3, 0))
+    split = QueryWorkload((A, B), chain, (PlannedQuery("q", (0, 1, 2)),)).replicated(0).replicated(1)
     assert split.operators[0].kind == RETIRED
     assert [split.operators[index].inputs for index in (1, 5, 6)] == [(2 + 5, 2 + 6), (2 + 3,), (2 + 4,)]
 
@@ -68,7 +72,9 @@ def test_splitting_an_operator_leaves_the_rates_of_all_others_as_they_were(seed:
 
 @pytest.mark.parametrize("parts", [0, 1, MOST_PARTS + 1])
 def test_a_partition_into_none_one_or_too_many_is_refused(parts: int) -> None:
-    workload = Workload((A, B), (Operator("f", "filter", (0,)), client("c", 2, 1)), (Query("q", (0, 1)),))
+    workload = QueryWorkload(
+        (A, B), (PlannedOperator("f", "filter", (0,)), client("c", 2, 1)), (PlannedQuery("q", (0, 1)),)
+    )
     with pytest.raises(DistributaryError, match=f"into {parts}: take 2 to 16 equal parts"):
         workload.partitioned(0, parts)
 
@@ -76,23 +82,25 @@ def test_a_partition_into_none_one_or_too_many_is_refused(parts: int) -> None:
 @pytest.mark.parametrize(
     ("operators", "reason"),
     [
-        ((Operator("f", "filter", (9,)),), "reads stream 9 of 3"),
-        ((Operator("f", "filter", (2,)),), "read each other in a circle: f -> f"),
+        ((PlannedOperator("f", "filter", (9,)),), "reads stream 9 of 3"),
+        ((PlannedOperator("f", "filter", (2,)),), "read each other in a circle: f -> f"),
     ],
 )
-def test_a_graph_that_is_none_is_refused(operators: tuple[Operator, ...], reason: str) -> None:
+def test_a_graph_that_is_none_is_refused(operators: tuple[PlannedOperator, ...], reason: str) -> None:
     with pytest.raises(DistributaryError, match=reason):
-        Workload((A, B), operators, ())
+        QueryWorkload((A, B), operators, ())
 
 
 def test_an_operator_that_reads_a_stream_twice_is_refused() -> None:
     with pytest.raises(DistributaryError, match="'u' reads the same stream twice"):
-        Operator("u", "union", (0, 0))
+        PlannedOperator("u", "union", (0, 0))
 
 
 def test_a_placement_keeps_clients_where_they_are() -> None:
-    network = Network(Sites(latency=[[0, 5], [5, 0]]), (star(2), star(2, 1)))
-    workload = Workload((A, B), (Operator("f", "filter", (0,)), client("c", 2, 1)), (Query("q", (0, 1)),))
+    network = SiteNetwork(Sites(latency=[[0, 5], [5, 0]]), (star(2), star(2, 1)))
+    workload = QueryWorkload(
+        (A, B), (PlannedOperator("f", "filter", (0,)), client("c", 2, 1)), (PlannedQuery("q", (0, 1)),)
+    )
     with pytest.raises(DistributaryError, match="'c' must stay at site 1"):
         Placement(workload, network, (1, 0))
     with pytest.raises(DistributaryError, match="at site 7, which is not there"):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from distributary.plan.queries.baselines import globally
 from distributary.plan.queries.beginnings import best_from_beginnings
-from distributary.plan.queries.benefit import Standing
+from distributary.plan.queries.benefit import PlacementEstimate
 from distributary.plan.queries.cost import placement_cost, query_violations
 from distributary.plan.queries.generator import at_clients, feed_workload, random_network
 from distributary.plan.queries.goals import parse_query_goal
@@ -124,7 +124,7 @@ def test_the_same_seed_gives_the_same_lottery() -> None:
 
 
 def test_with_all_statistics_everybody_interested_hears_of_every_better_site() -> None:
-    standing = Standing(parse_query_goal("minimise aggregate(SUM, node load, BROKERS)"), small())
+    standing = PlacementEstimate(parse_query_goal("minimise aggregate(SUM, node load, BROKERS)"), small())
     heard = Dissemination().round(standing).sites
     load = standing.state.quantities["load"]
     for site in critical_sites(standing):
@@ -132,7 +132,7 @@ def test_with_all_statistics_everybody_interested_hears_of_every_better_site() -
 
 
 def test_only_the_worst_are_told_when_the_worst_is_what_counts() -> None:
-    standing = Standing(parse_query_goal(GOALS["load"]), small())
+    standing = PlacementEstimate(parse_query_goal(GOALS["load"]), small())
     heard = Dissemination().round(standing).sites
     assert [site for site, others in enumerate(heard) if len(others)] == critical_sites(standing)
 
@@ -167,5 +167,5 @@ def test_beginning_from_global_as_well_is_never_worse_than_either(seed: int, nam
     start = at_clients(feed_workload(network, 12, seed=seed), network)
     goal = parse_query_goal(GOALS[name])
     found = best_from_beginnings(goal, start, lambda placement: climb(goal, placement).placement)
-    other = Standing(goal, globally(goal, start.workload, network)).cost
-    assert Standing(goal, found).cost <= min(climb(goal, start).cost, other) * (1 + 1e-9)
+    other = PlacementEstimate(goal, globally(goal, start.workload, network)).cost
+    assert PlacementEstimate(goal, found).cost <= min(climb(goal, start).cost, other) * (1 + 1e-9)

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from distributary.plan.goal import Place
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.cost import system_cost, violations
-from distributary.plan.trees.dependence import Dependence, applies
 from distributary.plan.trees.goals import parse_goal
+from distributary.plan.trees.incremental import IncrementalCost
 from distributary.plan.trees.metrics import Metric, Reads
+from distributary.plan.trees.path_cost import PathCost, is_path_cost
 from distributary.plan.trees.rules import DIRECTED, FIVE_LEVELS, FOUR_LEVELS, LOCAL
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree
-from distributary.plan.trees.walk import Walk
 from plan.trees.trees import exact_sites, trees
 
 EVERY_RULE = [*LOCAL, *FOUR_LEVELS, *FIVE_LEVELS, *DIRECTED]
@@ -51,9 +51,9 @@ def same(one: object, other: object) -> bool:
 
 def check_every_rewrite(text: str, tree: Tree, sites: Sites, expect_dependence: bool) -> int:
     goal = parse_goal(text, {"toll": TOLL})
-    assert applies(goal.cost) == expect_dependence
+    assert is_path_cost(goal.cost) == expect_dependence
     estimate = Problem(goal, sites).at(tree)
-    assert isinstance(estimate.system, Dependence if expect_dependence else Walk)
+    assert isinstance(estimate.system, PathCost if expect_dependence else IncrementalCost)
     assert same(estimate.cost, system_cost(goal.cost, sites, tree))
     count = 0
     for rule in EVERY_RULE:

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distributary.plan.trees.approximation import Broadcasts
-from distributary.plan.trees.benefit import Estimate, Problem
+from distributary.plan.trees.benefit import Problem, TreeEstimate
 from distributary.plan.trees.bulk import Layout, cost_after, heard_saving, owner_of, read
 from distributary.plan.trees.bulk_walk import apply, draw
 from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.optimiser import HYBRID, NEGLIGIBLE, candidates, weigh
-from distributary.plan.trees.rules import DIRECTED, FIVE_LEVELS, FOUR_LEVELS, LOCAL, Rule
+from distributary.plan.trees.rules import DIRECTED, FIVE_LEVELS, FOUR_LEVELS, LOCAL, TreeRule
 from distributary.plan.trees.tree import Sites, Tree, random_tree
 from plan.trees.trees import exact_sites, plane_sites, trees
 
@@ -24,18 +24,18 @@ SYSTEM = ["SUM", "AVERAGE", "MIN", "MAX", "VARIANCE", "STD"]
 NODE = ["SUM", "MIN", "MAX"]
 
 
-def estimate_of(system: str, node: str, members: str, sites: Sites, tree: Tree) -> Estimate:
+def estimate_of(system: str, node: str, members: str, sites: Sites, tree: Tree) -> TreeEstimate:
     text = f"minimise aggregate({system}, aggregate({node}, link latency, PATH), {members})"
     return Problem(parse_goal(text), sites).at(tree)
 
 
-def layout_in(estimate: Estimate) -> Layout:
+def layout_in(estimate: TreeEstimate) -> Layout:
     layout = estimate.layout
     assert layout is not None
     return layout
 
 
-def reach_of(rule: Rule) -> tuple[int, int, int]:
+def reach_of(rule: TreeRule) -> tuple[int, int, int]:
     assert rule.reach is not None
     return rule.reach.numbers
 
@@ -135,7 +135,7 @@ def test_a_rule_of_ones_own_is_weighed_among_the_others() -> None:
     random = Random(4)
     goal = parse_goal("minimise aggregate(SUM, aggregate(SUM, link latency, PATH), BROKERS)")
     estimate = Problem(goal, plane_sites(12, random)).at(random_tree(12, random))
-    own = Rule("own promotion", 3, LOCAL[1].arguments, LOCAL[1].script)
+    own = TreeRule("own promotion", 3, LOCAL[1].arguments, LOCAL[1].script)
     found, _ = weigh(estimate, [*LOCAL, own], 0.0)
     items = list(found)
     assert [item.benefit for item in items] == sorted((item.benefit for item in items), reverse=True)

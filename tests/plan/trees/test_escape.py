@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distributary.plan.trees.benefit import Problem
-from distributary.plan.trees.climbing import Climb
+from distributary.plan.trees.climb import TreeClimb
 from distributary.plan.trees.cost import system_cost, violations
 from distributary.plan.trees.escape import Effort, Excess, improve, outsiders
 from distributary.plan.trees.goals import parse_goal
@@ -70,7 +70,7 @@ def check_the_way(start: Tree, end: Tree, changes: list[dict[int, int]]) -> None
     assert tree == end
 
 
-def connections(found: Climb) -> int:
+def connections(found: TreeClimb) -> int:
     """How often a site had to connect to another parent."""
     return sum(len(rewrite.changes) for rewrite in found.rewrites)
 

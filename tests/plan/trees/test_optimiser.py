@@ -14,7 +14,7 @@ from distributary.plan.trees.cost import system_cost, violations
 from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.optimiser import HYBRID, climb, critical_sites, weigh
 from distributary.plan.trees.optimum import exhaustive, optimum
-from distributary.plan.trees.rules import LOCAL, Bench, Rule
+from distributary.plan.trees.rules import LOCAL, TreeEdit, TreeRule
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree, random_tree, star
 from plan.trees.trees import exact_sites, plane_sites
 
@@ -47,12 +47,12 @@ def test_every_step_is_better_by_recomputation_and_at_the_end_no_legal_rewrite_i
 
 
 def test_a_rule_of_the_user_is_weighed_and_applied_like_any_other() -> None:
-    def adopt(bench: Bench, site: int) -> None:
+    def adopt(bench: TreeEdit, site: int) -> None:
         for sibling in bench.children(bench.parent(site)):
             if sibling != site:
                 bench.demote(sibling, site)
 
-    rule = Rule("adoption", 2, lambda tree, owner: ((child,) for child in tree.children[owner]), adopt)
+    rule = TreeRule("adoption", 2, lambda tree, owner: ((child,) for child in tree.children[owner]), adopt)
     sites = Sites(latency=[[0, 1, 9, 9], [1, 0, 2, 7], [9, 2, 0, 2], [9, 7, 2, 0]])
     problem = Problem(parse_goal(LARGEST), sites)
     found = climb(problem, star(4), [rule])

@@ -14,8 +14,8 @@ from distributary.plan.trees.rules import (
     LOCAL,
     NODE_SWAP,
     PARENT_CHILD_SWAP,
-    Bench,
-    Rule,
+    TreeEdit,
+    TreeRule,
     unit,
 )
 from distributary.plan.trees.tree import NO_PARENT, Tree
@@ -27,7 +27,7 @@ UNIT = Tree((NO_PARENT, 0, 1, 1, 2, 2, 3, 4, 6))
 """0 is the parent of 1, the owner; 2 and 3 its children; 4, 5 under 2, 6 under 3; 7 under 4, 8 under 6."""
 
 
-def rule_named(name: str) -> Rule:
+def rule_named(name: str) -> TreeRule:
     return next(rule for rule in EVERY_RULE if rule.name == name)
 
 
@@ -142,7 +142,7 @@ def test_directed_rules_reach_beyond_the_unit_only() -> None:
 
 
 def test_the_bench_refuses_what_is_no_promotion_demotion_or_move() -> None:
-    bench = Bench(UNIT)
+    bench = TreeEdit(UNIT)
     with pytest.raises(DistributaryError, match="no grandparent"):
         bench.promote(1)
     with pytest.raises(DistributaryError, match="is none"):

@@ -10,11 +10,11 @@ import pytest
 
 from distributary.flow import Catalogue, Item, QueryBuilder, Source
 from distributary.overlay.node import Address, Node, Wake
-from distributary.plan.queries.benefit import Standing
+from distributary.plan.queries.benefit import PlacementEstimate
 from distributary.plan.queries.goals import parse_query_goal
 from distributary.plan.queries.optimiser import climb
 from distributary.plan.queries.placement import Placement
-from distributary.plan.queries.rules import HYBRID, MIGRATIONS, PARTITION, REPLICATION, Rule
+from distributary.plan.queries.rules import HYBRID, MIGRATIONS, PARTITION, REPLICATION, QueryRule
 from distributary.plan.trees.tree import Sites
 from distributary.systems.queries.checkpoints import CheckpointSettings
 from distributary.systems.queries.optimiser import OPTIMISATION, STATISTICS, QueryOptimiserSettings
@@ -102,7 +102,9 @@ ways_of_telling = pytest.mark.parametrize("told", ["neighbourhood", "whole"])
 
 @ways_of_telling
 @pytest.mark.parametrize("rules", [MIGRATIONS, (*MIGRATIONS, REPLICATION, PARTITION)])
-def test_it_moves_until_no_rule_helps_and_answers_stay_exact(rules: tuple[Rule, ...], told: Told) -> None:
+def test_it_moves_until_no_rule_helps_and_answers_stay_exact(
+    rules: tuple[QueryRule, ...], told: Told
+) -> None:
     catalogue = queries(2)
     world = World(
         6, 3, optimising=QueryOptimiserSettings(TRAFFIC, period=8.0, window=1.0, rules=rules, told=told)
@@ -122,8 +124,8 @@ def test_it_moves_until_no_rule_helps_and_answers_stay_exact(rules: tuple[Rule, 
             for index in query.operators[:-1]
         }
     )
-    standing = Standing(TRAFFIC, placement)
-    assert standing.cost < 0.7 * Standing(TRAFFIC, at_clients).cost
+    standing = PlacementEstimate(TRAFFIC, placement)
+    assert standing.cost < 0.7 * PlacementEstimate(TRAFFIC, at_clients).cost
     further = climb(TRAFFIC, placement, rules, HYBRID, batch=1, together=False)
     assert further.cost >= 0.95 * standing.cost
 
@@ -139,7 +141,7 @@ def test_load_is_taken_off_the_busiest_node(told: Told) -> None:
     finish(world)
     expect_equal(world, catalogue, fed)
     whole = sum(placement.workload.load(index) for index in range(len(placement.workload.operators)))
-    assert Standing(LOAD, placement).cost < 0.6 * whole
+    assert PlacementEstimate(LOAD, placement).cost < 0.6 * whole
 
 
 @ways_of_telling

@@ -8,10 +8,10 @@ import pytest
 
 from distributary.flow import Catalogue, Item, Query, QueryBuilder, Source
 from distributary.plan.goal import Goal
-from distributary.plan.queries.benefit import Standing
+from distributary.plan.queries.benefit import PlacementEstimate
 from distributary.plan.queries.blocks import SUPER
 from distributary.plan.queries.goals import parse_query_goal
-from distributary.plan.queries.graph import WHOLE, Part
+from distributary.plan.queries.graph import WHOLE, SplitRole
 from distributary.plan.queries.placement import Placement
 from distributary.plan.queries.rules import MIGRATIONS, PARTITION
 from distributary.plan.trees.tree import Sites
@@ -72,8 +72,8 @@ def test_a_filter_is_sent_what_passes_it_and_gains_nothing_by_moving() -> None:
     assert placement.input_rate(0) == pytest.approx(float(workload.output_rate(0)), rel=0.01)
     # Its work is an item in and an item out for each that passes: those of 4 a second whose size is 8 or 9.
     assert placement.load(0) == pytest.approx(2 * 0.2 * 4, rel=0.15)
-    worth = Standing(TRAFFIC, placement).benefits(0, range(placement.network.sites.count))
-    assert max(worth) <= 0.01 * Standing(TRAFFIC, placement).cost
+    worth = PlacementEstimate(TRAFFIC, placement).benefits(0, range(placement.network.sites.count))
+    assert max(worth) <= 0.01 * PlacementEstimate(TRAFFIC, placement).cost
 
 
 @pytest.mark.parametrize("parts", [2, 3, 5])
@@ -85,7 +85,7 @@ def test_a_division_into_any_number_of_parts_is_the_planners_too(parts: int) -> 
     world.simulator.call(4, lambda: host.partition("q.many", parts, to=range(1, parts + 1)))
     world.run(10)
     placement = placement_of(world)
-    replicas = [one for one in placement.workload.operators if one.part is Part.REPLICA]
+    replicas = [one for one in placement.workload.operators if one.part is SplitRole.REPLICA]
     assert [one.name for one in replicas] == [f"q.many/{number}" for number in range(1, parts + 1)]
     assert {one.share for one in replicas} == {WHOLE // parts}
     hosts = dict(zip((one.name for one in placement.workload.operators), placement.hosts, strict=True))

@@ -15,9 +15,9 @@ from distributary.errors import DistributaryError
 from distributary.flow import Catalogue, Copy, Count, Filter, Operator, Query, QueryBuilder, Union
 from distributary.overlay.courier import Packet
 from distributary.plan.goal import GoalFunction
-from distributary.plan.queries.benefit import Standing
+from distributary.plan.queries.benefit import PlacementEstimate
 from distributary.plan.queries.goals import parse_query_goal
-from distributary.plan.queries.rules import MIGRATIONS, Area
+from distributary.plan.queries.rules import MIGRATIONS, RuleArea
 from distributary.plan.queries.statistics import Dissemination
 from distributary.plan.trees.tree import Sites
 from distributary.sim.faults import Injection
@@ -127,7 +127,7 @@ def after_rounds(world: World, count: int) -> None:
     world.run(3)
 
 
-def whole(world: World) -> tuple[PlanningSnapshot, Standing]:
+def whole(world: World) -> tuple[PlanningSnapshot, PlacementEstimate]:
     """The situation as one who knows everything sees it."""
     registry = world.broker(REGISTRY).registry
     assert registry is not None
@@ -136,7 +136,7 @@ def whole(world: World) -> tuple[PlanningSnapshot, Standing]:
     latency, nodes = registry.surroundings.latency, situation.sites
     matrix = [[0.0 if one == other else latency(one, other) for other in nodes] for one in nodes]
     goal = optimiser(world, REGISTRY).settings.goal
-    return situation, Standing(goal, situation.placement(Sites(matrix)))
+    return situation, PlacementEstimate(goal, situation.placement(Sites(matrix)))
 
 
 def expect_worth(world: World, at_most: bool = False) -> int:
@@ -224,7 +224,7 @@ def test_changes_of_super_operators_are_worth_what_they_are_worth_to_all(
 def test_where_few_of_the_worst_are_told_nothing_is_overrated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_model, "CHANGED", 0.0)
     monkeypatch.setattr(statistics, "WORST", 1)
-    area = Area(levels=1)
+    area = RuleArea(levels=1)
     assert sum(expect_worth(settled("load", seed, area=area), at_most=True) for seed in (0, 5)) > 5
 
 

@@ -13,11 +13,11 @@ from distributary.model import Event, Subscription
 from distributary.overlay.tree.shape import unsettled
 from distributary.plan.goal import Goal
 from distributary.plan.trees.benefit import Problem
-from distributary.plan.trees.climbing import Climb
+from distributary.plan.trees.climb import TreeClimb
 from distributary.plan.trees.cost import system_cost, violations
 from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.optimiser import HYBRID, climb
-from distributary.plan.trees.rules import DIRECTED, FIVE_LEVELS, FOUR_LEVELS, LOCAL, Rule
+from distributary.plan.trees.rules import DIRECTED, FIVE_LEVELS, FOUR_LEVELS, LOCAL, TreeRule
 from distributary.plan.trees.starts import best_effort
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree, random_tree
 from distributary.sim.latency import Matrix
@@ -137,8 +137,8 @@ class LiveWorld(World):
 
 
 def planned_and_live(
-    name: str, rules: tuple[Rule, ...], seed: int, nodes: int = 9, constraint: str = "", **more: Any
-) -> tuple[Climb, LiveWorld, Tree]:
+    name: str, rules: tuple[TreeRule, ...], seed: int, nodes: int = 9, constraint: str = "", **more: Any
+) -> tuple[TreeClimb, LiveWorld, Tree]:
     random = Random(seed)
     goal = parse_goal(GOALS[name] + constraint)
     sites = random_sites(nodes, random)
@@ -149,7 +149,7 @@ def planned_and_live(
     return climb(Problem(goal, sites), start, rules), world, reached
 
 
-def assert_same(planned: Climb, world: LiveWorld, reached: Tree, name: str) -> None:
+def assert_same(planned: TreeClimb, world: LiveWorld, reached: Tree, name: str) -> None:
     cost = parse_goal(GOALS[name]).cost
     assert float(system_cost(cost, world.sites, reached)) == pytest.approx(float(planned.cost))
     assert reached == planned.tree
@@ -181,7 +181,7 @@ def test_with_directed_rules_too_it_makes_the_same_rewrites_as_the_planner(name:
 )
 @pytest.mark.parametrize("name", GOALS)
 def test_every_rewrite_is_worth_as_much_as_the_best_the_planner_finds(
-    name: str, rules: tuple[Rule, ...], seed: int
+    name: str, rules: tuple[TreeRule, ...], seed: int
 ) -> None:
     """Which of several that are worth the same is taken may hang on rounding; nothing else may.
 

@@ -103,7 +103,7 @@ class Scope(Enum):
     """What the system's cost implies: QUERY OPERATORS over QUERIES, LOCAL OPERATORS over BROKERS."""
 
 
-class Population(Enum):
+class GoalMembers(Enum):
     """What the system's cost aggregates."""
 
     BROKERS = "BROKERS"
@@ -244,7 +244,7 @@ class SystemCost:
 
     function: GoalFunction
     value: Expression
-    members: Population = Population.BROKERS
+    members: GoalMembers = GoalMembers.BROKERS
 
 
 COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {

@@ -40,10 +40,10 @@ from distributary.plan.goal.expression import (
     GoalAggregate,
     GoalConstant,
     GoalFunction,
+    GoalMembers,
     Measure,
     Number,
     Place,
-    Population,
     Scope,
     SystemCost,
     place_of,
@@ -82,7 +82,7 @@ class Language:
     for_queries: bool
     functions: Sequence[GoalFunction]
     """The functions of the system's cost."""
-    sets: Mapping[str, Scope | Population]
+    sets: Mapping[str, Scope | GoalMembers]
     """What can be aggregated over; singular and plural are the same."""
     measures: Mapping[str, Measure]
     noun: str
@@ -103,7 +103,7 @@ class Language:
                 return found
         return None
 
-    def set_named(self, name: str) -> Scope | Population | None:
+    def set_named(self, name: str) -> Scope | GoalMembers | None:
         """What is aggregated over by this name, in the singular or the plural."""
         name = name.upper()
         names = (name, f"{name}S", f"{name[:-1]}IES")
@@ -373,7 +373,7 @@ class GoalReader:
         """The cost with the scope that was left unsaid; refused if it takes values of other places."""
         if not self.language.for_queries:
             return cost
-        of_queries = cost.members is Population.QUERIES
+        of_queries = cost.members is GoalMembers.QUERIES
         value = with_scope(cost.value, Scope.QUERY if of_queries else Scope.LOCAL)
         place, wanted = place_of(value), Place.QUERY if of_queries else Place.NODE
         if place not in (wanted, Place.CONSTANT):
@@ -386,7 +386,7 @@ class GoalReader:
         definition = self.definitions.get(name, [])
         if len(definition) < 2 or definition[0].text.lower() != "aggregate":
             return False
-        return isinstance(self.language.set_named(definition[-2].text), Population)
+        return isinstance(self.language.set_named(definition[-2].text), GoalMembers)
 
     def _named_system_cost(self, name: str) -> SystemCost:
         """The system's cost that a definition tells."""
@@ -477,14 +477,14 @@ class GoalReader:
         self._expect(",")
         position = self._peek().position
         value = self._combined()
-        over: Scope | Population = Scope.UNSAID
+        over: Scope | GoalMembers = Scope.UNSAID
         if self.language.for_queries:
             over = self._set() if self._accept(",") else Scope.UNSAID
         else:
             self._expect(",")
             over = self._set()
         self._expect(")")
-        if isinstance(over, Population):
+        if isinstance(over, GoalMembers):
             return SystemCost(function, value, over)
         scope = over
         at = position if function in NODE_FUNCTIONS else token.position
@@ -495,7 +495,7 @@ class GoalReader:
             self._refuse("expected a set: UPSTREAM OPERATORS or DOWNSTREAM OPERATORS", position)
         return found
 
-    def _set(self) -> Scope | Population:
+    def _set(self) -> Scope | GoalMembers:
         """What is aggregated over."""
         start, for_queries = self._peek(), self.language.for_queries
         name = self._words()[0] if for_queries or start.kind == "word" else ""
@@ -503,9 +503,9 @@ class GoalReader:
         if found is None:
             said = name.upper() if for_queries else repr(start.text or "the end")
             self._refuse(f"{self.language.expected_set}, not {said}", start.position)
-        if isinstance(found, Population) and not for_queries and self._accept("|"):
+        if isinstance(found, GoalMembers) and not for_queries and self._accept("|"):
             other = self._take()
-            if {found, self.language.set_named(other.text)} != {Population.BROKERS, Population.CLIENTS}:
+            if {found, self.language.set_named(other.text)} != {GoalMembers.BROKERS, GoalMembers.CLIENTS}:
                 self._refuse("expected BROKERS|CLIENTS", other.position)
-            return Population.BOTH
+            return GoalMembers.BOTH
         return found

@@ -19,11 +19,11 @@ from dataclasses import replace
 
 from distributary.errors import DistributaryError
 from distributary.plan.goal import Goal, Number
-from distributary.plan.queries.benefit import Standing
-from distributary.plan.queries.graph import Operator, Source, Workload
+from distributary.plan.queries.benefit import PlacementEstimate
+from distributary.plan.queries.graph import PlannedOperator, PlannedSource, QueryWorkload
 from distributary.plan.queries.optimiser import QueryClimb, climb
 from distributary.plan.queries.placement import Placement
-from distributary.plan.queries.rules import HYBRID, MIGRATIONS, Area, Rule
+from distributary.plan.queries.rules import HYBRID, MIGRATIONS, QueryRule, RuleArea
 from distributary.plan.trees.adaptation import Patience
 
 
@@ -45,8 +45,8 @@ class QueryAdaptation:
         goal: Goal,
         placement: Placement,
         patience: Patience | None = None,
-        rules: Sequence[Rule] = MIGRATIONS,
-        area: Area = HYBRID,
+        rules: Sequence[QueryRule] = MIGRATIONS,
+        area: RuleArea = HYBRID,
     ) -> None:
         if any(rule.groups is None for rule in rules):
             raise DistributaryError("operators are not split while conditions are followed: take migrations")
@@ -55,10 +55,10 @@ class QueryAdaptation:
         self.patience = patience or Patience()
         self.rules = rules
         self.area = area
-        self.believed: Workload | None = None
+        self.believed: QueryWorkload | None = None
         self._resting = 0
 
-    def period(self, measured: Workload) -> QueryClimb | None:
+    def period(self, measured: QueryWorkload) -> QueryClimb | None:
         """Take new measurements in; what was moved, or None."""
         self.believed = smoothed(self.believed, measured, self.patience.smoothing)
         self.placement = Placement(self.believed, self.placement.network, self.placement.hosts)
@@ -76,11 +76,14 @@ class QueryAdaptation:
         saved = self.goal.sign * (found.before - found.cost)
         if saved > self.patience.margin * abs(found.before):
             return True
-        now, then = Standing(self.goal, self.placement), Standing(self.goal, found.placement)
+        now, then = (
+            PlacementEstimate(self.goal, self.placement),
+            PlacementEstimate(self.goal, found.placement),
+        )
         return then.broken() < now.broken()
 
 
-def smoothed(believed: Workload | None, measured: Workload, share: float) -> Workload:
+def smoothed(believed: QueryWorkload | None, measured: QueryWorkload, share: float) -> QueryWorkload:
     """What to believe after a measurement."""
     if believed is None:
         return measured
@@ -91,10 +94,10 @@ def smoothed(believed: Workload | None, measured: Workload, share: float) -> Wor
     def nearer(old: Number, new: Number) -> float:
         return float(old) + share * (float(new) - float(old))
 
-    def source(old: Source, new: Source) -> Source:
+    def source(old: PlannedSource, new: PlannedSource) -> PlannedSource:
         return replace(new, rate=nearer(old.rate, new.rate), items=nearer(old.items, new.items))
 
-    def operator(old: Operator, new: Operator) -> Operator:
+    def operator(old: PlannedOperator, new: PlannedOperator) -> PlannedOperator:
         unsaid = old.wanted is None or new.wanted is None
         return replace(
             new,

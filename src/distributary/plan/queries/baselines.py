@@ -21,28 +21,28 @@ import numpy as np
 
 from distributary.errors import DistributaryError
 from distributary.plan.goal import Goal
-from distributary.plan.queries.benefit import Standing
+from distributary.plan.queries.benefit import PlacementEstimate
 from distributary.plan.queries.cost import placement_cost, query_violations
 from distributary.plan.queries.generator import at_clients, with_stars
-from distributary.plan.queries.graph import Workload
-from distributary.plan.queries.placement import Network, Placement
+from distributary.plan.queries.graph import QueryWorkload
+from distributary.plan.queries.placement import Placement, SiteNetwork
 from distributary.plan.queries.state import Indices
 
 MOST = 200_000
 """Placements that the optimum is sought among."""
 
 
-def client_star(workload: Workload, network: Network) -> Placement:
+def client_star(workload: QueryWorkload, network: SiteNetwork) -> Placement:
     """Every operator at its client's, every site directly under the roots."""
     return at_clients(workload, with_stars(network))
 
 
-def client_tree(workload: Workload, network: Network) -> Placement:
+def client_tree(workload: QueryWorkload, network: SiteNetwork) -> Placement:
     """Every operator at its client's, over the network's trees: where a climb starts."""
     return at_clients(workload, network)
 
 
-def at_sources(workload: Workload, network: Network) -> Placement:
+def at_sources(workload: QueryWorkload, network: SiteNetwork) -> Placement:
     """SOURCE: every operator at the root that publishes its (first) feed."""
     hosts = [0] * len(workload.operators)
     for index in workload.order:
@@ -59,7 +59,7 @@ def at_sources(workload: Workload, network: Network) -> Placement:
     return Placement(workload, network, tuple(hosts))
 
 
-def least_loaded(workload: Workload, network: Network) -> Placement:
+def least_loaded(workload: QueryWorkload, network: SiteNetwork) -> Placement:
     """Every query, in its order, at the site with the least load so far."""
     loads = np.array([float(network.duties_of(site).load) for site in range(network.sites.count)])
     start = at_clients(workload, network)
@@ -75,12 +75,12 @@ def least_loaded(workload: Workload, network: Network) -> Placement:
     return Placement(workload, network, tuple(hosts))
 
 
-def globally(goal: Goal, workload: Workload, network: Network, *, spread: bool = False) -> Placement:
+def globally(goal: Goal, workload: QueryWorkload, network: SiteNetwork, *, spread: bool = False) -> Placement:
     """GLOBAL: each query in turn where the goal is best, as things are by then.
 
     Queries that are still to come count as if they did nothing and asked for nothing.
     """
-    standing = Standing(goal, at_clients(workload, network))
+    standing = PlacementEstimate(goal, at_clients(workload, network))
     standing.leave_out_all()
     rank = {index: place for place, index in enumerate(workload.order)}
     sites = np.arange(network.sites.count)
@@ -96,7 +96,7 @@ def globally(goal: Goal, workload: Workload, network: Network, *, spread: bool =
     return standing.placement
 
 
-def _put_best(standing: Standing, group: list[int], sites: Indices) -> None:
+def _put_best(standing: PlacementEstimate, group: list[int], sites: Indices) -> None:
     worth = standing.benefits(group, sites) if group else np.array([-np.inf])
     if np.isfinite(worth).any():
         standing.move_all(dict.fromkeys(group, int(worth.argmax())))
@@ -132,7 +132,7 @@ def optimum(goal: Goal, placement: Placement) -> tuple[Placement, float]:
     return best
 
 
-def least_maximum_load(workload: Workload, network: Network) -> float:
+def least_maximum_load(workload: QueryWorkload, network: SiteNetwork) -> float:
     """What the most loaded site carries at least, however operators are placed."""
     anywhere = at_clients(workload, network)
     loads = [float(anywhere.load(index)) for index in range(len(workload.operators))]

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from distributary.plan.goal import Goal
 from distributary.plan.queries.baselines import globally
-from distributary.plan.queries.benefit import Standing
+from distributary.plan.queries.benefit import PlacementEstimate
 from distributary.plan.queries.placement import Placement
 
 Improve = Callable[[Placement], Placement]
@@ -29,14 +29,14 @@ def best_from_beginnings(goal: Goal, start: Placement, improve: Improve) -> Plac
     >>> start = at_clients(feed_workload(network, 30, seed=1), network)
     >>> goal = parse_query_goal("minimise aggregate(SUM, incoming rate, BROKERS)")
     >>> found = best_from_beginnings(goal, start, lambda placement: climb(goal, placement).placement)
-    >>> Standing(goal, found).cost <= climb(goal, start).cost
+    >>> PlacementEstimate(goal, found).cost <= climb(goal, start).cost
     True
     """
     beginnings = [start, globally(goal, start.workload, start.network)]
     found = [improve(beginning) for beginning in beginnings]
 
     def badness(placement: Placement) -> tuple[int, float]:
-        standing = Standing(goal, placement)
+        standing = PlacementEstimate(goal, placement)
         return standing.broken(), goal.sign * standing.cost
 
     return min(found, key=badness)

@@ -1,6 +1,6 @@
 """What moving or splitting an operator is worth, and whether the constraints allow it.
 
-    standing = Standing(goal, placement)
+    standing = PlacementEstimate(goal, placement)
     standing.cost                              # of the placement as it stands
     standing.benefits(operator, sites)         # of moving one operator to each of these sites, at once
     standing.move(operator, site); standing.placement
@@ -26,20 +26,20 @@ import numpy as np
 import numpy.typing as npt
 
 from distributary.plan.goal import Constraint, Goal, GoalFunction, Place, SystemCost, place_of
-from distributary.plan.queries.cost import Measured
+from distributary.plan.queries.cost import MeasuredPlacement
 from distributary.plan.queries.forms import (
+    BrokersCost,
     NodeForm,
     OperatorForm,
-    OverBrokers,
-    OverQueries,
+    QueriesCost,
     QueryForm,
     SystemForm,
     UnfitError,
     system_form,
 )
-from distributary.plan.queries.graph import Workload
+from distributary.plan.queries.graph import QueryWorkload
 from distributary.plan.queries.placement import Placement
-from distributary.plan.queries.state import Floats, Indices, Move, State
+from distributary.plan.queries.state import Floats, Indices, OperatorMove, PlacementState
 
 Booleans = npt.NDArray[np.bool_]
 
@@ -55,7 +55,7 @@ COMPARED = {
 class Bound:
     """A constraint, and the values it is on."""
 
-    def __init__(self, constraint: Constraint, watched: Watched) -> None:
+    def __init__(self, constraint: Constraint, watched: ConstrainedValues) -> None:
         self.constraint = constraint
         self.watched = watched
 
@@ -73,7 +73,7 @@ class Bound:
             allowed = allowed | (~self.holds(old) & better(new, old))
         return allowed
 
-    def legal(self, move: Move) -> Booleans:
+    def legal(self, move: OperatorMove) -> Booleans:
         """For each site tried, whether the constraint allows it."""
         ids, new = self.watched.after(move)
         return np.asarray(self.kept(new, self.watched.values()[ids]).all(axis=1))
@@ -87,12 +87,12 @@ class Bound:
         return bool(self.kept(new, before).all())
 
 
-class Watched(Protocol):
+class ConstrainedValues(Protocol):
     """Values that a constraint is on."""
 
     def values(self) -> Floats: ...
 
-    def after(self, move: Move) -> tuple[Sequence[int] | slice, Floats]: ...
+    def after(self, move: OperatorMove) -> tuple[Sequence[int] | slice, Floats]: ...
 
     def forget(self, operators: Sequence[int]) -> None: ...
 
@@ -106,7 +106,7 @@ class OfNodes:
     def values(self) -> Floats:
         return self.form.values()
 
-    def after(self, move: Move) -> tuple[slice, Floats]:
+    def after(self, move: OperatorMove) -> tuple[slice, Floats]:
         return slice(None), self.form.after(move)
 
     def forget(self, operators: Sequence[int]) -> None:
@@ -127,7 +127,7 @@ class OfOperators:
     def values(self) -> Floats:
         return np.array(self.known)
 
-    def after(self, move: Move) -> tuple[list[int], Floats]:
+    def after(self, move: OperatorMove) -> tuple[list[int], Floats]:
         ids = self.form.affected(move)
         rows = [self.form.rest_of(index, move.operators, move.sites) for index in ids]
         return ids, np.stack(rows, axis=-1)
@@ -150,7 +150,7 @@ class OfSystem:
     def values(self) -> Floats:
         return np.array([self.form.cost()])
 
-    def after(self, move: Move) -> tuple[slice, Floats]:
+    def after(self, move: OperatorMove) -> tuple[slice, Floats]:
         return slice(None), self.form.after(move)[:, None]
 
     def forget(self, operators: Sequence[int]) -> None:
@@ -163,21 +163,21 @@ class OfSystem:
 class MeasuredAnew:
     """Values of any kind, measured anew for every site tried."""
 
-    def __init__(self, constraint: Constraint, state: State) -> None:
+    def __init__(self, constraint: Constraint, state: PlacementState) -> None:
         self.constraint = constraint
         self.state = state
 
     def values(self) -> Floats:
         return self._measured(self.state.placement)
 
-    def after(self, move: Move) -> tuple[slice, Floats]:
+    def after(self, move: OperatorMove) -> tuple[slice, Floats]:
         now = self.state.placement
         rows = [self._measured(now.moved(dict.fromkeys(move.operators, int(site)))) for site in move.sites]
         return slice(None), np.stack(rows)
 
     def _measured(self, placement: Placement) -> Floats:
         assert not isinstance(self.constraint.metric, SystemCost)
-        values = Measured(placement).values(self.constraint.metric)
+        values = MeasuredPlacement(placement).values(self.constraint.metric)
         return np.array([np.nan if value is None else float(value) for value in values])
 
     def forget(self, operators: Sequence[int]) -> None:
@@ -187,7 +187,7 @@ class MeasuredAnew:
         """Nothing is kept."""
 
 
-def watched(constraint: Constraint, state: State) -> Watched:
+def watched(constraint: Constraint, state: PlacementState) -> ConstrainedValues:
     """The quickest way to know the values that a constraint is on."""
     metric = constraint.metric
     if isinstance(metric, SystemCost):
@@ -204,16 +204,16 @@ def watched(constraint: Constraint, state: State) -> Watched:
 
 
 @dataclass(frozen=True)
-class Split:
+class OperatorSplit:
     """A replication or partition that was carried out, and how to take it back."""
 
     operator: int
     replicas: tuple[int, ...]
-    before: Workload
+    before: QueryWorkload
     retired: tuple[int, ...]
 
 
-class Standing:
+class PlacementEstimate:
     """A placement as it stands, and what changes of it are worth.
 
     >>> from distributary.plan.queries.generator import at_clients, feed_workload, random_network
@@ -221,7 +221,7 @@ class Standing:
     >>> network = random_network(sites=10, trees=2, seed=1)
     >>> placement = at_clients(feed_workload(network, 20, seed=1), network)
     >>> goal = parse_query_goal("minimise aggregate(MAX, node load, BROKERS)")
-    >>> standing = Standing(goal, placement)
+    >>> standing = PlacementEstimate(goal, placement)
     >>> before = standing.cost
     >>> worth = standing.benefits(0, np.arange(10))
     >>> standing.move(0, int(worth.argmax()))
@@ -231,7 +231,7 @@ class Standing:
 
     def __init__(self, goal: Goal, placement: Placement) -> None:
         self.goal = goal
-        self.state = State(placement)
+        self.state = PlacementState(placement)
         self.system = system_form(goal.cost, self.state)
         self.bounds = [Bound(constraint, watched(constraint, self.state)) for constraint in goal.constraints]
         self._cost: float | None = None
@@ -254,7 +254,7 @@ class Standing:
         Several operators move together, if they are at one site now.
         """
         together = [operators] if isinstance(operators, int) else operators
-        move = Move(self.state, together, np.asarray(sites, dtype=np.intp))
+        move = OperatorMove(self.state, together, np.asarray(sites, dtype=np.intp))
         found: Floats = self.goal.sign * (self.cost - self.system.after(move))
         for bound in self.bounds:
             found = np.where(bound.legal(move), found, -np.inf)
@@ -265,10 +265,10 @@ class Standing:
 
         And by what share (in -1 to 1) the squares of all values would become less.
         """
-        move = Move(self.state, operators, sites)
-        if isinstance(self.system, OverBrokers):
+        move = OperatorMove(self.state, operators, sites)
+        if isinstance(self.system, BrokersCost):
             now, new = self.system.nodes.values(), self.system.nodes.after(move)
-        elif isinstance(self.system, OverQueries):
+        elif isinstance(self.system, QueriesCost):
             queries, new = self.system.queries.after(move)
             now = self.system.queries.values()[queries]
         else:
@@ -309,7 +309,7 @@ class Standing:
         for operator in reversed(state.workload.order):
             state.count_out(operator)
         for form in (self.system, *(bound.watched for bound in self.bounds)):
-            queries = form.queries if isinstance(form, OverQueries) else form
+            queries = form.queries if isinstance(form, QueriesCost) else form
             if isinstance(queries, QueryForm):
                 queries.clear()
         self._cost = None
@@ -332,15 +332,15 @@ class Standing:
         for operator, site in changes.items():
             self.move(operator, site)
 
-    def replicate(self, operator: int) -> Split:
+    def replicate(self, operator: int) -> OperatorSplit:
         """Give each input of an operator a replica, all at the operator's host."""
         return self._split(operator, self.state.workload.replicated(operator))
 
-    def partition(self, operator: int, parts: int = 2) -> Split:
+    def partition(self, operator: int, parts: int = 2) -> OperatorSplit:
         """Deal an operator's input out to so many replicas, all at its host."""
         return self._split(operator, self.state.workload.partitioned(operator, parts))
 
-    def _split(self, operator: int, after: Workload) -> Split:
+    def _split(self, operator: int, after: QueryWorkload) -> OperatorSplit:
         before = self.state.workload
         replicas = tuple(range(len(before.operators), len(after.operators)))
         producers = [before.producer(stream) for stream in before.operators[operator].inputs]
@@ -349,15 +349,15 @@ class Standing:
             for index in producers
             if index is not None and after.operators[index] is not before.operators[index]
         )
-        split = Split(operator, replicas, before, retired)
+        split = OperatorSplit(operator, replicas, before, retired)
         self._rewire(after, split, [self.state.hosts[operator]] * len(replicas))
         return split
 
-    def undo(self, split: Split) -> None:
+    def undo(self, split: OperatorSplit) -> None:
         """Take back the split that was made last."""
         self._rewire(split.before, split, [])
 
-    def _rewire(self, workload: Workload, split: Split, hosts: Sequence[int]) -> None:
+    def _rewire(self, workload: QueryWorkload, split: OperatorSplit, hosts: Sequence[int]) -> None:
         changed = [split.operator, *split.retired, *split.replicas]
         there = len(self.state.hosts)
         before = sorted({near for index in changed if index < there for near in self.state.near(index)})

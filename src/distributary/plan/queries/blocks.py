@@ -58,7 +58,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Blocks:
+class PlacementBlocks:
     """All that is placed, each block after those it reads."""
 
     blocks: tuple[Block, ...]
@@ -66,7 +66,7 @@ class Blocks:
     """From every stream of the catalogue to the one that is computed in its place."""
 
 
-def blocks_of(catalogue: Catalogue) -> Blocks:
+def blocks_of(catalogue: Catalogue) -> PlacementBlocks:
     """The blocks of a catalogue's queries; super-operators have the name `query.unit`.
 
     >>> from distributary.flow import QueryBuilder, Source
@@ -92,7 +92,7 @@ def blocks_of(catalogue: Catalogue) -> Blocks:
         same.append(group)
         for one, first in zip(group, same[0], strict=True):
             streams.update(zip(one.streams, first.streams, strict=True))
-    return Blocks(tuple(_block(groups, streams) for groups in alike.values()), streams)
+    return PlacementBlocks(tuple(_block(groups, streams) for groups in alike.values()), streams)
 
 
 def _groups(catalogue: Catalogue) -> Iterator[list[BoundOperator]]:
@@ -125,7 +125,7 @@ def _block(groups: Sequence[Sequence[BoundOperator]], streams: Mapping[str, str]
     return Block(members[-1].name if unit is None else unit, members, unit is not None)
 
 
-def running_blocks(catalogue: Catalogue, unit_of: Callable[[SharedOperator], str | None]) -> Blocks:
+def running_blocks(catalogue: Catalogue, unit_of: Callable[[SharedOperator], str | None]) -> PlacementBlocks:
     """The blocks of what runs; super-operators have the name of their last member."""
     sharing = catalogue.shared()
     outputs = {sharing.streams[name] for query in catalogue.queries for name in catalogue.outputs(query)}
@@ -142,7 +142,7 @@ def running_blocks(catalogue: Catalogue, unit_of: Callable[[SharedOperator], str
             found.append(Block(one.name, (one,), unit is not None, unit is not None))
         elif one is units[unit][-1]:
             found.append(Block(one.name, tuple(units[unit]), True))
-    return Blocks(tuple(found), sharing.streams)
+    return PlacementBlocks(tuple(found), sharing.streams)
 
 
 def _closed(
@@ -158,7 +158,7 @@ def _closed(
 # What a block does
 
 
-class Numbers(NamedTuple):
+class OperatorProfile(NamedTuple):
     """What an operator makes of what it reads, as `Operator` has it."""
 
     selectivity: Number
@@ -166,32 +166,32 @@ class Numbers(NamedTuple):
     cost: Number
 
 
-class Rates(NamedTuple):
+class FlowRate(NamedTuple):
     """What flows in a second."""
 
     items: Number
     bytes: Number
 
 
-def given_out(numbers: Numbers, read: Rates) -> Rates:
+def given_out(numbers: OperatorProfile, read: FlowRate) -> FlowRate:
     """What comes out of an operator that reads so much."""
     items = numbers.selectivity * read.items
-    return Rates(items, numbers.selectivity * numbers.growth * read.bytes)
+    return FlowRate(items, numbers.selectivity * numbers.growth * read.bytes)
 
 
-def together(rates: Iterable[Rates]) -> Rates:
+def together(rates: Iterable[FlowRate]) -> FlowRate:
     """What several streams come to."""
     each = list(rates)
-    return Rates(sum(one.items for one in each), sum(one.bytes for one in each))
+    return FlowRate(sum(one.items for one in each), sum(one.bytes for one in each))
 
 
 def combined(
     block: Block,
-    numbers: Sequence[Numbers],
+    numbers: Sequence[OperatorProfile],
     makers: Mapping[str, str],
-    rates: Mapping[str, Rates],
+    rates: Mapping[str, FlowRate],
     filtering: bool,
-) -> tuple[Numbers, Number]:
+) -> tuple[OperatorProfile, Number]:
     """What a block's members come to, and which share of its inputs it can use.
 
     `makers` says which operator or source makes each stream, `rates` what each of these gives out. What an
@@ -203,7 +203,7 @@ def combined(
     came = together(flows.values())
     if not (came.items and came.bytes):
         # Nothing is known to flow: what would become of an item from each.
-        flows = dict.fromkeys(read, Rates(1, 1))
+        flows = dict.fromkeys(read, FlowRate(1, 1))
         came = together(flows.values())
     wanted: dict[str, Number] = dict.fromkeys(read, 0)
     load: Number = 0
@@ -217,4 +217,4 @@ def combined(
     share = sum(wanted[maker] * flows[maker].bytes for maker in read) / came.bytes
     out, reached = flows[block.last.name], came.items * (share if filtering else 1)
     growth = (out.bytes / out.items) / (came.bytes / came.items) if out.items else 1
-    return Numbers(out.items / came.items, growth, load / reached if reached else 0), share
+    return OperatorProfile(out.items / came.items, growth, load / reached if reached else 0), share

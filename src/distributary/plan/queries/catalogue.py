@@ -28,23 +28,30 @@ from distributary.plan.goal import Number
 from distributary.plan.queries.blocks import (
     SUPER,
     Block,
-    Blocks,
-    Numbers,
-    Rates,
+    FlowRate,
+    OperatorProfile,
+    PlacementBlocks,
     blocks_of,
     combined,
     given_out,
     together,
 )
-from distributary.plan.queries.graph import CLIENT, FINALS, Operator, Query, Source, Workload
+from distributary.plan.queries.graph import (
+    CLIENT,
+    FINALS,
+    PlannedOperator,
+    PlannedQuery,
+    PlannedSource,
+    QueryWorkload,
+)
 
 RATE = 1000.0
 ITEMS = 1.0
-GUESS = Numbers(1, 1, 1)
+GUESS = OperatorProfile(1, 1, 1)
 
 
 @dataclass(frozen=True)
-class Measured:
+class WorkloadStatistics:
     """What is known of a source or an operator; operators by the name of any query's, `query.operator`."""
 
     rates: Mapping[str, Number] = field(default_factory=dict)
@@ -62,20 +69,20 @@ def workload_of(
     catalogue: Catalogue,
     clients: Mapping[str, int],
     trees: Mapping[str, int] | None = None,
-    measured: Measured | None = None,
+    measured: WorkloadStatistics | None = None,
     *,
-    blocks: Blocks | None = None,
+    blocks: PlacementBlocks | None = None,
     filtering: bool = False,
-) -> Workload:
+) -> QueryWorkload:
     """The catalogue's queries with a client each, at the sites given; sources are on tree 0 unless said.
 
     `blocks` says what is placed as one, if not the catalogue; `filtering`, whether the network filters.
 
-    >>> from distributary.flow import Catalogue, QueryBuilder, Source
+    >>> from distributary.flow import Catalogue, QueryBuilder, PlannedSource
     >>> build = QueryBuilder("busy")
     >>> _ = build.filter("large", "trades", where="size > 1000")
-    >>> trades = Source("trades", {"size": "integer", "at": "integer"}, time="at", topic="trades")
-    >>> known = Measured(rates={"trades": 5000}, selectivity={"busy.large": 0.1})
+    >>> trades = PlannedSource("trades", {"size": "integer", "at": "integer"}, time="at", topic="trades")
+    >>> known = WorkloadStatistics(rates={"trades": 5000}, selectivity={"busy.large": 0.1})
     >>> workload = workload_of(Catalogue([trades], [build.query()]), {"busy": 2}, measured=known)
     >>> [(operator.name, operator.kind, operator.inputs) for operator in workload.operators]
     [('busy.large', 'filter', (0,)), ('busy', 'client', (1,))]
@@ -85,10 +92,12 @@ def workload_of(
     missing = sorted(set(catalogue.queries) - set(clients))
     if missing:
         raise DistributaryError(f"no client's site for query {missing[0]!r}")
-    known = measured or Measured()
+    known = measured or WorkloadStatistics()
     placed = blocks or blocks_of(catalogue)
     sources = tuple(
-        Source(name, (trees or {}).get(name, 0), known.rates.get(name, RATE), known.items.get(name, ITEMS))
+        PlannedSource(
+            name, (trees or {}).get(name, 0), known.rates.get(name, RATE), known.items.get(name, ITEMS)
+        )
         for name in catalogue.sources
     )
     streams = {name: number for number, name in enumerate(catalogue.sources)}
@@ -104,9 +113,11 @@ def workload_of(
             if any(each.startswith(f"{name}.") for each in block.stands_for)
         ]
         members = _with_all_before(own, operators, len(sources))
-        operators.append(Operator(name, CLIENT, tuple(ends), selectivity=0, cost=0, pinned=clients[name]))
-        queries.append(Query(name, (*members, len(operators) - 1), known.utility.get(name, 1)))
-    return Workload(sources, tuple(operators), tuple(queries))
+        operators.append(
+            PlannedOperator(name, CLIENT, tuple(ends), selectivity=0, cost=0, pinned=clients[name])
+        )
+        queries.append(PlannedQuery(name, (*members, len(operators) - 1), known.utility.get(name, 1)))
+    return QueryWorkload(sources, tuple(operators), tuple(queries))
 
 
 class _Operators:
@@ -114,9 +125,9 @@ class _Operators:
 
     def __init__(
         self,
-        sources: Sequence[Source],
-        placed: Blocks,
-        known: Measured,
+        sources: Sequence[PlannedSource],
+        placed: PlacementBlocks,
+        known: WorkloadStatistics,
         streams: Mapping[str, int],
         filtering: bool,
     ) -> None:
@@ -124,12 +135,12 @@ class _Operators:
         self.blocks = placed.blocks
         self.streams = streams
         self.filtering = filtering
-        self.rates = {source.name: Rates(source.items, source.rate) for source in sources}
+        self.rates = {source.name: FlowRate(source.items, source.rate) for source in sources}
         """What each source and operator gives out."""
         self.makers = {source.name: source.name for source in sources}
         """From streams to who makes them; a split makes two."""
 
-    def made(self) -> list[Operator]:
+    def made(self) -> list[PlannedOperator]:
         found = []
         for block in self.blocks:
             for member in block.members:
@@ -138,20 +149,23 @@ class _Operators:
             read = dict.fromkeys(self.makers[stream] for stream in block.inputs)
             one = found[-1]
             self.rates[block.last.name] = given_out(
-                Numbers(one.selectivity, one.growth, one.cost), together(self.rates[maker] for maker in read)
+                OperatorProfile(one.selectivity, one.growth, one.cost),
+                together(self.rates[maker] for maker in read),
             )
         return found
 
     def inputs(self, block: Block) -> tuple[int, ...]:
         return tuple(dict.fromkeys(self.streams[stream] for stream in block.inputs))
 
-    def numbers(self, names: Sequence[str], otherwise: Numbers = GUESS) -> Numbers:
+    def numbers(self, names: Sequence[str], otherwise: OperatorProfile = GUESS) -> OperatorProfile:
         """What is known by any of these names."""
         known = self.known
         given = zip((known.selectivity, known.growth, known.cost), otherwise, strict=True)
-        return Numbers(*(next((of[name] for name in names if name in of), guess) for of, guess in given))
+        return OperatorProfile(
+            *(next((of[name] for name in names if name in of), guess) for of, guess in given)
+        )
 
-    def single(self, block: Block) -> Operator:
+    def single(self, block: Block) -> PlannedOperator:
         only = block.last
         kind = only.operation.kind
         splitting = None if block.unit else splitting_of(only.operation, *only.input_schemas)
@@ -159,7 +173,7 @@ class _Operators:
         if splitting is not None:
             final = FINALS.get(kind, "union" if splitting.final.then is None else "merge")
         selectivity, growth, cost = self.numbers(only.stands_for)
-        return Operator(
+        return PlannedOperator(
             block.name,
             kind,
             self.inputs(block),
@@ -170,13 +184,13 @@ class _Operators:
             by_input=kind != "join",
         )
 
-    def unit(self, block: Block) -> Operator:
+    def unit(self, block: Block) -> PlannedOperator:
         """A super-operator; what is known of it by its own name counts more than what is of its members."""
         own = [self.numbers(member.stands_for) for member in block.members]
         whole, wanted = combined(block, own, self.makers, self.rates, self.filtering)
         of_unit = [block.name] if block.name not in block.stands_for else []
         selectivity, growth, cost = self.numbers(of_unit, whole)
-        return Operator(
+        return PlannedOperator(
             block.name,
             SUPER,
             self.inputs(block),
@@ -188,7 +202,7 @@ class _Operators:
         )
 
 
-def _with_all_before(own: list[int], operators: list[Operator], sources: int) -> list[int]:
+def _with_all_before(own: list[int], operators: list[PlannedOperator], sources: int) -> list[int]:
     """These operators and all that they read, directly or not."""
     found = set(own)
     waiting = list(own)

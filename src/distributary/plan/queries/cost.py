@@ -18,10 +18,10 @@ from distributary.plan.goal import (
     GoalAggregate,
     GoalConstant,
     GoalFunction,
+    GoalMembers,
     Measure,
     Number,
     Place,
-    Population,
     Scope,
     SystemCost,
     combine,
@@ -37,7 +37,7 @@ Link = tuple[int, int]
 Values = list[Number | None]
 
 
-class Measured:
+class MeasuredPlacement:
     """All values of one placement.
 
     >>> from distributary.plan.queries.graph import Operator, Query, Source, Workload, client
@@ -50,7 +50,7 @@ class Measured:
     >>> goal = parse_query_goal('''
     ...     out = aggregate(SUM, output rate, LOCAL OPERATORS) + forwarding rate
     ...     minimise aggregate(SUM, out, BROKERS)''')
-    >>> [Measured(Placement(workload, network, (host, 1))).system(goal.cost) for host in (0, 1)]
+    >>> [MeasuredPlacement(Placement(workload, network, (host, 1))).system(goal.cost) for host in (0, 1)]
     [25.0, 100]
     """
 
@@ -149,7 +149,7 @@ class Measured:
 
     def system(self, cost: SystemCost) -> Number:
         """The system's cost."""
-        place = Place.NODE if cost.members is Population.BROKERS else Place.QUERY
+        place = Place.NODE if cost.members is GoalMembers.BROKERS else Place.QUERY
         total = fold(cost.function, self.values(cost.value, place), zero=True)
         if total is None:
             raise DistributaryError("nothing has the cost that the goal aggregates")
@@ -217,12 +217,12 @@ class Measured:
 
 def placement_cost(cost: SystemCost, placement: Placement) -> Number:
     """What a placement costs, measured anew."""
-    return Measured(placement).system(cost)
+    return MeasuredPlacement(placement).system(cost)
 
 
 def query_violations(goal: Goal, placement: Placement) -> list[str]:
     """Which constraints the placement breaks, and where."""
-    measured = Measured(placement)
+    measured = MeasuredPlacement(placement)
     return [
         f"{constraint_text(constraint)}: {_whose(placement, constraint, number)} it is {value}"
         for constraint in goal.constraints

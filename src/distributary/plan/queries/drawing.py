@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from distributary.plan.queries.cost import Measured
+from distributary.plan.queries.cost import MeasuredPlacement
 from distributary.plan.queries.graph import CLIENT, RETIRED
 from distributary.plan.queries.placement import Placement
 from distributary.plan.queries.relaxation import latency_space
@@ -42,7 +42,7 @@ def amount(value: float) -> str:
 def flows_of(placement: Placement) -> dict[tuple[int, int], float]:
     """The bytes a second on every link that carries any."""
     found: dict[tuple[int, int], float] = defaultdict(float)
-    for (_, link), rate in Measured(placement).carried.items():
+    for (_, link), rate in MeasuredPlacement(placement).carried.items():
         found[link] += float(rate)
     return dict(found)
 

@@ -32,15 +32,15 @@ from distributary.plan.goal import (
     GoalAggregate,
     GoalConstant,
     GoalFunction,
+    GoalMembers,
     Measure,
     Place,
-    Population,
     Scope,
     SystemCost,
     parts,
 )
-from distributary.plan.queries.cost import Measured
-from distributary.plan.queries.state import Floats, Indices, Move, State
+from distributary.plan.queries.cost import MeasuredPlacement
+from distributary.plan.queries.state import Floats, Indices, OperatorMove, PlacementState
 
 
 class UnfitError(DistributaryError):
@@ -158,7 +158,7 @@ OF_NODE: Mapping[str, str] = {
 class NodeForm:
     """A value of every node."""
 
-    def __init__(self, expression: Expression, state: State) -> None:
+    def __init__(self, expression: Expression, state: PlacementState) -> None:
         self.state = state
         self.expression = expression
         speed = state.network.speed
@@ -168,7 +168,7 @@ class NodeForm:
     def values(self) -> Floats:
         return self._evaluated(lambda name: self.state.quantities[name])
 
-    def after(self, move: Move) -> Floats:
+    def after(self, move: OperatorMove) -> Floats:
         """The values for each site tried: a row each."""
         found = self._evaluated(move.quantity)
         return np.broadcast_to(found, (len(move.sites), self.state.count))
@@ -239,10 +239,10 @@ def multiples(expression: Expression) -> list[tuple[float, str]] | None:
 # Paths
 
 
-class Ways:
+class WayCosts:
     """An aggregate of links between every two sites, and from every tree's root to every site."""
 
-    def __init__(self, aggregate: GoalAggregate, state: State) -> None:
+    def __init__(self, aggregate: GoalAggregate, state: PlacementState) -> None:
         self.upstream = aggregate.over is Scope.UPSTREAM
         self.state = state
         self.sums = aggregate.function is GoalFunction.SUM
@@ -307,9 +307,9 @@ class Ways:
 class OperatorForm:
     """A value of every operator: a part that hangs on the ways to it, and a part that hangs on nodes."""
 
-    def __init__(self, expression: Expression, state: State) -> None:
+    def __init__(self, expression: Expression, state: PlacementState) -> None:
         self.state = state
-        self.ways: dict[GoalAggregate, Ways] = {}
+        self.ways: dict[GoalAggregate, WayCosts] = {}
         self.at_host: NodeForm | None = None
         self.on_the_way: list[tuple[bool, NodeForm]] = []
         host: Expression | None = None
@@ -327,7 +327,7 @@ class OperatorForm:
             self.at_host = NodeForm(host, state)
         for part in parts(self.rest) if self.rest is not None else ():
             if isinstance(part, GoalAggregate):
-                self.ways[part] = Ways(part, state)
+                self.ways[part] = WayCosts(part, state)
             elif isinstance(part, Measure) and part.name == "output rate":
                 raise UnfitError("what an operator sends, as a cost of a query or an operator")
 
@@ -371,7 +371,7 @@ class OperatorForm:
 
         return np.broadcast_to(evaluated(self.rest, lookup), (len(sites),))
 
-    def affected(self, move: Move) -> list[int]:
+    def affected(self, move: OperatorMove) -> list[int]:
         """The operators whose ways change: those that move, and those they exchange data with."""
         return sorted({near for operator in move.operators for near in self.state.near(operator)})
 
@@ -399,7 +399,7 @@ class OperatorForm:
         host = state.hosts[stream - state.sources]
         return np.array([host] if host != site else [], dtype=np.intp)
 
-    def nodes_of(self, operator: int, move: Move, values: Mapping[NodeForm, Floats]) -> Floats:
+    def nodes_of(self, operator: int, move: OperatorMove, values: Mapping[NodeForm, Floats]) -> Floats:
         """The part that hangs on nodes, with the move's operator at each of its sites."""
         found = np.zeros(len(move.sites))
         own = move.sites if operator in move.operators else None
@@ -417,7 +417,7 @@ class OperatorForm:
                 found = found + self._along(stream, reader, move, values[form]) / len(ways)
         return found
 
-    def _along(self, stream: int, reader: int, move: Move, values: Floats) -> Floats:
+    def _along(self, stream: int, reader: int, move: OperatorMove, values: Floats) -> Floats:
         state = self.state
         ends = move.sites if reader in move.operators else np.full(len(move.sites), state.hosts[reader])
         if stream >= state.sources:
@@ -439,7 +439,7 @@ def _reads_nodes(part: Expression) -> bool:
 class QueryForm:
     """A value of every query."""
 
-    def __init__(self, expression: Expression, state: State) -> None:
+    def __init__(self, expression: Expression, state: PlacementState) -> None:
         if not isinstance(expression, GoalAggregate):
             raise UnfitError("a cost of a query that is no single aggregate of its operators")
         self.state = state
@@ -506,7 +506,7 @@ class QueryForm:
             found += times @ form.values()
         return found
 
-    def after(self, move: Move) -> tuple[list[int], Floats]:
+    def after(self, move: OperatorMove) -> tuple[list[int], Floats]:
         """The queries that a move reaches, and their values for each site tried.
 
         With values of nodes these are all queries.
@@ -533,7 +533,7 @@ class QueryForm:
                 found[:, number] += of_nodes_now
         return list(range(len(self.rest))), found
 
-    def _changed(self, operator: int, move: Move) -> Floats:
+    def _changed(self, operator: int, move: OperatorMove) -> Floats:
         return self.operators.rest_of(operator, move.operators, move.sites)
 
     def _folded(self, number: int, changed: Mapping[int, Floats]) -> Floats:
@@ -544,7 +544,7 @@ class QueryForm:
         ]
         return folded(self.function, np.stack(rows, axis=-1))
 
-    def total_after(self, move: Move) -> Floats:
+    def total_after(self, move: OperatorMove) -> Floats:
         """The sum of all queries' values for each site tried, when each is the sum of its operators'."""
         state = self.state
         found = np.zeros(len(move.sites))
@@ -574,17 +574,17 @@ class SystemForm(Protocol):
 
     def cost(self) -> float: ...
 
-    def after(self, move: Move) -> Floats: ...
+    def after(self, move: OperatorMove) -> Floats: ...
 
     def forget(self, operators: Sequence[int]) -> None: ...
 
     def learn(self, operators: Sequence[int]) -> None: ...
 
 
-class OverBrokers:
+class BrokersCost:
     """A cost over all nodes."""
 
-    def __init__(self, cost: SystemCost, state: State) -> None:
+    def __init__(self, cost: SystemCost, state: PlacementState) -> None:
         self.function = cost.function
         self.nodes = NodeForm(cost.value, state)
         self.multiples: list[tuple[float, str]] | None = None
@@ -595,7 +595,7 @@ class OverBrokers:
     def cost(self) -> float:
         return float(folded(self.function, self.nodes.values()))
 
-    def after(self, move: Move) -> Floats:
+    def after(self, move: OperatorMove) -> Floats:
         if self.multiples is None:
             return folded(self.function, self.nodes.after(move))
         change = np.zeros(len(move.sites))
@@ -612,17 +612,17 @@ class OverBrokers:
         """Nodes are read from the state as they are."""
 
 
-class OverQueries:
+class QueriesCost:
     """A cost over all queries."""
 
-    def __init__(self, cost: SystemCost, state: State) -> None:
+    def __init__(self, cost: SystemCost, state: PlacementState) -> None:
         self.function = cost.function
         self.queries = QueryForm(cost.value, state)
 
     def cost(self) -> float:
         return float(folded(self.function, self.queries.values()))
 
-    def after(self, move: Move) -> Floats:
+    def after(self, move: OperatorMove) -> Floats:
         sums = self.function.is_additive
         if sums and self.queries.function is GoalFunction.SUM and self.queries.operators.complete:
             total = self.queries.total_after(move)
@@ -644,21 +644,25 @@ class OverQueries:
         self.queries.learn(operators)
 
 
-class Anew:
+class RemeasuredCost:
     """Any cost, measured anew for every site tried."""
 
-    def __init__(self, cost: SystemCost, state: State) -> None:
+    def __init__(self, cost: SystemCost, state: PlacementState) -> None:
         self.state = state
         self.system = cost
 
     def cost(self) -> float:
-        return float(Measured(self.state.placement).system(self.system))
+        return float(MeasuredPlacement(self.state.placement).system(self.system))
 
-    def after(self, move: Move) -> Floats:
+    def after(self, move: OperatorMove) -> Floats:
         placement = self.state.placement
         return np.array(
             [
-                float(Measured(placement.moved(dict.fromkeys(move.operators, int(site)))).system(self.system))
+                float(
+                    MeasuredPlacement(placement.moved(dict.fromkeys(move.operators, int(site)))).system(
+                        self.system
+                    )
+                )
                 for site in move.sites
             ]
         )
@@ -670,14 +674,14 @@ class Anew:
         """Nothing is kept."""
 
 
-def system_form(cost: SystemCost, state: State) -> SystemForm:
+def system_form(cost: SystemCost, state: PlacementState) -> SystemForm:
     """The quickest form that can say the cost."""
     try:
-        return OverBrokers(cost, state) if cost.members is Population.BROKERS else OverQueries(cost, state)
+        return BrokersCost(cost, state) if cost.members is GoalMembers.BROKERS else QueriesCost(cost, state)
     except UnfitError:
-        return Anew(cost, state)
+        return RemeasuredCost(cost, state)
 
 
-def fits(cost: SystemCost, state: State) -> bool:
+def fits(cost: SystemCost, state: PlacementState) -> bool:
     """Whether one of the quick forms can say the cost."""
-    return not isinstance(system_form(cost, state), Anew)
+    return not isinstance(system_form(cost, state), RemeasuredCost)

@@ -27,8 +27,14 @@ from random import Random
 import numpy as np
 
 from distributary.errors import DistributaryError
-from distributary.plan.queries.graph import Operator, Query, Source, Workload, client
-from distributary.plan.queries.placement import Network, Placement
+from distributary.plan.queries.graph import (
+    PlannedOperator,
+    PlannedQuery,
+    PlannedSource,
+    QueryWorkload,
+    client,
+)
+from distributary.plan.queries.placement import Placement, SiteNetwork
 from distributary.plan.trees.tree import Sites, Tree, random_tree, star
 
 FEEDS = 700
@@ -58,7 +64,7 @@ scale on which the seed states its limits (Figure 5.12)."""
 
 def random_network(
     sites: int, trees: int, seed: int, *, shape: str = "random", speed: float = 1.0, matching: float = 0.0
-) -> Network:
+) -> SiteNetwork:
     """Sites at random places in a square 100 milliseconds wide, and trees over them with different roots.
 
     `shape` is `random` (each site joins under a random one that is in) or `star`.
@@ -72,7 +78,7 @@ def random_network(
     for one in range(sites):
         for other in range(one):
             bandwidth[one][other] = bandwidth[other][one] = 1e5 * random.uniform(1, 10)
-    return Network(
+    return SiteNetwork(
         Sites(latency=latency, bandwidth=bandwidth),
         tuple(_tree(shape, sites, root, random) for root in range(trees)),
         speed=[speed] * sites,
@@ -88,14 +94,14 @@ def _tree(shape: str, sites: int, root: int, random: Random) -> Tree:
     raise DistributaryError(f"no shape {shape!r}: take random or star")
 
 
-def with_stars(network: Network) -> Network:
+def with_stars(network: SiteNetwork) -> SiteNetwork:
     """The same network with every site directly under each root."""
     count = network.sites.count
     return replace(network, trees=tuple(star(count, tree.root) for tree in network.trees))
 
 
 def feed_workload(
-    network: Network,
+    network: SiteNetwork,
     queries: int,
     seed: int,
     *,
@@ -104,19 +110,19 @@ def feed_workload(
     operators: int = OPERATORS,
     two_feeds: float = 0.2,
     filters_only: bool = False,
-) -> Workload:
+) -> QueryWorkload:
     """Queries over feeds, as in the seed's experiments."""
     draw = np.random.default_rng(seed)
     sources = tuple(
-        Source(f"feed{number}", int(tree), RATE, RATE / ITEM)
+        PlannedSource(f"feed{number}", int(tree), RATE, RATE / ITEM)
         for number, tree in enumerate(draw.integers(len(network.trees), size=feeds))
     )
     popularity = 1 / np.arange(1, feeds + 1) ** skew
     popularity /= popularity.sum()
     roots = {tree.root for tree in network.trees}
     hosts = [site for site in range(network.sites.count) if site not in roots] or sorted(roots)
-    made: list[Operator] = []
-    asked: list[Query] = []
+    made: list[PlannedOperator] = []
+    asked: list[PlannedQuery] = []
     kinds = ["filter"] if filters_only else sorted(KINDS)
     for number in range(queries):
         first = len(made)
@@ -127,15 +133,15 @@ def feed_workload(
             low, high, cost = KINDS[kind]
             name = f"q{number}.{place}"
             chance = float(draw.uniform(low, high))
-            made.append(Operator(name, kind, inputs, selectivity=chance, cost=cost * CYCLE))
+            made.append(PlannedOperator(name, kind, inputs, selectivity=chance, cost=cost * CYCLE))
             inputs = (len(sources) + len(made) - 1,)
         site = hosts[int(draw.integers(len(hosts)))]
         made.append(client(f"q{number}.client", inputs[0], site))
-        asked.append(Query(f"q{number}", tuple(range(first, len(made)))))
-    return Workload(sources, tuple(made), tuple(asked), final_cost=0.5 * CYCLE)
+        asked.append(PlannedQuery(f"q{number}", tuple(range(first, len(made)))))
+    return QueryWorkload(sources, tuple(made), tuple(asked), final_cost=0.5 * CYCLE)
 
 
-def at_clients(workload: Workload, network: Network) -> Placement:
+def at_clients(workload: QueryWorkload, network: SiteNetwork) -> Placement:
     """Every operator at the site of the (first) client that it works for: where queries start."""
     hosts = [0] * len(workload.operators)
     for query in reversed(workload.queries):

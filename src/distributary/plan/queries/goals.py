@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from distributary.plan.goal import Goal, GoalReader, Language, Measure, Place, Population, Scope
+from distributary.plan.goal import Goal, GoalMembers, GoalReader, Language, Measure, Place, Scope
 from distributary.plan.goal.expression import NODE_FUNCTIONS
 
 
@@ -57,15 +57,15 @@ STATISTICS: Mapping[str, QueryStatistic] = {
 }
 """What a goal may name; `operator` and `node` before a name may be said or left out."""
 
-SETS: Mapping[str, Scope | Population] = {
+SETS: Mapping[str, Scope | GoalMembers] = {
     one.value: one
     for one in (
         Scope.UPSTREAM,
         Scope.DOWNSTREAM,
         Scope.LOCAL,
         Scope.QUERY,
-        Population.BROKERS,
-        Population.QUERIES,
+        GoalMembers.BROKERS,
+        GoalMembers.QUERIES,
     )
 }
 

@@ -16,15 +16,13 @@ Rules:
 - Shares are counted in parts of `WHOLE`, so that they stay whole numbers: what is added to a link and taken
   away again leaves nothing behind.
 
-    >>> from distributary.plan.queries.graph import Operator, Query, Source, Workload
-    >>> feeds = (Source("a", tree=0, rate=100, items=10), Source("b", tree=1, rate=100, items=10))
-    >>> short = Operator("short", "filter", (0, 1), selectivity=0.5, cost=2)
-    >>> workload = Workload(feeds, (short, client("ann", 2, site=3)), (Query("q", (0, 1)),))
-    >>> workload.output_rate(0), workload.load(0)
-    (100.0, 40)
-    >>> split = workload.replicated(0)
-    >>> [(part.name, part.kind, part.inputs) for part in split.operators if part.kind != CLIENT]
-    [('short', 'union', (4, 5)), ('short/1', 'filter', (0,)), ('short/2', 'filter', (1,))]
+    >>> from distributary.plan.queries.graph import PlannedOperator, PlannedQuery, PlannedSource,
+    QueryWorkload >>> feeds = (PlannedSource("a", tree=0, rate=100, items=10), PlannedSource("b", tree=1,
+    rate=100, items=10)) >>> short = PlannedOperator("short", "filter", (0, 1), selectivity=0.5, cost=2) >>>
+    workload = QueryWorkload(feeds, (short, client("ann", 2, site=3)), (PlannedQuery("q", (0, 1)),)) >>>
+    workload.output_rate(0), workload.load(0) (100.0, 40) >>> split = workload.replicated(0) >>> [(part.name,
+    part.kind, part.inputs) for part in split.operators if part.kind != CLIENT] [('short', 'union', (4, 5)),
+    ('short/1', 'filter', (0,)), ('short/2', 'filter', (1,))]
 
 Cost: making one is linear in the operators.
 """
@@ -64,7 +62,7 @@ WHOLE = 720720
 divides it."""
 
 
-class Part(Enum):
+class SplitRole(Enum):
     """What an operator is after replication or partition."""
 
     ALL = "all of it"
@@ -73,7 +71,7 @@ class Part(Enum):
 
 
 @dataclass(frozen=True)
-class Source:
+class PlannedSource:
     """An external stream, published by the root of a tree."""
 
     name: str
@@ -85,7 +83,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Operator:
+class PlannedOperator:
     """One operator: what it reads, how much it lets pass, what an item costs it."""
 
     name: str
@@ -110,7 +108,7 @@ class Operator:
     wanted: Number | None = None
     """Which share of its inputs it can use at all, as far as others can tell; if not said, a filter's is its
     selectivity, and any other operator's is all."""
-    part: Part = Part.ALL
+    part: SplitRole = SplitRole.ALL
 
     def __post_init__(self) -> None:
         if self.final == "?":
@@ -130,13 +128,13 @@ class Operator:
         return self.selectivity if self.kind == FILTER else 1
 
 
-def client(name: str, stream: int, site: int) -> Operator:
+def client(name: str, stream: int, site: int) -> PlannedOperator:
     """Who gets a query's results, and where."""
-    return Operator(name, CLIENT, (stream,), selectivity=0, cost=0, pinned=site)
+    return PlannedOperator(name, CLIENT, (stream,), selectivity=0, cost=0, pinned=site)
 
 
 @dataclass(frozen=True)
-class Query:
+class PlannedQuery:
     """A named set of operators, their client among them."""
 
     name: str
@@ -146,12 +144,12 @@ class Query:
 
 
 @dataclass(frozen=True)
-class Workload:
+class QueryWorkload:
     """Sources, operators and queries."""
 
-    sources: tuple[Source, ...]
-    operators: tuple[Operator, ...]
-    queries: tuple[Query, ...]
+    sources: tuple[PlannedSource, ...]
+    operators: tuple[PlannedOperator, ...]
+    queries: tuple[PlannedQuery, ...]
     final_cost: Number = 1
     """Processor cycles that a final operator spends on an item."""
 
@@ -254,7 +252,7 @@ class Workload:
     def replica_inputs(self, operator: int) -> tuple[int, ...]:
         """What the replicas of an operator would read, one each; nothing if it cannot be replicated."""
         one = self.operators[operator]
-        if not (one.final and one.by_input) or one.part is not Part.ALL or one.pinned is not None:
+        if not (one.final and one.by_input) or one.part is not SplitRole.ALL or one.pinned is not None:
             return ()
         if len(one.inputs) > 1:
             return one.inputs
@@ -268,9 +266,9 @@ class Workload:
 
     def may_partition(self, operator: int) -> bool:
         one = self.operators[operator]
-        return bool(one.final) and one.keyed and one.part is Part.ALL and one.pinned is None
+        return bool(one.final) and one.keyed and one.part is SplitRole.ALL and one.pinned is None
 
-    def replicated(self, operator: int) -> Workload:
+    def replicated(self, operator: int) -> QueryWorkload:
         """The workload in which each input of the operator has a replica."""
         inputs = self.replica_inputs(operator)
         if len(inputs) < 2:
@@ -280,7 +278,7 @@ class Workload:
         retired = None if inputs == one.inputs else self.producer(one.inputs[0])
         return self._split(operator, replicas, retired)
 
-    def partitioned(self, operator: int, parts: int = 2) -> Workload:
+    def partitioned(self, operator: int, parts: int = 2) -> QueryWorkload:
         """The workload in which so many replicas of the operator read an equal share of the items each."""
         one = self.operators[operator]
         if not self.may_partition(operator):
@@ -295,11 +293,13 @@ class Workload:
         ]
         return self._split(operator, replicas, None)
 
-    def _replica(self, operator: int, number: int, inputs: tuple[int, ...]) -> Operator:
+    def _replica(self, operator: int, number: int, inputs: tuple[int, ...]) -> PlannedOperator:
         one = self.operators[operator]
-        return replace(one, name=f"{one.name}/{number}", inputs=inputs, part=Part.REPLICA)
+        return replace(one, name=f"{one.name}/{number}", inputs=inputs, part=SplitRole.REPLICA)
 
-    def _split(self, operator: int, replicas: Sequence[Operator], retired: int | None) -> Workload:
+    def _split(
+        self, operator: int, replicas: Sequence[PlannedOperator], retired: int | None
+    ) -> QueryWorkload:
         count = len(self.operators)
         added = tuple(range(count, count + len(replicas)))
         operators = [*self.operators, *replicas]
@@ -311,7 +311,7 @@ class Workload:
             growth=1,
             cost=self.final_cost,
             share=WHOLE,
-            part=Part.FINAL,
+            part=SplitRole.FINAL,
         )
         if retired is not None:
             operators[retired] = replace(operators[retired], kind=RETIRED, inputs=(), final="", cost=0)
@@ -321,9 +321,11 @@ class Workload:
             queries[number] = replace(query, operators=_with_parts(query.operators, added, retired))
         return self._rewired(tuple(operators), tuple(queries))
 
-    def _rewired(self, operators: tuple[Operator, ...], queries: tuple[Query, ...]) -> Workload:
+    def _rewired(
+        self, operators: tuple[PlannedOperator, ...], queries: tuple[PlannedQuery, ...]
+    ) -> QueryWorkload:
         """A workload that needs no check, as this one was checked: splits are tried by the thousand."""
-        made = object.__new__(Workload)
+        made = object.__new__(QueryWorkload)
         made.__dict__.update(
             sources=self.sources, operators=operators, queries=queries, final_cost=self.final_cost
         )

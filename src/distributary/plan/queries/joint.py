@@ -27,13 +27,13 @@ import numpy as np
 
 from distributary.errors import DistributaryError
 from distributary.plan.goal import Goal, GoalAggregate, GoalFunction
-from distributary.plan.queries.benefit import Standing
-from distributary.plan.queries.forms import OverBrokers, OverQueries, UnfitError, Ways, terms
+from distributary.plan.queries.benefit import PlacementEstimate
+from distributary.plan.queries.forms import BrokersCost, QueriesCost, UnfitError, WayCosts, terms
 from distributary.plan.queries.goals import STATISTICS
 from distributary.plan.queries.graph import WHOLE
 from distributary.plan.queries.optimiser import climb
 from distributary.plan.queries.placement import Placement
-from distributary.plan.queries.rules import LOCAL, MIGRATIONS, Area, Rule
+from distributary.plan.queries.rules import LOCAL, MIGRATIONS, QueryRule, RuleArea
 from distributary.plan.queries.state import Floats, TreeArrays
 from distributary.plan.trees.tree import Tree
 
@@ -57,8 +57,8 @@ class JointClimb:
 def improve_both(
     goal: Goal,
     placement: Placement,
-    rules: Sequence[Rule] = MIGRATIONS,
-    area: Area = LOCAL,
+    rules: Sequence[QueryRule] = MIGRATIONS,
+    area: RuleArea = LOCAL,
     *,
     rounds: int = 10,
 ) -> JointClimb:
@@ -74,19 +74,19 @@ def improve_both(
     True
     """
     ways = [_in_turns(goal, placement, rules, area, rounds, trees_first) for trees_first in (True, False)]
-    broken = [Standing(goal, way.placement).broken() for way in ways]
+    broken = [PlacementEstimate(goal, way.placement).broken() for way in ways]
     return min(zip(broken, ways, strict=True), key=lambda pair: (pair[0], goal.sign * pair[1].cost))[1]
 
 
 def _in_turns(
     goal: Goal,
     placement: Placement,
-    rules: Sequence[Rule],
-    area: Area,
+    rules: Sequence[QueryRule],
+    area: RuleArea,
     rounds: int,
     trees_first: bool,
 ) -> JointClimb:
-    costs = [Standing(goal, placement).cost]
+    costs = [PlacementEstimate(goal, placement).cost]
     best, moves, rewrites = placement, 0, 0
     for phase in range(2 * rounds):
         if (phase % 2 == 0) == trees_first:
@@ -104,7 +104,7 @@ def _in_turns(
 
 def improve_trees(goal: Goal, placement: Placement) -> tuple[Placement, int, float]:
     """Improve the trees alone: the placement on the new ones, how many moves that took, and its cost."""
-    standing = Standing(goal, placement)
+    standing = PlacementEstimate(goal, placement)
     network, moves = placement.network, 0
     room = _room(goal, placement)
     for number, tree in enumerate(network.trees):
@@ -112,7 +112,7 @@ def improve_trees(goal: Goal, placement: Placement) -> tuple[Placement, int, flo
         network = network.with_tree(number, improved)
         moves += moved
     after = Placement(placement.workload, network, placement.hosts)
-    changed = Standing(goal, after)
+    changed = PlacementEstimate(goal, after)
     worse = goal.sign * (changed.cost - standing.cost) > LEAST * abs(standing.cost)
     if not moves or worse or changed.broken() > standing.broken():
         return placement, 0, standing.cost
@@ -135,7 +135,7 @@ def _room(goal: Goal, placement: Placement) -> Floats:
 class TreeProblem:
     """What a tree's shape costs, with all operators where they are."""
 
-    def __init__(self, standing: Standing, number: int) -> None:
+    def __init__(self, standing: PlacementEstimate, number: int) -> None:
         state = standing.state
         self.sign = standing.goal.sign
         streams = [stream for stream, tree in enumerate(state.tree_of) if tree == number]
@@ -198,16 +198,16 @@ class TreeProblem:
         return -self.sign * cost
 
 
-def _shares(standing: Standing) -> tuple[float, list[tuple[float, Floats]]]:
+def _shares(standing: PlacementEstimate) -> tuple[float, list[tuple[float, Floats]]]:
     """How much a byte on a tree counts, and a way to a reader: by its factor and the links it sums."""
     system = standing.system
     refused = DistributaryError("trees are improved for sums of nodes' rates or of queries' latencies only")
-    if isinstance(system, OverBrokers) and system.multiples is not None:
+    if isinstance(system, BrokersCost) and system.multiples is not None:
         if any(name == "fanout" for _, name in system.multiples):
             raise refused
         share = sum(factor for factor, name in system.multiples if name in ("forwarding", "incoming"))
         return share / (standing.state.count if system.function is GoalFunction.AVERAGE else 1), []
-    if not isinstance(system, OverQueries) or not system.function.is_additive:
+    if not isinstance(system, QueriesCost) or not system.function.is_additive:
         raise refused
     form = system.queries
     if form.function is not GoalFunction.SUM or form.times or form.operators.rest is None:
@@ -220,7 +220,7 @@ def _shares(standing: Standing) -> tuple[float, list[tuple[float, Floats]]]:
     shares = []
     for factor, part in found:
         assert isinstance(part, GoalAggregate)
-        ways: Ways = form.operators.ways[part]
+        ways: WayCosts = form.operators.ways[part]
         if part.function is not GoalFunction.SUM:
             raise refused
         if ways.upstream:

@@ -30,23 +30,23 @@ from itertools import chain, count
 import numpy as np
 
 from distributary.plan.goal import Goal
-from distributary.plan.queries.benefit import Split, Standing
+from distributary.plan.queries.benefit import OperatorSplit, PlacementEstimate
 from distributary.plan.queries.placement import Placement
 from distributary.plan.queries.rules import (
     LOCAL,
     MIGRATIONS,
     PARTITION,
     REPLICATION,
-    Area,
-    Neighbourhood,
-    Rewrite,
-    Rule,
+    QueryRewrite,
+    QueryRule,
+    RuleArea,
+    SiteNeighbourhood,
 )
 from distributary.plan.queries.state import Floats, Indices
 from distributary.plan.queries.statistics import (
     Dissemination,
-    Heard,
-    Traffic,
+    OptimiserTraffic,
+    StatisticsRound,
     asked_for,
     better_sites,
     critical_sites,
@@ -62,13 +62,13 @@ BATCH = 17
 
 
 @dataclass(frozen=True)
-class Step:
+class QueryStep:
     """One optimisation period: what was done, the cost before and after, the bytes sent for it."""
 
-    rewrites: tuple[Rewrite, ...]
+    rewrites: tuple[QueryRewrite, ...]
     before: float
     after: float
-    traffic: Traffic
+    traffic: OptimiserTraffic
 
 
 @dataclass(frozen=True)
@@ -78,17 +78,17 @@ class QueryClimb:
     start: Placement
     placement: Placement
     cost: float
-    steps: tuple[Step, ...]
+    steps: tuple[QueryStep, ...]
     considered: int
     """How many changes were weighed on the way."""
 
     @property
-    def rewrites(self) -> list[Rewrite]:
+    def rewrites(self) -> list[QueryRewrite]:
         return list(chain.from_iterable(step.rewrites for step in self.steps))
 
     @property
-    def traffic(self) -> Traffic:
-        return sum((step.traffic for step in self.steps), Traffic())
+    def traffic(self) -> OptimiserTraffic:
+        return sum((step.traffic for step in self.steps), OptimiserTraffic())
 
     @property
     def before(self) -> float:
@@ -98,8 +98,8 @@ class QueryClimb:
 def climb(
     goal: Goal,
     placement: Placement,
-    rules: Sequence[Rule] = MIGRATIONS,
-    area: Area = LOCAL,
+    rules: Sequence[QueryRule] = MIGRATIONS,
+    area: RuleArea = LOCAL,
     *,
     batch: int = BATCH,
     together: bool = True,
@@ -121,8 +121,8 @@ def climb(
     >>> found.cost < found.before, found.rewrites[0].rule
     (True, 'migration together')
     """
-    climber = Climber(Standing(goal, placement), rules, area, batch, slack)
-    steps: list[Step] = []
+    climber = Climber(PlacementEstimate(goal, placement), rules, area, batch, slack)
+    steps: list[QueryStep] = []
     unlucky = 0
     while periods is None or len(steps) < periods:
         step = climber.period(statistics, together)
@@ -141,21 +141,26 @@ class Climber:
     """A placement on its way up."""
 
     def __init__(
-        self, standing: Standing, rules: Sequence[Rule], area: Area, batch: int = BATCH, slack: float = 0.0
+        self,
+        standing: PlacementEstimate,
+        rules: Sequence[QueryRule],
+        area: RuleArea,
+        batch: int = BATCH,
+        slack: float = 0.0,
     ) -> None:
         self.standing = standing
         self.rules = rules
         self.area = area
         self.batch = batch
         self.slack = slack
-        self.near = Neighbourhood(standing.state.network, area.levels)
+        self.near = SiteNeighbourhood(standing.state.network, area.levels)
         self.considered = 0
         self.bottleneck = standing.goal.cost.function.is_bottleneck
-        self._heard: Heard | None = None
+        self._heard: StatisticsRound | None = None
         self._asked: dict[int, int] = {}
         """How many sites each site asked in this period: once for all its operators."""
 
-    def period(self, statistics: Dissemination | None = None, together: bool = True) -> Step:
+    def period(self, statistics: Dissemination | None = None, together: bool = True) -> QueryStep:
         """One optimisation period."""
         standing = self.standing
         standing.recount()
@@ -165,7 +170,7 @@ class Climber:
         if self.area.directed and statistics is not None:
             self._heard = statistics.round(standing)
             told = self._heard.statistics
-        rewrites: list[Rewrite] = []
+        rewrites: list[QueryRewrite] = []
         if together and not self.bottleneck:
             for site in critical_sites(standing, self.slack):
                 rewrites += self.at_site(site, self.batch)
@@ -174,12 +179,12 @@ class Climber:
         else:
             rewrites = self._best_site()
         asked = sum(asked_for(standing, sites) for sites in self._asked.values())
-        traffic = Traffic(maintenance(standing), asked, told)
-        return Step(tuple(rewrites), before, standing.cost, traffic)
+        traffic = OptimiserTraffic(maintenance(standing), asked, told)
+        return QueryStep(tuple(rewrites), before, standing.cost, traffic)
 
-    def _relieve(self) -> list[Rewrite]:
+    def _relieve(self) -> list[QueryRewrite]:
         """Take the worst down, as long as that is possible and the batch lasts."""
-        rewrites: list[Rewrite] = []
+        rewrites: list[QueryRewrite] = []
         while len(rewrites) < self.batch:
             done = [
                 rewrite
@@ -191,10 +196,10 @@ class Climber:
             rewrites += done
         return rewrites
 
-    def _best_site(self) -> list[Rewrite]:
+    def _best_site(self) -> list[QueryRewrite]:
         """Try every site's batch, and keep the best one's."""
         standing = self.standing
-        best: list[Rewrite] = []
+        best: list[QueryRewrite] = []
         most = 0.0
         for site in critical_sites(standing, self.slack):
             before, kept = standing.cost, standing.placement
@@ -203,17 +208,17 @@ class Climber:
             if gained > most:
                 best, most = found, gained
             if found:
-                self.standing = standing = Standing(standing.goal, kept)
+                self.standing = standing = PlacementEstimate(standing.goal, kept)
         for rewrite in best:
             self.carry_out(rewrite)
         return best
 
     # One site
 
-    def at_site(self, site: int, steps: int) -> list[Rewrite]:
+    def at_site(self, site: int, steps: int) -> list[QueryRewrite]:
         """The site's batch: the best change, then the best given that, and so on."""
         state = self.standing.state
-        waiting: list[tuple[float, int, Rewrite]] = []
+        waiting: list[tuple[float, int, QueryRewrite]] = []
         order = count()
         for operator in sorted(state.local[site]):
             if self._movable(operator):
@@ -221,7 +226,7 @@ class Climber:
                 if best is not None:
                     waiting.append((-best.benefit, next(order), best))
         heapq.heapify(waiting)
-        done: list[Rewrite] = []
+        done: list[QueryRewrite] = []
         while waiting and len(done) < steps:
             _, _, rewrite = heapq.heappop(waiting)
             if state.hosts[rewrite.operator] != site:
@@ -238,7 +243,7 @@ class Climber:
             done.append(rewrite)
         return done
 
-    def best(self, operator: int) -> Rewrite | None:
+    def best(self, operator: int) -> QueryRewrite | None:
         """The best change for one operator, if any helps. What replication helps is not moved instead:
 
         where it was moved to, as a whole, its replicas would have to be moved away from again.
@@ -249,7 +254,7 @@ class Climber:
                 return replicated
         standing, state = self.standing, self.standing.state
         host = state.hosts[operator]
-        best: Rewrite | None = None
+        best: QueryRewrite | None = None
         least = NEGLIGIBLE * abs(standing.cost)
         for rule in self.rules:
             if rule.groups is None:
@@ -266,7 +271,7 @@ class Climber:
                 at = int(worth.argmax())
                 if worth[at] > (best.benefit if best else least):
                     changes = dict.fromkeys(group, int(sites[at]))
-                    best = Rewrite(rule.name, operator, changes, host, float(worth[at]))
+                    best = QueryRewrite(rule.name, operator, changes, host, float(worth[at]))
         return best
 
     def _worth(self, group: Sequence[int], sites: Indices, least: float) -> Floats:
@@ -296,7 +301,7 @@ class Climber:
 
     # Carrying out
 
-    def touched(self, rewrite: Rewrite) -> set[int]:
+    def touched(self, rewrite: QueryRewrite) -> set[int]:
         """The sites that have to do with a change that was carried out.
 
         These are where from and where to, and the hosts of all that the operators read or are read by.
@@ -310,16 +315,16 @@ class Climber:
             found.update(state.hosts[producer] for producer in inputs)
         return found
 
-    def carry_out(self, rewrite: Rewrite) -> None:
+    def carry_out(self, rewrite: QueryRewrite) -> None:
         if rewrite.rule in (REPLICATION.name, PARTITION.name):
             self._made(rewrite.rule, rewrite.operator)
         self.standing.move_all(rewrite.changes)
 
-    def _made(self, rule: str, operator: int) -> Split:
+    def _made(self, rule: str, operator: int) -> OperatorSplit:
         made = self.standing.replicate if rule == REPLICATION.name else self.standing.partition
         return made(operator)
 
-    def _split(self, rule: Rule, operator: int) -> Rewrite | None:
+    def _split(self, rule: QueryRule, operator: int) -> QueryRewrite | None:
         """Split an operator on trial, with each replica where it is best."""
         standing, workload = self.standing, self.standing.state.workload
         if rule is REPLICATION and len(workload.replica_inputs(operator)) < 2:
@@ -342,4 +347,4 @@ class Climber:
         legal = standing.legal_since(bounded)
         changes = {replica: standing.state.hosts[replica] for replica in split.replicas}
         standing.undo(split)
-        return Rewrite(rule.name, operator, changes, host, benefit) if legal else None
+        return QueryRewrite(rule.name, operator, changes, host, benefit) if legal else None

@@ -24,7 +24,7 @@ from math import ceil
 
 from distributary.errors import DistributaryError
 from distributary.plan.goal import Number
-from distributary.plan.queries.graph import Operator, Workload, shared
+from distributary.plan.queries.graph import PlannedOperator, QueryWorkload, shared
 from distributary.plan.trees.tree import Sites, Tree
 
 
@@ -57,7 +57,7 @@ NO_DUTIES = Duties()
 
 
 @dataclass(frozen=True)
-class Network:
+class SiteNetwork:
     """Sites, the trees over them, how fast they compute, and what else they do."""
 
     sites: Sites
@@ -92,15 +92,15 @@ class Network:
     def duties_of(self, site: int) -> Duties:
         return self.duties[site] if self.duties else NO_DUTIES
 
-    def asked(self, operator: Operator) -> int:
+    def asked(self, operator: PlannedOperator) -> int:
         """How much of its inputs travels to an operator, in parts of `WHOLE`, rounded up.
 
         It is never nothing: a filter that lets nothing pass still hears how far its inputs have come.
 
         >>> from distributary.plan.queries.graph import WHOLE
         >>> from distributary.plan.trees.tree import star
-        >>> network = Network(Sites(latency=[[0, 5], [5, 0]]), (star(2),), filtering=True)
-        >>> network.asked(Operator("rare", "filter", (0,), selectivity=0.25)) / WHOLE
+        >>> network = SiteNetwork(Sites(latency=[[0, 5], [5, 0]]), (star(2),), filtering=True)
+        >>> network.asked(PlannedOperator("rare", "filter", (0,), selectivity=0.25)) / WHOLE
         0.25
         """
         if not self.filtering:
@@ -108,7 +108,7 @@ class Network:
         passing = ceil(round(operator.share * operator.usable, 6))
         return max(1, min(operator.share, passing))
 
-    def with_tree(self, number: int, tree: Tree) -> Network:
+    def with_tree(self, number: int, tree: Tree) -> SiteNetwork:
         """The network in which one tree is another."""
         return replace(self, trees=(*self.trees[:number], tree, *self.trees[number + 1 :]))
 
@@ -117,17 +117,17 @@ class Network:
 class Placement:
     """A host for every operator of a workload.
 
-    >>> from distributary.plan.queries.graph import Operator, Query, Source, client
+    >>> from distributary.plan.queries.graph import PlannedOperator, Query, Source, client
     >>> from distributary.plan.trees.tree import star
-    >>> network = Network(Sites(latency=[[0, 5], [5, 0]]), (star(2),))
-    >>> operators = (Operator("large", "filter", (0,)), client("ann", 1, site=1))
-    >>> workload = Workload((Source("feed", 0, 100, 1),), operators, (Query("q", (0, 1)),))
+    >>> network = SiteNetwork(Sites(latency=[[0, 5], [5, 0]]), (star(2),))
+    >>> operators = (PlannedOperator("large", "filter", (0,)), client("ann", 1, site=1))
+    >>> workload = QueryWorkload((Source("feed", 0, 100, 1),), operators, (Query("q", (0, 1)),))
     >>> Placement(workload, network, (1, 1)).moved({0: 0}).hosts
     (0, 1)
     """
 
-    workload: Workload
-    network: Network
+    workload: QueryWorkload
+    network: SiteNetwork
     hosts: tuple[int, ...]
 
     def __post_init__(self) -> None:
@@ -148,7 +148,7 @@ class Placement:
         """The placement in which these operators are at these sites."""
         return replace(self, hosts=tuple(changes.get(at, host) for at, host in enumerate(self.hosts)))
 
-    def split(self, workload: Workload, replicas: Sequence[int]) -> Placement:
+    def split(self, workload: QueryWorkload, replicas: Sequence[int]) -> Placement:
         """The placement of a workload that has an operator split, its replicas at these sites."""
         return Placement(workload, self.network, (*self.hosts, *replicas))
 

@@ -60,12 +60,12 @@ from distributary.flow.catalogue import Catalogue
 from distributary.flow.language.file import read_catalogue
 from distributary.plan.goal import Goal
 from distributary.plan.queries.blocks import blocks_of
-from distributary.plan.queries.catalogue import ITEMS, RATE, Measured, workload_of
+from distributary.plan.queries.catalogue import ITEMS, RATE, WorkloadStatistics, workload_of
 from distributary.plan.queries.generator import at_clients
 from distributary.plan.queries.goals import parse_query_goal
-from distributary.plan.queries.graph import Workload
-from distributary.plan.queries.placement import NO_DUTIES, Duties, Network, Placement
-from distributary.plan.queries.rules import MIGRATIONS, PARTITION, REPLICATION, Rule
+from distributary.plan.queries.graph import QueryWorkload
+from distributary.plan.queries.placement import NO_DUTIES, Duties, Placement, SiteNetwork
+from distributary.plan.queries.rules import MIGRATIONS, PARTITION, REPLICATION, QueryRule
 from distributary.plan.trees.rates import KEYS as RATE_KEYS
 from distributary.plan.trees.rates import Rates, read_rates
 from distributary.plan.trees.sites_file import SitesReader
@@ -92,7 +92,7 @@ SOURCE_KEYS = ("site", "rate", "items")
 OPERATOR_KEYS = ("selectivity", "growth", "cost", "site")
 DUTY_KEYS = tuple(field.name for field in fields(Duties))
 
-RULES: Mapping[str, Sequence[Rule]] = {
+RULES: Mapping[str, Sequence[QueryRule]] = {
     "migration": MIGRATIONS,
     "replication": (REPLICATION,),
     "partition": (PARTITION,),
@@ -106,7 +106,7 @@ class QueryPlan:
     """What was read: the goal, which rules may be used, and where everything is at first."""
 
     goal: Goal
-    rules: tuple[Rule, ...]
+    rules: tuple[QueryRule, ...]
     start: Placement
     today: bool
     """Whether the file says where operators run now; if not, they are at their clients'."""
@@ -182,7 +182,7 @@ class _Reader:
             measured,
             filtering=self.filtering(),
         )
-        network = Network(
+        network = SiteNetwork(
             self.sites.sites(),
             self.trees(roots),
             [self.positive(speed, "speed of a site") for speed in self.speeds],
@@ -213,7 +213,7 @@ class _Reader:
             raise self.refuse(f"{path} has no queries")
         return catalogue
 
-    def rules(self) -> tuple[Rule, ...]:
+    def rules(self) -> tuple[QueryRule, ...]:
         given = self.given.get("rules", ["migration"])
         if not isinstance(given, list) or not given or any(name not in RULES for name in given):
             raise self.refuse(f"rules is {given!r}; expected a list of {', '.join(RULES)}")
@@ -290,7 +290,7 @@ class _Reader:
             self.check_keys(row, OPERATOR_KEYS, f"operator {name!r}")
         return given
 
-    def today(self, catalogue: Catalogue, workload: Workload) -> dict[int, int]:
+    def today(self, catalogue: Catalogue, workload: QueryWorkload) -> dict[int, int]:
         """Where operators run now, by number; one that stands for several is where any of them says."""
         given = self.operators(catalogue)
         places = {operator.name: index for index, operator in enumerate(workload.operators)}
@@ -310,7 +310,7 @@ class _Reader:
             raise self.refuse(f"{what} is 0; expected a number above 0")
         return number
 
-    def measured(self, catalogue: Catalogue) -> Measured:
+    def measured(self, catalogue: Catalogue) -> WorkloadStatistics:
         """What the file gives, and for the rest what the metrics say."""
         sources, operators = self.table("source"), self.operators(catalogue)
 
@@ -330,7 +330,7 @@ class _Reader:
             bytes_ = {**{name: sizes[name] * items[name] for name in catalogue.sources}, **bytes_}
             selectivity = {**measured_selectivities(catalogue, rates, items, selectivity), **selectivity}
             growth = {**measured_growth(catalogue, rates), **growth}
-        return Measured(
+        return WorkloadStatistics(
             {**dict.fromkeys(catalogue.sources, RATE), **bytes_},
             {**dict.fromkeys(catalogue.sources, ITEMS), **items},
             selectivity,

@@ -16,8 +16,8 @@ from __future__ import annotations
 import numpy as np
 
 from distributary.plan.queries.generator import at_clients
-from distributary.plan.queries.graph import WHOLE, Workload
-from distributary.plan.queries.placement import Network, Placement
+from distributary.plan.queries.graph import WHOLE, QueryWorkload
+from distributary.plan.queries.placement import Placement, SiteNetwork
 from distributary.plan.queries.state import Floats
 from distributary.plan.trees.tree import Sites
 
@@ -37,7 +37,9 @@ def latency_space(sites: Sites, dimensions: int = 3) -> Floats:
     return np.asarray(vectors[:, chosen] * np.sqrt(np.maximum(values[chosen], 0)))
 
 
-def relaxed(workload: Workload, network: Network, *, rounds: int = 200, dimensions: int = 3) -> Placement:
+def relaxed(
+    workload: QueryWorkload, network: SiteNetwork, *, rounds: int = 200, dimensions: int = 3
+) -> Placement:
     """Let all operators come to rest, and run each at the nearest site."""
     points = latency_space(network.sites, dimensions)
     start = at_clients(workload, network)

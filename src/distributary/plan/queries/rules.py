@@ -19,26 +19,26 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from distributary.plan.queries.placement import Network
-from distributary.plan.queries.state import Indices, State
+from distributary.plan.queries.placement import SiteNetwork
+from distributary.plan.queries.state import Indices, PlacementState
 from distributary.plan.trees.tree import NO_PARENT, Tree
 
 Group = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Rule:
+class QueryRule:
     """What may be done with an operator: the groups that move with it, or how it is split."""
 
     name: str
-    groups: Callable[[State, int], Iterable[Group]] | None = None
+    groups: Callable[[PlacementState, int], Iterable[Group]] | None = None
 
 
-def _alone(state: State, operator: int) -> list[Group]:
+def _alone(state: PlacementState, operator: int) -> list[Group]:
     return [(operator,)]
 
 
-def behind(state: State, operators: Iterable[int]) -> Group:
+def behind(state: PlacementState, operators: Iterable[int]) -> Group:
     """These operators and everything behind them at the same site, as far as nothing else lies between."""
     found = list(operators)
     known = set(found)
@@ -51,7 +51,7 @@ def behind(state: State, operators: Iterable[int]) -> Group:
     return tuple(sorted(found))
 
 
-def _together(state: State, operator: int) -> list[Group]:
+def _together(state: PlacementState, operator: int) -> list[Group]:
     groups = {behind(state, (operator,))}
     for stream in state.inputs[operator]:
         if stream < state.sources:
@@ -67,16 +67,16 @@ def _together(state: State, operator: int) -> list[Group]:
     return sorted(groups - {(operator,)})
 
 
-MIGRATION = Rule("migration", _alone)
-TOGETHER = Rule("migration together", _together)
-REPLICATION = Rule("replication")
-PARTITION = Rule("partition")
+MIGRATION = QueryRule("migration", _alone)
+TOGETHER = QueryRule("migration together", _together)
+REPLICATION = QueryRule("replication")
+PARTITION = QueryRule("partition")
 
-MIGRATIONS: Sequence[Rule] = (MIGRATION, TOGETHER)
+MIGRATIONS: Sequence[QueryRule] = (MIGRATION, TOGETHER)
 
 
 @dataclass(frozen=True)
-class Area:
+class RuleArea:
     """How far rules reach."""
 
     local: bool = True
@@ -86,13 +86,13 @@ class Area:
     """How many of the best sites heard of are considered."""
 
 
-LOCAL = Area()
-DIRECTED = Area(local=False, directed=True)
-HYBRID = Area(local=True, directed=True)
+LOCAL = RuleArea()
+DIRECTED = RuleArea(local=False, directed=True)
+HYBRID = RuleArea(local=True, directed=True)
 
 
 @dataclass(frozen=True)
-class Rewrite:
+class QueryRewrite:
     """One change: the rule, the operator it was for, who goes where, and what it brought.
 
     For a split, `changes` says where the replicas are, by their numbers in the workload after it.
@@ -123,10 +123,10 @@ def around(tree: Tree, site: int, levels: int) -> set[int]:
     return found - {site}
 
 
-class Neighbourhood:
+class SiteNeighbourhood:
     """The neighbours of every site in all trees of a network; each site's are found when first asked for."""
 
-    def __init__(self, network: Network, levels: int) -> None:
+    def __init__(self, network: SiteNetwork, levels: int) -> None:
         self.network = network
         self.levels = levels
         self._found: dict[int, frozenset[int]] = {}
@@ -137,7 +137,7 @@ class Neighbourhood:
             self._found[site] = frozenset().union(*(around(tree, site, self.levels) for tree in trees))
         return self._found[site]
 
-    def of_operators(self, state: State, operators: Sequence[int]) -> Indices:
+    def of_operators(self, state: PlacementState, operators: Sequence[int]) -> Indices:
         """Where a group at one site may go: its neighbours, and those of the group's own trees."""
         host = state.hosts[operators[0]]
         found = set(self.of(host))

@@ -34,7 +34,7 @@ ROOM = 1e-9
 
 
 @dataclass(frozen=True)
-class Shed:
+class SheddingResult:
     """What every query keeps, and what is lost by that."""
 
     kept: Mapping[str, float]
@@ -43,7 +43,7 @@ class Shed:
     """Every site's load after it, with what it does besides."""
 
 
-def shed_load(placement: Placement, limit: float | Sequence[float]) -> Shed:
+def shed_load(placement: Placement, limit: float | Sequence[float]) -> SheddingResult:
     """Thin queries out until no site has more than its limit, in cycles a second: one for all, or each."""
     count = placement.network.sites.count
     limits = np.broadcast_to(np.asarray(limit, dtype=np.float64), (count,))
@@ -60,7 +60,7 @@ def shed_load(placement: Placement, limit: float | Sequence[float]) -> Shed:
     lost = float((utility * (1 - kept)).sum()) / total if total else 0.0
     names = [query.name for query in placement.workload.queries]
     loads = duties + work.loads(kept)
-    return Shed(dict(zip(names, kept.tolist(), strict=True)), lost, tuple(loads.tolist()))
+    return SheddingResult(dict(zip(names, kept.tolist(), strict=True)), lost, tuple(loads.tolist()))
 
 
 class _Work:

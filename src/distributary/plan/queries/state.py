@@ -2,14 +2,16 @@
 
 Rules:
 
-- Every quantity of a node (what it runs, sends, forwards, gets) is a row of numbers, one a site. A `Move`
-  tells what each would become if one operator were at each of several sites: a matrix, a row a site tried.
+- Every quantity of a node (what it runs, sends, forwards, gets) is a row of numbers, one a site. A
+  `OperatorMove` tells what each would become if one operator were at each of several sites: a matrix, a row a
+  site tried.
 - Per link of a tree and stream it is known how much of the stream is asked for beyond it, in parts of
   `WHOLE`; per operator and site, how much is read there. Nothing else is needed to say what a link carries.
 - Numbers are floats. Whole numbers stay exact (parts of a stream are: so rates are multiplied by them before
   they are divided by `WHOLE`); others gather rounding, which `recount` clears away.
 
-Cost: a change costs the length of the paths to the roots; a `Move` the sites it tries times all sites.
+Cost: a change costs the length of the paths to the roots; a `OperatorMove` the sites it tries times all
+sites.
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from distributary.plan.queries.graph import WHOLE, Workload
-from distributary.plan.queries.placement import Network, Placement
+from distributary.plan.queries.graph import WHOLE, QueryWorkload
+from distributary.plan.queries.placement import Placement, SiteNetwork
 from distributary.plan.trees.tree import Tree
 
 Floats = npt.NDArray[np.float64]
@@ -70,12 +72,12 @@ class TreeArrays:
         return found
 
 
-class State:
+class PlacementState:
     """A placement that can be changed in place."""
 
     def __init__(self, placement: Placement) -> None:
-        self.network: Network = placement.network
-        self.workload: Workload = placement.workload
+        self.network: SiteNetwork = placement.network
+        self.workload: QueryWorkload = placement.workload
         self.count = self.network.sites.count
         self.trees = [TreeArrays(tree) for tree in self.network.trees]
         self.duties: dict[str, Floats] = {
@@ -191,7 +193,7 @@ class State:
         self.hosts[operator] = site
         self._add(operator, 1)
 
-    def rewire(self, workload: Workload, changed: Sequence[int], hosts: Sequence[int]) -> None:
+    def rewire(self, workload: QueryWorkload, changed: Sequence[int], hosts: Sequence[int]) -> None:
         """Take up a workload in which these operators differ or are new; or drop the last ones again.
 
         In `changed` readers stand before those they read. Operators that are new run at `hosts`.
@@ -300,10 +302,10 @@ class State:
             self.quantities["incoming"][site] += change
 
 
-class Move:
+class OperatorMove:
     """Operators of one site, and sites that all of them together might run at instead."""
 
-    def __init__(self, state: State, operators: Sequence[int], sites: Indices) -> None:
+    def __init__(self, state: PlacementState, operators: Sequence[int], sites: Indices) -> None:
         self.state = state
         self.operators = frozenset(operators)
         self.sites = sites

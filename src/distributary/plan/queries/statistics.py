@@ -25,9 +25,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal import GoalAggregate, Measure, Population, parts
-from distributary.plan.queries.benefit import Standing
-from distributary.plan.queries.forms import OverBrokers, OverQueries
+from distributary.plan.goal import GoalAggregate, GoalMembers, Measure, parts
+from distributary.plan.queries.benefit import PlacementEstimate
+from distributary.plan.queries.forms import BrokersCost, QueriesCost
 from distributary.plan.queries.state import Floats, Indices
 
 VALUE = 8
@@ -37,15 +37,15 @@ LEAST_TICKETS = 0.05
 
 
 @dataclass(frozen=True)
-class Traffic:
+class OptimiserTraffic:
     """Bytes sent in all."""
 
     maintenance: int = 0
     optimisation: int = 0
     statistics: int = 0
 
-    def __add__(self, other: Traffic) -> Traffic:
-        return Traffic(
+    def __add__(self, other: OptimiserTraffic) -> OptimiserTraffic:
+        return OptimiserTraffic(
             self.maintenance + other.maintenance,
             self.optimisation + other.optimisation,
             self.statistics + other.statistics,
@@ -57,37 +57,37 @@ class Traffic:
 
 
 @dataclass(frozen=True)
-class Heard:
+class StatisticsRound:
     """What came of a round: the sites that each site has heard of, the best first, and the bytes sent."""
 
     sites: tuple[Indices, ...]
     statistics: int
 
 
-def critical_sites(standing: Standing, slack: float = 0.0) -> list[int]:
+def critical_sites(standing: PlacementEstimate, slack: float = 0.0) -> list[int]:
     """The sites that the system's cost hangs on (section 3.4.3)."""
     state, system = standing.state, standing.system
     everyone = [site for site in range(state.count) if state.local[site]]
     if not standing.goal.cost.function.is_bottleneck:
         return everyone
     near = slack * abs(standing.cost) + 1e-9 * abs(standing.cost)
-    if isinstance(system, OverBrokers):
+    if isinstance(system, BrokersCost):
         values = system.nodes.values()
         return [site for site in everyone if abs(values[site] - standing.cost) <= near]
-    if isinstance(system, OverQueries):
+    if isinstance(system, QueriesCost):
         of_queries = system.queries.values()
         worst = np.flatnonzero(np.abs(of_queries - standing.cost) <= near)
         return sorted({state.hosts[index] for number in worst for index in state.members[number]})
     return everyone
 
 
-def values_by_tree(standing: Standing, own_link: bool = False) -> list[tuple[int, Floats, Floats]]:
+def values_by_tree(standing: PlacementEstimate, own_link: bool = False) -> list[tuple[int, Floats, Floats]]:
     """By tree: every site's value, and what is better than which it wants to hear of."""
     state, system = standing.state, standing.system
-    if isinstance(system, OverBrokers):
+    if isinstance(system, BrokersCost):
         values = system.nodes.values()
         return [(0, values, values)]
-    if isinstance(system, OverQueries) and system.queries.operators.ways:
+    if isinstance(system, QueriesCost) and system.queries.operators.ways:
         ways = next(iter(system.queries.operators.ways.values()))
         found = []
         for number, tree in enumerate(state.trees):
@@ -99,7 +99,7 @@ def values_by_tree(standing: Standing, own_link: bool = False) -> list[tuple[int
     return [(0, load, load)]
 
 
-def better_sites(standing: Standing, site: int) -> Indices:
+def better_sites(standing: PlacementEstimate, site: int) -> Indices:
     """The sites that do better than this one in any tree, the best first: all that could be heard of."""
     sign = standing.goal.sign
     best = np.full(standing.state.count, np.inf)
@@ -116,7 +116,7 @@ class Dissemination:
     >>> from distributary.plan.queries.goals import parse_query_goal
     >>> network = random_network(sites=30, trees=2, seed=1)
     >>> goal = parse_query_goal("minimise aggregate(SUM, node load, BROKERS)")
-    >>> standing = Standing(goal, at_clients(feed_workload(network, 60, seed=1), network))
+    >>> standing = PlacementEstimate(goal, at_clients(feed_workload(network, 60, seed=1), network))
     >>> all_of_it, some = Dissemination().round(standing), Dissemination(top=5).round(standing)
     >>> some.statistics < all_of_it.statistics
     True
@@ -132,7 +132,7 @@ class Dissemination:
         self.own_link = own_link
         self._random = np.random.default_rng(seed)
 
-    def round(self, standing: Standing) -> Heard:
+    def round(self, standing: PlacementEstimate) -> StatisticsRound:
         """Let every site tell of itself once."""
         interested = np.zeros(standing.state.count, dtype=bool)
         interested[critical_sites(standing, self.slack)] = True
@@ -146,10 +146,15 @@ class Dissemination:
         sites = tuple(
             np.array(sorted(heard, key=lambda site: (heard[site], site)), dtype=np.intp) for heard in best
         )
-        return Heard(sites, sent)
+        return StatisticsRound(sites, sent)
 
     def _tell(
-        self, standing: Standing, number: int, values: Floats, bounds: Floats, best: list[dict[int, float]]
+        self,
+        standing: PlacementEstimate,
+        number: int,
+        values: Floats,
+        bounds: Floats,
+        best: list[dict[int, float]],
     ) -> int:
         """Pass values up and down one tree; how many went over links."""
         tree = standing.state.network.trees[number]
@@ -198,11 +203,11 @@ def drawn(random: np.random.Generator, worth: Floats, top: int | None) -> Indice
     return found
 
 
-def maintenance(standing: Standing) -> int:
+def maintenance(standing: PlacementEstimate) -> int:
     """Bytes a period that keep every site's own values known."""
     state = standing.state
     links = state.count - 1
-    if standing.goal.cost.members is Population.QUERIES:
+    if standing.goal.cost.members is GoalMembers.QUERIES:
         return links * len(state.trees) * (NAME + VALUE)
     named = {part.name for part in parts(standing.goal.cost.value) if isinstance(part, Measure)}
     if named & {"forwarding rate", "incoming rate", "output rate"}:
@@ -210,7 +215,7 @@ def maintenance(standing: Standing) -> int:
     return 2 * links * (NAME + VALUE)
 
 
-def asked_for(standing: Standing, sites: int) -> int:
+def asked_for(standing: PlacementEstimate, sites: int) -> int:
     """Bytes that a site gets from so many others when it weighs its rules against them."""
     expressions = list(parts(standing.goal.cost.value))
     named = {part.name for part in expressions if isinstance(part, Measure)}
@@ -218,5 +223,5 @@ def asked_for(standing: Standing, sites: int) -> int:
     profile = (len(standing.state.workload.sources) + 7) // 8 + VALUE if profiles else 0
     trees = len(standing.state.trees) if any(isinstance(part, GoalAggregate) for part in expressions) else 1
     return sites * (
-        NAME + VALUE * (1 if standing.goal.cost.members is Population.BROKERS else trees) + profile
+        NAME + VALUE * (1 if standing.goal.cost.members is GoalMembers.BROKERS else trees) + profile
     )

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from distributary.errors import DistributaryError
 from distributary.plan.goal import Goal, Number
 from distributary.plan.trees.benefit import Problem
-from distributary.plan.trees.climbing import Climb
+from distributary.plan.trees.climb import TreeClimb
 from distributary.plan.trees.cost import violations
 from distributary.plan.trees.escape import improve
 from distributary.plan.trees.tree import Matrix, Sites, Tree
@@ -56,7 +56,7 @@ class Adaptation:
         goal: Goal,
         tree: Tree,
         patience: Patience | None = None,
-        optimise: Callable[[Problem, Tree], Climb] = improve,
+        optimise: Callable[[Problem, Tree], TreeClimb] = improve,
     ) -> None:
         self.goal = goal
         self.tree = tree
@@ -65,7 +65,7 @@ class Adaptation:
         self.believed: Sites | None = None
         self._resting = 0
 
-    def period(self, measured: Sites) -> Climb | None:
+    def period(self, measured: Sites) -> TreeClimb | None:
         """Take new measurements in; what was changed, or None."""
         self.believed = smoothed(self.believed, measured, self.patience.smoothing)
         if self._resting:
@@ -79,7 +79,7 @@ class Adaptation:
         self._resting = self.patience.rest
         return found
 
-    def _worth_it(self, problem: Problem, found: Climb) -> bool:
+    def _worth_it(self, problem: Problem, found: TreeClimb) -> bool:
         now = problem.at(self.tree).cost
         if self.goal.sign * float(now - found.cost) > self.patience.margin * abs(float(now)):
             return True

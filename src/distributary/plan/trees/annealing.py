@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from distributary.plan.trees.benefit import Estimate, Problem
-from distributary.plan.trees.climbing import Climb
+from distributary.plan.trees.benefit import Problem, TreeEstimate
+from distributary.plan.trees.climb import TreeClimb
 from distributary.plan.trees.optimiser import HYBRID
-from distributary.plan.trees.rules import Rewrite, Rule
+from distributary.plan.trees.rules import TreeRewrite, TreeRule
 from distributary.plan.trees.tree import Tree
 
 if TYPE_CHECKING:
@@ -47,12 +47,12 @@ def anneal(
     problem: Problem,
     tree: Tree,
     random: Random,
-    rules: Sequence[Rule] = HYBRID,
+    rules: Sequence[TreeRule] = HYBRID,
     schedule: Schedule | None = None,
-) -> Climb:
+) -> TreeClimb:
     """The best tree met on a walk that takes every better tree, and a worse one with a falling probability.
 
-    `Climb.applied` counts the rewrites on the way, which are too many to list; those after the best tree
+    `TreeClimb.applied` counts the rewrites on the way, which are too many to list; those after the best tree
     count as well, as the walk could not know.
     """
     schedule = schedule or Schedule()
@@ -63,7 +63,7 @@ def anneal(
     return _walk_in_bulk(estimate, layout, random, rules, schedule)
 
 
-def _walk(estimate: Estimate, random: Random, rules: Sequence[Rule], schedule: Schedule) -> Climb:
+def _walk(estimate: TreeEstimate, random: Random, rules: Sequence[TreeRule], schedule: Schedule) -> TreeClimb:
     problem, tree, best = estimate.problem, estimate.tree, estimate
     temperature = schedule.start * abs(float(estimate.cost))
     idle = tried = applied = 0
@@ -82,10 +82,10 @@ def _walk(estimate: Estimate, random: Random, rules: Sequence[Rule], schedule: S
             if problem.goal.sign * float(best.cost - estimate.cost) > 0:
                 best, idle = estimate, 0
         temperature *= schedule.cooling
-    return Climb(tree, best.tree, best.cost, (), tried, unlisted=applied)
+    return TreeClimb(tree, best.tree, best.cost, (), tried, unlisted=applied)
 
 
-def random_rewrite(estimate: Estimate, random: Random, rules: Sequence[Rule]) -> Rewrite | None:
+def random_rewrite(estimate: TreeEstimate, random: Random, rules: Sequence[TreeRule]) -> TreeRewrite | None:
     """A random rule around a random site; None where it has nothing to offer, or nothing legal."""
     rule = random.choice(rules)
     offered = list(rule.arguments(estimate.tree, random.randrange(len(estimate.tree.parents))))
@@ -96,8 +96,8 @@ def random_rewrite(estimate: Estimate, random: Random, rules: Sequence[Rule]) ->
 
 
 def _walk_in_bulk(
-    estimate: Estimate, layout: Layout, random: Random, rules: Sequence[Rule], schedule: Schedule
-) -> Climb:
+    estimate: TreeEstimate, layout: Layout, random: Random, rules: Sequence[TreeRule], schedule: Schedule
+) -> TreeClimb:
     from distributary.plan.trees.bulk_walk import walk
 
     known = [
@@ -115,4 +115,4 @@ def _walk_in_bulk(
         schedule.patience,
     )
     best = Tree(tuple(parents.tolist()))
-    return Climb(estimate.tree, best, estimate.problem.at(best).cost, (), tried, unlisted=applied)
+    return TreeClimb(estimate.tree, best, estimate.problem.at(best).cost, (), tried, unlisted=applied)

@@ -17,11 +17,11 @@ import numpy as np
 
 from distributary.errors import DistributaryError
 from distributary.plan.goal import GoalAggregate, GoalFunction, Number, Scope
-from distributary.plan.trees.benefit import Estimate
+from distributary.plan.trees.benefit import TreeEstimate
 from distributary.plan.trees.cost import aggregated
+from distributary.plan.trees.incremental import NodeCosts
 from distributary.plan.trees.moves import Floats
-from distributary.plan.trees.rules import Rewrite
-from distributary.plan.trees.walk import NodeCosts
+from distributary.plan.trees.rules import TreeRewrite
 
 
 class Broadcasts:
@@ -36,7 +36,7 @@ class Broadcasts:
         self._known: list[Number | None] = []
         self._nodes: NodeCosts | None = None
 
-    def phase(self, estimate: Estimate) -> int:
+    def phase(self, estimate: TreeEstimate) -> int:
         """Let those broadcast whose turn it is; tells how many did."""
         self._nodes = NodeCosts(estimate.problem.goal.cost.value, estimate.problem.sites, estimate.tree)
         weight = weights_of(estimate)
@@ -57,7 +57,7 @@ class Broadcasts:
         """The costs last heard; of a site without one, nothing."""
         return np.array([0.0 if cost is None else float(cost) for cost in self._known])
 
-    def benefit(self, estimate: Estimate, rewrite: Rewrite) -> float:
+    def benefit(self, estimate: TreeEstimate, rewrite: TreeRewrite) -> float:
         """What the rewrite seems to be worth, by what was broadcast up to this phase."""
         if self._nodes is None or self._nodes.tree is not estimate.tree:
             raise DistributaryError("nothing was broadcast about this tree: begin a phase first")
@@ -76,7 +76,7 @@ class Broadcasts:
         return goal.sign * float(aggregated(function, before, times) - aggregated(function, then, times))
 
 
-def weights_of(estimate: Estimate) -> list[float]:
+def weights_of(estimate: TreeEstimate) -> list[float]:
     """How seldom each site may broadcast."""
     tree, node = estimate.tree, estimate.problem.goal.cost.value
     if not isinstance(node, GoalAggregate) or node.over is not Scope.PATH:

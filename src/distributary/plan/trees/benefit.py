@@ -14,7 +14,7 @@ Rules:
 - A rewrite is legal when no site that it reaches breaks a constraint it kept, or breaks it more than before:
   so a tree that starts out wrong can be mended step by step.
 
-Cost: that of `dependence` where it applies, else that of `walk`.
+Cost: that of `dependence` where it is_path_cost, else that of `walk`.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from distributary.plan.goal import Constraint, Goal, GoalFunction, Number, SystemCost
-from distributary.plan.trees.dependence import Dependence, Links, applies, link_values
+from distributary.plan.trees.incremental import IncrementalCost, NodeCosts
 from distributary.plan.trees.moves import Floats, Moves, link_array
+from distributary.plan.trees.path_cost import Links, PathCost, is_path_cost, link_values
 from distributary.plan.trees.tree import Sites, Tree
-from distributary.plan.trees.walk import NodeCosts, Walk
 
 if TYPE_CHECKING:
     from distributary.plan.trees.bulk import Layout  # Numba is loaded by those who weigh with it
@@ -56,16 +56,16 @@ class Problem:
             self._arrays[cost] = link_array(self.links(cost))
         return self._arrays[cost]
 
-    def system(self, cost: SystemCost, tree: Tree) -> Dependence | Walk:
-        if applies(cost):
-            return Dependence(cost, self.sites, tree, self.links(cost))
-        return Walk(cost, self.sites, tree)
+    def system(self, cost: SystemCost, tree: Tree) -> PathCost | IncrementalCost:
+        if is_path_cost(cost):
+            return PathCost(cost, self.sites, tree, self.links(cost))
+        return IncrementalCost(cost, self.sites, tree)
 
-    def at(self, tree: Tree) -> Estimate:
-        return Estimate(self, tree)
+    def at(self, tree: Tree) -> TreeEstimate:
+        return TreeEstimate(self, tree)
 
 
-class Estimate:
+class TreeEstimate:
     """A tree's cost, and what rewrites of it are worth."""
 
     def __init__(self, problem: Problem, tree: Tree) -> None:
@@ -80,7 +80,7 @@ class Estimate:
     @property
     def costs(self) -> list[Number | None]:
         """Every site's cost."""
-        return self.system.costs if isinstance(self.system, Dependence) else self.system.nodes.costs
+        return self.system.costs if isinstance(self.system, PathCost) else self.system.nodes.costs
 
     def benefit(self, changes: Mapping[int, int]) -> Number:
         """By how much these changes of parents bring the goal nearer."""
@@ -88,16 +88,16 @@ class Estimate:
 
     @cached_property
     def moves(self) -> Moves | None:
-        """All moves of single sites at once, where `dependence` applies."""
-        if not isinstance(self.system, Dependence):
+        """All moves of single sites at once, where `dependence` is_path_cost."""
+        if not isinstance(self.system, PathCost):
             return None
         return Moves(self.system, self.problem.link_array(self.problem.goal.cost))
 
     @cached_property
     def layout(self) -> Layout | None:
-        """The tree as `bulk` has it, where that applies; its arrays are this estimate's own."""
+        """The tree as `bulk` has it, where that is_path_cost; its arrays are this estimate's own."""
         system = self.system
-        if not isinstance(system, Dependence) or system.function is GoalFunction.PRODUCT:
+        if not isinstance(system, PathCost) or system.function is GoalFunction.PRODUCT:
             return None
         from distributary.plan.trees.bulk import FUNCTIONS, layout_of
 
@@ -126,7 +126,7 @@ class Estimate:
         )
 
     @cached_property
-    def _constrained(self) -> list[Dependence | Walk | NodeCosts]:
+    def _constrained(self) -> list[PathCost | IncrementalCost | NodeCosts]:
         metrics = (constraint.metric for constraint in self.problem.goal.constraints)
         return [
             self.problem.system(metric, self.tree)
@@ -137,7 +137,10 @@ class Estimate:
 
 
 def _allowed(
-    constraint: Constraint, now: Dependence | Walk | NodeCosts, changes: Mapping[int, int], after: Tree
+    constraint: Constraint,
+    now: PathCost | IncrementalCost | NodeCosts,
+    changes: Mapping[int, int],
+    after: Tree,
 ) -> bool:
     if not isinstance(now, NodeCosts):
         new = now.cost_after(changes)

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from distributary.kernel import kernel
 from distributary.plan.goal import GoalFunction
-from distributary.plan.trees.rules import Relation, Shape
+from distributary.plan.trees.rules import PairRelation, RewriteShape
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -34,8 +34,8 @@ Records = NDArray[Any]
 # Functions, shapes and relations are numbers in machine code.
 FUNCTIONS = tuple(map(GoalFunction, ("SUM", "AVERAGE", "VARIANCE", "STD", "MIN", "MAX")))
 SUM, AVERAGE, VARIANCE, STD, MIN, MAX = range(len(FUNCTIONS))
-MOVE, HAND, SWAP, EXCHANGE = map(int, Shape)
-RISE, SWAP_UP, BESIDE, SIBLINGS, ELSEWHERE, PARTNERS = map(int, Relation)
+MOVE, HAND, SWAP, EXCHANGE = map(int, RewriteShape)
+RISE, SWAP_UP, BESIDE, SIBLINGS, ELSEWHERE, PARTNERS = map(int, PairRelation)
 
 SITE = np.dtype(
     [

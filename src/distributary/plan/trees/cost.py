@@ -17,9 +17,9 @@ from distributary.plan.goal import (
     GoalAggregate,
     GoalConstant,
     GoalFunction,
+    GoalMembers,
     Number,
     Place,
-    Population,
     Scope,
     SystemCost,
     combine,
@@ -70,12 +70,12 @@ def folded_at(
     return fold(expression.function, list(map(local, members)), zero=over_children)
 
 
-def weights(members: Population, sites: Sites) -> list[int]:
+def weights(members: GoalMembers, sites: Sites) -> list[int]:
     """How many values each site's cost counts for in the system's."""
     if sites.counts:
         return list(sites.counts)
-    brokers = 0 if members is Population.CLIENTS else 1
-    if members is Population.BROKERS:
+    brokers = 0 if members is GoalMembers.CLIENTS else 1
+    if members is GoalMembers.BROKERS:
         return [brokers] * sites.count
     if not sites.clients:
         raise DistributaryError("the goal aggregates over clients, and no clients were given")

@@ -31,16 +31,16 @@ import numpy as np
 import numpy.typing as npt
 
 from distributary.plan.goal import GoalFunction
-from distributary.plan.trees.benefit import Estimate, Problem
-from distributary.plan.trees.climbing import Climb, Step
-from distributary.plan.trees.dependence import Dependence
+from distributary.plan.trees.benefit import Problem, TreeEstimate
+from distributary.plan.trees.climb import TreeClimb, TreeStep
+from distributary.plan.trees.incremental import IncrementalCost
 from distributary.plan.trees.mending import mended
 from distributary.plan.trees.moves import Floats, Moves
 from distributary.plan.trees.optimiser import tree_and_legal
 from distributary.plan.trees.optimum import best_paths, has_best_paths
-from distributary.plan.trees.rules import NODE_SWAP, Rewrite
+from distributary.plan.trees.path_cost import PathCost
+from distributary.plan.trees.rules import NODE_SWAP, TreeRewrite
 from distributary.plan.trees.tree import NO_PARENT, Tree
-from distributary.plan.trees.walk import Walk
 
 MOVE = "move"
 """The one rule of this optimiser: a site goes under another parent, with its subtree."""
@@ -77,7 +77,7 @@ class Effort:
     """How far above the best cost the bar is set, as a share of it."""
 
 
-def improve(problem: Problem, tree: Tree, seed: int = 0, effort: Effort | None = None) -> Climb:
+def improve(problem: Problem, tree: Tree, seed: int = 0, effort: Effort | None = None) -> TreeClimb:
     """Improve a tree; what it hands back is legal, and never worse than what it got if that was legal.
 
     >>> from distributary.plan.trees.goals import parse_goal
@@ -86,7 +86,7 @@ def improve(problem: Problem, tree: Tree, seed: int = 0, effort: Effort | None =
     >>> problem = Problem(goal, Sites(latency=[[0, 5, 9], [5, 0, 3], [9, 3, 0]]))
     >>> found = improve(problem, Tree((-1, 0, 0)))
     >>> found.cost, found.rewrites
-    (8, [Rewrite(rule='move', arguments=(2, 1), changes={2: 1})])
+    (8, [TreeRewrite(rule='move', arguments=(2, 1), changes={2: 1})])
     """
     if has_best_paths(problem):
         if problem.goal.cost.function.is_bottleneck:
@@ -105,28 +105,28 @@ def outsiders(tree: Tree, order: Sites, site: int) -> Sites:
 # Best paths
 
 
-def _settle(problem: Problem, tree: Tree) -> Climb:
+def _settle(problem: Problem, tree: Tree) -> TreeClimb:
     """Give every site whose path is not best its best parent, from the best site to the worst."""
     best, costs, order = best_paths(problem, tree.root)
     estimate = problem.at(tree)
-    steps: list[Step] = []
+    steps: list[TreeStep] = []
     for site in order[1:]:
         if _worse(problem, estimate.costs[site], costs[site]):
             before, rewrite = estimate.cost, _move(site, best.parents[site])
             estimate = problem.at(estimate.tree.changed(rewrite.changes))
-            steps.append(Step((rewrite,), before, estimate.cost))
-    return Climb(tree, estimate.tree, estimate.cost, tuple(steps), len(order) - 1)
+            steps.append(TreeStep((rewrite,), before, estimate.cost))
+    return TreeClimb(tree, estimate.tree, estimate.cost, tuple(steps), len(order) - 1)
 
 
-def _move(site: int, parent: int) -> Rewrite:
-    return Rewrite(MOVE, (site, parent), {site: parent})
+def _move(site: int, parent: int) -> TreeRewrite:
+    return TreeRewrite(MOVE, (site, parent), {site: parent})
 
 
 def _worse(problem: Problem, cost: object, best: float) -> bool:
     return problem.goal.sign * (float(cost) - best) > ROUNDING * abs(best)  # type: ignore[arg-type]
 
 
-def _level(problem: Problem, tree: Tree) -> Climb:
+def _level(problem: Problem, tree: Tree) -> TreeClimb:
     """Bring every site up to the bar, which is the best cost the system can have."""
     best, costs, _ = best_paths(problem, tree.root)
     bar = float(problem.at(best).cost)
@@ -220,7 +220,7 @@ class _Choice:
     changes: Mapping[int, int]
 
 
-def _wander(problem: Problem, tree: Tree, random: Random, effort: Effort) -> Climb:
+def _wander(problem: Problem, tree: Tree, random: Random, effort: Effort) -> TreeClimb:
     budget = _Budget(effort.work)
     best = _walk(problem, problem.at(mended(problem, tree)), random, effort, budget)
     for _ in range(effort.restarts):
@@ -244,12 +244,12 @@ class _Budget:
         self.left = max(0, self.left - (MEASURING * measured or moves))
 
 
-def _better(one: Estimate, other: Estimate) -> bool:
+def _better(one: TreeEstimate, other: TreeEstimate) -> bool:
     gain = one.problem.goal.sign * float(other.cost - one.cost)
     return gain > ROUNDING * abs(float(other.cost))
 
 
-def _shaken(estimate: Estimate, random: Random) -> Estimate:
+def _shaken(estimate: TreeEstimate, random: Random) -> TreeEstimate:
     """A legal tree a few random moves away."""
     count = len(estimate.tree.parents)
     for _ in range(random.randint(4, 5 + count // 10)):
@@ -261,7 +261,9 @@ def _shaken(estimate: Estimate, random: Random) -> Estimate:
     return estimate
 
 
-def _walk(problem: Problem, estimate: Estimate, random: Random, effort: Effort, budget: _Budget) -> Estimate:
+def _walk(
+    problem: Problem, estimate: TreeEstimate, random: Random, effort: Effort, budget: _Budget
+) -> TreeEstimate:
     """The best tree on a walk that always takes the best move left."""
     best = estimate
     memory = min(effort.memory, len(estimate.tree.parents) // 4)
@@ -274,7 +276,7 @@ def _walk(problem: Problem, estimate: Estimate, random: Random, effort: Effort, 
         scored = _scores(estimate, best, random, effort)
         awake = [item for item in scored if resting.get(item[0], -1) < turn]
         choice = _choose(estimate, awake, effort)
-        measured = 0 if isinstance(estimate.system, Dependence) else estimate.system.measured
+        measured = 0 if isinstance(estimate.system, PathCost) else estimate.system.measured
         budget.spend(sum(len(parents) for _, parents, _ in scored), measured)
         if choice is None:
             continue
@@ -289,7 +291,7 @@ def _walk(problem: Problem, estimate: Estimate, random: Random, effort: Effort, 
 Scored = list[tuple[int, Sites, Floats]]
 
 
-def _scores(estimate: Estimate, best: Estimate, random: Random, effort: Effort) -> Scored:
+def _scores(estimate: TreeEstimate, best: TreeEstimate, random: Random, effort: Effort) -> Scored:
     """For the sites worth moving, the parents and how good each is."""
     tree = estimate.tree
     bottleneck = estimate.problem.goal.cost.function.is_bottleneck
@@ -299,7 +301,7 @@ def _scores(estimate: Estimate, best: Estimate, random: Random, effort: Effort) 
         excess = Excess(estimate.moves, sign, best_cost - sign * effort.step * abs(best_cost))
         rows = ((site, outsiders(tree, excess.order, site)) for site in excess.sites)
         return [(site, parents, excess.gains(site, parents)) for site, parents in rows if len(parents)]
-    if not isinstance(estimate.system, Dependence):
+    if not isinstance(estimate.system, PathCost):
         return _sampled(estimate, estimate.system, random, effort)
     order = np.array(tree.order, dtype=np.intp)
     rows = ((site, outsiders(tree, order, site)) for site in range(len(tree.parents)) if site != tree.root)
@@ -310,7 +312,7 @@ def _scores(estimate: Estimate, best: Estimate, random: Random, effort: Effort) 
     ]
 
 
-def _sampled(estimate: Estimate, system: Walk, random: Random, effort: Effort) -> Scored:
+def _sampled(estimate: TreeEstimate, system: IncrementalCost, random: Random, effort: Effort) -> Scored:
     """Some parents for each of some sites, as far as a round's measuring goes."""
     tree = estimate.tree
     order = np.array(tree.order, dtype=np.intp)
@@ -341,7 +343,7 @@ def _ranked(scored: Scored, most: int) -> Iterator[tuple[float, int, int]]:
         yield float(scores[at]), int(sites[at]), int(parents[at])
 
 
-def _choose(estimate: Estimate, scored: Scored, effort: Effort) -> _Choice | None:
+def _choose(estimate: TreeEstimate, scored: Scored, effort: Effort) -> _Choice | None:
     """The best move that is allowed, or the best exchange of subtrees in place of those that are not."""
     forbidden: list[tuple[int, int]] = []
     move: _Choice | None = None
@@ -360,7 +362,7 @@ def _choose(estimate: Estimate, scored: Scored, effort: Effort) -> _Choice | Non
     return exchange if exchange and (move is None or move.score < exchange.score) else move
 
 
-def _best_exchange(estimate: Estimate, forbidden: list[tuple[int, int]]) -> _Choice | None:
+def _best_exchange(estimate: TreeEstimate, forbidden: list[tuple[int, int]]) -> _Choice | None:
     """The best way of letting a site in by taking one of the parent's children out in exchange.
 
     The two change places with all below them, or by themselves.
@@ -381,7 +383,7 @@ def _best_exchange(estimate: Estimate, forbidden: list[tuple[int, int]]) -> _Cho
     return found
 
 
-def _migration(problem: Problem, start: Tree, best: Estimate, considered: int) -> Climb:
+def _migration(problem: Problem, start: Tree, best: TreeEstimate, considered: int) -> TreeClimb:
     """The moves from one tree to another: from the root down, so that no site is ever moved below itself.
 
     They are one step: in between, a parent may have a child too many.
@@ -391,11 +393,11 @@ def _migration(problem: Problem, start: Tree, best: Estimate, considered: int) -
     rewrites = tuple(
         _move(site, parents[site]) for site in best.tree.order if start.parents[site] != parents[site]
     )
-    steps = (Step(rewrites, problem.at(start).cost, best.cost),) if rewrites else ()
-    return Climb(start, best.tree, best.cost, steps, considered)
+    steps = (TreeStep(rewrites, problem.at(start).cost, best.cost),) if rewrites else ()
+    return TreeClimb(start, best.tree, best.cost, steps, considered)
 
 
-def _without_needless(problem: Problem, start: Tree, best: Estimate) -> Estimate:
+def _without_needless(problem: Problem, start: Tree, best: TreeEstimate) -> TreeEstimate:
     """Put sites back under their first parents where the tree is as good and as legal with them there."""
     for site in reversed(best.tree.order[1:]):
         first = start.parents[site]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from distributary.plan.goal import Goal, GoalFunction, GoalReader, Language, Population, Scope
+from distributary.plan.goal import Goal, GoalFunction, GoalMembers, GoalReader, Language, Scope
 from distributary.plan.trees.metrics import BUILT_IN, SPELLINGS, Metric
 
 TREE_GOALS = Language(
@@ -18,8 +18,8 @@ TREE_GOALS = Language(
     sets={
         "PATH": Scope.PATH,
         "CHILDREN": Scope.CHILDREN,
-        "BROKERS": Population.BROKERS,
-        "CLIENTS": Population.CLIENTS,
+        "BROKERS": GoalMembers.BROKERS,
+        "CLIENTS": GoalMembers.CLIENTS,
     },
     measures=BUILT_IN,
     noun="metric",

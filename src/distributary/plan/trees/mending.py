@@ -24,11 +24,11 @@ from distributary.errors import DistributaryError
 from distributary.plan.goal import Constraint, Goal, Number, SystemCost, constraint_text
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.cost import broken, violations
-from distributary.plan.trees.dependence import Dependence
 from distributary.plan.trees.feasibility import impossible
+from distributary.plan.trees.incremental import IncrementalCost, NodeCosts
+from distributary.plan.trees.path_cost import PathCost
 from distributary.plan.trees.starts import nearest_first
 from distributary.plan.trees.tree import Tree
-from distributary.plan.trees.walk import NodeCosts, Walk
 
 AT_ONCE = 60
 """Moves that are compared, if one of them helps."""
@@ -72,7 +72,7 @@ class Breaches:
 
     def __init__(self, problem: Problem, tree: Tree) -> None:
         self.tree = tree
-        self._values: list[tuple[Constraint, Dependence | Walk | NodeCosts]] = [
+        self._values: list[tuple[Constraint, PathCost | IncrementalCost | NodeCosts]] = [
             (
                 constraint,
                 problem.system(constraint.metric, tree)
@@ -87,7 +87,7 @@ class Breaches:
         """The worst first; the root stands for the system."""
 
     def _gaps(
-        self, constraint: Constraint, now: Dependence | Walk | NodeCosts
+        self, constraint: Constraint, now: PathCost | IncrementalCost | NodeCosts
     ) -> Iterator[tuple[int, float]]:
         costs = enumerate(now.costs) if isinstance(now, NodeCosts) else [(self.tree.root, now.cost)]
         yield from ((site, gap) for site, cost in costs if (gap := _gap(constraint, cost)))

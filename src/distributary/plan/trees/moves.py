@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from distributary.plan.goal import GoalFunction
-from distributary.plan.trees.dependence import Dependence, Links
+from distributary.plan.trees.path_cost import Links, PathCost
 
 Floats = npt.NDArray[np.float64]
 
@@ -26,7 +26,7 @@ def link_array(links: Links) -> Floats:
 class Moves:
     """The moves out of one tree."""
 
-    def __init__(self, dependence: Dependence, links: Floats) -> None:
+    def __init__(self, dependence: PathCost, links: Floats) -> None:
         self.state = dependence
         self.links = links
         nothing = {GoalFunction.SUM: 0.0, GoalFunction.MIN: np.inf, GoalFunction.MAX: -np.inf}

@@ -29,38 +29,38 @@ import numpy as np
 from distributary.errors import DistributaryError
 from distributary.plan.goal import GoalAggregate, Scope
 from distributary.plan.trees.approximation import Broadcasts
-from distributary.plan.trees.benefit import Estimate, Problem
-from distributary.plan.trees.climbing import Climb, Step
-from distributary.plan.trees.rules import DIRECTED, LOCAL, Arguments, Rewrite, Rule
+from distributary.plan.trees.benefit import Problem, TreeEstimate
+from distributary.plan.trees.climb import TreeClimb, TreeStep
+from distributary.plan.trees.rules import DIRECTED, LOCAL, Arguments, TreeRewrite, TreeRule
 from distributary.plan.trees.tree import Tree
 
 if TYPE_CHECKING:
     from distributary.plan.trees.bulk import Floats, Integers, Layout
 
-HYBRID: Sequence[Rule] = (*LOCAL, *DIRECTED)
+HYBRID: Sequence[TreeRule] = (*LOCAL, *DIRECTED)
 
 NEGLIGIBLE = 1e-9
 """A benefit below this share of the cost is rounding, and following it could go round in circles."""
 
 
 @dataclass(frozen=True)
-class Weighed:
+class WeighedRewrite:
     """A rewrite and what it is worth."""
 
     benefit: float
-    rewrite: Rewrite
+    rewrite: TreeRewrite
 
 
 def climb(
     problem: Problem,
     tree: Tree,
-    rules: Sequence[Rule] = HYBRID,
+    rules: Sequence[TreeRule] = HYBRID,
     *,
     concurrent: bool = False,
     slack: float = 0.0,
     periods: int | None = None,
     broadcasts: Broadcasts | None = None,
-) -> Climb:
+) -> TreeClimb:
     """Improve a tree until no rule helps, or for so many periods.
 
     >>> from distributary.plan.trees.goals import parse_goal
@@ -72,7 +72,7 @@ def climb(
     ((-1, 0, 1), 8, ['child demotion'])
     """
     start, considered, messages = tree, 0, 0
-    steps: list[Step] = []
+    steps: list[TreeStep] = []
     estimate = problem.at(tree)
     while periods is None or len(steps) < periods:
         if broadcasts is not None:
@@ -86,14 +86,14 @@ def climb(
         changes = {site: parent for rewrite in chosen for site, parent in rewrite.changes.items()}
         tree = tree.changed(changes)
         estimate = problem.at(tree)
-        steps.append(Step(tuple(chosen), before, estimate.cost))
-    return Climb(start, tree, estimate.cost, tuple(steps), considered, messages)
+        steps.append(TreeStep(tuple(chosen), before, estimate.cost))
+    return TreeClimb(start, tree, estimate.cost, tuple(steps), considered, messages)
 
 
 # Who can matter
 
 
-def critical_sites(estimate: Estimate, slack: float = 0.0) -> list[int]:
+def critical_sites(estimate: TreeEstimate, slack: float = 0.0) -> list[int]:
     """The sites whose cost the system's cost hangs on."""
     cost = estimate.problem.goal.cost
     everyone = list(range(len(estimate.tree.parents)))
@@ -108,7 +108,9 @@ def critical_sites(estimate: Estimate, slack: float = 0.0) -> list[int]:
     ]
 
 
-def candidates(estimate: Estimate, rules: Sequence[Rule], slack: float) -> Iterator[tuple[Rule, Arguments]]:
+def candidates(
+    estimate: TreeEstimate, rules: Sequence[TreeRule], slack: float
+) -> Iterator[tuple[TreeRule, Arguments]]:
     """Every rule with every argument that a critical site may use it with."""
     tree, costs, sign = estimate.tree, estimate.costs, estimate.problem.goal.sign
     critical = critical_sites(estimate, slack)
@@ -130,8 +132,8 @@ def candidates(estimate: Estimate, rules: Sequence[Rule], slack: float) -> Itera
 
 
 def weigh(
-    estimate: Estimate, rules: Sequence[Rule], slack: float, broadcasts: Broadcasts | None = None
-) -> tuple[Iterable[Weighed], int]:
+    estimate: TreeEstimate, rules: Sequence[TreeRule], slack: float, broadcasts: Broadcasts | None = None
+) -> tuple[Iterable[WeighedRewrite], int]:
     """The rewrites that help, best first, and how many were looked at.
 
     With `broadcasts` they are worth what they seem to be by what was last heard of the sites; the root
@@ -149,15 +151,15 @@ def weigh(
     return merge(found, more, key=_rank), looked_at + looked_at_more
 
 
-def _rank(item: Weighed) -> tuple[float, str, Arguments]:
+def _rank(item: WeighedRewrite) -> tuple[float, str, Arguments]:
     return -item.benefit, item.rewrite.rule, item.rewrite.arguments
 
 
 def _weigh_one_by_one(
-    estimate: Estimate, rules: Sequence[Rule], slack: float, broadcasts: Broadcasts | None
-) -> tuple[list[Weighed], int]:
+    estimate: TreeEstimate, rules: Sequence[TreeRule], slack: float, broadcasts: Broadcasts | None
+) -> tuple[list[WeighedRewrite], int]:
     least = NEGLIGIBLE * abs(float(estimate.cost))
-    weighed: list[Weighed] = []
+    weighed: list[WeighedRewrite] = []
     looked_at = 0
     for rule, arguments in candidates(estimate, rules, slack):
         looked_at += 1
@@ -167,13 +169,17 @@ def _weigh_one_by_one(
         else:
             benefit = broadcasts.benefit(estimate, rewrite)
         if benefit > least:
-            weighed.append(Weighed(benefit, rewrite))
+            weighed.append(WeighedRewrite(benefit, rewrite))
     return sorted(weighed, key=_rank), looked_at
 
 
 def _weigh_in_bulk(
-    estimate: Estimate, layout: Layout, rules: Sequence[Rule], slack: float, broadcasts: Broadcasts | None
-) -> tuple[Iterator[Weighed], int]:
+    estimate: TreeEstimate,
+    layout: Layout,
+    rules: Sequence[TreeRule],
+    slack: float,
+    broadcasts: Broadcasts | None,
+) -> tuple[Iterator[WeighedRewrite], int]:
     from distributary.plan.trees.bulk import weigh_pairs
 
     tree, sign = estimate.tree, estimate.problem.goal.sign
@@ -203,7 +209,9 @@ FIRST = 32
 """So many of the best are put in order at first: mostly the very first is taken."""
 
 
-def _best_first(tree: Tree, found: Sequence[tuple[Rule, Integers, Integers, Floats]]) -> Iterator[Weighed]:
+def _best_first(
+    tree: Tree, found: Sequence[tuple[TreeRule, Integers, Integers, Floats]]
+) -> Iterator[WeighedRewrite]:
     """Rewrites by their benefit, then by rule and arguments; made only when they are asked for."""
     ones, others = (np.concatenate([row[part] for row in found]) for part in (1, 2))
     benefits = np.concatenate([row[3] for row in found])
@@ -213,15 +221,15 @@ def _best_first(tree: Tree, found: Sequence[tuple[Rule, Integers, Integers, Floa
         at = np.flatnonzero(part)
         for place in at[np.lexsort((others[at], ones[at], rules[at], -benefits[at]))].tolist():
             pair = int(ones[place]), int(others[place])
-            yield Weighed(float(benefits[place]), found[rules[place]][0].rewrite(tree, pair))
+            yield WeighedRewrite(float(benefits[place]), found[rules[place]][0].rewrite(tree, pair))
 
 
-def choose(estimate: Estimate, weighed: Iterable[Weighed], concurrent: bool) -> list[Rewrite]:
+def choose(estimate: TreeEstimate, weighed: Iterable[WeighedRewrite], concurrent: bool) -> list[TreeRewrite]:
     """The best legal rewrite; if several may go at once, also those that are independent and add to it.
 
     The rewrites come best first.
     """
-    chosen: list[Rewrite] = []
+    chosen: list[TreeRewrite] = []
     touched: set[int] = set()
     changes: dict[int, int] = {}
     best = 0.0
@@ -243,7 +251,7 @@ def choose(estimate: Estimate, weighed: Iterable[Weighed], concurrent: bool) -> 
     return chosen
 
 
-def tree_and_legal(estimate: Estimate, changes: Mapping[int, int]) -> bool:
+def tree_and_legal(estimate: TreeEstimate, changes: Mapping[int, int]) -> bool:
     """Rewrites that are trees each can make a circle together: each may hang its sites below the other's."""
     try:
         after = estimate.tree.changed(changes)

@@ -19,8 +19,8 @@ from distributary.errors import DistributaryError
 from distributary.plan.goal import Direction, GoalAggregate, GoalFunction, Number
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.cost import system_cost, violations
-from distributary.plan.trees.dependence import applies
 from distributary.plan.trees.moves import Floats
+from distributary.plan.trees.path_cost import is_path_cost
 from distributary.plan.trees.tree import NO_PARENT, Tree
 
 MOST_SITES_TO_TRY = 8
@@ -29,7 +29,7 @@ MOST_SITES_TO_TRY = 8
 def has_best_paths(problem: Problem) -> bool:
     """Whether one tree is best for every site, and so for the goal."""
     cost, direction = problem.goal.cost, problem.goal.direction
-    if problem.goal.constraints or not applies(cost) or not isinstance(cost.value, GoalAggregate):
+    if problem.goal.constraints or not is_path_cost(cost) or not isinstance(cost.value, GoalAggregate):
         return False
     if cost.function in (GoalFunction.VARIANCE, GoalFunction.STD):
         return False

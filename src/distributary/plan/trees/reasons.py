@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 from distributary.plan.goal import Number
 from distributary.plan.trees.benefit import Problem
-from distributary.plan.trees.climbing import Climb
+from distributary.plan.trees.climb import TreeClimb
 from distributary.plan.trees.cost import violations
 from distributary.plan.trees.drawing import shown
 
 
 @dataclass(frozen=True)
-class Move:
+class ParentChange:
     """A site that gets another parent, its own cost before and after, and the reason."""
 
     site: int
@@ -29,7 +29,7 @@ class Move:
     reason: str
 
 
-def moves_of(problem: Problem, found: Climb) -> list[Move]:
+def moves_of(problem: Problem, found: TreeClimb) -> list[ParentChange]:
     """The moves from the first tree to the planned one, from the root down.
 
     >>> from distributary.plan.trees.goals import parse_goal
@@ -53,7 +53,7 @@ def moves_of(problem: Problem, found: Climb) -> list[Move]:
         return f"the whole would cost {shown(planned.system.cost_after(back))} without"
 
     return [
-        Move(site, old[site], new[site], start.costs[site], planned.costs[site], reason(site))
+        ParentChange(site, old[site], new[site], start.costs[site], planned.costs[site], reason(site))
         for site in found.tree.order
         if old[site] != new[site]
     ]

@@ -2,24 +2,21 @@
 
 Rules of this file:
 
-- A rule is data: which arguments it can take around a site, and a script that carries it out on a `Bench`. A
-  script may only promote and demote (and call other scripts); directed rules may also move and swap.
+- A rule is data: which arguments it can take around a site, and a script that carries it out on a `TreeEdit`.
+  A script may only promote and demote (and call other scripts); directed rules may also move and swap.
 - A local rule stays within its unit: the owner, its parent, and so many levels below. Names of sites in a
   script are those of the unit before it began (as in Table 4.2).
-- What a rule comes to is a `Rewrite`: the sites that get another parent. Arguments that would change nothing
-  are not offered.
-- Our own rules take two sites and say, beside their script, what they come to (`Shape`) and which pairs they
-  take (`Reach`): `bulk` weighs them by that alone.
+- What a rule comes to is a `TreeRewrite`: the sites that get another parent. Arguments that would change
+  nothing are not offered.
+- Our own rules take two sites and say, beside their script, what they come to (`RewriteShape`) and which
+  pairs they take (`RuleReach`): `bulk` weighs them by that alone.
 
 An application adds a rule by writing a script and listing it:
 
     >>> def adopt(bench, site):                      # a site takes in all its siblings
-    ...     for sibling in bench.children(bench.parent(site)):
-    ...         if sibling != site:
-    ...             bench.demote(sibling, site)
-    >>> rule = Rule("adoption", 2, lambda tree, owner: ((child,) for child in tree.children[owner]), adopt)
-    >>> rule.rewrite(Tree((-1, 0, 0, 0)), (2,)).changes
-    {1: 2, 3: 2}
+    ...     for sibling in bench.children(bench.parent(site)): ...         if sibling != site: ...
+    bench.demote(sibling, site) >>> rule = TreeRule("adoption", 2, lambda tree, owner: ((child,) for child in
+    tree.children[owner]), adopt) >>> rule.rewrite(Tree((-1, 0, 0, 0)), (2,)).changes {1: 2, 3: 2}
 
 Cost: a rewrite costs as much as the children it moves; a unit offers at most the square of its sites.
 """
@@ -38,7 +35,7 @@ from distributary.plan.trees.tree import NO_PARENT, Tree
 Arguments = tuple[int, ...]
 
 
-class Bench:
+class TreeEdit:
     """A tree under reconstruction: reads like a tree, and remembers who got another parent."""
 
     def __init__(self, tree: Tree) -> None:
@@ -101,7 +98,7 @@ class Bench:
 
 
 @dataclass(frozen=True)
-class Rewrite:
+class TreeRewrite:
     """One change of a tree: the rule, what it was applied to, and who gets which parent."""
 
     rule: str
@@ -113,7 +110,7 @@ class Rewrite:
         return {*self.changes, *self.changes.values(), *(tree.parents[site] for site in self.changes)}
 
 
-class Shape(IntEnum):
+class RewriteShape(IntEnum):
     """What a rule comes to, whatever its script does on the way, for its arguments `one` and `other`."""
 
     MOVE = 0
@@ -126,7 +123,7 @@ class Shape(IntEnum):
     """The two exchange their children."""
 
 
-class Relation(IntEnum):
+class PairRelation(IntEnum):
     """Which pairs a rule takes."""
 
     RISE = 0
@@ -143,10 +140,10 @@ class Relation(IntEnum):
     """Neither is the root, they are out of each other's units, and not leaves side by side."""
 
 
-class Reach(NamedTuple):
+class RuleReach(NamedTuple):
     """Which pairs of sites a rule takes; `with_children` if one must have some."""
 
-    relation: Relation
+    relation: PairRelation
     levels: int = 0
     with_children: bool = False
 
@@ -157,7 +154,7 @@ class Reach(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Rule:
+class TreeRule:
     """What may be done around a site.
 
     `levels` is the size of the unit it needs, 0 for a directed rule. A rule with a shape and a reach takes
@@ -168,29 +165,29 @@ class Rule:
     levels: int
     arguments: Callable[[Tree, int], Iterable[Arguments]]
     script: Callable[..., None]
-    shape: Shape | None = None
-    reach: Reach | None = None
+    shape: RewriteShape | None = None
+    reach: RuleReach | None = None
 
     @property
     def single(self) -> bool:
         """Whether it comes to moving its first argument under its second."""
-        return self.shape is Shape.MOVE
+        return self.shape is RewriteShape.MOVE
 
     @property
     def directed(self) -> bool:
         return self.levels == 0
 
-    def rewrite(self, tree: Tree, arguments: Arguments) -> Rewrite:
+    def rewrite(self, tree: Tree, arguments: Arguments) -> TreeRewrite:
         """Carry the script out."""
-        bench = Bench(tree)
+        bench = TreeEdit(tree)
         self.script(bench, *arguments)
-        return Rewrite(self.name, arguments, bench.changes())
+        return TreeRewrite(self.name, arguments, bench.changes())
 
-    def rewrites(self, tree: Tree, owner: int) -> Iterator[Rewrite]:
+    def rewrites(self, tree: Tree, owner: int) -> Iterator[TreeRewrite]:
         """Everything this rule can do around the site."""
         for arguments in self.arguments(tree, owner):
             if self.single:
-                yield Rewrite(self.name, arguments, {arguments[0]: arguments[1]})
+                yield TreeRewrite(self.name, arguments, {arguments[0]: arguments[1]})
             else:
                 yield self.rewrite(tree, arguments)
 
@@ -278,13 +275,13 @@ def _partners(tree: Tree, site: int) -> Iterator[Arguments]:
 # Scripts
 
 
-def raise_site(bench: Bench, site: int, to: int) -> None:
+def raise_site(bench: TreeEdit, site: int, to: int) -> None:
     """Promote a site until it is under the one named."""
     while bench.parent(site) != to:
         bench.promote(site)
 
 
-def sink_site(bench: Bench, site: int, under: int) -> None:
+def sink_site(bench: TreeEdit, site: int, under: int) -> None:
     """Demote a site, level by level, until it is under the one named."""
     way = [under]
     while bench.parent(way[-1]) != bench.parent(site):
@@ -293,13 +290,13 @@ def sink_site(bench: Bench, site: int, under: int) -> None:
         bench.demote(site, step)
 
 
-def raise_subtree(bench: Bench, site: int, to: int) -> None:
+def raise_subtree(bench: TreeEdit, site: int, to: int) -> None:
     """Promote a site's children until they are under the one named."""
     for child in bench.children(site):
         raise_site(bench, child, to)
 
 
-def swap_parent_and_child(bench: Bench, site: int, child: int) -> None:
+def swap_parent_and_child(bench: TreeEdit, site: int, child: int) -> None:
     others = [other for other in bench.children(site) if other != child]
     grandchildren = bench.children(child)
     bench.promote(child)
@@ -310,7 +307,7 @@ def swap_parent_and_child(bench: Bench, site: int, child: int) -> None:
         bench.demote(grandchild, site)
 
 
-def swap_along_path(bench: Bench, ancestor: int, site: int) -> None:
+def swap_along_path(bench: TreeEdit, ancestor: int, site: int) -> None:
     """Let a site and one above it change places, by swaps of neighbours up the path and down again."""
     between = []
     above = bench.parent(site)
@@ -324,21 +321,21 @@ def swap_along_path(bench: Bench, ancestor: int, site: int) -> None:
         swap_parent_and_child(bench, ancestor, middle)
 
 
-def migrate_subtree(bench: Bench, site: int, to: int) -> None:
+def migrate_subtree(bench: TreeEdit, site: int, to: int) -> None:
     """Hand a site's children to its sibling, or to one below the sibling."""
     for child in bench.children(site):
         bench.promote(child)
         sink_site(bench, child, to)
 
 
-def swap_siblings(bench: Bench, one: int, other: int) -> None:
+def swap_siblings(bench: TreeEdit, one: int, other: int) -> None:
     of_one, of_other = bench.children(one), bench.children(other)
     for site, target in [(child, other) for child in of_one] + [(child, one) for child in of_other]:
         bench.promote(site)
         bench.demote(site, target)
 
 
-def move_subtree(bench: Bench, site: int, to: int) -> None:
+def move_subtree(bench: TreeEdit, site: int, to: int) -> None:
     for child in bench.children(site):
         bench.move(child, to)
 
@@ -346,35 +343,46 @@ def move_subtree(bench: Bench, site: int, to: int) -> None:
 # The rules
 
 
-def _move(name: str, levels: int, reach: Reach) -> Rule:
+def _move(name: str, levels: int, reach: RuleReach) -> TreeRule:
     """A site moves, with all below it."""
-    if reach.relation is Relation.RISE:
-        return Rule(name, levels, _risers(reach.levels), raise_site, Shape.MOVE, reach)
-    return Rule(name, levels, _beside(reach.levels, with_children=False), sink_site, Shape.MOVE, reach)
+    if reach.relation is PairRelation.RISE:
+        return TreeRule(name, levels, _risers(reach.levels), raise_site, RewriteShape.MOVE, reach)
+    return TreeRule(
+        name, levels, _beside(reach.levels, with_children=False), sink_site, RewriteShape.MOVE, reach
+    )
 
 
-def _hand(name: str, levels: int, reach: Reach) -> Rule:
+def _hand(name: str, levels: int, reach: RuleReach) -> TreeRule:
     """A site hands its children on."""
-    if reach.relation is Relation.RISE:
-        return Rule(name, levels, _parents_at(reach.levels), raise_subtree, Shape.HAND, reach)
-    return Rule(name, levels, _beside(reach.levels, with_children=True), migrate_subtree, Shape.HAND, reach)
+    if reach.relation is PairRelation.RISE:
+        return TreeRule(name, levels, _parents_at(reach.levels), raise_subtree, RewriteShape.HAND, reach)
+    return TreeRule(
+        name, levels, _beside(reach.levels, with_children=True), migrate_subtree, RewriteShape.HAND, reach
+    )
 
 
-def _swap(name: str, levels: int, apart: int) -> Rule:
+def _swap(name: str, levels: int, apart: int) -> TreeRule:
     """A site and one above it change places."""
-    return Rule(name, levels, _swaps(apart), swap_along_path, Shape.SWAP, Reach(Relation.SWAP_UP, apart))
+    return TreeRule(
+        name,
+        levels,
+        _swaps(apart),
+        swap_along_path,
+        RewriteShape.SWAP,
+        RuleReach(PairRelation.SWAP_UP, apart),
+    )
 
 
-CHILD_DEMOTION = _move("child demotion", 3, Reach(Relation.BESIDE, 0))
-CHILD_PROMOTION = _move("child promotion", 3, Reach(Relation.RISE, 2))
-SUBTREE_PROMOTION = _hand("subtree promotion", 3, Reach(Relation.RISE, 1, True))
+CHILD_DEMOTION = _move("child demotion", 3, RuleReach(PairRelation.BESIDE, 0))
+CHILD_PROMOTION = _move("child promotion", 3, RuleReach(PairRelation.RISE, 2))
+SUBTREE_PROMOTION = _hand("subtree promotion", 3, RuleReach(PairRelation.RISE, 1, True))
 PARENT_CHILD_SWAP = _swap("parent-child swap", 3, 1)
-SUBTREE_MIGRATION = _hand("subtree migration", 3, Reach(Relation.BESIDE, 0, True))
-SIBLING_SWAP = Rule(
-    "sibling swap", 3, _sibling_swaps, swap_siblings, Shape.EXCHANGE, Reach(Relation.SIBLINGS)
+SUBTREE_MIGRATION = _hand("subtree migration", 3, RuleReach(PairRelation.BESIDE, 0, True))
+SIBLING_SWAP = TreeRule(
+    "sibling swap", 3, _sibling_swaps, swap_siblings, RewriteShape.EXCHANGE, RuleReach(PairRelation.SIBLINGS)
 )
 
-LOCAL: Sequence[Rule] = (
+LOCAL: Sequence[TreeRule] = (
     CHILD_DEMOTION,
     CHILD_PROMOTION,
     SUBTREE_PROMOTION,
@@ -384,35 +392,42 @@ LOCAL: Sequence[Rule] = (
 )
 """The rules of a unit of three levels (Table 4.2)."""
 
-FOUR_LEVELS: Sequence[Rule] = (
-    _hand("promote subtree 3 levels up", 4, Reach(Relation.RISE, 2, True)),
-    _move("demote child 3 levels down", 4, Reach(Relation.BESIDE, 1)),
+FOUR_LEVELS: Sequence[TreeRule] = (
+    _hand("promote subtree 3 levels up", 4, RuleReach(PairRelation.RISE, 2, True)),
+    _move("demote child 3 levels down", 4, RuleReach(PairRelation.BESIDE, 1)),
     _swap("swap grandparent-child", 4, 2),
-    _hand("demote subtree 3 levels down", 4, Reach(Relation.BESIDE, 2, True)),
+    _hand("demote subtree 3 levels down", 4, RuleReach(PairRelation.BESIDE, 2, True)),
 )
 """What a unit of four levels adds (section 4.6.3)."""
 
-FIVE_LEVELS: Sequence[Rule] = (
-    _hand("promote subtree 4 levels up", 5, Reach(Relation.RISE, 3, True)),
-    _move("promote node 4 levels up", 5, Reach(Relation.RISE, 3)),
-    _move("demote child 4 levels down", 5, Reach(Relation.BESIDE, 2)),
+FIVE_LEVELS: Sequence[TreeRule] = (
+    _hand("promote subtree 4 levels up", 5, RuleReach(PairRelation.RISE, 3, True)),
+    _move("promote node 4 levels up", 5, RuleReach(PairRelation.RISE, 3)),
+    _move("demote child 4 levels down", 5, RuleReach(PairRelation.BESIDE, 2)),
     _swap("swap parent-grand-grandchild", 5, 3),
-    _hand("demote subtree 4 levels down", 5, Reach(Relation.BESIDE, 3, True)),
+    _hand("demote subtree 4 levels down", 5, RuleReach(PairRelation.BESIDE, 3, True)),
 )
 """What a unit of five levels adds (section 4.6.3)."""
 
-CHILD_MOVE = Rule(
-    "child move", 0, _elsewhere(with_children=False), Bench.move, Shape.MOVE, Reach(Relation.ELSEWHERE)
+CHILD_MOVE = TreeRule(
+    "child move",
+    0,
+    _elsewhere(with_children=False),
+    TreeEdit.move,
+    RewriteShape.MOVE,
+    RuleReach(PairRelation.ELSEWHERE),
 )
-SUBTREE_MOVE = Rule(
+SUBTREE_MOVE = TreeRule(
     "subtree move",
     0,
     _elsewhere(with_children=True),
     move_subtree,
-    Shape.HAND,
-    Reach(Relation.ELSEWHERE, 0, True),
+    RewriteShape.HAND,
+    RuleReach(PairRelation.ELSEWHERE, 0, True),
 )
-NODE_SWAP = Rule("node swap", 0, _partners, Bench.swap, Shape.SWAP, Reach(Relation.PARTNERS))
+NODE_SWAP = TreeRule(
+    "node swap", 0, _partners, TreeEdit.swap, RewriteShape.SWAP, RuleReach(PairRelation.PARTNERS)
+)
 
-DIRECTED: Sequence[Rule] = (CHILD_MOVE, SUBTREE_MOVE, NODE_SWAP)
+DIRECTED: Sequence[TreeRule] = (CHILD_MOVE, SUBTREE_MOVE, NODE_SWAP)
 """The rules that reach beyond a unit (section 4.3.2)."""

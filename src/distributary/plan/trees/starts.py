@@ -13,9 +13,9 @@ import numpy as np
 
 from distributary.plan.goal import Goal, GoalAggregate, GoalFunction
 from distributary.plan.trees.benefit import Problem
-from distributary.plan.trees.dependence import applies
 from distributary.plan.trees.metrics import BUILT_IN
 from distributary.plan.trees.moves import Floats
+from distributary.plan.trees.path_cost import is_path_cost
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree, random_tree, star
 
 
@@ -90,7 +90,7 @@ def _joined(problem: Problem, root: int, joining: Sequence[int]) -> Tree:
 def _path_cost(problem: Problem) -> tuple[Floats, Callable[..., Floats], float, int]:
     """The links, how costs go on along them, what they begin with, and 1 where less is better."""
     cost = problem.goal.cost
-    if not applies(cost) or not isinstance(cost.value, GoalAggregate):
+    if not is_path_cost(cost) or not isinstance(cost.value, GoalAggregate):
         return np.array(problem.sites.latency, dtype=np.float64), np.add, 0.0, 1
     join, nothing = {
         GoalFunction.SUM: (np.add, 0.0),

@@ -25,18 +25,18 @@ from distributary.plan.goal import (
     GoalAggregate,
     GoalConstant,
     GoalFunction,
+    GoalMembers,
     Measure,
     Place,
-    Population,
     Scope,
     SystemCost,
     parts,
     place_of,
 )
 from distributary.plan.queries.forms import NodeForm, terms
-from distributary.plan.queries.graph import Workload
-from distributary.plan.queries.placement import Network, Placement
-from distributary.plan.queries.state import State
+from distributary.plan.queries.graph import QueryWorkload
+from distributary.plan.queries.placement import Placement, SiteNetwork
+from distributary.plan.queries.state import PlacementState
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree
 
 TOTALS: Mapping[str, str] = {
@@ -59,7 +59,7 @@ def is_local(goal: Goal) -> bool:
     True
     """
     bounded = all(_bounds_nodes(constraint) for constraint in goal.constraints)
-    if goal.cost.members is Population.QUERIES:
+    if goal.cost.members is GoalMembers.QUERIES:
         return bounded and path_cost_of(goal.cost) is not None
     return bounded and _is_of_totals(goal.cost.value)
 
@@ -93,7 +93,7 @@ class PathCost(NamedTuple):
 def path_cost_of(cost: SystemCost) -> PathCost | None:
     """The ways that a cost is a sum of, over queries and their operators; None if it is another."""
     query = cost.value
-    if cost.members is not Population.QUERIES or not cost.function.is_additive:
+    if cost.members is not GoalMembers.QUERIES or not cost.function.is_additive:
         return None
     if not isinstance(query, GoalAggregate) or query.function is not GoalFunction.SUM:
         return None
@@ -112,8 +112,8 @@ def path_cost_of(cost: SystemCost) -> PathCost | None:
 
 def value_of(expression: Expression, totals: Mapping[str, float]) -> float:
     """A node's value, from its totals."""
-    alone = Network(Sites([[0]]), (Tree((NO_PARENT,)),))
-    state = State(Placement(Workload((), (), ()), alone, ()))
+    alone = SiteNetwork(Sites([[0]]), (Tree((NO_PARENT,)),))
+    state = PlacementState(Placement(QueryWorkload((), (), ()), alone, ()))
     for name, total in totals.items():
         state.quantities[name][0] = total
     return float(NodeForm(expression, state).values()[0])
@@ -121,7 +121,7 @@ def value_of(expression: Expression, totals: Mapping[str, float]) -> float:
 
 def totals_of(goal: Goal) -> tuple[str, ...]:
     """The totals that nodes must know of each other to weigh changes."""
-    expressions = [goal.cost.value] if goal.cost.members is Population.BROKERS else []
+    expressions = [goal.cost.value] if goal.cost.members is GoalMembers.BROKERS else []
     expressions += [one.metric for one in goal.constraints if not isinstance(one.metric, SystemCost)]
     named = {part.name for one in expressions for part in parts(one) if isinstance(part, Measure)}
     return tuple(sorted({TOTALS[name] for name in named if name in TOTALS}))

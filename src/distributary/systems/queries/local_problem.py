@@ -24,14 +24,22 @@ from itertools import pairwise
 import numpy as np
 
 from distributary.overlay.node import Address
-from distributary.plan.goal import Goal, GoalFunction, Population, SystemCost
-from distributary.plan.queries.benefit import Standing
-from distributary.plan.queries.forms import OverBrokers
-from distributary.plan.queries.graph import CLIENT, FILTER, WHOLE, Operator, Query, Source, Workload
+from distributary.plan.goal import Goal, GoalFunction, GoalMembers, SystemCost
+from distributary.plan.queries.benefit import PlacementEstimate
+from distributary.plan.queries.forms import BrokersCost
+from distributary.plan.queries.graph import (
+    CLIENT,
+    FILTER,
+    WHOLE,
+    PlannedOperator,
+    PlannedQuery,
+    PlannedSource,
+    QueryWorkload,
+)
 from distributary.plan.queries.optimiser import Climber
-from distributary.plan.queries.placement import Network, Placement
-from distributary.plan.queries.rules import Area, Rule
-from distributary.plan.queries.state import Floats, Indices, Move, State
+from distributary.plan.queries.placement import Placement, SiteNetwork
+from distributary.plan.queries.rules import QueryRule, RuleArea
+from distributary.plan.queries.state import Floats, Indices, OperatorMove, PlacementState
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree
 from distributary.systems.queries.node_model import SUPER, NodeModel, PlacementUnit, ReaderInfo
 from distributary.systems.queries.probes import ProbeResults, StreamUsage
@@ -40,17 +48,17 @@ from distributary.systems.queries.statistics_messages import NodeValue, StreamRa
 STAND_IN = "stand-in"
 
 
-class ExtremeWithOthers(OverBrokers):
+class ExtremeWithOthers(BrokersCost):
     """A MIN or MAX over some nodes, and one value for all others."""
 
-    def __init__(self, cost: SystemCost, state: State, others: float) -> None:
+    def __init__(self, cost: SystemCost, state: PlacementState, others: float) -> None:
         super().__init__(cost, state)
         self.others = others
 
     def cost(self) -> float:
         return float(self._with_others(np.array(super().cost())))
 
-    def after(self, move: Move) -> Floats:
+    def after(self, move: OperatorMove) -> Floats:
         return self._with_others(super().after(move))
 
     def _with_others(self, values: Floats) -> Floats:
@@ -61,7 +69,9 @@ class ExtremeWithOthers(OverBrokers):
 class LocalClimber(Climber):
     """A climber that considers some sites only."""
 
-    def __init__(self, standing: Standing, rules: Sequence[Rule], area: Area, places: Indices) -> None:
+    def __init__(
+        self, standing: PlacementEstimate, rules: Sequence[QueryRule], area: RuleArea, places: Indices
+    ) -> None:
         super().__init__(standing, rules, area, batch=1)
         self.places = places
 
@@ -100,8 +110,8 @@ class LocalProblem:
         own = local.readings(name for piece in self.pieces for name, _, _ in local.read_by(piece.name))
         self._reading = {one.name: one for one in (*own, *told)}
         self._trees: list[tuple[int, ...]] = []
-        self._sources: list[Source] = []
-        self._operators: list[Operator] = []
+        self._sources: list[PlannedSource] = []
+        self._operators: list[PlannedOperator] = []
         self._hosts: list[int] = []
         self._times: list[int] = []
         """How many queries each operator is of."""
@@ -143,7 +153,7 @@ class LocalProblem:
         for at, source in enumerate(sources):
             rate = self.rates.get(source, StreamRate(source, 0.0, 0.0))
             self._streams[source] = True, len(self._sources)
-            self._sources.append(Source(source, len(self._trees) - 1, rate.bytes, rate.items))
+            self._sources.append(PlannedSource(source, len(self._trees) - 1, rate.bytes, rate.items))
             rest = {site: asked[at] for site, asked in shares.items()}
             for site, asked in shares.items():
                 if parents[site] in rest:
@@ -160,10 +170,10 @@ class LocalProblem:
     def _add_producer(self, stream: str, host: Address, published: StreamUsage) -> None:
         """An operator elsewhere, which gives out what it is given, and who else reads its stream."""
         self._trees.append(self._star(host))
-        self._sources.append(Source(stream, len(self._trees) - 1, published.bytes, published.items))
+        self._sources.append(PlannedSource(stream, len(self._trees) - 1, published.bytes, published.items))
         given = len(self._sources) - 1
         self._streams[stream] = False, len(self._operators)
-        self._add(Operator(stream, STAND_IN, (given,), cost=0, final="", pinned=self.numbers[host]), 0)
+        self._add(PlannedOperator(stream, STAND_IN, (given,), cost=0, final="", pinned=self.numbers[host]), 0)
         here = [(self.here, WHOLE)] if self.local.read_by_clients(stream) else []
         for site, share in (*published.read_at, *here):
             if site in self.numbers:
@@ -176,7 +186,7 @@ class LocalProblem:
         if share > 0:
             inputs = self._inputs(streams, len(streams) if reading is None else reading.inputs)
             share = min(share, WHOLE)
-            operator = Operator(name, CLIENT, inputs, selectivity=0, cost=0, pinned=site, share=share)
+            operator = PlannedOperator(name, CLIENT, inputs, selectivity=0, cost=0, pinned=site, share=share)
             self._add(operator, 0 if reading is None else reading.queries)
 
     def _inputs(self, streams: Sequence[str], count: int) -> tuple[int, ...]:
@@ -188,10 +198,10 @@ class LocalProblem:
         found = [number if source else -1 - number for source, number in known]
         for _ in range(count - len(known)):
             found.append(len(self._sources))
-            self._sources.append(Source("", 0, 0.0, 0.0))
+            self._sources.append(PlannedSource("", 0, 0.0, 0.0))
         return tuple(found)
 
-    def _add(self, operator: Operator, times: int) -> None:
+    def _add(self, operator: PlannedOperator, times: int) -> None:
         self._operators.append(operator)
         assert operator.pinned is not None
         self._hosts.append(operator.pinned)
@@ -219,7 +229,7 @@ class LocalProblem:
         selectivity = rates.items / items if items else 1.0
         growth = (rates.bytes / rates.items) / (bytes / items) if items and rates.items and bytes else 1.0
         self._streams[piece.name] = False, len(self._operators)
-        operator = Operator(
+        operator = PlannedOperator(
             piece.name,
             piece.kind,
             self._inputs(inputs, len(piece.inputs)),
@@ -305,7 +315,7 @@ class LocalProblem:
 
     # The planner's problem
 
-    def workload(self) -> Workload:
+    def workload(self) -> QueryWorkload:
         """Operators with the numbers of the streams they read; queries that count them as often as due."""
         first = len(self._sources)
         operators = tuple(
@@ -314,17 +324,17 @@ class LocalProblem:
         )
         most = max(self._times, default=0)
         queries = tuple(
-            Query(str(number), tuple(at for at, times in enumerate(self._times) if times > number))
+            PlannedQuery(str(number), tuple(at for at, times in enumerate(self._times) if times > number))
             for number in range(most)
         )
-        return Workload(tuple(self._sources), operators, queries)
+        return QueryWorkload(tuple(self._sources), operators, queries)
 
     def placement(self) -> Placement:
         trees = tuple(Tree(parents) for parents in self._trees)
-        network = Network(Sites(self.latency), trees, filtering=True)
+        network = SiteNetwork(Sites(self.latency), trees, filtering=True)
         return Placement(self.workload(), network, tuple(self._hosts))
 
-    def standing(self, goal: Goal, worst: Sequence[NodeValue] = (), brokers: int = 0) -> Standing:
+    def standing(self, goal: Goal, worst: Sequence[NodeValue] = (), brokers: int = 0) -> PlacementEstimate:
         """The problem as it stands; `worst` are the worst of so many nodes, where the cost is a MIN or MAX.
 
         Averages are taken as sums here: of how many is not known from some. Those that are neither known nor
@@ -332,7 +342,7 @@ class LocalProblem:
         """
         function = GoalFunction.SUM if goal.cost.function is GoalFunction.AVERAGE else goal.cost.function
         goal = replace(goal, cost=replace(goal.cost, function=function))
-        standing = Standing(goal, self.placement())
+        standing = PlacementEstimate(goal, self.placement())
         for site, totals in self._totals().items():
             for name, total in zip(self.local.names, totals, strict=True):
                 standing.state.quantities[name][self.numbers[site]] = total
@@ -340,7 +350,7 @@ class LocalProblem:
         if not others and len(self.sites) < brokers:
             others = [one.value for one in worst[-1:]]
         if function.is_bottleneck and others:
-            assert goal.cost.members is Population.BROKERS
+            assert goal.cost.members is GoalMembers.BROKERS
             standing.system = ExtremeWithOthers(goal.cost, standing.state, others[0])
         return standing
 

@@ -30,10 +30,10 @@ from typing import Literal, NamedTuple
 
 from distributary.errors import DistributaryError
 from distributary.overlay.node import Address, Node
-from distributary.plan.goal import Goal, GoalFunction, Population
-from distributary.plan.queries.benefit import Standing
+from distributary.plan.goal import Goal, GoalFunction, GoalMembers
+from distributary.plan.queries.benefit import PlacementEstimate
 from distributary.plan.queries.optimiser import BATCH, Climber
-from distributary.plan.queries.rules import HYBRID, MIGRATIONS, Area, Rewrite, Rule
+from distributary.plan.queries.rules import HYBRID, MIGRATIONS, QueryRewrite, QueryRule, RuleArea
 from distributary.plan.queries.statistics import critical_sites
 from distributary.plan.trees.tree import Sites
 from distributary.systems.queries.connections import Connections
@@ -66,8 +66,8 @@ class QueryOptimiserSettings:
     """Seconds between changes."""
     window: float = 2.0
     """Seconds that whoever collects waits for the others."""
-    rules: Sequence[Rule] = MIGRATIONS
-    area: Area = HYBRID
+    rules: Sequence[QueryRule] = MIGRATIONS
+    area: RuleArea = HYBRID
     margin: float = 0.05
     """The share that a change must bring of the cost, or of what one node or query costs on average."""
     rest: int = 3
@@ -242,7 +242,7 @@ class QueryOptimiser:
         if situation is None:
             self._counted = {}
             return
-        if self.settings.goal.cost.members is Population.QUERIES:
+        if self.settings.goal.cost.members is GoalMembers.QUERIES:
             self._tell_counts(situation)
         rounds = statistics_rounds(self._period, situation.sites, situation.trees, len(situation.queries))
         for site, round in rounds.items():
@@ -331,14 +331,14 @@ class QueryOptimiser:
         nodes = situation.sites
         matrix = [[0.0 if one == other else latency(one, other) for other in nodes] for one in nodes]
         here = situation.sites.index(self.node.address)
-        standing = Standing(settings.goal, self._rested(situation, here).placement(Sites(matrix)))
+        standing = PlacementEstimate(settings.goal, self._rested(situation, here).placement(Sites(matrix)))
         if here not in critical_sites(standing):
             return None
         before = standing.cost
         climber = Climber(standing, settings.rules, settings.area, batch=1)
         done = climber.at_site(here, 1)
         self.weighed += climber.considered
-        over_brokers = settings.goal.cost.members is Population.BROKERS
+        over_brokers = settings.goal.cost.members is GoalMembers.BROKERS
         members = len(situation.sites if over_brokers else situation.queries)
         if not done or done[0].benefit <= settings.worthwhile(before, members):
             return None
@@ -365,7 +365,7 @@ class QueryOptimiser:
         lead: Address,
         sites: Sequence[Address],
         climber: Climber,
-        rewrite: Rewrite,
+        rewrite: QueryRewrite,
         benefit: float,
     ) -> ChangeProposal:
         names = [one.name for one in climber.standing.state.workload.operators]

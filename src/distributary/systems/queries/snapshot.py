@@ -5,7 +5,7 @@ Rules:
 - Sites are the brokers in the order of their addresses. Trees are those of the sources; a broker that is not
   a member is taken to be where it would join.
 - Selectivity is measured against all that an operator's inputs give out, though a filter is sent only what
-  passes it: the network filters on the way (`Network.filtering`). What an item costs a filter is measured
+  passes it: the network filters on the way (`SiteNetwork.filtering`). What an item costs a filter is measured
   against those that reach it, which are those it gives out.
 - An operator that has been divided gives out what its final operator does; what it takes to process an item
   is what it took before.
@@ -28,9 +28,15 @@ from distributary.flow import Filter, SharedOperator
 from distributary.flow.splitting import splitting_of
 from distributary.overlay.node import Address
 from distributary.plan.queries.blocks import running_blocks
-from distributary.plan.queries.catalogue import Measured, workload_of
-from distributary.plan.queries.graph import Operator, Part, Query, Source, Workload
-from distributary.plan.queries.placement import Network, Placement
+from distributary.plan.queries.catalogue import WorkloadStatistics, workload_of
+from distributary.plan.queries.graph import (
+    PlannedOperator,
+    PlannedQuery,
+    PlannedSource,
+    QueryWorkload,
+    SplitRole,
+)
+from distributary.plan.queries.placement import Placement, SiteNetwork
 from distributary.plan.queries.rules import REPLICATION
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree
 from distributary.systems.queries.messages import TrafficCounts
@@ -62,23 +68,25 @@ class PlanningSnapshot(NamedTuple):
     period: int
     sites: tuple[Address, ...]
     trees: tuple[tuple[int, ...], ...]
-    sources: tuple[Source, ...]
+    sources: tuple[PlannedSource, ...]
     operators: tuple[OperatorRecord, ...]
-    queries: tuple[Query, ...]
+    queries: tuple[PlannedQuery, ...]
     hosts: tuple[int, ...]
 
     def root(self, tree: int) -> Address:
         """The root broker of a tree."""
         return self.sites[self.trees[tree].index(NO_PARENT)]
 
-    def workload(self) -> Workload:
+    def workload(self) -> QueryWorkload:
         """Queries and operators, as the planner takes them."""
-        operators = tuple(Operator(*known[:-1], part=Part(known.part)) for known in self.operators)
-        return Workload(self.sources, operators, self.queries)
+        operators = tuple(
+            PlannedOperator(*known[:-1], part=SplitRole(known.part)) for known in self.operators
+        )
+        return QueryWorkload(self.sources, operators, self.queries)
 
     def placement(self, sites: Sites) -> Placement:
         """The problem as the planner takes it."""
-        network = Network(sites, tuple(Tree(parents) for parents in self.trees), filtering=True)
+        network = SiteNetwork(sites, tuple(Tree(parents) for parents in self.trees), filtering=True)
         return Placement(self.workload(), network, self.hosts)
 
 
@@ -133,7 +141,7 @@ class RateEstimates:
         """Believe nothing of operators that are no more."""
         self.operators = {name: rates for name, rates in self.operators.items() if known(name)}
 
-    def measured(self, operators: Iterable[SharedOperator], runs: Mapping[str, str]) -> Measured:
+    def measured(self, operators: Iterable[SharedOperator], runs: Mapping[str, str]) -> WorkloadStatistics:
         """What operators make of what is offered to them, whether or not it was filtered on the way.
 
         `runs` says which operators were measured in their place.
@@ -155,7 +163,7 @@ class RateEstimates:
                 cost[one.name] = rates.work / reached if reached else 0.0
                 if rates.items:
                     growth[one.name] = (rates.bytes / rates.items) / (bytes / items)
-        return Measured(
+        return WorkloadStatistics(
             {name: rates.bytes for name, rates in self.sources.items()},
             {name: rates.items for name, rates in self.sources.items()},
             selectivity,
@@ -209,7 +217,7 @@ def planning_snapshot(
     return PlanningSnapshot(period, addresses, shapes, workload.sources, told, workload.queries, hosts)
 
 
-def _known(one: Operator) -> OperatorRecord:
+def _known(one: PlannedOperator) -> OperatorRecord:
     return OperatorRecord(
         one.name,
         one.kind,
@@ -227,7 +235,7 @@ def _known(one: Operator) -> OperatorRecord:
     )
 
 
-def _divided(workload: Workload, registry: QueryRegistry) -> Workload:
+def _divided(workload: QueryWorkload, registry: QueryRegistry) -> QueryWorkload:
     """The workload after all divisions that the planner knows."""
     for parted in registry.parted:
         index = next(at for at, one in enumerate(workload.operators) if one.name == parted.operator)

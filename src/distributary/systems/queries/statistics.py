@@ -27,7 +27,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from distributary.overlay.node import Address, Node
-from distributary.plan.goal import Goal, GoalFunction, Population
+from distributary.plan.goal import Goal, GoalFunction, GoalMembers
 from distributary.plan.queries.graph import WHOLE
 from distributary.plan.queries.statistics import drawn
 from distributary.systems.queries.statistics_messages import (
@@ -373,7 +373,7 @@ class StatisticsManager:
     @property
     def members(self) -> int:
         assert self.round is not None
-        brokers = self._settings.goal.cost.members is Population.BROKERS
+        brokers = self._settings.goal.cost.members is GoalMembers.BROKERS
         return max(1, self.round.brokers if brokers else self.round.queries)
 
     def way(self, number: int) -> float | None:

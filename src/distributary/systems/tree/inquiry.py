@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from distributary.overlay.node import Address
 from distributary.plan.trees.optimiser import NEGLIGIBLE
-from distributary.plan.trees.rules import Rewrite, Rule
+from distributary.plan.trees.rules import TreeRewrite, TreeRule
 from distributary.systems.tree.messages import LinkMeasurement, TreeNeighbourhood
 from distributary.systems.tree.view import LocalProblem, PartialTree
 
@@ -48,7 +48,7 @@ class RewriteSearch:
         self,
         view: PartialTree,
         owner: Address,
-        rules: Sequence[Rule],
+        rules: Sequence[TreeRule],
         *,
         ask: Callable[[Address], None],
         measure: Callable[[Address, tuple[Address, ...]], None],
@@ -136,7 +136,7 @@ class RewriteSearch:
         if not self.measuring:
             self._weigh(self.view.problem())
 
-    def _rewrites(self, problem: LocalProblem) -> list[Rewrite]:
+    def _rewrites(self, problem: LocalProblem) -> list[TreeRewrite]:
         found = problem.rewrites(self.rules, self.owner)
         if self.partners is None:
             return list(found)
@@ -166,7 +166,7 @@ class RewriteSearch:
 
 
 def _found(
-    problem: LocalProblem, benefit: float, rule: str, arguments: tuple[Address, ...], rewrite: Rewrite
+    problem: LocalProblem, benefit: float, rule: str, arguments: tuple[Address, ...], rewrite: TreeRewrite
 ) -> Found:
     name, parents = problem.addresses, problem.tree.parents
     changes = {name[site]: name[parent] for site, parent in rewrite.changes.items()}

@@ -39,8 +39,8 @@ from distributary.plan.goal import (
     GoalAggregate,
     GoalConstant,
     GoalFunction,
+    GoalMembers,
     Place,
-    Population,
     Scope,
     SystemCost,
     parts,
@@ -176,7 +176,7 @@ class CostModel:
     def weight(self, clients: int) -> int:
         """How often a node with so many clients counts."""
         members = self.goal.cost.members
-        return (members is not Population.CLIENTS) + (clients if members is not Population.BROKERS else 0)
+        return (members is not GoalMembers.CLIENTS) + (clients if members is not GoalMembers.BROKERS else 0)
 
     def cost(self, values: Values) -> float:
         """A node's cost from its values, where these are all it is made of."""

@@ -32,7 +32,7 @@ from distributary.overlay.tree.probing import ProbeResults
 from distributary.overlay.tree.tree import TreeNode
 from distributary.plan.goal import Goal
 from distributary.plan.trees.optimiser import HYBRID, NEGLIGIBLE
-from distributary.plan.trees.rules import Rule
+from distributary.plan.trees.rules import TreeRule
 from distributary.systems.tree.carrying import RewriteExecutor
 from distributary.systems.tree.inquiry import Found, RewriteSearch
 from distributary.systems.tree.measures import CostModel
@@ -64,7 +64,7 @@ class OptimisationSettings:
     """How a tree optimises itself."""
 
     goal: Goal
-    rules: Sequence[Rule] = HYBRID
+    rules: Sequence[TreeRule] = HYBRID
     statistics: float = 1.0
     """Seconds between maintenance messages (S)."""
     period: float = 60.0
@@ -92,11 +92,11 @@ class OptimisationSettings:
             raise DistributaryError(f"the period of broadcasts is at least 1, not {self.approximate}")
 
     @property
-    def local(self) -> list[Rule]:
+    def local(self) -> list[TreeRule]:
         return [rule for rule in self.rules if not rule.directed]
 
     @property
-    def directed(self) -> list[Rule]:
+    def directed(self) -> list[TreeRule]:
         return [rule for rule in self.rules if rule.directed]
 
     @property
@@ -268,7 +268,7 @@ class TreeOptimiser:
     def _inquire(
         self,
         view: PartialTree,
-        rules: Sequence[Rule],
+        rules: Sequence[TreeRule],
         asked: Sequence[Address],
         *,
         levels: int = 0,

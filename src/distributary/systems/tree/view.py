@@ -32,11 +32,11 @@ from distributary.plan.goal import (
     Scope,
     SystemCost,
 )
-from distributary.plan.trees.benefit import Estimate, Problem
+from distributary.plan.trees.benefit import Problem, TreeEstimate
 from distributary.plan.trees.cost import local_value
-from distributary.plan.trees.dependence import Links
 from distributary.plan.trees.metrics import Metric, Reads, metrics_of
-from distributary.plan.trees.rules import Rewrite, Rule
+from distributary.plan.trees.path_cost import Links
+from distributary.plan.trees.rules import TreeRewrite, TreeRule
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree, star
 from distributary.systems.tree.measures import CostModel, Entries, Values
 from distributary.systems.tree.messages import (
@@ -166,7 +166,7 @@ class LocalProblem(Problem):
         super().__init__(_stored_goal(measures, draft.stored), self._sites(draft))
         self.tree = Tree(tuple(draft.parents))
         self.addresses = {site: address for address, site in draft.index.items()}
-        self.estimate = Estimate(self, self.tree)
+        self.estimate = TreeEstimate(self, self.tree)
 
     def _sites(self, draft: _Draft) -> Sites:
         count = len(draft.parents)
@@ -209,7 +209,7 @@ class LocalProblem(Problem):
     def site(self, address: Address) -> int | None:
         return self._draft.index.get(address)
 
-    def rewrites(self, rules: Iterable[Rule], owner: Address) -> Iterator[Rewrite]:
+    def rewrites(self, rules: Iterable[TreeRule], owner: Address) -> Iterator[TreeRewrite]:
         """All that these rules can do around a node, to nodes that are known."""
         site = self._draft.index.get(owner)
         if site is None:
@@ -222,7 +222,7 @@ class LocalProblem(Problem):
                     if real >= {*rewrite.changes, *rewrite.changes.values()}:
                         yield rewrite
 
-    def links_needed(self, rewrite: Rewrite) -> list[LinkKey]:
+    def links_needed(self, rewrite: TreeRewrite) -> list[LinkKey]:
         """Links that must be measured before the rewrite can be weighed, by address."""
         return [
             (self.addresses[parent], self.addresses[site])
@@ -230,7 +230,7 @@ class LocalProblem(Problem):
             if (parent, site) not in self._pairs
         ]
 
-    def weigh(self, rewrite: Rewrite) -> float:
+    def weigh(self, rewrite: TreeRewrite) -> float:
         """What the rewrite is worth."""
         return float(self.estimate.benefit(rewrite.changes))
 

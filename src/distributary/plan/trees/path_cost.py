@@ -34,9 +34,9 @@ from itertools import accumulate
 
 from distributary.plan.goal import GoalAggregate, GoalFunction, Number, Scope, SystemCost
 from distributary.plan.trees.cost import aggregated, local_value, weights
+from distributary.plan.trees.incremental import finished
 from distributary.plan.trees.metrics import BUILT_IN, Metric, Reads, metrics_of
 from distributary.plan.trees.tree import Sites, Tree, star
-from distributary.plan.trees.walk import finished
 
 Links = list[list[Number | None]]
 """The local value of a site under a parent, `[parent][site]`; on the diagonal, of the site as root."""
@@ -47,7 +47,7 @@ MATRICES = {"link latency": "latency", "link bandwidth": "bandwidth"}
 """Metrics whose values need no measuring: they were given for every pair."""
 
 
-def applies(cost: SystemCost) -> bool:
+def is_path_cost(cost: SystemCost) -> bool:
     """Whether the cost is one that this module knows."""
     node = cost.value
     return (
@@ -59,7 +59,7 @@ def applies(cost: SystemCost) -> bool:
 
 
 def link_values(cost: SystemCost, sites: Sites) -> Links:
-    """Measure the local metric of a cost to which this applies, for every pair of sites."""
+    """Measure the local metric of a cost to which this is_path_cost, for every pair of sites."""
     assert isinstance(cost.value, GoalAggregate)
     expression = cost.value.value
     everyone = range(sites.count)
@@ -74,7 +74,7 @@ def link_values(cost: SystemCost, sites: Sites) -> Links:
     return [[local_value(expression, sites, tree, site) for site in everyone] for tree in stars]
 
 
-class Dependence:
+class PathCost:
     """The system's cost of a tree, and what it is after a rewrite."""
 
     def __init__(self, cost: SystemCost, sites: Sites, tree: Tree, links: Links) -> None:

@@ -119,7 +119,7 @@ class NodeCosts:
         return {site: folded_at(expression, after, site, value) for site in reached}
 
 
-class Walk:
+class IncrementalCost:
     """The system's cost of a tree, and what it is after a rewrite."""
 
     def __init__(self, cost: SystemCost, sites: Sites, tree: Tree) -> None:

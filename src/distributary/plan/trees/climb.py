@@ -6,21 +6,21 @@ from dataclasses import dataclass
 from itertools import chain
 
 from distributary.plan.goal import Number
-from distributary.plan.trees.rules import Rewrite
+from distributary.plan.trees.rules import TreeRewrite
 from distributary.plan.trees.tree import Tree
 
 
 @dataclass(frozen=True)
-class Step:
+class TreeStep:
     """One optimisation period: the rewrites applied together, and the cost before and after."""
 
-    rewrites: tuple[Rewrite, ...]
+    rewrites: tuple[TreeRewrite, ...]
     before: Number
     after: Number
 
 
 @dataclass(frozen=True)
-class Climb:
+class TreeClimb:
     """A tree reached from another.
 
     `considered` counts the rewrites that were weighed on the way, `messages` the statistics that were
@@ -31,7 +31,7 @@ class Climb:
     start: Tree
     tree: Tree
     cost: Number
-    steps: tuple[Step, ...]
+    steps: tuple[TreeStep, ...]
     considered: int
     messages: int = 0
     unlisted: int = 0
@@ -42,5 +42,5 @@ class Climb:
         return len(self.rewrites) + self.unlisted
 
     @property
-    def rewrites(self) -> list[Rewrite]:
+    def rewrites(self) -> list[TreeRewrite]:
         return list(chain.from_iterable(step.rewrites for step in self.steps))
