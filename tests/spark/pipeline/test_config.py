@@ -11,10 +11,10 @@ from distributary.cli.main import main
 from distributary.cli.run import EXAMPLE
 from distributary.errors import DistributaryError
 from distributary.spark.pipeline.config import (
-    Events,
+    EventColumns,
+    PipelineSource,
     Sink,
-    Source,
-    Subscriptions,
+    SubscriptionStore,
     Trigger,
     load_pipeline,
     parse_pipeline,
@@ -54,11 +54,11 @@ def test_the_least_file_has_defaults_for_the_rest(tmp_path: Path) -> None:
     pipeline = parse_pipeline(text_of(), str(tmp_path / "quotes.toml"))
     assert pipeline.name == "quotes"
     assert pipeline.checkpoint == str(tmp_path / "checkpoint")
-    assert pipeline.source == Source(
+    assert pipeline.source == PipelineSource(
         "json", str(tmp_path / "in"), {}, "id STRING, topic STRING, price DOUBLE", None
     )
-    assert pipeline.events == Events("id", "topic", "document", None)
-    assert pipeline.subscriptions == Subscriptions(str(tmp_path / "subscriptions"), "auto")
+    assert pipeline.events == EventColumns("id", "topic", "document", None)
+    assert pipeline.subscriptions == SubscriptionStore(str(tmp_path / "subscriptions"), "auto")
     assert pipeline.sink == Sink("parquet", str(tmp_path / "out"))
     assert (pipeline.archive, pipeline.metrics) == (None, None)
     assert pipeline.quarantine == str(tmp_path / "checkpoint" / "quarantine")
@@ -114,8 +114,8 @@ def test_every_key_arrives_where_it_belongs(tmp_path: Path) -> None:
         "maxOffsetsPerTrigger": "1000",
     }
     assert pipeline.source.schema == "key STRING, kind STRING, text STRING, at TIMESTAMP"
-    assert pipeline.events == Events("key", "kind", "text", "at")
-    assert pipeline.subscriptions == Subscriptions(
+    assert pipeline.events == EventColumns("key", "kind", "text", "at")
+    assert pipeline.subscriptions == SubscriptionStore(
         "postgresql+psycopg://h/d", "rendezvous", str(tmp_path / "work")
     )
     assert pipeline.sink == Sink(
@@ -165,7 +165,7 @@ WRONG: list[tuple[dict[str, str | None], str]] = [
     ({"sink": None}, "[sink]: the table is missing"),
     ({"subscriptions": None}, "[subscriptions]: the table is missing"),
     ({"subscriptions": ""}, '[subscriptions] store: is missing; it must be a string such as "subscriptions"'),
-    ({"archive": ""}, '[archive] path: is missing; it must be a string such as "archive"'),
+    ({"archive": ""}, '[archive] path: is missing; it must be a string such as "directory"'),
     ({"sink": ""}, '[sink] path: is missing; the format "parquet" writes to a directory'),
     (
         {"source": 'format = "json"\nschema = "id STRING"'},
@@ -190,23 +190,23 @@ WRONG: list[tuple[dict[str, str | None], str]] = [
         {"top": "checkpoint = 5"},
         'checkpoint: is 5 (a whole number); it must be a string such as "checkpoint"',
     ),
-    ({"top": 'checkpoint = ""'}, 'checkpoint: is empty; it must be a string such as "checkpoint"'),
-    ({"top": 'checkpoint = "c"\narchive = "a"'}, 'archive: is "a"; it must be a table, [archive]'),
+    ({"top": 'checkpoint = ""'}, 'checkpoint: is ""; it must be a string such as "checkpoint"'),
+    ({"top": 'checkpoint = "c"\narchive = "a"'}, '[archive]: is "a"; it must be a table'),
     (
         {"sink": 'path = "out"\ncolumns = "topic"'},
         '[sink] columns: is "topic"; it must be a list of strings such as ["topic", "price"]',
     ),
     (
         {"sink": 'path = "out"\neach = "ann"'},
-        '[sink] each: is "ann"; it must be true, false or a list such as ["ann", "bob"]',
+        '[sink] each: is "ann"; it must be true, false or a list of strings such as ["ann", "bob"]',
     ),
     (
         {"sink": 'path = "out"\neach = [1]'},
-        '[sink] each: is [1] (a list); it must be a list of strings such as ["ann", "bob"]',
+        '[sink] each: is [1] (a list); it must be true, false or a list of strings such as ["ann", "bob"]',
     ),
     (
         {"source": f"{SOURCE}\noptions = 1"},
-        '[source] options: is 1 (a whole number); it must be a table such as { maxFilesPerTrigger = "1" }',
+        '[source] options: is 1 (a whole number); it must be a table such as { name = "value" }',
     ),
     (
         {"source": f"{SOURCE}\noptions = {{ a = [1] }}"},
@@ -272,7 +272,7 @@ WRONG: list[tuple[dict[str, str | None], str]] = [
     ),
     (
         {"source": SOURCE.replace("price", "Batch"), "archive": 'path = "a"'},
-        "[source] schema: has a column batch, a name that the archive needs",
+        "[archive] path: cannot be: [source] schema has a column batch, a name that the archive needs",
     ),
     ({"sink": 'path = "out"\ntopic = "t"'}, '[sink] topic: is for Kafka; the format is "parquet"'),
     (

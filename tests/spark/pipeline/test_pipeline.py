@@ -16,7 +16,7 @@ from distributary.errors import DistributaryError
 from distributary.model import Subscription
 from distributary.spark.pipeline.archive import read_archive
 from distributary.spark.pipeline.commits import query_id, read_records
-from distributary.spark.pipeline.config import Pipeline, Source, parse_pipeline
+from distributary.spark.pipeline.config import Pipeline, PipelineSource, parse_pipeline
 from distributary.spark.pipeline.deliveries import read_deliveries
 from distributary.spark.pipeline.pipeline import require_own_outputs, start, subscription_store
 from distributary.spark.pipeline.source import read_source
@@ -199,11 +199,11 @@ def test_a_directory_keeps_its_layout(tmp_path: Path, each: str, held: str) -> N
 @pytest.mark.parametrize(
     ("source", "told"),
     [
-        (Source("json", "/nowhere", schema="id STRNG"), r"\[source\] schema: Spark cannot read it"),
-        (Source("no-such-format"), r"\[source\]: Spark cannot read it"),
+        (PipelineSource("json", "/nowhere", schema="id STRNG"), r"\[source\] schema: Spark cannot read it"),
+        (PipelineSource("no-such-format"), r"\[source\]: Spark cannot read it"),
     ],
 )
-def test_a_source_that_spark_refuses_is_told(spark: SparkSession, source: Source, told: str) -> None:
+def test_a_source_that_spark_refuses_is_told(spark: SparkSession, source: PipelineSource, told: str) -> None:
     with pytest.raises(DistributaryError, match=told) as caught:
         read_source(spark, source)
     assert "\n" not in str(caught.value)

@@ -12,16 +12,29 @@ from __future__ import annotations
 import json
 import os
 import re
-import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from itertools import combinations
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, cast
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, ValidationInfo, field_validator
+from pydantic.dataclasses import dataclass
 
 from distributary.errors import DistributaryError
 from distributary.flow.language.file import read_query_file
-from distributary.spark.pipeline.keys import Table, shown, suggestion
+from distributary.toml_files import (
+    NO_OTHER_KEYS,
+    FaultyTableError,
+    Text,
+    TomlTable,
+    Truth,
+    parse_toml,
+    raise_faults,
+    read_toml,
+    shown,
+    suggestion,
+    validated,
+)
 
 FILE_FORMATS = ("parquet", "orc", "json", "csv", "avro", "xml")
 """Formats of files in a directory: a batch is written exactly once, and reading a stream needs a schema."""
@@ -29,8 +42,6 @@ FILE_FORMATS = ("parquet", "orc", "json", "csv", "avro", "xml")
 RAW_FORMATS = ("kafka", "socket", "text")
 """Formats whose rows hold the event as one raw `value`."""
 
-Strategy = Literal["auto", "index", "rendezvous"]
-STRATEGIES: tuple[Strategy, ...] = ("auto", "index", "rendezvous")
 DELIVERY_COLUMNS = ("event_id", "subscriber", "subscriptions", "batch", "each")
 """Column names of deliveries that no carried column may take."""
 
@@ -40,60 +51,265 @@ UNREADABLE = "_unreadable"
 SUBSCRIBER = "{subscriber}"
 """What stands for the subscriber in the name of a Kafka topic."""
 
-INTERVAL = re.compile(r"\d+(\.\d+)? *(millisecond|second|minute|hour)s?")
+
+def _from_home(given: str, info: ValidationInfo) -> str:
+    """A URL as it is, a path as seen from the directory of the file."""
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", given):
+        return given.rstrip("/")
+    return os.path.normpath(Path((info.context or {}).get("home", ""), given))
 
 
-@dataclass(frozen=True)
-class Source:
+def _flat_settings(given: Any, prefix: str = "") -> Any:
+    """Settings for Spark: dotted names may be quoted or not, values become strings."""
+    if not isinstance(given, dict):
+        return given
+    flat: dict[str, str] = {}
+    for name, value in given.items():
+        if isinstance(value, dict):
+            flat |= _flat_settings(value, f"{prefix}{name}.")
+        elif isinstance(value, str | int | float):
+            flat[prefix + name] = str(value).lower() if isinstance(value, bool) else str(value)
+        else:
+            raise FaultyTableError([(prefix + name, f"is {shown(value)}; it must be a string or a number")])
+    return flat
+
+
+def _schema_text(given: str, info: ValidationInfo) -> str:
+    """DDL as it stands, or the text of the file that is named; DDL always has a blank in it."""
+    if " " in given.strip():
+        text = given
+    else:
+        try:
+            text = Path(_from_home(given.strip(), info)).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            reason = f'is "{given}": no file that can be read, nor a schema such as "id STRING"'
+            raise FaultyTableError([("", reason)]) from None
+    try:
+        names = schema_columns(text)
+    except DistributaryError as error:
+        raise FaultyTableError([("", str(error))]) from None
+    if UNREADABLE in (name.lower() for name in names):
+        raise FaultyTableError([("", f"has a column {UNREADABLE}, a name that is taken")])
+    return text.strip()
+
+
+def _sound_queries(path: str) -> str:
+    """The file of the queries, all of which must be sound."""
+    try:
+        read_query_file(path).check()
+    except DistributaryError as error:
+        raise FaultyTableError(("", line) for line in str(error).splitlines()) from None
+    return path
+
+
+Format = Annotated[Text, AfterValidator(str.lower), Field(description='a string such as "json"')]
+Place = Annotated[Text, AfterValidator(_from_home)]
+Names = Annotated[tuple[Text, ...], Field(description='a list of strings such as ["topic", "price"]')]
+Settings = Annotated[
+    Mapping[str, str],
+    BeforeValidator(_flat_settings),
+    Field(description='a table such as { name = "value" }'),
+]
+SchemaText = Annotated[
+    Text,
+    AfterValidator(_schema_text),
+    Field(description='a string such as "id STRING, topic STRING, price DOUBLE"'),
+]
+Interval = Annotated[
+    str,
+    Field(
+        pattern=r"^ *\d+(\.\d+)? *(millisecond|second|minute|hour)s? *$",
+        description='an interval such as "500 milliseconds"',
+    ),
+]
+Each = Annotated[
+    StrictBool | tuple[Text, ...],
+    Field(description='true, false or a list of strings such as ["ann", "bob"]'),
+]
+Strategy = Literal["auto", "index", "rendezvous"]
+
+
+@dataclass(frozen=True, config=NO_OTHER_KEYS)
+class PipelineSource(TomlTable):
     """Where the events come from: any format of Spark's that can be read as a stream."""
 
-    format: str
-    path: str | None = None
-    options: Mapping[str, str] = field(default_factory=dict)
-    schema: str | None = None
+    format: Format
+    path: Place | None = None
+    options: Settings = field(default_factory=dict)
+    schema: SchemaText | None = None
     """DDL, or the JSON of a Spark schema."""
-    parse: str | None = None
+    parse: Literal["json"] | None = None
     """`json` when the event is JSON text in a column `value`."""
 
+    def faults(self) -> Iterator[tuple[str, str]]:
+        """What is wrong with keys that are right each by itself: key and text."""
+        of_files = self.format in FILE_FORMATS
+        if (of_files or self.format == "text") and self.path is None and "path" not in self.options:
+            yield "path", f'is missing; the format "{self.format}" reads a directory'
+        if self.schema is None and (self.parse or of_files):
+            reads = 'parse = "json"' if self.parse else f'the format "{self.format}"'
+            yield "schema", f'is missing; {reads} needs one such as "id STRING, topic STRING"'
+        if self.format in RAW_FORMATS and self.parse is None:
+            yield "parse", f'is missing; the format "{self.format}" gives raw values: parse = "json"'
+        if self.parse and of_files:
+            yield "parse", f'is for raw values; the format "{self.format}" has columns already'
+        if "mode" in {name.lower() for name in self.options}:
+            yield "options.mode", "cannot be set: what cannot be read goes to the quarantine"
 
-@dataclass(frozen=True)
-class Events:
+
+@dataclass(frozen=True, config=NO_OTHER_KEYS)
+class EventColumns(TomlTable):
     """Which columns of the source mean what; all others are attributes."""
 
-    id: str = "id"
-    topic: str = "topic"
-    document: str = "document"
-    order: str | None = None
+    id: Text = "id"
+    topic: Text = "topic"
+    document: Text = "document"
+    order: Text | None = None
 
 
-@dataclass(frozen=True)
-class Subscriptions:
+@dataclass(frozen=True, config=NO_OTHER_KEYS)
+class SubscriptionStore(TomlTable):
     """Which store holds the subscriptions, and how events are brought to them."""
 
-    store: str
+    store: Annotated[Place, Field(description='a string such as "subscriptions"')]
     strategy: Strategy = "auto"
-    workspace: str | None = None
+    workspace: Place | None = None
     """Where what is built from the subscriptions goes, on a path that all machines see."""
 
 
-@dataclass(frozen=True)
-class Sink:
+@dataclass(frozen=True, config=NO_OTHER_KEYS)
+class Sink(TomlTable):
     """Where deliveries go. `each` tells who gets a directory or a Kafka topic of their own."""
 
-    format: str = "parquet"
-    path: str | None = None
-    options: Mapping[str, str] = field(default_factory=dict)
-    columns: tuple[str, ...] = ()
-    each: bool | tuple[str, ...] = False
-    topic: str | None = None
+    format: Format = "parquet"
+    path: Place | None = None
+    options: Settings = field(default_factory=dict)
+    columns: Names = ()
+    each: Each = False
+    topic: Text | None = None
+
+    def faults(self) -> Iterator[tuple[str, str]]:
+        """What is wrong with keys that are right each by itself: key and text."""
+        own = self.each if isinstance(self.each, tuple) else ()
+        for key, names in (("columns", self.columns), ("each", own)):
+            for name in sorted({name for name in names if names.count(name) > 1}):
+                yield key, f'names "{name}" twice'
+        for column in self.columns:
+            if column.lower() in DELIVERY_COLUMNS:
+                yield "columns", f'"{column}" is a column of every delivery already'
+        if self.format == "kafka":
+            yield from self._kafka_faults()
+            return
+        if self.topic:
+            yield "topic", f'is for Kafka; the format is "{self.format}"'
+        if self.format not in FILE_FORMATS and self.each:
+            yield "each", f'is for files and Kafka; the format is "{self.format}"'
+        if self.format in FILE_FORMATS and self.path is None:
+            yield "path", f'is missing; the format "{self.format}" writes to a directory'
+        if self.format == "xml" and self.each:
+            yield "each", 'is not possible with the format "xml"'
+
+    def _kafka_faults(self) -> Iterator[tuple[str, str]]:
+        example = f"deliveries-{SUBSCRIBER}" if self.each else "deliveries"
+        if self.topic is None:
+            yield "topic", f'is missing; Kafka needs one such as "{example}"'
+        elif (SUBSCRIBER in self.topic) != bool(self.each):
+            holds, state = ("has no", "is set") if self.each else ("has", "is not set")
+            text = f'"{self.topic}" {holds} {SUBSCRIBER} in it, but each {state}; such as "{example}"'
+            yield "topic", text
+        if isinstance(self.each, tuple) and self.each:
+            yield "each", "is a list; with Kafka it must be true or false"
+        if "kafka.bootstrap.servers" not in self.options:
+            yield "options", 'lacks kafka.bootstrap.servers, such as "localhost:9092"'
 
 
-@dataclass(frozen=True)
-class Trigger:
+@dataclass(frozen=True, config=NO_OTHER_KEYS)
+class Trigger(TomlTable):
     """When a micro-batch starts: at an interval, or now with all there is, after which the pipeline ends."""
 
-    every: str | None = "1 second"
-    available_now: bool = False
+    every: Interval | None = None
+    available_now: Truth = False
+
+    def faults(self) -> Iterator[tuple[str, str]]:
+        """What is wrong with keys that are right each by itself: key and text."""
+        if self.every is not None and self.available_now:
+            yield "every", "contradicts available_now = true; leave one of them out"
+
+
+@dataclass(frozen=True, config=NO_OTHER_KEYS)
+class _Directory(TomlTable):
+    path: Annotated[Place, Field(description='a string such as "directory"')]
+
+
+@dataclass(frozen=True, config=NO_OTHER_KEYS)
+class _SparkSettings(TomlTable):
+    conf: Settings = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, config=NO_OTHER_KEYS)
+class _PipelineFile(TomlTable):
+    """The whole file. Each table is checked against those before it, not against all at the end."""
+
+    name: Text | None = None
+    checkpoint: Place
+    queries: Annotated[Place, AfterValidator(_sound_queries)] | None = None
+    source: PipelineSource
+    events: Annotated[EventColumns, Field(validate_default=True)] = EventColumns()
+    subscriptions: SubscriptionStore
+    sink: Sink
+    archive: _Directory | None = None
+    quarantine: _Directory | None = None
+    metrics: _Directory | None = None
+    trigger: Trigger = Trigger()
+    spark: _SparkSettings = _SparkSettings()
+
+    @field_validator("*")
+    @classmethod
+    def _check(cls, value: object, info: ValidationInfo) -> object:
+        raise_faults(_faults(str(info.field_name), value, info.data))
+        return value
+
+
+def _faults(name: str, table: object, before: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What is wrong with a table of the file by itself, and against those before it."""
+    if isinstance(table, PipelineSource | Sink | Trigger):
+        yield from table.faults()
+    source = before.get("source")
+    if source is not None and source.schema is not None:
+        yield from _column_faults(name, table, schema_columns(source.schema))
+    key, place = _place_of(name, table)
+    if place is None or place == f"{before.get('checkpoint')}/quarantine":
+        return
+    for other, each in before.items():
+        other_key, earlier = _place_of(other, each)
+        if earlier and (f"{place}/".startswith(f"{earlier}/") or f"{earlier}/".startswith(f"{place}/")):
+            at = f"[{other}] {other_key}" if other_key else other
+            yield key, f"{place} overlaps with {at}; give each a directory of its own"
+
+
+def _place_of(name: str, table: object) -> tuple[str, str | None]:
+    """The place that a key of the file says is read or written, and under which key of its table."""
+    if isinstance(table, PipelineSource | Sink | _Directory):
+        return "path", table.path
+    if isinstance(table, SubscriptionStore):
+        return "store", table.store
+    return "", table if name == "checkpoint" and isinstance(table, str) else None
+
+
+def _column_faults(name: str, table: object, columns: list[str]) -> Iterator[tuple[str, str]]:
+    """Columns that a table names and the source's schema lacks."""
+    if isinstance(table, EventColumns):
+        for key, column in asdict(table).items():
+            # The defaults of topic and document name what an event may have, not what it must have.
+            wanted = key == "id" or column not in ("topic", "document", None)
+            if wanted and column not in columns:
+                yield key, f'is "{column}"; [source] schema has no such column: {suggestion(column, columns)}'
+    elif isinstance(table, Sink):
+        for column in table.columns:
+            if column not in columns:
+                yield "columns", f'"{column}" is no column of [source] schema: {suggestion(column, columns)}'
+    elif name == "archive" and table is not None and "batch" in (each.lower() for each in columns):
+        yield "path", "cannot be: [source] schema has a column batch, a name that the archive needs"
 
 
 @dataclass(frozen=True)
@@ -102,17 +318,17 @@ class Pipeline:
 
     name: str
     checkpoint: str
-    source: Source
-    events: Events
-    subscriptions: Subscriptions
+    source: PipelineSource
+    events: EventColumns
+    subscriptions: SubscriptionStore
     sink: Sink
     quarantine: str
-    archive: str | None = None
-    metrics: str | None = None
-    queries: str | None = None
+    archive: str | None
+    metrics: str | None
+    queries: str | None
     """The file of the stream queries that run beside the matching."""
-    trigger: Trigger = Trigger()
-    spark: Mapping[str, str] = field(default_factory=dict)
+    trigger: Trigger
+    spark: Mapping[str, str]
 
     @property
     def commits(self) -> str:
@@ -127,13 +343,7 @@ def derived_in(archive: str) -> str:
 
 def load_pipeline(path: Path | str) -> Pipeline:
     """Read and check a pipeline's file."""
-    file = Path(path)
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise DistributaryError(f"cannot read {file}: {reason}") from None
-    return parse_pipeline(text, str(file))
+    return _pipeline(read_toml(path), str(path))
 
 
 def parse_pipeline(text: str, name: str = "pipeline.toml") -> Pipeline:
@@ -149,267 +359,29 @@ def parse_pipeline(text: str, name: str = "pipeline.toml") -> Pipeline:
       [subscriptions]: the table is missing
       [sink]: the table is missing
     """
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise DistributaryError(f"{name}: not TOML: {error}") from None
-    reader = _Reader(Path(name).absolute().parent)
-    pipeline = reader.pipeline(document, Path(name).stem)
-    wrong = list(dict.fromkeys(reader.wrong))
-    if wrong:
-        count = "1 thing is" if len(wrong) == 1 else f"{len(wrong)} things are"
-        raise DistributaryError("\n  ".join([f"{name}: {count} wrong:", *wrong]))
-    return pipeline
+    return _pipeline(parse_toml(text, name), name)
 
 
-class _Reader:
-    """Reads the tables one by one; what is wrong gathers in `wrong`."""
-
-    TABLES: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "source": ("format", "path", "options", "schema", "parse"),
-        "events": ("id", "topic", "document", "order"),
-        "subscriptions": ("store", "strategy", "workspace"),
-        "sink": ("format", "path", "options", "columns", "each", "topic"),
-        "archive": ("path",),
-        "quarantine": ("path",),
-        "metrics": ("path",),
-        "trigger": ("every", "available_now"),
-        "spark": ("conf",),
-    }
-    REQUIRED = ("source", "subscriptions", "sink")
-
-    def __init__(self, home: Path) -> None:
-        self.home = home
-        self.wrong: list[str] = []
-
-    def pipeline(self, document: Mapping[str, Any], stem: str) -> Pipeline:
-        top = Table(self.wrong, "", document, ["name", "checkpoint", "queries", *self.TABLES])
-        name = top.text("name", stem, default=stem)
-        checkpoint = self._place(top.text("checkpoint", "checkpoint"))
-        pipeline = Pipeline(
-            name=name,
-            checkpoint=checkpoint,
-            source=self._source(document),
-            events=self._events(document),
-            subscriptions=self._subscriptions(document),
-            sink=self._sink(document),
-            archive=self._path_of(document, "archive"),
-            quarantine=self._path_of(document, "quarantine") or f"{checkpoint}/quarantine",
-            metrics=self._path_of(document, "metrics"),
-            queries=self._queries(top),
-            trigger=self._trigger(document),
-            spark=self._table(document, "spark").settings("conf", '{ "spark.driver.memory" = "4g" }'),
-        )
-        self._check_columns(pipeline)
-        self._check_places(pipeline)
-        return pipeline
-
-    def _queries(self, top: Table) -> str | None:
-        """The file of the queries, all of which must be sound."""
-        given = top.optional_text("queries", "queries.toml")
-        if given is None:
-            return None
-        path = self._place(given)
-        try:
-            read_query_file(path).check()
-        except DistributaryError as error:
-            self.wrong += [f"queries: {line}" for line in str(error).splitlines()]
-        return path
-
-    def _table(self, document: Mapping[str, Any], name: str) -> Table:
-        given = document.get(name)
-        if given is None and name in self.REQUIRED:
-            self.wrong.append(f"[{name}]: the table is missing")
-        elif given is not None and not isinstance(given, dict):
-            self.wrong.append(f"{name}: is {shown(given)}; it must be a table, [{name}]")
-        missing = not isinstance(given, dict)
-        # What a table that is missing would have to hold need not be told as well.
-        return Table([] if missing else self.wrong, name, {} if missing else given or {}, self.TABLES[name])
-
-    def _source(self, document: Mapping[str, Any]) -> Source:
-        table = self._table(document, "source")
-        source = Source(
-            format=table.text("format", "json").lower(),
-            path=self._optional_place(table.optional_text("path", "events")),
-            options=table.settings("options", '{ maxFilesPerTrigger = "1" }'),
-            schema=self._schema(table),
-            parse=table.choice("parse", ("json",), None),
-        )
-        if source.format in (*FILE_FORMATS, "text") and source.path is None and "path" not in source.options:
-            table.complain("path", f'is missing; the format "{source.format}" reads a directory')
-        if "schema" not in table.given and (source.parse or source.format in FILE_FORMATS):
-            reads = 'parse = "json"' if source.parse else f'the format "{source.format}"'
-            table.complain("schema", f'is missing; {reads} needs one such as "id STRING, topic STRING"')
-        if source.format in RAW_FORMATS and source.parse is None and table.given:
-            table.complain(
-                "parse", f'is missing; the format "{source.format}" gives raw values: parse = "json"'
-            )
-        if source.parse and source.format in FILE_FORMATS:
-            table.complain("parse", f'is for raw values; the format "{source.format}" has columns already')
-        if "mode" in {name.lower() for name in source.options}:
-            table.complain("options.mode", "cannot be set: what cannot be read goes to the quarantine")
-        return source
-
-    def _schema(self, table: Table) -> str | None:
-        """DDL as it stands, or the text of the file that is named; DDL always has a blank in it."""
-        given = table.optional_text("schema", "id STRING, topic STRING, price DOUBLE")
-        if given is None:
-            return None
-        if " " in given.strip():
-            text = given
-        else:
-            file = self.home / given.strip()
-            try:
-                text = file.read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError):
-                table.complain(
-                    "schema", f'is "{given}": no file that can be read, nor a schema such as "id STRING"'
-                )
-                return None
-        try:
-            names = schema_columns(text)
-        except DistributaryError as error:
-            table.complain("schema", str(error))
-            return None
-        for name in names:
-            if name.lower() == UNREADABLE:
-                table.complain("schema", f"has a column {UNREADABLE}, a name that is taken")
-        return text.strip()
-
-    def _events(self, document: Mapping[str, Any]) -> Events:
-        table = self._table(document, "events")
-        return Events(
-            id=table.text("id", "id", default="id"),
-            topic=table.text("topic", "topic", default="topic"),
-            document=table.text("document", "document", default="document"),
-            order=table.optional_text("order", "at"),
-        )
-
-    def _subscriptions(self, document: Mapping[str, Any]) -> Subscriptions:
-        table = self._table(document, "subscriptions")
-        return Subscriptions(
-            store=self._place(table.text("store", "subscriptions")),
-            strategy=cast(Strategy, table.choice("strategy", STRATEGIES, "auto")),
-            workspace=self._optional_place(table.optional_text("workspace", "/shared/workspace")),
-        )
-
-    def _sink(self, document: Mapping[str, Any]) -> Sink:
-        table = self._table(document, "sink")
-        sink = Sink(
-            format=table.text("format", "parquet", default="parquet").lower(),
-            path=self._optional_place(table.optional_text("path", "deliveries")),
-            options=table.settings("options", '{ compression = "zstd" }'),
-            columns=table.texts("columns", '["topic", "price"]'),
-            each=self._each(table),
-            topic=table.optional_text("topic", f"deliveries-{SUBSCRIBER}"),
-        )
-        for column in sink.columns:
-            if column.lower() in DELIVERY_COLUMNS:
-                table.complain("columns", f'"{column}" is a column of every delivery already')
-        if sink.format in FILE_FORMATS:
-            self._check_file_sink(table, sink)
-        elif sink.format == "kafka":
-            self._check_kafka_sink(table, sink)
-        else:
-            if sink.each:
-                table.complain("each", f'is for files and Kafka; the format is "{sink.format}"')
-            if sink.topic:
-                table.complain("topic", f'is for Kafka; the format is "{sink.format}"')
-        return sink
-
-    def _each(self, table: Table) -> bool | tuple[str, ...]:
-        given = table.given.get("each", False)
-        if isinstance(given, bool):
-            return given
-        if isinstance(given, list):
-            return table.texts("each", '["ann", "bob"]')
-        table.complain("each", f'is {shown(given)}; it must be true, false or a list such as ["ann", "bob"]')
-        return False
-
-    def _check_file_sink(self, table: Table, sink: Sink) -> None:
-        if sink.path is None and table.given.get("path") is None:
-            table.complain("path", f'is missing; the format "{sink.format}" writes to a directory')
-        if sink.topic:
-            table.complain("topic", f'is for Kafka; the format is "{sink.format}"')
-        if sink.format == "xml" and sink.each:
-            table.complain("each", 'is not possible with the format "xml"')
-
-    def _check_kafka_sink(self, table: Table, sink: Sink) -> None:
-        example = f"deliveries-{SUBSCRIBER}" if sink.each else "deliveries"
-        if sink.topic is None and "topic" not in table.given:
-            table.complain("topic", f'is missing; Kafka needs one such as "{example}"')
-        elif sink.topic is not None and (SUBSCRIBER in sink.topic) != bool(sink.each):
-            holds, state = ("has no", "is set") if sink.each else ("has", "is not set")
-            table.complain(
-                "topic", f'"{sink.topic}" {holds} {SUBSCRIBER} in it, but each {state}; such as "{example}"'
-            )
-        if isinstance(sink.each, tuple) and sink.each:
-            table.complain("each", "is a list; with Kafka it must be true or false")
-        if "kafka.bootstrap.servers" not in sink.options:
-            table.complain("options", 'lacks kafka.bootstrap.servers, such as "localhost:9092"')
-
-    def _trigger(self, document: Mapping[str, Any]) -> Trigger:
-        table = self._table(document, "trigger")
-        available_now = table.truth("available_now")
-        every = table.optional_text("every", "1 second")
-        if every is not None and not INTERVAL.fullmatch(every.strip()):
-            table.complain("every", f'is "{every}"; it must be an interval such as "500 milliseconds"')
-        if every is not None and available_now:
-            table.complain("every", "contradicts available_now = true; leave one of them out")
-        return Trigger(None if available_now else every or "1 second", available_now)
-
-    def _path_of(self, document: Mapping[str, Any], name: str) -> str | None:
-        table = self._table(document, name)
-        if name in document:
-            return self._place(table.text("path", name)) or None
-        return None
-
-    def _optional_place(self, given: str | None) -> str | None:
-        return None if given is None else self._place(given)
-
-    def _place(self, given: str) -> str:
-        """A URL as it is, a path as seen from the file."""
-        if not given or re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", given):
-            return given.rstrip("/") if given else ""
-        return os.path.normpath(Path(self.home, given))
-
-    def _check_columns(self, pipeline: Pipeline) -> None:
-        if pipeline.source.schema is None:
-            return
-        names = schema_columns(pipeline.source.schema)
-        for key in ("id", "topic", "document", "order"):
-            name = getattr(pipeline.events, key)
-            # The defaults of topic and document name what an event may have, not what it must have.
-            wanted = key == "id" or name != getattr(Events(), key)
-            if wanted and name is not None and name not in names:
-                self.wrong.append(
-                    f'[events] {key}: is "{name}"; [source] schema has no such column: '
-                    f"{suggestion(name, names)}"
-                )
-        for name in pipeline.sink.columns:
-            if name not in names:
-                self.wrong.append(
-                    f'[sink] columns: "{name}" is no column of [source] schema: {suggestion(name, names)}'
-                )
-        if pipeline.archive and "batch" in [name.lower() for name in names]:
-            self.wrong.append("[source] schema: has a column batch, a name that the archive needs")
-
-    def _check_places(self, pipeline: Pipeline) -> None:
-        places = {
-            "checkpoint": pipeline.checkpoint,
-            "[source] path": pipeline.source.path,
-            "[subscriptions] store": pipeline.subscriptions.store,
-            "[sink] path": pipeline.sink.path,
-            "[archive] path": pipeline.archive,
-            "[quarantine] path": pipeline.quarantine,
-            "[metrics] path": pipeline.metrics,
-        }
-        below_checkpoint = pipeline.quarantine == f"{pipeline.checkpoint}/quarantine"
-        for (one, first), (other, second) in combinations(places.items(), 2):
-            if not first or not second or (below_checkpoint and other == "[quarantine] path"):
-                continue
-            if f"{first}/".startswith(f"{second}/") or f"{second}/".startswith(f"{first}/"):
-                self.wrong.append(f"{other}: {second} overlaps with {one}; give each a directory of its own")
+def _pipeline(given: Mapping[str, Any], name: str) -> Pipeline:
+    file = validated(_PipelineFile, given, name, home=Path(name).absolute().parent)
+    archive, quarantine, metrics = (
+        table.path if table else None for table in (file.archive, file.quarantine, file.metrics)
+    )
+    timed = file.trigger.every or file.trigger.available_now
+    return Pipeline(
+        name=file.name or Path(name).stem,
+        checkpoint=file.checkpoint,
+        source=file.source,
+        events=file.events,
+        subscriptions=file.subscriptions,
+        sink=file.sink,
+        quarantine=quarantine or f"{file.checkpoint}/quarantine",
+        archive=archive,
+        metrics=metrics,
+        queries=file.queries,
+        trigger=file.trigger if timed else Trigger("1 second"),
+        spark=file.spark.conf,
+    )
 
 
 def schema_columns(schema: str) -> list[str]:

@@ -16,13 +16,13 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StringType, StructType
 
 from distributary.errors import DistributaryError
-from distributary.spark.pipeline.config import UNREADABLE, Source
+from distributary.spark.pipeline.config import UNREADABLE, PipelineSource
 
 TEXT_FORMATS = ("json", "csv", "xml")
 """Formats whose readers can leave what they could not read in a column."""
 
 
-def read_source(spark: SparkSession, source: Source) -> DataFrame:
+def read_source(spark: SparkSession, source: PipelineSource) -> DataFrame:
     """The events as a stream."""
     schema = _schema(spark, source)
     reader = spark.readStream.format(source.format).options(**dict(source.options))
@@ -63,7 +63,7 @@ def first_line(error: object) -> str:
     return next(telling, type(error).__name__).removeprefix(": ")
 
 
-def _schema(spark: SparkSession, source: Source) -> StructType | None:
+def _schema(spark: SparkSession, source: PipelineSource) -> StructType | None:
     if source.schema is None:
         return None
     try:

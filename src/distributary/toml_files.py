@@ -1,0 +1,265 @@
+"""TOML files: read, validated by pydantic, and refused with everything that is wrong with them at once.
+
+A file is described by its tables, frozen pydantic dataclasses that inherit from `TomlTable`. The type of a
+key says what it may hold, and the type's `description` completes the sentence "it must be ..." (KEY stands
+for the key's name). `validated` makes the objects, or raises one error with a line for each fault: table and
+key, what was given, what would be right, and for an unknown key the known name that is nearest to it.
+
+>>> @dataclass(frozen=True, config=NO_OTHER_KEYS)
+... class Sink(TomlTable):
+...     path: Text
+...     format: Text = "parquet"
+>>> validated(Sink, {"path": "out"}, "sink.toml")
+Sink(path='out', format='parquet')
+>>> validated(Sink, {"format": 5, "pat": "out"}, "sink.toml")
+Traceback (most recent call last):
+    ...
+distributary.errors.DistributaryError: sink.toml: 3 things are wrong:
+  pat: there is no such key; did you mean path?
+  path: is missing; it must be a string such as "path"
+  format: is 5 (a whole number); it must be a string such as "format"
+
+Rules:
+
+- Keys that are right each by itself but not together are found by validators of the table around them, which
+  raise all such faults in one `FaultyTableError`.
+- After the first validation, unknown keys and keys of a wrong type are taken out and the rest is validated
+  again, so that those validators see the rest. What they say about a key that was told of before is not told.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_args, get_origin
+
+from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+from pydantic.fields import FieldInfo
+
+from distributary.errors import DistributaryError
+
+T = TypeVar("T", bound="TomlTable")
+
+NO_OTHER_KEYS = ConfigDict(extra="forbid")
+"""The configuration of a table: a key that is not declared is a fault."""
+
+
+class FaultyTableError(ValueError):
+    """Faults that a validator found: for each a key, or "" for the value that it validates, and a text."""
+
+    def __init__(self, faults: Iterable[tuple[str, str]]) -> None:
+        self.faults = tuple(faults)
+        super().__init__("; ".join(f"{key}: {text}" for key, text in self.faults))
+
+
+def raise_faults(faults: Iterable[tuple[str, str]]) -> None:
+    """Raise the error that carries these faults to `validated`, if there are any."""
+    found = tuple(faults)
+    if found:
+        raise FaultyTableError(found)
+
+
+@dataclass(frozen=True)
+class TomlTable:
+    """A table of a TOML file; its fields are the keys."""
+
+
+def _no_truth_value(given: Any) -> Any:
+    if isinstance(given, bool):
+        raise ValueError("a truth value is no number")
+    return given
+
+
+Text = Annotated[str, Field(pattern=r"\S", description='a string such as "KEY"')]
+"""A string that is not blank."""
+
+Truth = Annotated[bool, Field(strict=True, description="true or false")]
+
+Number = Annotated[
+    float,
+    BeforeValidator(_no_truth_value),
+    Field(ge=0, allow_inf_nan=False, description="a number that is not negative"),
+]
+"""A finite number that is not negative; a string that says one is taken too, as CSV has nothing else."""
+
+Positive = Annotated[Number, Field(gt=0, description="a number above 0")]
+"""A finite number above 0."""
+
+
+def read_toml(path: Path | str) -> dict[str, Any]:
+    """The content of a TOML file, not validated."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise DistributaryError(f"cannot read {path}: {reason}") from None
+    return parse_toml(text, str(path))
+
+
+def parse_toml(text: str, name: str) -> dict[str, Any]:
+    """The content of a TOML text, not validated; `name` is what an error begins with."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise DistributaryError(f"{name}: not TOML: {error}") from None
+
+
+def validated(table: type[T], given: Mapping[str, Any], name: str, **context: Any) -> T:
+    """The table made of what was given, or an error with everything that is wrong with it.
+
+    `name` is what the error begins with: the file. Validators find `context` in their `info.context`.
+    """
+    wrong: dict[_Place, list[str]] = {}
+    rest = given
+    for _ in range(2):
+        try:
+            made = TypeAdapter(table).validate_python(rest, context=context)
+            break
+        except ValidationError as error:
+            told = {place.of_key for place in wrong}
+            found = [fault for fault in _faults_in(table, rest, error) if fault.place.of_key not in told]
+        for fault in found:
+            wrong.setdefault(fault.place, []).append(fault.text)
+        rest = _without(rest, [fault.place for fault in found if fault.alone])
+    if not wrong:
+        return made
+    order = list(_fields(table))
+    places = sorted(wrong, key=lambda place: order.index(place.top) if place.top in order else -1)
+    lines = [f"{place}: {text}" for place in places for text in dict.fromkeys(wrong[place])]
+    count = "1 thing is" if len(lines) == 1 else f"{len(lines)} things are"
+    raise DistributaryError("\n  ".join([f"{name}: {count} wrong:", *lines]))
+
+
+def suggestion(name: str, known: Sequence[str]) -> str:
+    """The known name that was probably meant, or all of them.
+
+    >>> suggestion("fromat", ["format", "path"])
+    'did you mean format?'
+    """
+    near = get_close_matches(name.lower(), known, n=1)
+    return f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+
+
+def shown(value: object) -> str:
+    """A value from the file with the name of its type, shortened when it is long.
+
+    >>> shown([1, 2])
+    '[1, 2] (a list)'
+    """
+    kinds = {bool: "a truth value", int: "a whole number", float: "a number", list: "a list", dict: "a table"}
+    text = json.dumps(value, default=str)
+    text = text if len(text) <= 60 else text[:57] + "..."
+    return f"{text} ({kinds[type(value)]})" if type(value) in kinds else text
+
+
+class _Place(NamedTuple):
+    """Where a fault is: the names (or numbers) of the tables around it, and the key, empty for a table."""
+
+    tables: tuple[str | int, ...]
+    key: str
+
+    def __str__(self) -> str:
+        names = [str(each + 1) if isinstance(each, int) else each for each in self.tables]
+        return " ".join(part for part in (f"[{'.'.join(names)}]" if names else "", self.key) if part)
+
+    @property
+    def top(self) -> str:
+        """The key of the file that it is below."""
+        return str(self.tables[0]) if self.tables else self.key
+
+    @property
+    def of_key(self) -> tuple[tuple[str | int, ...], str]:
+        """The tables and the key without what stands behind a dot: a setting in the key's value."""
+        return self.tables, self.key.partition(".")[0]
+
+
+class _Fault(NamedTuple):
+    place: _Place
+    text: str
+    alone: bool
+    """Whether it is of the one value at the place, whatever the rest of the file holds."""
+
+
+def _faults_in(table: type[TomlTable], given: Mapping[str, Any], error: ValidationError) -> Iterator[_Fault]:
+    """The faults that pydantic found in our words, one for each key that has a wrong value."""
+    seen: set[_Place] = set()
+    for each in error.errors(include_url=False):
+        place, right, known = _located(table, each["loc"])
+        cause = each.get("ctx", {}).get("error")
+        if isinstance(cause, FaultyTableError):
+            for key, text in cause.faults:
+                yield _Fault(_Place(place.tables, ".".join(filter(None, (place.key, key)))), text, False)
+        elif place not in seen:
+            seen.add(place)
+            if each["type"] == "unexpected_keyword_argument":
+                yield _Fault(place, f"there is no such key; {suggestion(place.key, known)}", True)
+            elif each["type"] == "missing":
+                text = f"is missing; it must be {right}" if place.key else "the table is missing"
+                yield _Fault(place, text, False)
+            else:
+                value = _inside(given, (*place.tables, place.key) if place.key else place.tables)
+                yield _Fault(place, f"is {shown(value)}; it must be {right}", True)
+
+
+def _located(table: type[TomlTable], location: Sequence[str | int]) -> tuple[_Place, str, list[str]]:
+    """A place in pydantic's words in ours, what would be right there, and the known keys around it.
+
+    Places inside a key's value are taken for the key's own.
+    """
+    tables: tuple[str | int, ...] = ()
+    parts = list(location)
+    while parts:
+        key = str(parts.pop(0))
+        known = _fields(table)
+        inner = _table_in(known[key].annotation) if key in known else None
+        if inner is None:
+            right = known[key].description or _description(known[key].annotation) if key in known else ""
+            return _Place(tables, key), right.replace("KEY", key), list(known)
+        several = get_origin(known[key].annotation) in (list, dict)
+        tables = (*tables, key, parts.pop(0)) if several and parts else (*tables, key)
+        table = inner
+    return _Place(tables, ""), "a table", []
+
+
+def _fields(table: type[TomlTable]) -> dict[str, Any]:
+    """Pydantic's descriptions of the keys of a table."""
+    return dict(table.__pydantic_fields__)  # type: ignore[attr-defined]
+
+
+def _table_in(annotation: Any) -> type[TomlTable] | None:
+    """The table that a key holds, whether alone, in a list or by name."""
+    if isinstance(annotation, type) and issubclass(annotation, TomlTable):
+        return annotation
+    return next(filter(None, map(_table_in, get_args(annotation))), None)
+
+
+def _description(annotation: Any) -> str:
+    """The description of the first type in an annotation that has one, or the values of a `Literal`."""
+    if get_origin(annotation) is Literal:
+        return " or ".join(f'"{each}"' for each in get_args(annotation))
+    metadata = getattr(annotation, "__metadata__", ())[::-1]
+    own = (each.description for each in metadata if isinstance(each, FieldInfo))
+    return next(filter(None, (*own, *map(_description, get_args(annotation)))), "")
+
+
+def _without(given: Mapping[str, Any], places: Iterable[_Place]) -> Mapping[str, Any]:
+    """What was given but for the values at these places; an entry of a list stays, as others count on it."""
+    rest = copy.deepcopy(given)
+    for tables, key in places:
+        around, last = (tables, key) if key else (tables[:-1], tables[-1])
+        with suppress(TypeError):  # an entry of a list
+            _inside(rest, around).pop(last, None)
+    return rest
+
+
+def _inside(given: Any, keys: Iterable[str | int]) -> Any:
+    """The value that these keys lead to."""
+    for key in keys:
+        given = given[key]
+    return given
