@@ -1,12 +1,12 @@
 """TOML files: read, validated by pydantic, and refused with everything that is wrong with them at once.
 
-A file is described by its tables, frozen pydantic dataclasses that inherit from `TomlTable`. The type of a
-key says what it may hold, and the type's `description` completes the sentence "it must be ..." (KEY stands
-for the key's name). `validated` makes the objects, or raises one error with a line for each fault: table and
-key, what was given, what would be right, and for an unknown key the known name that is nearest to it.
+A file is described by its tables: classes with the decorator `toml_table`, whose fields are the keys. The
+type of a key says what it may hold, and the type's `description` completes the sentence "it must be ..." (KEY
+stands for the key's name). `validated` makes the objects, or raises one error with a line for each fault:
+table and key, what was given, what would be right, and for an unknown key the known name nearest to it.
 
->>> @dataclass(frozen=True, config=NO_OTHER_KEYS)
-... class Sink(TomlTable):
+>>> @toml_table
+... class Sink:
 ...     path: Text
 ...     format: Text = "parquet"
 >>> validated(Sink, {"path": "out"}, "sink.toml")
@@ -34,20 +34,34 @@ import json
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    TypeVar,
+    cast,
+    dataclass_transform,
+    get_args,
+    get_origin,
+)
 
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
-from pydantic.dataclasses import dataclass
+from pydantic.dataclasses import dataclass, is_pydantic_dataclass
 from pydantic.fields import FieldInfo
 
 from distributary.errors import DistributaryError
 
-T = TypeVar("T", bound="TomlTable")
+T = TypeVar("T")
 
-NO_OTHER_KEYS = ConfigDict(extra="forbid")
-"""The configuration of a table: a key that is not declared is a fault."""
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field, Field))
+def toml_table(kind: type[T]) -> type[T]:
+    """Make a class a table of a TOML file: a frozen pydantic dataclass that takes no undeclared key."""
+    return cast(type[T], dataclass(kind, frozen=True, config=ConfigDict(extra="forbid")))
 
 
 class FaultyTableError(ValueError):
@@ -63,11 +77,6 @@ def raise_faults(faults: Iterable[tuple[str, str]]) -> None:
     found = tuple(faults)
     if found:
         raise FaultyTableError(found)
-
-
-@dataclass(frozen=True)
-class TomlTable:
-    """A table of a TOML file; its fields are the keys."""
 
 
 def _no_truth_value(given: Any) -> Any:
@@ -87,6 +96,8 @@ Number = Annotated[
     Field(ge=0, allow_inf_nan=False, description="a number that is not negative"),
 ]
 """A finite number that is not negative; a string that says one is taken too, as CSV has nothing else."""
+
+Names = Annotated[tuple[Text, ...], Field(description='a list of strings such as ["KEY"]')]
 
 Positive = Annotated[Number, Field(gt=0, description="a number above 0")]
 """A finite number above 0."""
@@ -165,8 +176,8 @@ class _Place(NamedTuple):
     key: str
 
     def __str__(self) -> str:
-        names = [str(each + 1) if isinstance(each, int) else each for each in self.tables]
-        return " ".join(part for part in (f"[{'.'.join(names)}]" if names else "", self.key) if part)
+        names = "".join(f" {each + 1}" if isinstance(each, int) else f".{each}" for each in self.tables)
+        return " ".join(part for part in (f"[{names[1:]}]" if names else "", self.key) if part)
 
     @property
     def top(self) -> str:
@@ -186,7 +197,7 @@ class _Fault(NamedTuple):
     """Whether it is of the one value at the place, whatever the rest of the file holds."""
 
 
-def _faults_in(table: type[TomlTable], given: Mapping[str, Any], error: ValidationError) -> Iterator[_Fault]:
+def _faults_in(table: type, given: Mapping[str, Any], error: ValidationError) -> Iterator[_Fault]:
     """The faults that pydantic found in our words, one for each key that has a wrong value."""
     seen: set[_Place] = set()
     for each in error.errors(include_url=False):
@@ -207,36 +218,44 @@ def _faults_in(table: type[TomlTable], given: Mapping[str, Any], error: Validati
                 yield _Fault(place, f"is {shown(value)}; it must be {right}", True)
 
 
-def _located(table: type[TomlTable], location: Sequence[str | int]) -> tuple[_Place, str, list[str]]:
+def _located(table: type, location: Sequence[str | int]) -> tuple[_Place, str, list[str]]:
     """A place in pydantic's words in ours, what would be right there, and the known keys around it.
 
     Places inside a key's value are taken for the key's own.
     """
-    tables: tuple[str | int, ...] = ()
-    parts = list(location)
-    while parts:
-        key = str(parts.pop(0))
-        known = _fields(table)
-        inner = _table_in(known[key].annotation) if key in known else None
+    inner: Any = table
+    steps: tuple[str | int, ...] = ()
+    known: dict[str, Any] = {}
+    right = ""
+    for part in location:
         if inner is None:
-            right = known[key].description or _description(known[key].annotation) if key in known else ""
-            return _Place(tables, key), right.replace("KEY", key), list(known)
-        several = get_origin(known[key].annotation) in (list, dict)
-        tables = (*tables, key, parts.pop(0)) if several and parts else (*tables, key)
-        table = inner
-    return _Place(tables, ""), "a table", []
+            break
+        known = _fields(inner) if isinstance(inner, type) else {}
+        field = known.get(str(part))
+        annotation = field.annotation if field else next(iter(get_args(inner)[-1:]), None)
+        right = (field and field.description) or _description(annotation)
+        inner = _inner(annotation)
+        steps = (*steps, part)
+    if inner is not None and get_origin(inner) is not list:
+        return _Place(steps, ""), "a table", []
+    return _Place(steps[:-1], str(steps[-1])), right.replace("KEY", str(steps[-1])), list(known)
 
 
-def _fields(table: type[TomlTable]) -> dict[str, Any]:
+def _fields(table: Any) -> dict[str, Any]:
     """Pydantic's descriptions of the keys of a table."""
-    return dict(table.__pydantic_fields__)  # type: ignore[attr-defined]
+    return dict(table.__pydantic_fields__)
 
 
-def _table_in(annotation: Any) -> type[TomlTable] | None:
-    """The table that a key holds, whether alone, in a list or by name."""
-    if isinstance(annotation, type) and issubclass(annotation, TomlTable):
+def _inner(annotation: Any) -> Any:
+    """What an annotation has that holds keys: a table, a dictionary or a list of tables; None if nothing."""
+    if is_pydantic_dataclass(annotation):
         return annotation
-    return next(filter(None, map(_table_in, get_args(annotation))), None)
+    inside = next(filter(None, map(_inner, get_args(annotation))), None)
+    return (
+        annotation
+        if get_origin(annotation) is dict or (inside and get_origin(annotation) is list)
+        else inside
+    )
 
 
 def _description(annotation: Any) -> str:

@@ -71,7 +71,7 @@ def test_a_file_that_is_no_toml_or_has_unknown_tables_is_refused(tmp_path: Path)
     with pytest.raises(DistributaryError, match=r"queries\.toml: "):
         read_query_file(path)
     path.write_text("[querys.a]")
-    with pytest.raises(DistributaryError, match="unknown table 'querys'"):
+    with pytest.raises(DistributaryError, match=r"unknown table 'querys'; did you mean queries\?"):
         read_query_file(path)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from distributary.plan.goal import Number
     from distributary.plan.trees.benefit import Problem
     from distributary.plan.trees.climb import TreeClimb
-    from distributary.plan.trees.sites_file import Plan
+    from distributary.plan.trees.sites_file import TreePlan
     from distributary.plan.trees.tree import Tree
 
 
@@ -134,7 +134,7 @@ def _absolute(path: Path | None) -> str | None:
     return None if path is None else str(path.resolve())
 
 
-def _picture(plan: Plan, found: TreeClimb, costs: Sequence[Number | None]) -> str:
+def _picture(plan: TreePlan, found: TreeClimb, costs: Sequence[Number | None]) -> str:
     from distributary.plan.goal import goal_text
     from distributary.plan.trees.drawing import shown, tree_svg
 
@@ -151,7 +151,7 @@ def _change(costs: list[float | None]) -> str:
     return f"its cost: {shown(costs[0]) or 'none'} to {shown(costs[1]) or 'none'}"
 
 
-def _record(plan: Plan, problem: Problem, found: TreeClimb, usual: dict[str, Tree]) -> dict[str, Any]:
+def _record(plan: TreePlan, problem: Problem, found: TreeClimb, usual: dict[str, Tree]) -> dict[str, Any]:
     from distributary.plan.goal import goal_text
     from distributary.plan.trees.cost import violations
     from distributary.plan.trees.reasons import moves_of

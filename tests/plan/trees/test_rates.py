@@ -12,7 +12,7 @@ import pytest
 from pyarrow import parquet
 
 from distributary.errors import DistributaryError
-from distributary.plan.trees.rates import SubscriptionRate, TopicRate, read_rates, with_rates
+from distributary.plan.trees.rates import SubscriptionRate, TopicRate, read_rates
 from distributary.plan.trees.sites_file import read_plan
 
 TOPICS = pa.schema([("topic", pa.string()), ("events", pa.int64()), ("matches", pa.int64())])
@@ -74,53 +74,65 @@ def test_a_batch_without_a_record_is_not_finished_and_does_not_count(metrics: Pa
     assert read_rates(metrics) == before
 
 
+def write_plan(metrics: Path, rates: dict[str, Any] | str, *rows: dict[str, Any]) -> Path:
+    """A plan with these sites and one more, beside the metrics."""
+    path = metrics.parent / "sites.toml"
+    sites = [*rows, {"name": "last"}]
+    given = {
+        "goal": "minimise aggregate(SUM, incoming rate, BROKERS)",
+        "latency": [[0] * len(sites)] * len(sites),
+        "rates": rates,
+        "streams": {"extra": 7},
+        "site": sites,
+    }
+    path.write_text("\n".join(f"{key} = {toml_text(value)}" for key, value in given.items()))
+    return path
+
+
+def toml_text(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {toml_text(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml_text, value)) + "]"
+    return json.dumps(value)
+
+
 def test_patterns_and_subscribers_become_streams(metrics: Path) -> None:
-    given = {"rates": {"metrics": "metrics", "weight": 2}, "streams": {"extra": 7}, "root": "a"}
     rows = [
         {"name": "a", "wants": ["A/*", "A/B", "extra"]},
         {"name": "b", "subscribers": ["ann", "bob"], "clients": 2},
         {"name": "c", "subscribers": "bob", "wants": ["A/C/#"]},
-        {"name": "d"},
     ]
-    plan, sites = with_rates(metrics.parent / "sites.toml", given, rows)
-    assert plan == {
-        "root": "a",
-        "streams": {
-            "extra": 7,
-            "A/B": 4.0,
-            "A/C": 0.6,
-            "subscription s1": 1.0,
-            "subscription s2": pytest.approx(0.2),
-            "subscription s3": pytest.approx(0.6),
-        },
-    }
-    assert sites == [
-        {"name": "a", "wants": ["A/B", "A/C", "extra"]},
-        {"name": "b", "clients": 2, "wants": ["subscription s1", "subscription s2", "subscription s3"]},
-        {"name": "c", "wants": ["A/C", "subscription s3"]},
-        {"name": "d", "wants": []},
-    ]
+    sites = read_plan(write_plan(metrics, {"metrics": "metrics", "weight": 2}, *rows)).sites
+    # extra; A/B and A/C; the subscriptions s1, s2 and s3
+    assert sites.rates == pytest.approx([7, 4.0, 0.6, 1.0, 0.2, 0.6])
+    assert sites.interest == [0b111, 0b111000, 0b100100, 0]
+    assert sites.clients == [0, 2, 0, 0]
+
+
+METRICS = {"metrics": "metrics"}
 
 
 @pytest.mark.parametrize(
     ("table", "row", "reason"),
     [
-        ("metrics", {}, r"\[rates\] needs `metrics = "),
-        ({"path": "metrics"}, {}, r"\[rates\] needs `metrics = "),
-        ({"metrics": "metrics", "second": 5}, {}, "unknown key 'second'; known are metrics, seconds, weight"),
-        ({"metrics": "metrics", "seconds": 0}, {}, r"seconds of \[rates\] is 0; expected a number above 0"),
-        ({"metrics": "metrics", "weight": "much"}, {}, r"weight of \[rates\] is 'much'"),
+        ("metrics", {}, r'\[rates\]: is "metrics"; it must be a table'),
+        ({"path": "metrics"}, {}, r"\[rates\] metrics: is missing; it must be .* a pipeline's metrics"),
+        ({**METRICS, "second": 5}, {}, r"\[rates\] second: there is no such key; did you mean seconds"),
+        ({**METRICS, "zzz": 5}, {}, r"\[rates\] zzz: .*; known are metrics, seconds, weight"),
+        ({**METRICS, "seconds": 0}, {}, r"\[rates\] seconds: is 0 .*; it must be a number above 0"),
+        ({**METRICS, "weight": "much"}, {}, r'\[rates\] weight: is "much"; it must be a number above 0'),
         ({"metrics": "elsewhere"}, {}, "elsewhere: no finished batch"),
-        ({"metrics": "metrics"}, {"wants": ["B"]}, "site 'x' wants 'B', of which the metrics have no topic"),
-        ({"metrics": "metrics"}, {"wants": ["A//B"]}, "site 'x' wants 'A//B': topic: an empty level"),
-        ({"metrics": "metrics"}, {"wants": [3]}, "site 'x' wants 3: "),
-        ({"metrics": "metrics"}, {"wants": "A"}, "wants and subscribers of 'x' must be lists"),
-        ({"metrics": "metrics"}, {"subscribers": ["eve"]}, "has the subscriber 'eve', who matched nothing"),
+        (METRICS, {"wants": ["B"]}, "site 'x' wants 'B', of which the metrics have no topic"),
+        (METRICS, {"wants": ["A//B"]}, "site 'x' wants 'A//B': topic: an empty level"),
+        (METRICS, {"wants": [3]}, r"\[site 1\] wants: is \[3\] .*; it must be a list of strings"),
+        (METRICS, {"wants": "A"}, r'\[site 1\] wants: is "A"; it must be a list of strings'),
+        (METRICS, {"subscribers": ["eve"]}, "has the subscriber 'eve', who matched nothing"),
     ],
 )
 def test_what_cannot_be_is_told(metrics: Path, table: Any, row: dict[str, Any], reason: str) -> None:
     with pytest.raises(DistributaryError, match=reason):
-        with_rates(metrics.parent / "sites.toml", {"rates": table}, [{"name": "x", **row}])
+        read_plan(write_plan(metrics, table, {"name": "x", **row}))
 
 
 def test_tables_that_lack_something_are_told(metrics: Path) -> None:

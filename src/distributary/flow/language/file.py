@@ -25,7 +25,6 @@ seen at once; only a file that is no TOML, or has unknown tables, is refused as 
 from __future__ import annotations
 
 import inspect
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -47,19 +46,19 @@ KINDS: dict[str, type[Operation]] = {
         *(Aggregate, Count, Join, Sort, Truncate, Unique, Function),
     )
 }
+TABLES = ("sources", "queries")
 SOURCE_KEYS = ("topic", "where", "time", "lateness", "schema")
 QUERY_KEYS = ("operators", "outputs", "super")
 
 
 def read_query_file(path: str | Path) -> Catalogue:
     """The catalogue that a TOML file describes."""
-    try:
-        tables = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise DistributaryError(f"{path}: {error}") from error
-    unknown = sorted(set(tables) - {"sources", "queries"})
+    from distributary.toml_files import read_toml, suggestion  # they load pydantic
+
+    tables = read_toml(path)
+    unknown = [f"unknown table {name!r}; {suggestion(name, TABLES)}" for name in tables if name not in TABLES]
     if unknown:
-        raise DistributaryError(f"{path}: unknown table {unknown[0]!r}; known are sources and queries")
+        raise DistributaryError(f"{path}: {', and '.join(unknown)}")
     return read_catalogue(tables)
 
 

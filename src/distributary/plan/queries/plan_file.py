@@ -1,4 +1,4 @@
-"""Reading queries that are to be placed: a TOML file as for trees (`plan.sites_file`), and what queries need.
+"""Reading queries that are to be placed: a TOML file as for trees (`sites_file`), and what queries need.
 
     queries = "queries.toml"         # sources and queries, as docs/queries.md has them
     goal = "minimise aggregate(SUM, incoming rate, BROKERS)"
@@ -44,18 +44,18 @@ Rules:
 - A measured source's items are those of all topics that its pattern matches; an operator's are those of the
   topic it publishes with (`query/operator`), and its selectivity is them by what it reads. What the file
   gives itself counts more than what was measured; what is neither is guessed as `catalogue` says.
-- Every error names the file, the thing and what would be right.
+- Every error names the file, the table and key, and what would be right.
 """
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import KW_ONLY, asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from distributary.errors import DistributaryError
+from pydantic import Field
+
 from distributary.flow.catalogue import Catalogue
 from distributary.flow.language.file import read_catalogue
 from distributary.plan.goal import Goal
@@ -66,39 +66,75 @@ from distributary.plan.queries.goals import parse_query_goal
 from distributary.plan.queries.graph import QueryWorkload
 from distributary.plan.queries.placement import NO_DUTIES, Duties, Placement, SiteNetwork
 from distributary.plan.queries.rules import MIGRATIONS, PARTITION, REPLICATION, QueryRule
-from distributary.plan.trees.rates import KEYS as RATE_KEYS
-from distributary.plan.trees.rates import Rates, read_rates
-from distributary.plan.trees.sites_file import SitesReader
-from distributary.plan.trees.tree import NO_PARENT, Tree
-
-QUERIES = "queries"
-SITES = ("latency", "bandwidth", "symmetric", "site")
-KEYS = (
-    QUERIES,
-    "goal",
-    "constraints",
-    *SITES,
-    "rules",
-    "matching",
-    "filtering",
-    "source",
-    "client",
-    "operator",
-    "tree",
-    "duties",
-    "rates",
-)
-SOURCE_KEYS = ("site", "rate", "items")
-OPERATOR_KEYS = ("selectivity", "growth", "cost", "site")
-DUTY_KEYS = tuple(field.name for field in fields(Duties))
+from distributary.plan.trees.matrices import SiteNames
+from distributary.plan.trees.rates import MeasuredRates, read_rates
+from distributary.plan.trees.sites_file import PlanTables, SiteTable, read_sites, read_tables
+from distributary.plan.trees.tree import Tree
+from distributary.toml_files import Number, Positive, Text, Truth, read_toml, toml_table
 
 RULES: Mapping[str, Sequence[QueryRule]] = {
     "migration": MIGRATIONS,
     "replication": (REPLICATION,),
     "partition": (PARTITION,),
 }
+RuleNames = Annotated[
+    list[Literal["migration", "replication", "partition"]],
+    Field(min_length=1, description="a list of migration, replication, partition"),
+]
 
-Table = Mapping[str, Any]
+
+@toml_table
+class ComputingSite(SiteTable):
+    """A [[site]] of a plan for queries."""
+
+    speed: Positive = 1.0
+
+
+@toml_table
+class PublishedSource:
+    """A table [source.NAME]."""
+
+    site: Text
+    rate: Number | None = None
+    items: Number | None = None
+
+
+@toml_table
+class OperatorTable:
+    """A table [operator.NAME]."""
+
+    selectivity: Number | None = None
+    growth: Number | None = None
+    cost: Number | None = None
+    site: Text | None = None
+
+
+@toml_table
+class DutiesTable:
+    """A table [duties.SITE]."""
+
+    load: Number = 0
+    incoming: Number = 0
+    forwarding: Number = 0
+    operators: Annotated[int, Field(ge=0, description="a whole number that is not negative")] = 0
+    cycles: Number = 0
+
+
+@toml_table
+class QueryPlanTables(PlanTables):
+    """The file of a plan for queries."""
+
+    _: KW_ONLY
+    queries: Annotated[Text, Field(description="the name of a TOML file with queries")]
+    site: Annotated[list[ComputingSite], Field(min_length=2, description="at least two [[site]] entries")]
+    rules: RuleNames = field(default_factory=lambda: ["migration"])
+    matching: Number = 0
+    filtering: Truth = False
+    source: dict[str, PublishedSource] = field(default_factory=dict)
+    client: dict[str, Text] = field(default_factory=dict)
+    operator: dict[str, OperatorTable] = field(default_factory=dict)
+    tree: dict[str, dict[str, Text]] = field(default_factory=dict)
+    duties: dict[str, DutiesTable] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -114,219 +150,131 @@ class QueryPlan:
 
 def asks_for_queries(path: Path) -> bool:
     """Whether the file is one for queries: it names a file of them."""
-    return path.suffix.lower() != ".csv" and QUERIES in _tables(path)
+    return path.suffix.lower() != ".csv" and "queries" in read_toml(path)
 
 
 def read_query_plan(path: Path, goal: str | None = None) -> QueryPlan:
     """Read the file; `goal` stands in for the one in it."""
-    given = _tables(path)
-    return _Reader(path, given if goal is None else {**given, "goal": goal}).plan()
-
-
-def _tables(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise DistributaryError(f"{path}: {error}") from error
+    tables = read_tables(QueryPlanTables, path, {"goal": goal})
+    return _Reader(path, tables).plan()
 
 
 class _Reader:
-    def __init__(self, path: Path, given: Table) -> None:
+    """Brings together what the file's tables, its queries and the metrics say."""
+
+    def __init__(self, path: Path, tables: QueryPlanTables) -> None:
         self.path = path
-        self.given = given
-        self.check_keys(given, KEYS, "the file")
-        rows = given.get("site")
-        self.speeds: list[Any] = []
-        if isinstance(rows, list) and all(isinstance(row, dict) for row in rows):
-            self.speeds = [row.get("speed", 1.0) for row in rows]
-            rows = [{key: value for key, value in row.items() if key != "speed"} for row in rows]
-        about_sites = {key: given[key] for key in SITES if key in given}
-        self.sites = SitesReader(path, about_sites | ({"site": rows} if rows is not None else {}))
-        self.names = self.sites.names
+        self.tables = tables
+        self.names = SiteNames(path, [row.name for row in tables.site])
+        self.catalogue = self._catalogue()
+        units = dict.fromkeys(bound.unit for bound in self.catalogue.operators if bound.unit is not None)
+        operators = [*(bound.name for bound in self.catalogue.operators), *units]
+        self._check_known("source", tables.source, list(self.catalogue.sources))
+        self._check_known("query", tables.client, list(self.catalogue.queries))
+        self._check_known("operator", tables.operator, operators)
+        self._check_known("site", tables.duties, self.names.names)
 
-    def refuse(self, reason: str) -> DistributaryError:
-        return DistributaryError(f"{self.path}: {reason}")
-
-    def check_keys(self, table: Table, known: Sequence[str], where: str) -> None:
-        unknown = sorted(set(table) - set(known))
-        if unknown:
-            raise self.refuse(f"{where} has an unknown key {unknown[0]!r}; known are {', '.join(known)}")
-
-    def table(self, name: str, inside: bool = True) -> dict[str, Any]:
-        """A table of the file, or an empty one; with `inside`, one of tables."""
-        found = self.given.get(name, {})
-        good = isinstance(found, dict) and (
-            not inside or all(isinstance(row, dict) for row in found.values())
-        )
-        if not good:
-            raise self.refuse(f"{name} must be {f'tables such as [{name}.NAME]' if inside else 'a table'}")
-        return dict(found)
-
-    def known(self, names: Sequence[str], table: Table, what: str) -> None:
-        for name in table:
-            if name not in names:
-                raise self.refuse(f"there is no {what} {name!r}; there are {', '.join(names) or 'none'}")
-
-    # The parts
-
-    def plan(self) -> QueryPlan:
-        goal = self.goal()
-        catalogue = self.catalogue()
-        publishers = self.publishers(catalogue)
-        roots = sorted(set(publishers.values()))
-        measured = self.measured(catalogue)
-        workload = workload_of(
-            catalogue,
-            self.clients(catalogue),
-            {name: roots.index(site) for name, site in publishers.items()},
-            measured,
-            filtering=self.filtering(),
-        )
-        network = SiteNetwork(
-            self.sites.sites(),
-            self.trees(roots),
-            [self.positive(speed, "speed of a site") for speed in self.speeds],
-            self.names.number(self.given.get("matching", 0), "matching"),
-            self.duties(),
-            self.filtering(),
-        )
-        start = at_clients(workload, network)
-        today = self.today(catalogue, workload)
-        return QueryPlan(goal, self.rules(), start.moved(today), bool(today))
-
-    def goal(self) -> Goal:
-        text, constraints = self.given.get("goal"), self.given.get("constraints", [])
-        if not isinstance(text, str):
-            raise self.refuse('no goal; expected `goal = "minimise ..."` in the file or --goal')
-        if not isinstance(constraints, list) or not all(isinstance(each, str) for each in constraints):
-            raise self.refuse('constraints must be a list such as ["node load <= 500"]')
-        return parse_query_goal("\n".join([text, *(f"subject to {each}" for each in constraints)]))
-
-    def catalogue(self) -> Catalogue:
-        name = self.given[QUERIES]
-        if not isinstance(name, str):
-            raise self.refuse(f"{QUERIES} is {name!r}; expected the name of a TOML file with queries")
-        path = self.path.parent / name
-        catalogue = read_catalogue(_tables(path))
+    def _catalogue(self) -> Catalogue:
+        path = self.path.parent / self.tables.queries
+        catalogue = read_catalogue(read_toml(path))
         catalogue.check()
         if not catalogue.queries:
-            raise self.refuse(f"{path} has no queries")
+            raise self.names.refused(f"{path} has no queries")
         return catalogue
 
-    def rules(self) -> tuple[QueryRule, ...]:
-        given = self.given.get("rules", ["migration"])
-        if not isinstance(given, list) or not given or any(name not in RULES for name in given):
-            raise self.refuse(f"rules is {given!r}; expected a list of {', '.join(RULES)}")
-        return tuple(rule for name in given for rule in RULES[name])
+    def _check_known(self, what: str, given: Mapping[str, Any], known: Sequence[str]) -> None:
+        for name in given:
+            if name not in known:
+                there = ", ".join(known) or "none"
+                raise self.names.refused(f"there is no {what} {name!r}; there are {there}")
 
-    def filtering(self) -> bool:
-        given = self.given.get("filtering", False)
-        if not isinstance(given, bool):
-            raise self.refuse(f"filtering is {given!r}; expected true or false")
-        return given
+    def plan(self) -> QueryPlan:
+        goal = parse_query_goal(self.tables.statements)
+        publishers = self._publishers()
+        roots = sorted(set(publishers.values()))
+        workload = workload_of(
+            self.catalogue,
+            self._clients(),
+            {name: roots.index(site) for name, site in publishers.items()},
+            self._measured(),
+            filtering=self.tables.filtering,
+        )
+        network = SiteNetwork(
+            read_sites(self.tables, self.tables.site, self.names),
+            self._trees(roots),
+            [row.speed for row in self.tables.site],
+            self.tables.matching,
+            self._duties(),
+            self.tables.filtering,
+        )
+        today = self._today(workload)
+        rules = tuple(rule for name in self.tables.rules for rule in RULES[name])
+        return QueryPlan(goal, rules, at_clients(workload, network).moved(today), bool(today))
 
-    def publishers(self, catalogue: Catalogue) -> dict[str, int]:
-        given = self.table("source")
-        self.known(list(catalogue.sources), given, "source")
-        for name, row in given.items():
-            self.check_keys(row, SOURCE_KEYS, f"source {name!r}")
-        found = {}
-        for name in catalogue.sources:
-            if "site" not in given.get(name, {}):
-                raise self.refuse(f'no site publishes {name!r}; expected `site = "..."` in [source.{name}]')
-            found[name] = self.names.index(given[name]["site"], f"the site of source {name!r}")
-        return found
+    def _publishers(self) -> dict[str, int]:
+        for name in self.catalogue.sources:
+            if name not in self.tables.source:
+                raise self.names.refused(
+                    f'no site publishes {name!r}; expected `site = "..."` in [source.{name}]'
+                )
+        return {
+            name: self.names.index(self.tables.source[name].site, f"the site of source {name!r}")
+            for name in self.catalogue.sources
+        }
 
-    def clients(self, catalogue: Catalogue) -> dict[str, int]:
-        given = self.table("client", inside=False)
-        self.known(list(catalogue.queries), given, "query")
-        lacking = [name for name in catalogue.queries if name not in given]
-        if lacking:
-            raise self.refuse(f'nobody wants {lacking[0]!r}; expected `{lacking[0]} = "SITE"` in [client]')
+    def _clients(self) -> dict[str, int]:
+        given = self.tables.client
+        for name in self.catalogue.queries:
+            if name not in given:
+                raise self.names.refused(f'nobody wants {name!r}; expected `{name} = "SITE"` in [client]')
         return {name: self.names.index(given[name], f"the client of {name!r}") for name in given}
 
-    def trees(self, roots: Sequence[int]) -> tuple[Tree, ...]:
-        given = self.table("tree")
-        self.known([self.names.names[root] for root in roots], given, "publishing site")
-        return tuple(self.tree(root, given.get(self.names.names[root], {})) for root in roots)
+    def _trees(self, roots: Sequence[int]) -> tuple[Tree, ...]:
+        given = self.tables.tree
+        names = [self.names.names[root] for root in roots]
+        self._check_known("publishing site", given, names)
+        for name in given:
+            if name in given[name]:
+                raise self.names.refused(f"[tree.{name}] gives {name!r} a parent, and it is the root")
+        return tuple(
+            self.names.tree(given.get(name, {}), root, f" in [tree.{name}]")
+            for name, root in zip(names, roots, strict=True)
+        )
 
-    def tree(self, root: int, given: Table) -> Tree:
-        name = self.names.names[root]
-        parents = [root] * len(self.names)
-        parents[root] = NO_PARENT
-        for site, parent in given.items():
-            at = self.names.index(site, f"[tree.{name}]")
-            if at == root:
-                raise self.refuse(f"[tree.{name}] gives {name!r} a parent, and it is the root")
-            parents[at] = self.names.index(parent, f"the parent of {site!r} in [tree.{name}]")
-        try:
-            return Tree(tuple(parents))
-        except DistributaryError as error:
-            raise self.refuse(f"[tree.{name}] is no tree: {error}") from error
-
-    def duties(self) -> list[Duties]:
+    def _duties(self) -> list[Duties]:
         """What each site does besides these queries; an empty list if no site does anything."""
-        given = self.table("duties")
-        if not given:
-            return []
-        self.known(self.names.names, given, "site")
-        for name, row in given.items():
-            self.check_keys(row, DUTY_KEYS, f"[duties.{name}]")
-        found = {name: self.duties_at(name, row) for name, row in given.items()}
-        return [found.get(name, NO_DUTIES) for name in self.names.names]
+        given = {name: Duties(**asdict(row)) for name, row in self.tables.duties.items()}
+        return [given.get(name, NO_DUTIES) for name in self.names.names] if given else []
 
-    def duties_at(self, name: str, given: Table) -> Duties:
-        found = {key: self.names.number(value, f"{key} of [duties.{name}]") for key, value in given.items()}
-        operators = found.pop("operators", 0.0)
-        if not operators.is_integer():
-            raise self.refuse(f"operators of [duties.{name}] is {operators}; expected a whole number")
-        return Duties(operators=int(operators), **found)
-
-    def operators(self, catalogue: Catalogue) -> dict[str, Table]:
-        given = self.table("operator")
-        units = dict.fromkeys(bound.unit for bound in catalogue.operators if bound.unit is not None)
-        self.known([*(bound.name for bound in catalogue.operators), *units], given, "operator")
-        for name, row in given.items():
-            self.check_keys(row, OPERATOR_KEYS, f"operator {name!r}")
-        return given
-
-    def today(self, catalogue: Catalogue, workload: QueryWorkload) -> dict[int, int]:
+    def _today(self, workload: QueryWorkload) -> dict[int, int]:
         """Where operators run now, by number; one that stands for several is where any of them says."""
-        given = self.operators(catalogue)
+        given = {name: row.site for name, row in self.tables.operator.items() if row.site is not None}
         places = {operator.name: index for index, operator in enumerate(workload.operators)}
         found: dict[int, int] = {}
-        for block in blocks_of(catalogue).blocks:
+        for block in blocks_of(self.catalogue).blocks:
             for name in (*block.stands_for, block.name):
-                if "site" in given.get(name, {}):
-                    site = self.names.index(given[name]["site"], f"the site of operator {name!r}")
+                if name in given:
+                    site = self.names.index(given[name], f"the site of operator {name!r}")
                     found[places[block.name]] = site
         return found
 
-    # Numbers
-
-    def positive(self, value: Any, what: str) -> float:
-        number = self.names.number(value, what)
-        if not number:
-            raise self.refuse(f"{what} is 0; expected a number above 0")
-        return number
-
-    def measured(self, catalogue: Catalogue) -> WorkloadStatistics:
+    def _measured(self) -> WorkloadStatistics:
         """What the file gives, and for the rest what the metrics say."""
-        sources, operators = self.table("source"), self.operators(catalogue)
 
-        def given(tables: Mapping[str, Table], key: str) -> dict[str, float]:
-            return {
-                name: self.names.number(row[key], f"{key} of {name!r}")
-                for name, row in tables.items()
-                if key in row
-            }
+        def given(tables: Mapping[str, Any], key: str) -> dict[str, float]:
+            found = {name: getattr(row, key) for name, row in tables.items()}
+            return {name: value for name, value in found.items() if value is not None}
 
-        rates, weight = self.rates()
-        items, bytes_ = given(sources, "items"), given(sources, "rate")
-        selectivity, growth = given(operators, "selectivity"), given(operators, "growth")
-        if rates is not None:
-            items = self.source_items(catalogue, rates, items)
-            sizes = {name: _size(rates, name, weight) for name in catalogue.sources}
+        catalogue, table = self.catalogue, self.tables.rates
+        items, bytes_ = given(self.tables.source, "items"), given(self.tables.source, "rate")
+        selectivity, growth = (
+            given(self.tables.operator, "selectivity"),
+            given(self.tables.operator, "growth"),
+        )
+        if table is not None:
+            rates = read_rates(self.path.parent / table.metrics, table.seconds)
+            items = self._source_items(rates, items)
+            sizes = {name: _size(rates, name, table.weight) for name in catalogue.sources}
             bytes_ = {**{name: sizes[name] * items[name] for name in catalogue.sources}, **bytes_}
             selectivity = {**measured_selectivities(catalogue, rates, items, selectivity), **selectivity}
             growth = {**measured_growth(catalogue, rates), **growth}
@@ -335,26 +283,13 @@ class _Reader:
             {**dict.fromkeys(catalogue.sources, ITEMS), **items},
             selectivity,
             growth,
-            given(operators, "cost"),
+            given(self.tables.operator, "cost"),
         )
 
-    def rates(self) -> tuple[Rates | None, float | None]:
-        """The metrics, if there are any, and the bytes of an item, if those are given."""
-        if "rates" not in self.given:
-            return None, None
-        table = self.table("rates", inside=False)
-        self.check_keys(table, RATE_KEYS, "[rates]")
-        if not isinstance(table.get("metrics"), str):
-            raise self.refuse('[rates] needs `metrics = "..."`, the directory of a pipeline\'s metrics')
-        seconds = self.positive(table["seconds"], "seconds of [rates]") if "seconds" in table else None
-        weight = self.positive(table["weight"], "weight of [rates]") if "weight" in table else None
-        return read_rates(self.path.parent / table["metrics"], seconds), weight
-
-    def source_items(
-        self, catalogue: Catalogue, rates: Rates, given: Mapping[str, float]
-    ) -> dict[str, float]:
+    def _source_items(self, rates: MeasuredRates, given: Mapping[str, float]) -> dict[str, float]:
+        """The items a second of each source: as given, as measured, or those of its topics together."""
         found = dict(given)
-        for name, source in catalogue.sources.items():
+        for name, source in self.catalogue.sources.items():
             if name in found:
                 continue
             if name in rates.streams:
@@ -362,21 +297,21 @@ class _Reader:
                 continue
             topics = rates.topics_of(source.topic) if source.topic is not None else []
             if not topics:
-                raise self.refuse(
+                raise self.names.refused(
                     f"the metrics have no topic of source {name!r}; expected `items` in [source.{name}]"
                 )
             found[name] = sum(rates.topics[topic].rate for topic in topics)
         return found
 
 
-def _size(rates: Rates, source: str, weight: float | None) -> float:
+def _size(rates: MeasuredRates, source: str, weight: float | None) -> float:
     """The bytes of an item: as given, as measured, or 1."""
     measured = rates.streams[source].size if source in rates.streams else None
     return weight if weight is not None else measured or 1.0
 
 
 def measured_selectivities(
-    catalogue: Catalogue, rates: Rates, items: Mapping[str, float], given: Mapping[str, float]
+    catalogue: Catalogue, rates: MeasuredRates, items: Mapping[str, float], given: Mapping[str, float]
 ) -> dict[str, float]:
     """The selectivity of every operator whose output the metrics have, by what it reads.
 
@@ -394,7 +329,7 @@ def measured_selectivities(
     return found
 
 
-def _rate(catalogue: Catalogue, rates: Rates, stream: str) -> float | None:
+def _rate(catalogue: Catalogue, rates: MeasuredRates, stream: str) -> float | None:
     """The items a second of a stream, if they were measured; in older metrics, by its topic."""
     if stream in rates.streams:
         return rates.streams[stream].rate
@@ -402,7 +337,7 @@ def _rate(catalogue: Catalogue, rates: Rates, stream: str) -> float | None:
     return rates.topics[topic].rate if topic is not None and topic in rates.topics else None
 
 
-def measured_growth(catalogue: Catalogue, rates: Rates) -> dict[str, float]:
+def measured_growth(catalogue: Catalogue, rates: MeasuredRates) -> dict[str, float]:
     """What the bytes of an item that goes out are to those of one that comes in, where both were measured."""
     found: dict[str, float] = {}
     for bound in catalogue.operators:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distributary.errors import DistributaryError
+from distributary.plan.trees.tree import NO_PARENT, Tree
 
 ALIKE = 0.01
 """How far the two directions of a symmetric link may differ, as a share of the larger."""
@@ -32,7 +33,7 @@ Floats = NDArray[np.float64]
 """A matrix read; not a number where nothing was given."""
 
 
-class Names:
+class SiteNames:
     """The sites by name; `file` is what errors begin with."""
 
     def __init__(self, file: Path, names: Sequence[str]) -> None:
@@ -54,6 +55,18 @@ class Names:
         if place is None:
             raise self.refused(f"{where}: there is no site {name!r}")
         return place
+
+    def tree(self, parents: Mapping[str, str], root: int, where: str = "") -> Tree:
+        """The tree by the names of parents; who has none is directly under the root."""
+        found = [root] * len(self)
+        for name, parent in parents.items():
+            site = self.index(name, f"the parents given{where}")
+            found[site] = self.index(parent, f"the parent of {name!r}{where}")
+        found[root] = NO_PARENT
+        try:
+            return Tree(tuple(found))
+        except DistributaryError as error:
+            raise self.refused(f"the parents given{where} make no tree: {error}") from error
 
     def pair(self, what: str, one: int, other: int) -> str:
         return f"{what} from {self.names[one]!r} to {self.names[other]!r}"
@@ -110,7 +123,19 @@ def _links(header: Sequence[str]) -> bool:
     return len(header) == 3 and list(header[:2]) == ["from", "to"]
 
 
-def from_csv(path: Path, names: Names, what: str) -> Floats:
+def read_links(
+    given: str | Sequence[Sequence[Any]], names: SiteNames, what: str, symmetric: bool
+) -> list[list[float]]:
+    """The whole matrix, from a file beside the plan's or from rows of numbers."""
+    values = (
+        from_csv(names.file.parent / given, names, what)
+        if isinstance(given, str)
+        else from_rows(given, names, what)
+    )
+    return completed(values, names, what, symmetric)
+
+
+def from_csv(path: Path, names: SiteNames, what: str) -> Floats:
     """What a file says."""
     (_, header), *rows = csv_rows(path, names.file)
     if _links(header):
@@ -131,7 +156,7 @@ def from_csv(path: Path, names: Names, what: str) -> Floats:
     return _without_diagonal(values, names, what)
 
 
-def _from_links(path: Path, rows: Sequence[tuple[int, list[str]]], names: Names, what: str) -> Floats:
+def _from_links(path: Path, rows: Sequence[tuple[int, list[str]]], names: SiteNames, what: str) -> Floats:
     values = np.full((len(names), len(names)), math.nan)
     for number, (first, second, cell) in rows:
         where = f"{path.name} line {number}"
@@ -142,7 +167,7 @@ def _from_links(path: Path, rows: Sequence[tuple[int, list[str]]], names: Names,
     return _without_diagonal(values, names, what)
 
 
-def from_rows(rows: Sequence[Sequence[Any]], names: Names, what: str) -> Floats:
+def from_rows(rows: Sequence[Sequence[Any]], names: SiteNames, what: str) -> Floats:
     """What rows of numbers say, as many as there are sites."""
     count = len(names)
     if len(rows) != count or any(len(row) != count for row in rows):
@@ -156,7 +181,7 @@ def from_rows(rows: Sequence[Sequence[Any]], names: Names, what: str) -> Floats:
     return _without_diagonal(values, names, what)
 
 
-def _without_diagonal(values: Floats, names: Names, what: str) -> Floats:
+def _without_diagonal(values: Floats, names: SiteNames, what: str) -> Floats:
     own = np.diagonal(values)
     if what == LATENCY and np.any(own > 0):
         site = int(np.argmax(own > 0))
@@ -165,7 +190,7 @@ def _without_diagonal(values: Floats, names: Names, what: str) -> Floats:
     return values
 
 
-def completed(values: Floats, names: Names, what: str, symmetric: bool) -> list[list[float]]:
+def completed(values: Floats, names: SiteNames, what: str, symmetric: bool) -> list[list[float]]:
     """The whole matrix, where every pair was given; those given one way only count both ways if they may."""
     if symmetric:
         values = np.where(np.isnan(values), values.T, values)
@@ -193,7 +218,7 @@ def read_matrices(paths: Sequence[Path]) -> list[list[list[float]]]:
     names = names_in(paths[0], paths[0])
     matrices = []
     for path in paths:
-        known = Names(path, names)
+        known = SiteNames(path, names)
         values = from_csv(path, known, "the value")
         matrices.append(completed(np.where(np.isnan(values), values.T, values), known, "the value", False))
     return matrices

@@ -1,22 +1,12 @@
 """Rates and selectivities for a plan, from the metrics tables that `distributary run` writes.
 
-    [rates]
-    metrics = "metrics"              # the directory: `path` of the pipeline's [metrics]
-    seconds = 3600                   # optional: the time that its events are from
-    weight = 0.5                     # optional: what an event counts for, such as its size in KB
-
-    [[site]]
-    name = "fra"
-    wants = ["quotes/NYSE"]          # topic patterns; the streams are the topics that match
-    subscribers = ["ann", "bob"]     # clients at this site; the streams are what matched for them
-
 Rules:
 
-- A topic's rate is its events a second; what a subscriber wants is, for each of their subscriptions, a stream
-  with the rate of its matches: the rate of all events times its selectivity. Streams of different
-  subscriptions count as different, also where both wanted the same event.
-- Without `seconds`, the time runs from the start of the first batch to the end of the last, by the clock of
-  the pipeline: right for a stream that is read as it comes, and not for an archive that is read at once.
+- A topic's rate is its events a second; a subscription's is its matches a second: the rate of all events
+  times its selectivity.
+- Unless the time that the events are from is given, it runs from the start of the first batch to the end of
+  the last, by the clock of the pipeline: right for a stream that is read as it comes, and not for an archive
+  that is read at once.
 - A pipeline with queries also measured every source and operator of theirs, in items and bytes.
 - Only finished batches count: those that have a record. Spark is not needed.
 
@@ -33,11 +23,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from distributary.errors import DistributaryError, FilterError
+from distributary.errors import DistributaryError
 from distributary.filters.topic import TopicFilter
 from distributary.model import Event
 
-KEYS = ("metrics", "seconds", "weight")
 TOPIC_COLUMNS = ("topic", "events", "matches")
 SUBSCRIPTION_COLUMNS = ("subscription_id", "subscriber", "matches")
 STREAM_COLUMNS = ("stream", "items", "bytes")
@@ -86,7 +75,7 @@ class StreamRate:
 
 
 @dataclass(frozen=True)
-class Rates:
+class MeasuredRates:
     """What a pipeline measured. Events without a topic count among all events, and in no topic."""
 
     events: int
@@ -105,7 +94,7 @@ class Rates:
         return [name for name, one in self.subscriptions.items() if one.subscriber == subscriber]
 
 
-def read_rates(metrics: Path | str, seconds: float | None = None) -> Rates:
+def read_rates(metrics: Path | str, seconds: float | None = None) -> MeasuredRates:
     """Read the metrics below a directory; `seconds` says which time they are from, if not their own."""
     directory = Path(metrics)
     records = list(_records(directory))
@@ -130,7 +119,7 @@ def read_rates(metrics: Path | str, seconds: float | None = None) -> Rates:
     for name, items, size in _rows(directory / "operators", batches, STREAM_COLUMNS):
         before = streams.get(name, (0, 0))
         streams[name] = before[0] + items, before[1] + size
-    return Rates(
+    return MeasuredRates(
         events,
         span,
         {name: TopicRate(*topics[name], topics[name][0] / span) for name in sorted(topics)},
@@ -140,81 +129,6 @@ def read_rates(metrics: Path | str, seconds: float | None = None) -> Rates:
         },
         {name: StreamRate(*streams[name], streams[name][0] / span) for name in sorted(streams)},
     )
-
-
-def with_rates(
-    path: Path, given: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The plan's file and its sites with streams and wants in place of [rates] and subscribers."""
-    reader = _Measured(path, given)
-    sites = [reader.site(row) for row in rows]
-    rest = {key: value for key, value in given.items() if key != "rates"}
-    return {**rest, "streams": reader.streams}, sites
-
-
-class _Measured:
-    """Turns topic patterns and subscribers into streams; only those that somebody wants become streams."""
-
-    def __init__(self, path: Path, given: Mapping[str, Any]) -> None:
-        self.path = path
-        table = given["rates"]
-        if not isinstance(table, Mapping) or not isinstance(table.get("metrics"), str):
-            raise self.refuse('[rates] needs `metrics = "..."`, the directory of a pipeline\'s metrics')
-        unknown = sorted(set(table) - set(KEYS))
-        if unknown:
-            raise self.refuse(f"[rates] has an unknown key {unknown[0]!r}; known are {', '.join(KEYS)}")
-        named = given.get("streams", {})
-        if not isinstance(named, Mapping):
-            raise self.refuse("streams in a file and [rates] do not go together; put them into [streams]")
-        self.streams: dict[str, Any] = dict(named)
-        self.weight = 1.0 if "weight" not in table else self.number(table, "weight")
-        seconds = self.number(table, "seconds") if "seconds" in table else None
-        self.rates = read_rates(path.parent / table["metrics"], seconds)
-
-    def refuse(self, reason: str) -> DistributaryError:
-        return DistributaryError(f"{self.path}: {reason}")
-
-    def number(self, table: Mapping[str, Any], key: str) -> float:
-        value = table[key]
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-            raise self.refuse(f"{key} of [rates] is {value!r}; expected a number above 0")
-        return float(value)
-
-    def site(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        wants = row.get("wants", [])
-        subscribers = row.get("subscribers", [])
-        if isinstance(subscribers, str):
-            subscribers = subscribers.split()
-        if not isinstance(wants, list) or not isinstance(subscribers, list):
-            raise self.refuse(f"wants and subscribers of {row['name']!r} must be lists")
-        wanted = [stream for want in wants for stream in self.topics(want, row)]
-        wanted += [stream for name in subscribers for stream in self.subscriptions(name, row)]
-        rest = {key: value for key, value in row.items() if key != "subscribers"}
-        return {**rest, "wants": list(dict.fromkeys(wanted))}
-
-    def topics(self, want: Any, row: Mapping[str, Any]) -> list[str]:
-        """Streams that were named keep their name and rate; all else is a pattern."""
-        if isinstance(want, str) and want in self.streams:
-            return [want]
-        try:
-            found = self.rates.topics_of(want)
-        except FilterError as error:
-            raise self.refuse(f"site {row['name']!r} wants {want!r}: {error}") from error
-        if not found:
-            raise self.refuse(f"site {row['name']!r} wants {want!r}, of which the metrics have no topic")
-        for topic in found:
-            self.streams[topic] = self.weight * self.rates.topics[topic].rate
-        return found
-
-    def subscriptions(self, subscriber: Any, row: Mapping[str, Any]) -> list[str]:
-        found = self.rates.subscriptions_of(subscriber)
-        if not found:
-            raise self.refuse(f"site {row['name']!r} has the subscriber {subscriber!r}, who matched nothing")
-        names = []
-        for one in found:
-            names.append(f"subscription {one}")
-            self.streams[names[-1]] = self.weight * self.rates.subscriptions[one].rate
-        return names
 
 
 class _Record(NamedTuple):

@@ -18,45 +18,116 @@
     quotes = 12.5                    # the rate of each stream
 
     [rates]                          # or rates as a pipeline measured them: see `rates`
-    metrics = "metrics"
+    metrics = "metrics"              # the directory: `path` of the pipeline's [metrics]
+    seconds = 3600                   # optional: the time that its events are from
+    weight = 0.5                     # optional: what an event counts for, such as its size in KB
+
+    [[site]]                         # with [rates]
+    name = "ams"
+    wants = ["quotes/NYSE"]          # topic patterns; the streams are the topics that match
+    subscribers = ["ann", "bob"]     # clients at this site; the streams are what matched for them
 
 Without sites, those of the latency file are taken, the first as the root. `matrices` says what latency and
-bandwidth files look like. Every error names the file, the site and what would be right.
+bandwidth files look like. With [rates], what a subscriber wants is, for each of their subscriptions, a stream
+with the rate of its matches; streams of different subscriptions count as different, also where both wanted
+the same event. Every error names the file, the table or site, and what would be right.
 """
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
-from distributary.errors import DistributaryError
+from pydantic import BeforeValidator, Field
+
+from distributary.errors import DistributaryError, FilterError
 from distributary.plan.goal import Goal
+from distributary.plan.trees import matrices
 from distributary.plan.trees.goals import parse_goal
-from distributary.plan.trees.matrices import (
-    LATENCY,
+from distributary.plan.trees.rates import MeasuredRates, read_rates
+from distributary.plan.trees.tree import Sites, Tree
+from distributary.toml_files import (
     Names,
-    completed,
-    csv_rows,
-    from_csv,
-    from_rows,
-    names_in,
+    Number,
+    Positive,
+    Text,
+    read_toml,
+    suggestion,
+    toml_table,
+    validated,
 )
-from distributary.plan.trees.rates import with_rates
-from distributary.plan.trees.tree import NO_PARENT, Sites, Tree
 
-KEYS = ("root", "goal", "constraints", "latency", "bandwidth", "symmetric", "site", "streams", "rates")
-SITE_KEYS = ("name", "clients", "processing", "wants", "subscribers", "parent")
-STREAM_KEYS = ("stream", "rate")
+T = TypeVar("T", bound="PlanTables")
 
-Table = Mapping[str, Any]
+SITE_COLUMNS = ("name", "clients", "processing", "wants", "subscribers", "parent")
+STREAM_COLUMNS = ("stream", "rate")
+
+Links = Annotated[str | list[list[Any]], Field(description="a file name or rows of numbers")]
+SpacedNames = Annotated[
+    Names, BeforeValidator(lambda given: given.split() if isinstance(given, str) else given)
+]
+
+
+@toml_table
+class SiteTable:
+    """One of the [[site]] tables that every plan has."""
+
+    name: Text
+    clients: Number = 0
+    processing: Number = 0
+    parent: Text | None = None
+
+
+@toml_table
+class InterestedSite(SiteTable):
+    """A [[site]] of a plan for trees."""
+
+    wants: Names = ()
+    subscribers: SpacedNames = ()
+
+
+@toml_table
+class RatesTable:
+    """The table [rates]: which metrics to take rates from."""
+
+    metrics: Annotated[Text, Field(description="a string, the directory of a pipeline's metrics")]
+    seconds: Positive | None = None
+    weight: Positive | None = None
+
+
+@toml_table
+class PlanTables:
+    """What plans for trees and for queries have in common."""
+
+    _: KW_ONLY
+    goal: Annotated[Text, Field(description='a string such as "minimise ...", in the file or as --goal')]
+    constraints: Annotated[tuple[Text, ...], Field(description='a list such as ["fanout <= 6"]')] = ()
+    latency: Links
+    bandwidth: Links | None = None
+    symmetric: Annotated[bool, Field(description="true or false")] = True
+    rates: RatesTable | None = None
+
+    @property
+    def statements(self) -> str:
+        """The goal with the constraints."""
+        return "\n".join([self.goal, *(f"subject to {each}" for each in self.constraints)])
+
+
+@toml_table
+class TreePlanTables(PlanTables):
+    """The file of a plan for trees."""
+
+    _: KW_ONLY
+    root: Text | None = None
+    site: Annotated[list[InterestedSite], Field(min_length=2, description="at least two [[site]] entries")]
+    streams: dict[str, Number] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What was read."""
+class TreePlan:
+    """What was read: the sites, the root, what the tree should be good for, and the tree of today, if any."""
 
     sites: Sites
     root: int
@@ -64,142 +135,139 @@ class Plan:
     today: Tree | None
 
 
-def read_plan(path: Path, **instead: str | None) -> Plan:
+def read_plan(path: Path, **instead: str | None) -> TreePlan:
     """Read the file; keys in `instead` that have a value stand in for those in it.
 
     A CSV file is taken to be that of the latencies.
     """
-    given: dict[str, Any] = {}
-    if path.suffix.lower() == ".csv":
-        given[LATENCY] = str(path.resolve())
-    else:
-        try:
-            given = tomllib.loads(path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise DistributaryError(f"{path}: {error}") from error
-    given.update({key: value for key, value in instead.items() if value is not None})
-    return SitesReader(path, given).plan()
-
-
-class SitesReader:
-    """Reads which sites there are, and what is to be planned for trees (for queries: `query.plan_file`)."""
-
-    def __init__(self, path: Path, given: Table) -> None:
-        self.path = path
-        self.given = given
-        self.check_keys(given, KEYS, "the file")
-        if LATENCY not in given:
-            raise self.refuse("no latency; expected a file name or rows of numbers")
-        self.rows = self.site_rows()
-        if "rates" in given:
-            self.given, self.rows = with_rates(path, given, self.rows)
-        elif any("subscribers" in row for row in self.rows):
-            raise self.refuse("sites have subscribers, and there is no [rates] to say what these want")
-        self.names = Names(path, [row["name"] for row in self.rows])
-
-    def refuse(self, reason: str) -> DistributaryError:
-        return DistributaryError(f"{self.path}: {reason}")
-
-    def check_keys(self, table: Table, known: Sequence[str], where: str) -> None:
-        unknown = sorted(set(table) - set(known))
-        if unknown:
-            raise self.refuse(f"{where} has an unknown key {unknown[0]!r}; known are {', '.join(known)}")
-
-    def beside(self, name: str) -> Path:
-        return self.path.parent / name
-
-    def plan(self) -> Plan:
-        root = self.names.index(self.given.get("root", self.names.names[0]), "root")
-        return Plan(self.sites(), root, self.goal(), self.today(root))
-
-    def goal(self) -> Goal:
-        text, constraints = self.given.get("goal"), self.given.get("constraints", [])
-        if not isinstance(text, str):
-            raise self.refuse('no goal; expected `goal = "minimise ..."` in the file or --goal')
-        if not isinstance(constraints, list) or not all(isinstance(each, str) for each in constraints):
-            raise self.refuse('constraints must be a list such as ["fanout <= 6"]')
-        return parse_goal("\n".join([text, *(f"subject to {each}" for each in constraints)]))
-
-    # Sites and streams
-
-    def site_rows(self) -> list[dict[str, Any]]:
-        given = self.given.get("site")
-        if isinstance(given, str):
-            rows = self.table(given, SITE_KEYS)
-            given = [{**row, "wants": row.get("wants", "").split()} for row in rows]
-        elif given is None and isinstance(self.given[LATENCY], str):
-            given = [{"name": name} for name in names_in(self.beside(self.given[LATENCY]), self.path)]
-        if not isinstance(given, list) or len(given) < 2:
-            raise self.refuse("at least two [[site]] entries are needed")
-        for number, row in enumerate(given, 1):
-            self.check_keys(row, SITE_KEYS, f"site {number}")
-            if not isinstance(row.get("name"), str) or not row["name"]:
-                raise self.refuse(f"site {number} has no name")
-        return given
-
-    def table(self, name: str, known: Sequence[str]) -> list[dict[str, str]]:
-        """The lines of a CSV file by column; empty cells are left out."""
-        (_, header), *rows = csv_rows(self.beside(name), self.path)
-        self.check_keys(dict.fromkeys(header), known, name)
-        return [{key: cell for key, cell in zip(header, row, strict=True) if cell} for _, row in rows]
-
-    def streams(self) -> dict[str, float]:
-        given = self.given.get("streams", {})
-        if isinstance(given, str):
-            rows = self.table(given, STREAM_KEYS)
-            given = {row.get("stream", ""): row.get("rate") for row in rows}
-        if not isinstance(given, dict):
-            raise self.refuse("streams must be a file name or a table of rates")
-        return {name: self.names.number(rate, f"the rate of {name!r}") for name, rate in given.items()}
-
-    def sites(self) -> Sites:
-        streams = self.streams()
-        bits = {stream: 1 << at for at, stream in enumerate(streams)}
-        interest = []
-        for row in self.rows:
-            wanted = row.get("wants", [])
-            if not isinstance(wanted, list):
-                raise self.refuse(f"wants of {row['name']!r} is {wanted!r}; expected a list of streams")
-            unknown = [stream for stream in wanted if stream not in bits]
-            if unknown:
-                raise self.refuse(
-                    f"site {row['name']!r} wants {unknown[0]!r}, whose rate is not in [streams]"
-                )
-            interest.append(sum({bits[stream] for stream in wanted}))
-        return Sites(
-            latency=self.matrix(LATENCY),
-            bandwidth=self.matrix("bandwidth") if "bandwidth" in self.given else (),
-            clients=[int(self.of_site(row, "clients")) for row in self.rows],
-            processing=[self.of_site(row, "processing") for row in self.rows],
+    tables = read_tables(TreePlanTables, path, instead)
+    rows, streams = tables.site, tables.streams
+    if tables.rates is not None:
+        rows, streams = _with_measured_streams(path, tables.rates, rows, streams)
+    elif any(row.subscribers for row in rows):
+        raise DistributaryError(
+            f"{path}: sites have subscribers, and there is no [rates] to say what these want"
+        )
+    names = matrices.SiteNames(path, [row.name for row in rows])
+    root = names.index(tables.root or rows[0].name, "root")
+    bits = {stream: 1 << at for at, stream in enumerate(streams)}
+    for row in rows:
+        for stream in row.wants:
+            if stream not in bits:
+                raise names.refused(f"site {row.name!r} wants {stream!r}, whose rate is not in [streams]")
+    interest = [sum({bits[stream] for stream in row.wants}) for row in rows]
+    return TreePlan(
+        replace(
+            read_sites(tables, rows, names),
             interest=interest if streams else (),
             rates=list(streams.values()),
-            names=self.names.names,
-        )
+        ),
+        root,
+        parse_goal(tables.statements),
+        _today(rows, root, names),
+    )
 
-    def of_site(self, row: Table, what: str) -> float:
-        return self.names.number(row.get(what, 0), f"{what} of {row['name']!r}")
 
-    def matrix(self, what: str) -> list[list[float]]:
-        given = self.given[what]
-        if isinstance(given, str):
-            values = from_csv(self.beside(given), self.names, what)
-        elif isinstance(given, list) and all(isinstance(row, list) for row in given):
-            values = from_rows(given, self.names, what)
-        else:
-            raise self.refuse(f"{what} must be a file name or rows of numbers")
-        return completed(values, self.names, what, bool(self.given.get("symmetric", True)))
-
-    def today(self, root: int) -> Tree | None:
-        if not any("parent" in row for row in self.rows):
-            return None
-        lacking = [row["name"] for at, row in enumerate(self.rows) if "parent" not in row and at != root]
-        if lacking:
-            raise self.refuse(f"site {lacking[0]!r} has no parent, and others have; give all or none")
-        parents = [
-            NO_PARENT if at == root else self.names.index(row["parent"], f"the parent of {row['name']!r}")
-            for at, row in enumerate(self.rows)
+def read_tables(kind: type[T], path: Path, instead: Mapping[str, Any]) -> T:
+    """The tables of a plan's file, with those in it that are in CSV files beside it."""
+    given: dict[str, Any] = {}
+    if path.suffix.lower() == ".csv":
+        given["latency"] = str(path.resolve())
+    else:
+        given = read_toml(path)
+    given |= {key: value for key, value in instead.items() if value is not None}
+    if isinstance(given.get("site"), str):
+        rows = _csv_table(path, given["site"], SITE_COLUMNS)
+        given["site"] = [
+            {**row, **({"wants": row["wants"].split()} if "wants" in row else {})} for row in rows
         ]
-        try:
-            return Tree(tuple(parents))
-        except DistributaryError as error:
-            raise self.refuse(f"the parents given make no tree: {error}") from error
+    elif "site" not in given and isinstance(given.get("latency"), str):
+        given["site"] = [{"name": name} for name in matrices.names_in(path.parent / given["latency"], path)]
+    if isinstance(given.get("streams"), str):
+        if "rates" in given:
+            raise DistributaryError(
+                f"{path}: streams in a file and [rates] do not go together; put them into [streams]"
+            )
+        rows = _csv_table(path, given["streams"], STREAM_COLUMNS)
+        given["streams"] = {row.get("stream", ""): row.get("rate") for row in rows}
+    return validated(kind, given, str(path))
+
+
+def _csv_table(path: Path, name: str, known: Sequence[str]) -> list[dict[str, str]]:
+    """The lines of a CSV file by column; empty cells are left out."""
+    (_, header), *rows = matrices.csv_rows(path.parent / name, path)
+    for column in header:
+        if column not in known:
+            raise DistributaryError(
+                f"{path}: {name}: there is no column {column}; {suggestion(column, known)}"
+            )
+    return [{key: cell for key, cell in zip(header, row, strict=True) if cell} for _, row in rows]
+
+
+def read_sites(tables: PlanTables, rows: Sequence[SiteTable], names: matrices.SiteNames) -> Sites:
+    """The sites and the links between them."""
+    latency, bandwidth = (
+        matrices.read_links(given, names, what, tables.symmetric) if given is not None else ()
+        for what, given in ((matrices.LATENCY, tables.latency), ("bandwidth", tables.bandwidth))
+    )
+    return Sites(
+        latency=latency,
+        bandwidth=bandwidth,
+        clients=[int(row.clients) for row in rows],
+        processing=[row.processing for row in rows],
+        names=names.names,
+    )
+
+
+def _with_measured_streams(
+    path: Path, table: RatesTable, rows: Sequence[InterestedSite], given: Mapping[str, float]
+) -> tuple[list[InterestedSite], dict[str, float]]:
+    """The sites with streams in place of topic patterns and subscribers, and the rates of those streams.
+
+    Streams whose rates were given keep their name and rate; all else that a site wants is a pattern.
+    """
+    measured = read_rates(path.parent / table.metrics, table.seconds)
+    weight = table.weight or 1.0
+    streams = dict(given)
+    sites = []
+    for row in rows:
+        wants: list[str] = []
+        for want in row.wants:
+            topics = [] if want in streams else _topics(path, measured, want, row.name)
+            wants += topics or [want]
+            streams |= {topic: weight * measured.topics[topic].rate for topic in topics}
+        for subscriber in row.subscribers:
+            own = measured.subscriptions_of(subscriber)
+            if not own:
+                raise DistributaryError(
+                    f"{path}: site {row.name!r} has the subscriber {subscriber!r}, who matched nothing"
+                )
+            rates = {f"subscription {one}": weight * measured.subscriptions[one].rate for one in own}
+            wants += rates
+            streams |= rates
+        sites.append(replace(row, wants=tuple(dict.fromkeys(wants)), subscribers=()))
+    return sites, streams
+
+
+def _topics(path: Path, measured: MeasuredRates, pattern: str, site: str) -> list[str]:
+    """The topics that were measured and match."""
+    try:
+        found = measured.topics_of(pattern)
+    except FilterError as error:
+        raise DistributaryError(f"{path}: site {site!r} wants {pattern!r}: {error}") from error
+    if not found:
+        raise DistributaryError(
+            f"{path}: site {site!r} wants {pattern!r}, of which the metrics have no topic"
+        )
+    return found
+
+
+def _today(rows: Sequence[SiteTable], root: int, names: matrices.SiteNames) -> Tree | None:
+    """The tree that the sites' parents make, if they have any."""
+    parents = {row.name: row.parent for row in rows if row.parent is not None and row is not rows[root]}
+    lacking = [row.name for row in rows if row.name not in parents and row is not rows[root]]
+    if not any(row.parent for row in rows):
+        return None
+    if lacking:
+        raise names.refused(f"site {lacking[0]!r} has no parent, and others have; give all or none")
+    return names.tree(parents, root, "")

@@ -13,26 +13,25 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, field
+from dataclasses import KW_ONLY, asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, ValidationInfo, field_validator
-from pydantic.dataclasses import dataclass
 
 from distributary.errors import DistributaryError
 from distributary.flow.language.file import read_query_file
 from distributary.toml_files import (
-    NO_OTHER_KEYS,
     FaultyTableError,
+    Names,
     Text,
-    TomlTable,
     Truth,
     parse_toml,
     raise_faults,
     read_toml,
     shown,
     suggestion,
+    toml_table,
     validated,
 )
 
@@ -104,7 +103,6 @@ def _sound_queries(path: str) -> str:
 
 Format = Annotated[Text, AfterValidator(str.lower), Field(description='a string such as "json"')]
 Place = Annotated[Text, AfterValidator(_from_home)]
-Names = Annotated[tuple[Text, ...], Field(description='a list of strings such as ["topic", "price"]')]
 Settings = Annotated[
     Mapping[str, str],
     BeforeValidator(_flat_settings),
@@ -129,8 +127,8 @@ Each = Annotated[
 Strategy = Literal["auto", "index", "rendezvous"]
 
 
-@dataclass(frozen=True, config=NO_OTHER_KEYS)
-class PipelineSource(TomlTable):
+@toml_table
+class PipelineSource:
     """Where the events come from: any format of Spark's that can be read as a stream."""
 
     format: Format
@@ -157,8 +155,8 @@ class PipelineSource(TomlTable):
             yield "options.mode", "cannot be set: what cannot be read goes to the quarantine"
 
 
-@dataclass(frozen=True, config=NO_OTHER_KEYS)
-class EventColumns(TomlTable):
+@toml_table
+class EventColumns:
     """Which columns of the source mean what; all others are attributes."""
 
     id: Text = "id"
@@ -167,8 +165,8 @@ class EventColumns(TomlTable):
     order: Text | None = None
 
 
-@dataclass(frozen=True, config=NO_OTHER_KEYS)
-class SubscriptionStore(TomlTable):
+@toml_table
+class SubscriptionStore:
     """Which store holds the subscriptions, and how events are brought to them."""
 
     store: Annotated[Place, Field(description='a string such as "subscriptions"')]
@@ -177,14 +175,14 @@ class SubscriptionStore(TomlTable):
     """Where what is built from the subscriptions goes, on a path that all machines see."""
 
 
-@dataclass(frozen=True, config=NO_OTHER_KEYS)
-class Sink(TomlTable):
+@toml_table
+class Sink:
     """Where deliveries go. `each` tells who gets a directory or a Kafka topic of their own."""
 
     format: Format = "parquet"
     path: Place | None = None
     options: Settings = field(default_factory=dict)
-    columns: Names = ()
+    columns: Annotated[Names, Field(description='a list of strings such as ["topic", "price"]')] = ()
     each: Each = False
     topic: Text | None = None
 
@@ -223,8 +221,8 @@ class Sink(TomlTable):
             yield "options", 'lacks kafka.bootstrap.servers, such as "localhost:9092"'
 
 
-@dataclass(frozen=True, config=NO_OTHER_KEYS)
-class Trigger(TomlTable):
+@toml_table
+class Trigger:
     """When a micro-batch starts: at an interval, or now with all there is, after which the pipeline ends."""
 
     every: Interval | None = None
@@ -236,20 +234,21 @@ class Trigger(TomlTable):
             yield "every", "contradicts available_now = true; leave one of them out"
 
 
-@dataclass(frozen=True, config=NO_OTHER_KEYS)
-class _Directory(TomlTable):
+@toml_table
+class _Directory:
     path: Annotated[Place, Field(description='a string such as "directory"')]
 
 
-@dataclass(frozen=True, config=NO_OTHER_KEYS)
-class _SparkSettings(TomlTable):
+@toml_table
+class _SparkSettings:
     conf: Settings = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True, config=NO_OTHER_KEYS)
-class _PipelineFile(TomlTable):
+@toml_table
+class _PipelineFile:
     """The whole file. Each table is checked against those before it, not against all at the end."""
 
+    _: KW_ONLY
     name: Text | None = None
     checkpoint: Place
     queries: Annotated[Place, AfterValidator(_sound_queries)] | None = None
