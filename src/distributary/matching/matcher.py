@@ -27,9 +27,7 @@ from distributary.filters.filter import Filter
 from distributary.filters.kinds import parse_filters
 from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
-from distributary.matching.change import record as change_record
-from distributary.matching.change.index import Facts
-from distributary.matching.change.record import Remembered
+from distributary.matching.change import memory
 from distributary.matching.engines import change_class, index_class, verifier_class
 from distributary.matching.explain import Explanation, explain_change, explain_filter
 from distributary.matching.index import Index, Pairs
@@ -326,10 +324,9 @@ class Matcher:
         []
         """
         places, distinct = _distinct(topics)
-        facts = self._change.recall(distinct)
-        serials = self._registry.serial_of[facts.slots]
-        remembered = Remembered(facts.names, serials, facts.attributes, facts.topics, facts.values)
-        records = change_record.pack(remembered, len(distinct))
+        remembered = self._change.recall(distinct)
+        serials = self._registry.serial_of[remembered.owners]
+        records = memory.pack(remembered._replace(owners=serials), len(distinct))
         return [records[place] for place in places]
 
     def restore(self, topics: Sequence[str | None], memories: Sequence[bytes | None]) -> None:
@@ -340,10 +337,10 @@ class Matcher:
         _, distinct = _distinct(topics)
         if len(distinct) < len(topics) or len(topics) != len(memories):
             raise ValueError("give each topic once, and one memory for each")
-        remembered = change_record.unpack(memories)
-        numbers = self._registry.find_changing(remembered.serials)
-        facts = Facts(remembered.names, numbers, *remembered[2:])
-        self._change.restore(distinct, facts.chosen(np.flatnonzero(numbers >= 0)))
+        remembered = memory.unpack(memories)
+        numbers = self._registry.find_changing(remembered.owners)
+        held = remembered._replace(owners=numbers).chosen(np.flatnonzero(numbers >= 0))
+        self._change.restore(distinct, held)
 
     def size(self) -> MatcherSize:
         """How much it holds and what that takes."""

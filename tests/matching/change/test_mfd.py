@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from distributary.filters.change import ChangeFilter
-from distributary.matching.change.mfd import ChangeMFD, LogicalNode, level_of, logical_node, parts_of
+from distributary.matching.change.decomposition import LogicalNode, level_of, logical_node, parts_of
+from distributary.matching.change.mfd import ChangeMFD
 from distributary.model import Event
 
 STREAM = [10, 16, 21, 25, 30, 25, 19, 13, 8]

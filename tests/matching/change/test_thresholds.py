@@ -9,7 +9,8 @@ import pytest
 from distributary.filters.change import ChangeFilter
 from distributary.matching.batch import EventBatch
 from distributary.matching.change.cells import FAN
-from distributary.matching.change.index import ChangeIndex, Facts
+from distributary.matching.change.index import ChangeIndex
+from distributary.matching.change.memory import LastValues
 from distributary.matching.change.sf import ChangeSF
 from distributary.matching.change.thresholds import ChangeThresholds
 from distributary.model import Event
@@ -104,7 +105,7 @@ def test_what_is_forgotten_makes_room_for_what_comes() -> None:
     for slot in range(200):
         for engine in (index, kept):
             engine.add(slot, ChangeFilter.parse({"price": slot / 10}))
-    memories: dict[str, Facts] = {}
+    memories: dict[str, LastValues] = {}
     for number in range(60):
         topic = f"t{number % 20}"
         index.forget()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from distributary.errors import DistributaryError, FilterError
 from distributary.filters.topic import TopicFilter
-from distributary.matching.change.mfd import LogicalNode, logical_node
+from distributary.matching.change.decomposition import LogicalNode, logical_node
 from distributary.model import Event
 from distributary.overlay.ring.circle import Circle
 from distributary.systems.state_aware.segments import Segments

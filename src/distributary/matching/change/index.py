@@ -18,20 +18,23 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from distributary.filters.change import ChangeFilter, number_of
+from distributary.kernel import Floats, Ints
 from distributary.matching import frozen
 from distributary.matching.batch import NUMBER, EventBatch
+from distributary.matching.change.memory import LastValues
+from distributary.matching.change.topics import TopicNumbers
 from distributary.matching.index import Arrays, Index, Pairs
 from distributary.model import Event
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class AttributeMove:
     """One attribute of an event beside the value last delivered. `value` None: it carries no number.
 
     `last` None: nothing was delivered yet. `moved` is whether that alone would let the event pass.
@@ -53,9 +56,9 @@ class Move:
     def __str__(self) -> str:
         if self.value is None:
             return f"{self.attribute} is not a number in this event"
-        if self.last is None:
+        distance = self.distance
+        if distance is None:
             return f"{self.attribute} is {self.value:g}, and none was delivered yet for this topic"
-        distance = 0.0 if self.value == self.last else abs(self.value - self.last)
         relation = "more" if distance > self.tolerance else "not more"
         return (
             f"{self.attribute} is {self.value:g}, which is {distance:g} from the last delivered "
@@ -71,39 +74,11 @@ class Peek:
     """
 
     fires: bool
-    moves: tuple[Move, ...]
+    moves: tuple[AttributeMove, ...]
     rule: str = ""
 
     def __str__(self) -> str:
         return "; ".join([*map(str, self.moves), *([self.rule] if self.rule else [])])
-
-
-class Facts(NamedTuple):
-    """Values last delivered, as columns: one row for each slot, attribute and topic.
-
-    Attributes are places in `names`; topics are places in the list of topics that was asked for.
-    """
-
-    names: list[str]
-    slots: NDArray[np.int32]
-    attributes: NDArray[np.int32]
-    topics: NDArray[np.int32]
-    values: NDArray[np.float64]
-
-    def to_arrays(self) -> Arrays:
-        columns = {name: getattr(self, name) for name in ("slots", "attributes", "topics", "values")}
-        return {**frozen.under("names", frozen.pack_texts(self.names)), **columns}
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Facts:
-        names = frozen.unpack_texts(frozen.within(arrays, "names"))
-        return cls(names, arrays["slots"], arrays["attributes"], arrays["topics"], arrays["values"])
-
-    def chosen(self, rows: slice | NDArray[np.int64]) -> Facts:
-        """These facts alone."""
-        return Facts(
-            self.names, self.slots[rows], self.attributes[rows], self.topics[rows], self.values[rows]
-        )
 
 
 class ChangeIndex(Index[ChangeFilter]):
@@ -120,18 +95,17 @@ class ChangeIndex(Index[ChangeFilter]):
         self, slots: Iterable[int], filters: Iterable[ChangeFilter], groups: Iterable[int] | None = None
     ) -> None:
         if groups is None:
-            for slot, filter in zip(slots, filters, strict=True):
-                self.add(slot, filter)
+            super().add_many(slots, filters)
             return
         for slot, filter, group in zip(slots, filters, groups, strict=True):
             self.add(slot, filter, group)
 
     @abstractmethod
-    def fire(self, batch: EventBatch, rows: NDArray[np.int32], groups: NDArray[np.int32]) -> Pairs:
+    def fire(self, batch: EventBatch, rows: Ints, groups: Ints) -> Pairs:
         """Show these rows to these groups, and say which members fire.
 
         The pairs of a row and a group come in ascending order of the row, each once; groups without members
-        are passed over. Malformed rows are the caller's to leave out. The answer has one pair for each
+        are passed over. The caller leaves out rejected rows. The answer has one pair for each
         slot that fired on a row, in the order of the rows.
         """
 
@@ -147,11 +121,11 @@ class ChangeIndex(Index[ChangeFilter]):
         """
 
     @abstractmethod
-    def recall(self, topics: Sequence[str | None]) -> Facts:
+    def recall(self, topics: Sequence[str | None]) -> LastValues:
         """All values last delivered for these topics, which are distinct."""
 
     @abstractmethod
-    def restore(self, topics: Sequence[str | None], facts: Facts) -> None:
+    def restore(self, topics: Sequence[str | None], remembered: LastValues) -> None:
         """Remember what `recall` gave, for topics of which nothing is remembered.
 
         All slots are held; attributes that a slot's filter does not name are passed over.
@@ -179,9 +153,21 @@ class ChangeIndex(Index[ChangeFilter]):
 
 
 class ListedChangeIndex(ChangeIndex):
-    """An engine that lists its filters in a table, each with its group."""
+    """An engine in plain Python, which lists its filters with their groups and takes events one by one.
 
-    _filters: dict[int, tuple[ChangeFilter, int]]
+    A subclass says what an addition changes (`_enrol`), which attributes a group watches (`_watched`), and
+    who fires on the values of one event (`_advance`).
+    """
+
+    def __init__(self) -> None:
+        self._filters: dict[int, tuple[ChangeFilter, int]] = {}
+        self._topics = TopicNumbers()
+
+    def add(self, slot: int, filter: ChangeFilter, group: int = 0) -> None:
+        if slot in self._filters:
+            raise ValueError(f"slot {slot} is taken")
+        self._filters[slot] = (filter, group)
+        self._enrol(slot, filter, group)
 
     def filter(self, slot: int) -> ChangeFilter:
         return self._filters[slot][0]
@@ -192,17 +178,58 @@ class ListedChangeIndex(ChangeIndex):
     def slots(self) -> Iterable[int]:
         return list(self._filters)
 
+    def fire(self, batch: EventBatch, rows: Ints, groups: Ints) -> Pairs:
+        topics = self._topics.of_rows(batch, rows)
+        columns: dict[str, Floats | None] = {}
+        parts = []
+        for row, group in zip(rows.tolist(), groups.tolist(), strict=True):
+            values: dict[str, float] = {}
+            for name in self._watched(group):
+                if name not in columns:
+                    columns[name] = numbers_of(batch, name)
+                column = columns[name]
+                if column is not None and column[row] == column[row]:
+                    values[name] = float(column[row])
+            fired = self._advance(group, int(topics[row]), values)
+            parts.append(Pairs(np.full(len(fired), row, np.int32), np.array(fired, np.int32)))
+        return Pairs.joined(parts)
 
-def move_of(attribute: str, tolerance: float, value: float | None, last: float | None) -> Move:
+    def freeze(self) -> Arrays:
+        return {
+            **super().freeze(),
+            "groups": np.array([group for _, group in self._filters.values()], np.int32),
+            **frozen.under("topics", frozen.pack_texts(self._topics.topics())),
+        }
+
+    def _refill(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Take the filters and topics that `freeze` wrote; the subclass takes its memory."""
+        texts = frozen.unpack_texts(frozen.within(arrays, "texts"))
+        self.add_many(arrays["slots"].tolist(), map(ChangeFilter.parse, texts), arrays["groups"].tolist())
+        self._topics = TopicNumbers(frozen.unpack_texts(frozen.within(arrays, "topics")))
+
+    @abstractmethod
+    def _enrol(self, slot: int, filter: ChangeFilter, group: int) -> None:
+        """Make a new slot a member of its group."""
+
+    @abstractmethod
+    def _watched(self, group: int) -> Iterable[str]:
+        """The attributes that members of a group watch; none for a group without members."""
+
+    @abstractmethod
+    def _advance(self, group: int, topic: int, values: Mapping[str, float]) -> Sequence[int] | Ints:
+        """Show one event's values (of watched attributes) to a group; the slots that fire, each once."""
+
+
+def move_of(attribute: str, tolerance: float, value: float | None, last: float | None) -> AttributeMove:
     """Compare a value with the last one as `filters.change` prescribes."""
     moved = value is not None and (last is None or abs(value - last) > tolerance)
-    return Move(attribute, tolerance, value, last, moved)
+    return AttributeMove(attribute, tolerance, value, last, moved)
 
 
-def numbers_of(batch: EventBatch, attribute: str) -> NDArray[np.float64] | None:
-    """The attribute in every row, NaN where it is no number; None when it is one in no row."""
+def numbers_of(batch: EventBatch, attribute: str) -> Floats | None:
+    """The attribute in every row, NaN where it is no number; None when no event of the batch has it."""
     column = batch.column(attribute)
     if column is None:
         return None
-    numbers: NDArray[np.float64] = np.where(column.tags == NUMBER, column.numbers, np.nan)
+    numbers: Floats = np.where(column.tags == NUMBER, column.numbers, np.nan)
     return numbers

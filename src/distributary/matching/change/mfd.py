@@ -1,12 +1,9 @@
 """MFD, multi-level filter decomposition: tolerances split into sub-filters that share their lower levels.
 
-After section 4.3.3 of the dynamic-filter paper. A tolerance is counted in whole units and written in base
-4; each non-zero digit, from the lowest, is a sub-filter, and what one lets pass is all that the next one
-sees. 21 units are 111 in base 4: a value must move by more than 1 to pass 001, then by more than 4 from
-what 011 let pass last, then by more than 16 from what 111 let pass last. Filters are shared: the one for a
-consistency value exists once in a group for each attribute, as a *proxy* while only longer chains need it,
-as a real one once subscriptions ask for that value. A value that stops at one level is never shown to
-those above it, which is what prunes the work; `evaluated` counts the comparisons made.
+After section 4.3.3 of the dynamic-filter paper; `decomposition` has the sub-filters. They are shared: the
+one for a consistency value exists once in a group for each attribute, as a *proxy* while only longer chains
+need it, as a real one once subscriptions ask for that value. A value that stops at one level is never shown
+to those above it, which is what prunes the work; `evaluated` counts the comparisons made.
 
 What holds: after every event, the value last delivered to a subscriber is no further than its tolerance
 from the value of that event. By the triangle inequality the levels' tolerances add up (the paper's
@@ -30,10 +27,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
-from functools import lru_cache
-from typing import Any, ClassVar, Generic, Never, Self, TypeVar
+from typing import Any, ClassVar, Never, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,155 +35,25 @@ from numpy.typing import NDArray
 from distributary.errors import DistributaryError
 from distributary.filters.change import ChangeFilter, number_of
 from distributary.matching import frozen
-from distributary.matching.batch import EventBatch
-from distributary.matching.change.index import Facts, ListedChangeIndex, Move, Peek, numbers_of
+from distributary.matching.change.decomposition import Key, SubFilter, SubFilterState, chain_of
+from distributary.matching.change.index import AttributeMove, ListedChangeIndex, Peek
+from distributary.matching.change.memory import LastValues
 from distributary.matching.change.topics import TopicNumbers
-from distributary.matching.index import Arrays, Pairs
+from distributary.matching.index import Arrays
 from distributary.model import Event
 
-S = TypeVar("S")
-"""What stands for a subscriber: a slot number here, a subscription's id in a network."""
-T = TypeVar("T")
-"""What stands for a topic."""
+STATES = {
+    "groups": np.int32,
+    "attributes": np.int32,
+    "units": np.int64,
+    "widths": np.float64,
+    "topics": np.int32,
+    "passed": np.float64,
+}
+"""The frozen columns of filters' states, each named `state_...`."""
 
-BASE = 4
-
-MOST_UNITS = BASE**26 - 1
-"""Larger tolerances count as this many units, the most that float64 tells apart."""
-
-Key = tuple[int, float]
-"""A filter of an item: its units and width. Units are 0 for plain filters, which differ in width alone."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class LogicalNode:
-    """Where a consistency value belongs in Figure 8: its level, and the leading digit within that level."""
-
-    level: int
-    digit: int
-
-    @property
-    def index(self) -> int:
-        """Its number when nodes are counted from 0, left to right and from the lowest level up."""
-        return (self.level - 1) * (BASE - 1) + self.digit - 1
-
-
-def parts_of(units: int) -> list[int]:
-    """The sub-filters of a consistency value: its non-zero digits at their places, lowest first.
-
-    >>> parts_of(21), parts_of(34)
-    ([1, 4, 16], [2, 32])
-    """
-    parts = []
-    power = 1
-    while units:
-        units, digit = divmod(units, BASE)
-        if digit:
-            parts.append(digit * power)
-        power *= BASE
-    return parts
-
-
-def level_of(units: int) -> int:
-    """How many sub-filters a consistency value has; 0 for a plain filter.
-
-    >>> level_of(21), level_of(34), level_of(0)
-    (3, 2, 0)
-    """
-    return len(parts_of(units))
-
-
-def logical_node(units: int) -> LogicalNode:
-    """The logical node that stores a consistency value; ValueError for 0, which is no chain.
-
-    >>> logical_node(34), logical_node(34).index
-    (LogicalNode(level=2, digit=2), 4)
-    """
-    if units < 1:
-        raise ValueError(f"{units} units belong to no logical node; it takes at least 1")
-    parts = parts_of(units)
-    digit = parts[-1]
-    while digit >= BASE:
-        digit //= BASE
-    return LogicalNode(len(parts), digit)
-
-
-@lru_cache(maxsize=1 << 16)
-def chain_of(unit: float, tolerance: float) -> tuple[Key, ...]:
-    """The filters that make up a tolerance, in the order in which a value passes them.
-
-    >>> chain_of(1.0, 21.0)
-    ((1, 1.0), (5, 4.0), (21, 16.0))
-    """
-    units = min(Fraction(tolerance) // Fraction(unit), MOST_UNITS)
-    while sum(Fraction(part * unit) for part in parts_of(units)) > Fraction(tolerance):
-        units -= 1
-    parts = parts_of(units)
-    if not parts:
-        return ((0, tolerance),)
-    return tuple((sum(parts[: at + 1]), part * unit) for at, part in enumerate(parts))
-
-
-class State(Generic[S]):
-    """One filter's state for one topic.
-
-    `passed` is the value it let pass last. Subscribers are in step with it, having been delivered that value
-    last, save those in `apart`: they were delivered another one, or nothing yet (None).
-    """
-
-    __slots__ = ("apart", "passed")
-
-    def __init__(self, passed: float) -> None:
-        self.passed = passed
-        self.apart: dict[S, float | None] = {}
-
-    def deliver(self, slot: S, value: float) -> None:
-        """A subscriber gets this value."""
-        if value == self.passed:
-            self.apart.pop(slot, None)
-        else:
-            self.apart[slot] = value
-
-
-class SubFilter(Generic[S, T]):
-    """A sub-filter with the subscribers at its consistency value (none: a proxy) and a state a topic."""
-
-    __slots__ = ("key", "slots", "states")
-
-    def __init__(self, key: Key) -> None:
-        self.key = key
-        self.slots: dict[S, None] = {}
-        self.states: dict[T, State[S]] = {}
-
-    def moved(self, value: float, last: float) -> bool:
-        """Whether the value is further from the last one than the width: exactly, unless it is plain."""
-        units, width = self.key
-        distance = abs(value - last)
-        if distance == width and units:
-            return math.fsum((max(value, last), -min(value, last), -width)) > 0
-        return distance > width
-
-    def begin(self, topic: T, value: float) -> list[S]:
-        """Take the value as the first one, here and for the subscribers that have none; they fire."""
-        state = self.states.get(topic)
-        if state is None:
-            self.states[topic] = State(value)
-            return list(self.slots)
-        fired = [slot for slot, last in state.apart.items() if last is None]
-        for slot in fired:
-            state.deliver(slot, value)
-        return fired
-
-    def advance(self, state: State[S], value: float) -> tuple[bool, list[S]]:
-        """Whether the value passes, and the subscribers that fire. Those without a first value wait."""
-        apart = [slot for slot, last in state.apart.items() if last is not None and self.moved(value, last)]
-        passed = self.moved(value, state.passed)
-        fired = [slot for slot in self.slots if slot not in state.apart] + apart if passed else apart
-        if passed:
-            state.passed = value
-        for slot in apart:
-            state.deliver(slot, value)
-        return passed, fired
+APART = {"slots": np.int32, "attributes": np.int32, "topics": np.int32, "values": np.float64}
+"""The frozen columns of subscribers that are apart from their filter's state, each named `apart_...`."""
 
 
 class _Filter(SubFilter[int, int]):
@@ -293,11 +157,10 @@ class ChangeMFD(ListedChangeIndex):
         if not 0 < unit < math.inf:
             raise ValueError(f"the unit must be a finite number above 0, not {unit!r}")
         self.unit = float(unit)
+        super().__init__()
         self.evaluated = 0
         """How many comparisons of a value with a state have been made."""
-        self._filters: dict[int, tuple[ChangeFilter, int]] = {}
         self._groups: dict[int, dict[str, _Item]] = {}
-        self._topics = TopicNumbers()
 
     def units(self, tolerance: float) -> int:
         """A tolerance in whole units, rounded down; 0 makes it a plain filter.
@@ -315,14 +178,6 @@ class ChangeMFD(ListedChangeIndex):
         item = self._groups.get(group, {}).get(attribute)
         return sorted((units, len(f.slots)) for (units, _), f in item.filters.items()) if item else []
 
-    def add(self, slot: int, filter: ChangeFilter, group: int = 0) -> None:
-        if slot in self._filters:
-            raise ValueError(f"slot {slot} is taken")
-        self._filters[slot] = (filter, group)
-        items = self._groups.setdefault(group, {})
-        for name, tolerance in filter.tolerances:
-            items.setdefault(name, _Item()).subscribe(slot, self.chain(tolerance))
-
     def remove(self, slot: int) -> None:
         filter, group = self._filters.pop(slot)
         items = self._groups[group]
@@ -333,25 +188,16 @@ class ChangeMFD(ListedChangeIndex):
         if not items:
             del self._groups[group]
 
-    def fire(self, batch: EventBatch, rows: NDArray[np.int32], groups: NDArray[np.int32]) -> Pairs:
-        topics = self._topics.of_rows(batch, rows)
-        columns: dict[str, NDArray[np.float64] | None] = {}
-        parts = []
-        for row, group in zip(rows.tolist(), groups.tolist(), strict=True):
-            values: dict[str, float] = {}
-            for name in self._groups.get(group, ()):
-                if name not in columns:
-                    columns[name] = numbers_of(batch, name)
-                column = columns[name]
-                if column is not None and column[row] == column[row]:
-                    values[name] = float(column[row])
-            fired = self._advance(group, int(topics[row]), values)
-            parts.append(Pairs(np.full(len(fired), row, np.int32), np.array(fired, np.int32)))
-        return Pairs.joined(parts)
+    def _enrol(self, slot: int, filter: ChangeFilter, group: int) -> None:
+        items = self._groups.setdefault(group, {})
+        for name, tolerance in filter.tolerances:
+            items.setdefault(name, _Item()).subscribe(slot, self.chain(tolerance))
+
+    def _watched(self, group: int) -> Mapping[str, _Item]:
+        return self._groups.get(group, {})
 
     def _advance(self, group: int, topic: int, values: Mapping[str, float]) -> list[int]:
-        """Show one event's values to the items of a group; the slots that fire, each once."""
-        items = self._groups.get(group, {})
+        items = self._watched(group)
         fired: list[int] = []
         for name, value in values.items():
             slots, evaluated = items[name].advance(topic, value)
@@ -395,83 +241,69 @@ class ChangeMFD(ListedChangeIndex):
                 moved = stop is None and end.moved(value, before)
                 if stop is not None:
                     stops.append(f"{name} stops at the sub-filter of {stop.key[1]:g} below")
-            moves.append(Move(name, end.key[1], value, before, moved))
+            moves.append(AttributeMove(name, end.key[1], value, before, moved))
         return Peek(any(move.moved for move in moves), tuple(moves), "; ".join(stops))
 
     def forget(self) -> None:
         self._topics = TopicNumbers()
-        for items in self._groups.values():
-            for item in items.values():
-                item.fresh = {}
-                for filter in item.filters.values():
-                    filter.states = {}
+        for _, _, item in self._items():
+            item.fresh = {}
+            for filter in item.filters.values():
+                filter.states = {}
 
     def recall(self, topics: Sequence[str | None]) -> Never:
         raise _immovable()
 
-    def restore(self, topics: Sequence[str | None], facts: Facts) -> Never:
+    def restore(self, topics: Sequence[str | None], remembered: LastValues) -> Never:
         raise _immovable()
 
     def memory(self) -> int:
         """An estimate: what a small dictionary takes for each filter, state and subscriber."""
-        filters = [
-            f for items in self._groups.values() for item in items.values() for f in item.filters.values()
-        ]
+        filters = [filter for _, _, item in self._items() for filter in item.filters.values()]
         return sum(400 + 100 * len(f.slots) + 300 * len(f.states) for f in filters)
 
+    def _items(self) -> Iterator[tuple[int, str, _Item]]:
+        """All items, each with its group and attribute."""
+        for group, items in self._groups.items():
+            for name, item in items.items():
+                yield group, name, item
+
     def freeze(self) -> Arrays:
-        names = sorted({name for items in self._groups.values() for name in items})
+        names = sorted({name for _, name, _ in self._items()})
         states = [
-            (group, names.index(name), key, topic, state)
-            for group, items in self._groups.items()
-            for name, item in items.items()
+            (group, names.index(name), *key, topic, state)
+            for group, name, item in self._items()
             for key, filter in item.filters.items()
             for topic, state in filter.states.items()
         ]
         apart = [
             (slot, attribute, topic, math.nan if last is None else last)
-            for _, attribute, _, topic, state in states
+            for _, attribute, _, _, topic, state in states
             for slot, last in state.apart.items()
         ]
+        passed = [(*place, state.passed) for *place, state in states]
         return {
             **super().freeze(),
             "unit": np.array([self.unit]),
-            "groups": np.array([group for _, group in self._filters.values()], np.int32),
             **frozen.under("attributes", frozen.pack_texts(names)),
-            **frozen.under("topics", frozen.pack_texts(self._topics.topics())),
-            "state_groups": np.array([state[0] for state in states], np.int32),
-            "state_attributes": np.array([state[1] for state in states], np.int32),
-            "state_units": np.array([state[2][0] for state in states], np.int64),
-            "state_widths": np.array([state[2][1] for state in states], np.float64),
-            "state_topics": np.array([state[3] for state in states], np.int32),
-            "state_passed": np.array([state[4].passed for state in states], np.float64),
-            "apart_slots": np.array([one[0] for one in apart], np.int32),
-            "apart_attributes": np.array([one[1] for one in apart], np.int32),
-            "apart_topics": np.array([one[2] for one in apart], np.int32),
-            "apart_values": np.array([one[3] for one in apart], np.float64),
+            **_columns("state_", STATES, passed),
+            **_columns("apart_", APART, apart),
         }
 
     @classmethod
     def open(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         index = cls(float(arrays["unit"][0]))
-        texts = frozen.unpack_texts(frozen.within(arrays, "texts"))
-        index.add_many(arrays["slots"].tolist(), map(ChangeFilter.parse, texts), arrays["groups"].tolist())
-        index._topics = TopicNumbers(frozen.unpack_texts(frozen.within(arrays, "topics")))
+        index._refill(arrays)
         names = frozen.unpack_texts(frozen.within(arrays, "attributes"))
-        for group, attribute, units, width, topic, passed in _rows(
-            arrays, "state_", "groups", "attributes", "units", "widths", "topics", "passed"
-        ):
+        for group, attribute, units, width, topic, passed in _rows(arrays, "state_", STATES):
             item = index._groups[group][names[attribute]]
             item.fresh.setdefault(topic, {})
-            item.filters[units, width].states[topic] = State(passed)
-        for slot, attribute, topic, last in _rows(
-            arrays, "apart_", "slots", "attributes", "topics", "values"
-        ):
+            item.filters[units, width].states[topic] = SubFilterState(passed)
+        for slot, attribute, topic, last in _rows(arrays, "apart_", APART):
             end = dict(index._ends(slot))[names[attribute]]
             end.states[topic].apart[slot] = None if last != last else last
-        for items in index._groups.values():
-            for item in items.values():
-                _find_fresh(item)
+        for _, _, item in index._items():
+            _find_fresh(item)
         return index
 
 
@@ -507,5 +339,16 @@ def _find_fresh(item: _Item) -> None:
                 fresh[key] = filter
 
 
-def _rows(arrays: Mapping[str, NDArray[Any]], prefix: str, *names: str) -> Iterator[tuple[Any, ...]]:
-    return zip(*(arrays[prefix + name].tolist() for name in names), strict=True)
+def _columns(prefix: str, types: Mapping[str, Any], rows: Sequence[tuple[Any, ...]]) -> Arrays:
+    """Rows as frozen columns of these names and types."""
+    return {
+        prefix + name: np.array([row[at] for row in rows], kind)
+        for at, (name, kind) in enumerate(types.items())
+    }
+
+
+def _rows(
+    arrays: Mapping[str, NDArray[Any]], prefix: str, types: Mapping[str, Any]
+) -> Iterator[tuple[Any, ...]]:
+    """The rows that `_columns` wrote."""
+    return zip(*(arrays[prefix + name].tolist() for name in types), strict=True)

@@ -17,13 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distributary.filters.change import ChangeFilter
+from distributary.kernel import Floats, Ints
 from distributary.matching import frozen
-from distributary.matching.batch import EventBatch
-from distributary.matching.change.index import Facts, ListedChangeIndex, numbers_of
+from distributary.matching.change.index import ListedChangeIndex
+from distributary.matching.change.memory import LastValues
 from distributary.matching.change.topics import TopicNumbers
-from distributary.matching.index import Arrays, Pairs
-
-Matrix = NDArray[np.float64]
+from distributary.matching.index import Arrays
 
 
 class _Group:
@@ -33,9 +32,9 @@ class _Group:
 
     def __init__(self) -> None:
         self.attributes: list[str] = []
-        self.slots: NDArray[np.int32] = np.empty(0, np.int32)
-        self.tolerances: Matrix = np.empty((0, 0))
-        self.last: dict[int, Matrix] = {}
+        self.slots: Ints = np.empty(0, np.int32)
+        self.tolerances: Floats = np.empty((0, 0))
+        self.last: dict[int, Floats] = {}
         self.waiting: dict[int, ChangeFilter] = {}
 
     def settle(self) -> None:
@@ -64,11 +63,15 @@ class _Group:
         self.tolerances = self.tolerances[keep]
         self.last = {topic: last[keep] for topic, last in self.last.items()}
 
-    def advance(self, topic: int, values: Matrix) -> NDArray[np.int32]:
+    def of_topic(self, topic: int) -> Floats:
+        """The matrix of values last delivered for a topic, made when there is none."""
+        if topic not in self.last:
+            self.last[topic] = np.full(self.tolerances.shape, np.nan)
+        return self.last[topic]
+
+    def advance(self, topic: int, values: Floats) -> Ints:
         """The slots that fire on these values (NaN: no number); they are the last delivered from now on."""
-        last = self.last.get(topic)
-        if last is None:
-            last = self.last[topic] = np.full(self.tolerances.shape, np.nan)
+        last = self.of_topic(topic)
         carried = ~np.isnan(values) & ~np.isnan(self.tolerances)
         with np.errstate(invalid="ignore", over="ignore"):
             far = np.abs(values - last) > self.tolerances
@@ -83,15 +86,8 @@ class ChangeSF(ListedChangeIndex):
     name: ClassVar[str] = "sf"
 
     def __init__(self) -> None:
-        self._filters: dict[int, tuple[ChangeFilter, int]] = {}
+        super().__init__()
         self._groups: dict[int, _Group] = {}
-        self._topics = TopicNumbers()
-
-    def add(self, slot: int, filter: ChangeFilter, group: int = 0) -> None:
-        if slot in self._filters:
-            raise ValueError(f"slot {slot} is taken")
-        self._filters[slot] = (filter, group)
-        self._groups.setdefault(group, _Group()).waiting[slot] = filter
 
     def remove(self, slot: int) -> None:
         _, number = self._filters.pop(slot)
@@ -100,25 +96,20 @@ class ChangeSF(ListedChangeIndex):
         if not len(group.slots) and not group.waiting:
             del self._groups[number]
 
-    def fire(self, batch: EventBatch, rows: NDArray[np.int32], groups: NDArray[np.int32]) -> Pairs:
-        topics = self._topics.of_rows(batch, rows)
-        columns: dict[str, NDArray[np.float64] | None] = {}
-        parts = []
-        for row, number in zip(rows.tolist(), groups.tolist(), strict=True):
-            group = self._groups.get(number)
-            if group is None:
-                continue
-            group.settle()
-            values = np.full(len(group.attributes), np.nan)
-            for at, name in enumerate(group.attributes):
-                if name not in columns:
-                    columns[name] = numbers_of(batch, name)
-                column = columns[name]
-                if column is not None:
-                    values[at] = column[row]
-            fired = group.advance(int(topics[row]), values)
-            parts.append(Pairs(np.full(len(fired), row, np.int32), fired))
-        return Pairs.joined(parts)
+    def _enrol(self, slot: int, filter: ChangeFilter, group: int) -> None:
+        self._groups.setdefault(group, _Group()).waiting[slot] = filter
+
+    def _watched(self, group: int) -> Sequence[str]:
+        if group not in self._groups:
+            return ()
+        self._groups[group].settle()
+        return self._groups[group].attributes
+
+    def _advance(self, group: int, topic: int, values: Mapping[str, float]) -> Sequence[int] | Ints:
+        members = self._groups.get(group)
+        if members is None:
+            return ()
+        return members.advance(topic, np.array([values.get(name, np.nan) for name in members.attributes]))
 
     def last(self, slot: int, topic: str | None) -> dict[str, float]:
         group = self._groups[self._filters[slot][1]]
@@ -136,28 +127,24 @@ class ChangeSF(ListedChangeIndex):
         for group in self._groups.values():
             group.last = {}
 
-    def recall(self, topics: Sequence[str | None]) -> Facts:
+    def recall(self, topics: Sequence[str | None]) -> LastValues:
         numbers = {self._topics.find(topic): at for at, topic in enumerate(topics)}
         names = sorted({name for group in self._groups.values() for name in group.attributes})
         code = {name: at for at, name in enumerate(names)}
-        facts = [
+        found = [
             (int(group.slots[row]), code[group.attributes[column]], numbers[topic], last[row, column])
             for group in self._groups.values()
             for topic, last in group.last.items()
             if topic in numbers
             for row, column in np.argwhere(~np.isnan(last)).tolist()
         ]
-        return Facts(
-            names,
-            np.array([fact[0] for fact in facts], np.int32),
-            np.array([fact[1] for fact in facts], np.int32),
-            np.array([fact[2] for fact in facts], np.int32),
-            np.array([fact[3] for fact in facts], np.float64),
-        )
+        columns = np.array(found, np.float64).reshape(-1, 4).T
+        slots, attributes, at = columns[:3].astype(np.int32)
+        return LastValues(names, slots, attributes, at, columns[3].copy())
 
-    def restore(self, topics: Sequence[str | None], facts: Facts) -> None:
+    def restore(self, topics: Sequence[str | None], remembered: LastValues) -> None:
         numbers = self._topics.of(topics)
-        self._enter(facts._replace(topics=numbers[facts.topics]))
+        self._enter(remembered._replace(topics=numbers[remembered.topics]))
 
     def memory(self) -> int:
         return sum(
@@ -168,49 +155,34 @@ class ChangeSF(ListedChangeIndex):
     def freeze(self) -> Arrays:
         for group in self._groups.values():
             group.settle()
-        topics = self._topics.topics()
-        return {
-            **super().freeze(),
-            "groups": np.array([group for _, group in self._filters.values()], np.int32),
-            **frozen.under("topics", frozen.pack_texts(topics)),
-            **frozen.under("facts", self.recall([None, *topics]).to_arrays()),
-        }
+        everything = self.recall([None, *self._topics.topics()])
+        return {**super().freeze(), **frozen.under("facts", everything.to_arrays())}
 
     @classmethod
     def open(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         index = cls()
-        texts = frozen.unpack_texts(frozen.within(arrays, "texts"))
-        index.add_many(arrays["slots"].tolist(), map(ChangeFilter.parse, texts), arrays["groups"].tolist())
-        index._topics = TopicNumbers(frozen.unpack_texts(frozen.within(arrays, "topics")))
-        index._enter(Facts.from_arrays(frozen.within(arrays, "facts")))
+        index._refill(arrays)
+        index._enter(LastValues.from_arrays(frozen.within(arrays, "facts")))
         return index
 
-    def _enter(self, facts: Facts) -> None:
-        """Enter facts, whose topics are given by number, into the matrices."""
+    def _enter(self, remembered: LastValues) -> None:
+        """Enter values, whose topics are given by number, into the matrices."""
         places: dict[int, int] = {}
         columns: dict[int, dict[str, int]] = {}
         for number, group in self._groups.items():
             group.settle()
             places.update((slot, row) for row, slot in enumerate(group.slots.tolist()))
             columns[number] = {name: column for column, name in enumerate(group.attributes)}
-        for slot, attribute, topic, value in zip(
-            facts.slots.tolist(),
-            facts.attributes.tolist(),
-            facts.topics.tolist(),
-            facts.values.tolist(),
-            strict=True,
-        ):
+        for slot, attribute, topic, value in zip(*map(np.ndarray.tolist, remembered[1:]), strict=True):
+            name = remembered.names[attribute]
             filter, number = self._filters[slot]
-            if facts.names[attribute] not in filter.attributes:
+            if name not in filter.attributes:
                 continue
             group = self._groups[number]
-            last = group.last.get(topic)
-            if last is None:
-                last = group.last[topic] = np.full(group.tolerances.shape, np.nan)
-            last[places[slot], columns[number][facts.names[attribute]]] = value
+            group.of_topic(topic)[places[slot], columns[number][name]] = value
 
 
-def _enlarged(matrix: Matrix, shape: tuple[int, int]) -> Matrix:
+def _enlarged(matrix: Floats, shape: tuple[int, int]) -> Floats:
     larger = np.full(shape, np.nan)
     larger[: matrix.shape[0], : matrix.shape[1]] = matrix
     return larger

@@ -1,9 +1,9 @@
 """Thresholds: exact tolerances at a cost that follows how many fire, not how many are registered.
 
 Every member of a group waits for its attribute to rise above one threshold or to fall below another. Trees
-of the nearest thresholds lead an event to those it passes (`change_cells` has the arrays and why they are
-exact). Groups of a few members, the most common kind, have no trees at all: their members stand side by
-side in shared arrays, and a hash table of group lane and topic finds the values last delivered.
+of the nearest thresholds lead an event to those it passes (`layout` has the arrays, `firing` the kernels and
+why they are exact). Groups of a few members, the most common kind, have no trees at all: their members stand
+side by side in shared arrays, and a hash table of group lane and topic finds the values last delivered.
 
 Cost: an event takes O(k log(n / k) + 1) for each group of n members it is shown to, k of which fire; when
 members fire in runs of neighbouring tolerances, as they do after a shared delivery, O(k + log n). A removal
@@ -13,17 +13,19 @@ is O(1). An addition is O(log n) for each topic its group has seen, and amortise
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from distributary.filters.change import ChangeFilter
+from distributary.kernel import Floats, Ints
 from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
-from distributary.matching.change import cells as kernels
-from distributary.matching.change.cells import Cells, Fired, Lanes, Shown
-from distributary.matching.change.index import ChangeIndex, Facts, numbers_of
+from distributary.matching.change import cells, firing, layout
+from distributary.matching.change.index import ChangeIndex, numbers_of
+from distributary.matching.change.layout import Lanes, Terms
+from distributary.matching.change.memory import LastValues
 from distributary.matching.change.topics import TopicNumbers
 from distributary.matching.index import Arrays, Pairs
 
@@ -33,30 +35,8 @@ SPARE = 64
 ROOM = 1 << 20
 """Answers that are made room for beyond the most that one event can have."""
 
-LAID_OUT = {
-    "group_lane": -1,
-    "next": -1,
-    "attribute": -1,
-    "start": 0,
-    "size": 0,
-    "capacity": 0,
-    "slots": -1,
-    "tolerances": -1,
-    "slot_term": -1,
-    "slot_terms": 0,
-    "term_lane": 0,
-    "term_place": 0,
-    "term_next": -1,
-}
-"""The arrays of lanes that depend on the filters alone, and what stands in their unused places."""
-
-A = TypeVar("A", bound=np.generic)
-
-
-class _Terms(NamedTuple):
-    slots: NDArray[np.int32]
-    attributes: NDArray[np.int32]
-    tolerances: NDArray[np.float64]
+EMPTIED = ("first_cell", "current_cell", "slot_tick")
+"""The arrays of lanes that do not depend on the filters alone, and are not frozen."""
 
 
 class ChangeThresholds(ChangeIndex):
@@ -67,13 +47,13 @@ class ChangeThresholds(ChangeIndex):
     def __init__(self) -> None:
         self._attributes: dict[str, int] = {}
         self._topics = TopicNumbers()
-        self._groups: NDArray[np.int32] = np.full(64, NO_GROUP, np.int32)
+        self._groups: Ints = np.full(64, NO_GROUP, np.int32)
         self._waiting: dict[int, ChangeFilter] = {}
         self._count = 0
-        self._lay_out(_no_terms(), _no_facts(0))
+        self._lay_out(Terms.of([]), LastValues.room([], 0))
 
     def add(self, slot: int, filter: ChangeFilter, group: int = 0) -> None:
-        self._groups = _enlarged(self._groups, slot + 1, NO_GROUP)
+        self._groups = layout.enlarged(self._groups, slot + 1, NO_GROUP)
         if self._groups[slot] != NO_GROUP:
             raise ValueError(f"slot {slot} is taken")
         self._groups[slot] = group
@@ -117,7 +97,7 @@ class ChangeThresholds(ChangeIndex):
         slots: list[int] = np.flatnonzero(self._groups != NO_GROUP).tolist()
         return slots
 
-    def fire(self, batch: EventBatch, rows: NDArray[np.int32], groups: NDArray[np.int32]) -> Pairs:
+    def fire(self, batch: EventBatch, rows: Ints, groups: Ints) -> Pairs:
         self._settle()
         if not len(rows) or not self._live_terms:
             return Pairs.none()
@@ -126,28 +106,24 @@ class ChangeThresholds(ChangeIndex):
         parts = []
         at = count = 0
         while True:
-            at, count, stopped = kernels.fire(self._lanes, self._cells, shown, fired, at, count)
-            if stopped == kernels.CELLS_FULL:
+            at, count, stopped = firing.fire(self._lanes, self._cells, shown, fired, at, count)
+            if stopped == firing.CELLS_FULL:
                 self._make_cells(len(rows) - at)
                 continue
             parts.append(Pairs(fired.rows[:count], fired.slots[:count]))
-            if stopped == kernels.DONE:
+            if stopped == firing.DONE:
                 break
             fired, count = self._room(), 0
         if len(parts) == 1:  # a view would keep the whole room from being given back
             return Pairs(parts[0].rows.copy(), parts[0].slots.copy())
         return Pairs.joined(parts)
 
-    def _room(self) -> Fired:
+    def _room(self) -> firing.FiredMembers:
         """Room for the answers to any one event at least."""
-        answers = ROOM + self._live_terms + self._dead_terms
+        rows, slots = np.empty((2, ROOM + self._live_terms + self._dead_terms), np.int32)
         largest = int(self._lanes.capacity.max())
-        return Fired(
-            rows=np.empty(answers, np.int32),
-            slots=np.empty(answers, np.int32),
-            places=np.empty(largest, np.int32),
-            nodes=np.empty(int(kernels.tree_nodes(largest)), np.int32),
-        )
+        places, nodes = np.empty(largest, np.int32), np.empty(int(cells.tree_nodes(largest)), np.int32)
+        return firing.FiredMembers(rows, slots, places, nodes)
 
     def last(self, slot: int, topic: str | None) -> dict[str, float]:
         self._check(slot)
@@ -156,13 +132,13 @@ class ChangeThresholds(ChangeIndex):
         if number is None:
             return {}
         names = list(self._attributes)
-        cells = self._cells
+        table, cell_lane, cell_topic = self._cells[:3]
         values = {}
         for term in self._terms_of(slot):
             lane = int(self._lanes.term_lane[term])
-            cell = cells.table[kernels.find_place(cells.table, cells.lane, cells.topic, lane, number)]
+            cell = table[cells.find_place(table, cell_lane, cell_topic, lane, number)]
             if cell >= 0:
-                value = float(cells.last[cells.start[cell] + self._lanes.term_place[term]])
+                value = float(self._cells.last[self._cells.start[cell] + self._lanes.term_place[term]])
                 if value == value:
                     values[names[self._lanes.attribute[lane]]] = value
         return values
@@ -170,26 +146,25 @@ class ChangeThresholds(ChangeIndex):
     def forget(self) -> None:
         """The room for cells is kept for what comes next."""
         self._topics = TopicNumbers()
-        kernels.forget_cells(self._lanes, self._cells)
+        cells.forget_cells(self._lanes, self._cells)
 
-    def recall(self, topics: Sequence[str | None]) -> Facts:
+    def recall(self, topics: Sequence[str | None]) -> LastValues:
         self._settle()
         found = [self._topics.find(topic) for topic in topics]
         places = np.array([at for at, number in enumerate(found) if number is not None], np.int32)
-        facts = self._facts(np.array([number for number in found if number is not None], np.int32))
-        return facts._replace(topics=places[facts.topics])
+        known = self._remembered(np.array([number for number in found if number is not None], np.int32))
+        return known._replace(topics=places[known.topics])
 
-    def restore(self, topics: Sequence[str | None], facts: Facts) -> None:
+    def restore(self, topics: Sequence[str | None], remembered: LastValues) -> None:
         self._settle()
         numbers = self._topics.of(topics)
-        attributes = np.array([self._attributes.get(name, -1) for name in facts.names], np.int32)
-        self._enter(
-            facts._replace(attributes=attributes[facts.attributes], topics=numbers[facts.topics]), numbers
-        )
+        codes = np.array([self._attributes.get(name, -1) for name in remembered.names], np.int32)
+        attributes, of_topics = codes[remembered.attributes], numbers[remembered.topics]
+        self._enter(remembered._replace(attributes=attributes, topics=of_topics), numbers)
 
     def compact(self) -> None:
         """Lay everything out anew: lanes in order of tolerance, and no dead places."""
-        self._lay_out(self._terms(), self._facts(self._all_topics()))
+        self._lay_out(self._terms(), self._remembered(self._all_topics()))
 
     def memory(self) -> int:
         return self._groups.nbytes + sum(array.nbytes for array in (*self._lanes, *self._cells))
@@ -198,20 +173,24 @@ class ChangeThresholds(ChangeIndex):
         """The lanes as they stand, so that opening lays out nothing."""
         self.compact()
         groups = self._groups[: int(np.flatnonzero(self._groups != NO_GROUP).max(initial=-1)) + 1]
-        lanes = {name: frozen.with_room(getattr(self._lanes, name), fill) for name, fill in LAID_OUT.items()}
+        lanes = {
+            name: frozen.with_room(array, int(layout.UNUSED[name]))
+            for name, array in self._lanes._asdict().items()
+            if name not in EMPTIED
+        }
         return {
             "counts": np.array([self._count, self._lane_count, self._term_count], np.int64),
             "groups": frozen.with_room(groups, NO_GROUP),
             **frozen.under("lanes", lanes),
             **frozen.under("topics", frozen.pack_texts(self._topics.topics())),
-            **frozen.under("facts", self._facts(self._all_topics()).to_arrays()),
+            **frozen.under("facts", self._remembered(self._all_topics()).to_arrays()),
         }
 
     @classmethod
     def open(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         index = cls()
-        facts = Facts.from_arrays(frozen.within(arrays, "facts"))
-        index._attributes = {name: at for at, name in enumerate(facts.names)}
+        remembered = LastValues.from_arrays(frozen.within(arrays, "facts"))
+        index._attributes = {name: at for at, name in enumerate(remembered.names)}
         index._topics = TopicNumbers(frozen.unpack_texts(frozen.within(arrays, "topics")))
         index._groups = arrays["groups"]
         index._count, index._lane_count, index._term_count = arrays["counts"].tolist()
@@ -223,8 +202,8 @@ class ChangeThresholds(ChangeIndex):
             current_cell=np.full(len(lanes["next"]), -1, np.int32),
             slot_tick=np.zeros(len(lanes["slot_term"]), np.int64),
         )
-        index._cells = _no_cells(len(facts.values))
-        index._enter(facts, index._all_topics())
+        index._cells = layout.no_cells(len(remembered.values))
+        index._enter(remembered, index._all_topics())
         return index
 
     def _check(self, slot: int) -> None:
@@ -239,9 +218,9 @@ class ChangeThresholds(ChangeIndex):
             term = int(self._lanes.term_next[term])
         return terms
 
-    def _shown(self, batch: EventBatch, rows: NDArray[np.int32], groups: NDArray[np.int32]) -> Shown:
+    def _shown(self, batch: EventBatch, rows: Ints, groups: Ints) -> firing.ShownEvents:
         value_row = np.full(len(self._attributes), -1, np.int32)
-        columns: list[NDArray[np.float64]] = []
+        columns: list[Floats] = []
         for name, attribute in self._attributes.items():
             numbers = numbers_of(batch, name)
             if numbers is not None:
@@ -250,13 +229,8 @@ class ChangeThresholds(ChangeIndex):
         values = np.stack(columns) if columns else np.empty((0, batch.rows))
         topics = self._topics.of_rows(batch, rows)
         self._make_topics()
-        return Shown(
-            values,
-            value_row,
-            topics,
-            np.ascontiguousarray(rows, np.int32),
-            np.ascontiguousarray(groups, np.int32),
-        )
+        rows, groups = np.ascontiguousarray(rows, np.int32), np.ascontiguousarray(groups, np.int32)
+        return firing.ShownEvents(values, value_row, topics, rows, groups)
 
     def _settle(self) -> None:
         """Give the members that wait their places: few one by one, many by laying everything out anew."""
@@ -268,101 +242,85 @@ class ChangeThresholds(ChangeIndex):
             self._place(slot, filter)
         self._waiting = {}
 
-    def _terms(self) -> _Terms:
+    def _terms(self) -> Terms:
         """All terms, of the members that wait too."""
         lanes = self._lanes
         term_lane = lanes.term_lane[: self._term_count]
         places = lanes.start[term_lane] + lanes.term_place[: self._term_count]
         live = np.flatnonzero(lanes.tolerances[places] >= 0)
-        waiting = [
-            (slot, self._attribute(name), tolerance)
-            for slot, filter in self._waiting.items()
-            for name, tolerance in filter.tolerances
-        ]
-        return _Terms(
-            np.append(lanes.slots[places[live]], np.array([term[0] for term in waiting], np.int32)),
-            np.append(lanes.attribute[term_lane[live]], np.array([term[1] for term in waiting], np.int32)),
-            np.append(lanes.tolerances[places[live]], np.array([term[2] for term in waiting], np.float64)),
+        waiting = Terms.of(
+            [
+                (slot, self._attribute(name), tolerance)
+                for slot, filter in self._waiting.items()
+                for name, tolerance in filter.tolerances
+            ]
+        )
+        return Terms(
+            np.append(lanes.slots[places[live]], waiting.slots),
+            np.append(lanes.attribute[term_lane[live]], waiting.attributes),
+            np.append(lanes.tolerances[places[live]], waiting.tolerances),
         )
 
-    def _facts(self, topics: NDArray[np.int32]) -> Facts:
+    def _remembered(self, topics: Ints) -> LastValues:
         """What is remembered of these topics, given by number, with their places in place of them."""
         names = list(self._attributes)
-        if not self._cells.used[kernels.USED_CELLS]:
-            return _no_facts(0)._replace(names=names)
+        if not self._cells.used[layout.USED_CELLS]:
+            return LastValues.room(names, 0)
         self._make_topics()
-        facts = _no_facts(int(kernels.count_values(self._lanes, self._cells, topics)))._replace(names=names)
-        count = kernels.list_facts(self._lanes, self._cells, topics, *facts[1:])
-        return facts.chosen(slice(count))
+        room = LastValues.room(names, int(cells.count_values(self._lanes, self._cells, topics)))
+        return room.chosen(slice(cells.list_values(self._lanes, self._cells, topics, *room[1:])))
 
-    def _all_topics(self) -> NDArray[np.int32]:
+    def _all_topics(self) -> Ints:
         return np.arange(len(self._topics), dtype=np.int32)
 
     def _attribute(self, name: str) -> int:
         return self._attributes.setdefault(name, len(self._attributes))
 
-    def _lay_out(self, terms: _Terms, facts: Facts) -> None:
+    def _lay_out(self, terms: Terms, remembered: LastValues) -> None:
         """Build all lanes and cells."""
-        self._lanes = _lanes(terms, self._groups)
-        self._cells = _no_cells(len(facts.values))
+        self._lanes = layout.lanes_of(terms, self._groups)
+        self._cells = layout.no_cells(len(remembered.values))
         self._waiting = {}
         self._lane_count = len(self._lanes.next)
         self._live_terms = self._term_count = self._place_count = len(terms.slots)
         self._dead_terms = 0
-        self._enter(facts, self._all_topics())
+        self._enter(remembered, self._all_topics())
 
-    def _enter(self, facts: Facts, topics: NDArray[np.int32]) -> None:
-        """Enter facts of these topics, all given by number, into the cells."""
-        if not len(facts.values):
+    def _enter(self, remembered: LastValues, topics: Ints) -> None:
+        """Enter values of these topics, all given by number, into the cells."""
+        if not len(remembered.values):
             return
         self._make_topics()
-        at = kernels.enter_facts(self._lanes, self._cells, *facts[1:], 0)
-        while at < len(facts.values):
-            self._make_cells(len(facts.values) - at)
-            at = kernels.enter_facts(self._lanes, self._cells, *facts[1:], at)
-        kernels.refresh_topics(self._lanes, self._cells, topics)
+        at = cells.enter_values(self._lanes, self._cells, *remembered[1:], 0)
+        while at < len(remembered.values):
+            self._make_cells(len(remembered.values) - at)
+            at = cells.enter_values(self._lanes, self._cells, *remembered[1:], at)
+        firing.refresh_topics(self._lanes, self._cells, topics)
 
     def _make_topics(self) -> None:
         """Have a place for every topic that was met."""
-        topic_cell = _enlarged(self._cells.topic_cell, len(self._topics), -1)
-        self._cells = self._cells._replace(topic_cell=topic_cell)
+        self._cells = layout.grown(self._cells, ("topic_cell",), len(self._topics))
 
     def _make_cells(self, expected: int) -> None:
         """Have room for one more cell, whatever its lane, and for up to four times as many if so expected."""
-        cells = self._cells
-        if cells.used[kernels.USED_CELLS] == len(cells.lane):
-            count = len(cells.lane) * (4 if expected > 2 * len(cells.lane) else 2)
-            self._cells = cells._replace(
-                lane=_enlarged(cells.lane, count, -1),
-                topic=_enlarged(cells.topic, count, -1),
-                start=_enlarged(cells.start, count, 0),
-                tree=_enlarged(cells.tree, count, 0),
-                next=_enlarged(cells.next, count, -1),
-                fellow=_enlarged(cells.fellow, count, -1),
-                table=np.full(_table_size(count), -1, np.int32),
-            )
-            kernels.enter_cells(self._cells)
+        size = len(self._cells.lane)
+        if self._cells.used[layout.USED_CELLS] == size:
+            count = size * (4 if expected > 2 * size else 2)
+            table = np.full(layout.table_size(count), -1, np.int32)
+            self._cells = layout.grown(self._cells, layout.BY_CELL, count)._replace(table=table)
+            cells.enter_cells(self._cells)
         self._make_values(1, int(self._lanes.capacity.max(initial=1)))
 
     def _make_values(self, count: int, capacity: int) -> None:
         """Have room for the values and nodes of so many cells more, each of a lane of this capacity."""
-        cells = self._cells
-        values = int(cells.used[kernels.USED_VALUES]) + count * capacity
-        nodes = int(cells.used[kernels.USED_NODES]) + count * int(kernels.tree_nodes(capacity))
-        self._cells = cells._replace(
-            last=_enlarged(cells.last, values, np.nan),
-            above=_enlarged(cells.above, nodes, np.nan),
-            below=_enlarged(cells.below, nodes, np.nan),
-        )
+        used = self._cells.used
+        values = int(used[layout.USED_VALUES]) + count * capacity
+        nodes = int(used[layout.USED_NODES]) + count * int(cells.tree_nodes(capacity))
+        self._cells = layout.grown(layout.grown(self._cells, ("last",), values), layout.BY_NODE, nodes)
 
     def _place(self, slot: int, filter: ChangeFilter) -> None:
         """Append one member to the lanes of its group."""
-        lanes = self._lanes
-        self._lanes = lanes._replace(
-            slot_term=_enlarged(lanes.slot_term, slot + 1, -1),
-            slot_terms=_enlarged(lanes.slot_terms, slot + 1, 0),
-            slot_tick=_enlarged(lanes.slot_tick, slot + 1, 0),
-        )
+        self._lanes = layout.grown(self._lanes, layout.BY_SLOT, slot + 1)
         for name, tolerance in filter.tolerances:
             lane = self._lane(int(self._groups[slot]), self._attribute(name))
             if self._lanes.size[lane] == self._lanes.capacity[lane]:
@@ -373,13 +331,11 @@ class ChangeThresholds(ChangeIndex):
             lanes.tolerances[lanes.start[lane] + place] = tolerance
             lanes.size[lane] = place + 1
             self._append_term(slot, lane, place)
-            kernels.admit_member(self._lanes, self._cells, lane, place)
+            firing.admit_member(self._lanes, self._cells, lane, place)
 
     def _lane(self, group: int, attribute: int) -> int:
         """The lane of this group and attribute, made without any place when there is none."""
-        lanes = self._lanes = self._lanes._replace(
-            group_lane=_enlarged(self._lanes.group_lane, group + 1, -1)
-        )
+        lanes = self._lanes = layout.grown(self._lanes, ("group_lane",), group + 1)
         lane = int(lanes.group_lane[group])
         while lane >= 0:
             if lanes.attribute[lane] == attribute:
@@ -387,15 +343,7 @@ class ChangeThresholds(ChangeIndex):
             lane = int(lanes.next[lane])
         lane = self._lane_count
         self._lane_count += 1
-        lanes = self._lanes = lanes._replace(
-            next=_enlarged(lanes.next, lane + 1, -1),
-            attribute=_enlarged(lanes.attribute, lane + 1, -1),
-            start=_enlarged(lanes.start, lane + 1, 0),
-            size=_enlarged(lanes.size, lane + 1, 0),
-            capacity=_enlarged(lanes.capacity, lane + 1, 0),
-            first_cell=_enlarged(lanes.first_cell, lane + 1, -1),
-            current_cell=_enlarged(lanes.current_cell, lane + 1, -1),
-        )
+        lanes = self._lanes = layout.grown(lanes, layout.BY_LANE, lane + 1)
         lanes.attribute[lane] = attribute
         lanes.next[lane] = lanes.group_lane[group]
         lanes.group_lane[group] = lane
@@ -407,10 +355,7 @@ class ChangeThresholds(ChangeIndex):
         after = max(1, 2 * before)
         start = self._place_count
         self._place_count += after
-        lanes = self._lanes = self._lanes._replace(
-            slots=_enlarged(self._lanes.slots, self._place_count, -1),
-            tolerances=_enlarged(self._lanes.tolerances, self._place_count, -1),
-        )
+        lanes = self._lanes = layout.grown(self._lanes, layout.BY_PLACE, self._place_count)
         old = slice(int(lanes.start[lane]), int(lanes.start[lane]) + before)
         lanes.slots[start : start + before] = lanes.slots[old]
         lanes.tolerances[start : start + before] = lanes.tolerances[old]
@@ -419,114 +364,15 @@ class ChangeThresholds(ChangeIndex):
         if lanes.first_cell[lane] >= 0:
             count = int((self._cells.lane == lane).sum())
             self._make_values(count, after)
-            kernels.widen_cells(lanes, self._cells, lane, before)
+            firing.widen_cells(lanes, self._cells, lane, before)
 
     def _append_term(self, slot: int, lane: int, place: int) -> None:
         term = self._term_count
         self._term_count += 1
         self._live_terms += 1
-        lanes = self._lanes = self._lanes._replace(
-            term_lane=_enlarged(self._lanes.term_lane, term + 1, 0),
-            term_place=_enlarged(self._lanes.term_place, term + 1, 0),
-            term_next=_enlarged(self._lanes.term_next, term + 1, -1),
-        )
+        lanes = self._lanes = layout.grown(self._lanes, layout.BY_TERM, term + 1)
         lanes.term_lane[term] = lane
         lanes.term_place[term] = place
         lanes.term_next[term] = lanes.slot_term[slot]
         lanes.slot_term[slot] = term
         lanes.slot_terms[slot] += 1
-
-
-def _lanes(terms: _Terms, groups_of: NDArray[np.int32]) -> Lanes:
-    """The lanes of these terms, each in ascending order of tolerance and exactly as large as it must be."""
-    groups = groups_of[terms.slots]
-    order = np.lexsort((terms.tolerances, terms.attributes, groups))
-    slots, attributes, groups = terms.slots[order], terms.attributes[order], groups[order]
-    count = len(slots)
-    opens = np.ones(count, np.bool_)
-    opens[1:] = (groups[1:] != groups[:-1]) | (attributes[1:] != attributes[:-1])
-    starts = np.flatnonzero(opens)
-    lane_groups = groups[starts]
-    term_lane = (np.cumsum(opens) - 1).astype(np.int32)
-    lane_count = len(starts)
-    follows = np.full(lane_count, -1, np.int32)
-    follows[:-1][lane_groups[1:] == lane_groups[:-1]] = 0
-    follows[follows == 0] = np.flatnonzero(follows == 0) + 1
-    group_lane = np.full(int(groups.max(initial=-1)) + 1, -1, np.int32)
-    group_lane[lane_groups[::-1]] = np.arange(lane_count - 1, -1, -1, dtype=np.int32)
-    sizes = np.diff(np.append(starts, count)).astype(np.int32)
-    slot_term, slot_terms, term_next = _links(slots)
-    return Lanes(
-        group_lane=group_lane,
-        next=follows,
-        attribute=attributes[starts].astype(np.int32),
-        start=starts.astype(np.int64),
-        size=sizes,
-        capacity=sizes.copy(),
-        first_cell=np.full(lane_count, -1, np.int32),
-        current_cell=np.full(lane_count, -1, np.int32),
-        slots=slots.astype(np.int32),
-        tolerances=terms.tolerances[order].astype(np.float64),
-        slot_term=slot_term,
-        slot_terms=slot_terms,
-        slot_tick=np.zeros(len(slot_term), np.int64),
-        term_lane=term_lane,
-        term_place=(np.arange(count) - starts[term_lane]).astype(np.int32),
-        term_next=term_next,
-    )
-
-
-def _links(slots: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
-    """Link the terms of each slot: the first term and the number of terms by slot, the next by term."""
-    order = np.argsort(slots, kind="stable").astype(np.int32)
-    size = int(slots.max(initial=-1)) + 1
-    slot_term = np.full(size, -1, np.int32)
-    slot_term[slots[order[::-1]]] = order[::-1]
-    term_next = np.full(len(slots), -1, np.int32)
-    again = slots[order[1:]] == slots[order[:-1]]
-    term_next[order[:-1][again]] = order[1:][again]
-    return slot_term, np.bincount(slots, minlength=size).astype(np.int32), term_next
-
-
-def _no_terms() -> _Terms:
-    return _Terms(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.float64))
-
-
-def _no_facts(count: int) -> Facts:
-    """Room for so many facts."""
-    return Facts(
-        [], np.empty(count, np.int32), np.empty(count, np.int32), np.empty(count, np.int32), np.empty(count)
-    )
-
-
-def _no_cells(values: int) -> Cells:
-    """Room for so many values and some cells, none of it used."""
-    cells = values = max(16, values)
-    return Cells(
-        table=np.full(_table_size(cells), -1, np.int32),
-        lane=np.full(cells, -1, np.int32),
-        topic=np.full(cells, -1, np.int32),
-        start=np.zeros(cells, np.int64),
-        tree=np.zeros(cells, np.int64),
-        next=np.full(cells, -1, np.int32),
-        fellow=np.full(cells, -1, np.int32),
-        topic_cell=np.full(16, -1, np.int32),
-        last=np.empty(values),
-        above=np.empty(0),
-        below=np.empty(0),
-        used=np.zeros(4, np.int64),
-    )
-
-
-def _table_size(cells: int) -> int:
-    """A power of two that is never more than half full."""
-    return 1 << (2 * cells - 1).bit_length()
-
-
-def _enlarged(array: NDArray[A], needed: int, fill: float) -> NDArray[A]:
-    """The array itself when it is long enough, else a copy of at least twice the length."""
-    if needed <= len(array):
-        return array
-    larger = np.full(max(needed, 2 * len(array)), fill, array.dtype)
-    larger[: len(array)] = array
-    return larger

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from distributary.kernel import kernel
+from distributary.kernel import Bytes, Flags, Ints, Longs, hash_bytes, kernel, same_text
 from distributary.matching.batch import EventBatch
 
 WITHOUT_TOPIC = 0
@@ -37,32 +36,28 @@ class TopicNumbers:
         """The topics from number 1 on."""
         return [topic for topic in self._numbers if topic is not None]
 
-    def of(self, topics: Sequence[str | None]) -> NDArray[np.int32]:
+    def of(self, topics: Sequence[str | None]) -> Ints:
         """The numbers of these topics; new topics get new numbers."""
         found = [self._numbers.setdefault(topic, len(self._numbers)) for topic in topics]
         return np.array(found, np.int32)
 
-    def of_rows(self, batch: EventBatch, rows: NDArray[np.int32]) -> NDArray[np.int32]:
+    def of_rows(self, batch: EventBatch, rows: Ints) -> Ints:
         """The number of each row's topic, filled in for the given rows; new topics get new numbers."""
-        numbers = np.zeros(batch.rows, np.int32)
         topics = batch.topics
         if topics is None or not len(rows):
-            return numbers
+            return np.zeros(batch.rows, np.int32)
         codes, firsts = _distinct(topics.data, topics.starts, topics.ends, topics.valid)
-        of_code = np.zeros(len(firsts) + 1, np.int32)
         wanted = np.zeros(len(firsts) + 1, np.bool_)
         wanted[codes[rows]] = True
-        for code in np.flatnonzero(wanted[:-1]).tolist():
-            topic = topics[int(firsts[code])]
-            of_code[code] = self._numbers.setdefault(topic, len(self._numbers))
-        np.take(of_code, codes, out=numbers)
-        return numbers
+        found = np.flatnonzero(wanted[:-1])
+        # Rows without a topic have code -1 and find the last entry, which stays 0.
+        of_code = np.zeros(len(firsts) + 1, np.int32)
+        of_code[found] = self.of([topics[int(firsts[code])] for code in found])
+        return of_code[codes]
 
 
 @kernel
-def _distinct(
-    data: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64], valid: NDArray[np.bool_]
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+def _distinct(data: Bytes, starts: Longs, ends: Longs, valid: Flags) -> tuple[Ints, Ints]:
     """A code for each row, equal for equal texts (-1 for null), and the first row that has each code."""
     rows = len(starts)
     size = 16
@@ -75,21 +70,13 @@ def _distinct(
     for row in range(rows):
         if not valid[row]:
             continue
-        start, length = starts[row], ends[row] - starts[row]
-        hashed = np.uint64(14695981039346656037)
-        for at in range(start, start + length):
-            hashed = (hashed ^ np.uint64(data[at])) * np.uint64(1099511628211)
+        start, end = starts[row], ends[row]
+        hashed = hash_bytes(data, start, end)
         place = np.int64((hashed ^ (hashed >> np.uint64(32))) & np.uint64(size - 1))
         while table[place] >= 0:
             first = firsts[table[place]]
-            if ends[first] - starts[first] == length:
-                same = True
-                for offset in range(length):
-                    if data[starts[first] + offset] != data[start + offset]:
-                        same = False
-                        break
-                if same:
-                    break
+            if same_text(data, starts[first], ends[first], data, start, end):
+                break
             place = (place + 1) & (size - 1)
         if table[place] < 0:
             table[place] = count

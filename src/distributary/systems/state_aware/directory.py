@@ -5,7 +5,7 @@ Every subscription waits for its attribute to rise to one threshold or to fall t
 that a value reaches; `Standing.takes`, which has the rule, decides. Between the nearest thresholds of all
 lies the *quiet* stretch, in which nobody takes anything: telling others of it is what saves messages.
 
-The same idea as `matching.change_thresholds`, for one value at a time: that index takes a batch of rows in
+The same idea as `matching.change.thresholds`, for one value at a time: that index takes a batch of rows in
 Arrow's form, for which a single value takes 0.2 ms to prepare; here it is a look at two heaps.
 
 Rules:

@@ -1,10 +1,11 @@
 """MFD, multi-level filter decomposition: a value climbs from level to level, as far as it passes.
 
-Section 4.3.3 of the dynamic-filter paper. A tolerance is split into sub-filters (`matching.change_mfd` says
-how, and why the bound holds); each lives at a logical node, and the logical nodes of a level share a stretch
-of the item's segment. A value is multicast to the lowest level. Nodes with output report it to the *leader*
-of the level, the owner of its last logical node, which multicasts the value, with all that let it pass, to
-the next level. A level without output ends it.
+Section 4.3.3 of the dynamic-filter paper. A tolerance is split into sub-filters
+(`matching.change.decomposition` says how, `matching.change.mfd` why the bound holds); each lives at a
+logical node, and the logical nodes of a level share a stretch of the item's segment. A value is multicast to
+the lowest level. Nodes with output report it to the *leader* of the level, the owner of its last logical
+node, which multicasts the value, with all that let it pass, to the next level. A level without output ends
+it.
 
 Rules:
 
@@ -37,7 +38,14 @@ from typing import Any, ClassVar, NamedTuple
 from distributary.filters.change import number_of
 from distributary.filters.filter import Filter
 from distributary.filters.kinds import parse_filter
-from distributary.matching.change.mfd import Key, LogicalNode, SubFilter, chain_of, level_of, logical_node
+from distributary.matching.change.decomposition import (
+    Key,
+    LogicalNode,
+    SubFilter,
+    chain_of,
+    level_of,
+    logical_node,
+)
 from distributary.model import Event
 from distributary.overlay.ring.ring import Arrival, Ring
 from distributary.systems.state_aware.broker import (

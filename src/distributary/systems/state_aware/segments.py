@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from distributary.errors import DistributaryError, FilterError
 from distributary.filters.filter import Filter
 from distributary.filters.topic import TopicFilter
-from distributary.matching.change.mfd import BASE, LogicalNode
+from distributary.matching.change.decomposition import BASE, LogicalNode
 from distributary.model import Event
 from distributary.overlay.ring.circle import Circle
 
