@@ -16,8 +16,8 @@ from distributary.toml_files import (
     Positive,
     Text,
     Truth,
-    raise_faults,
     read_toml,
+    report,
     toml_table,
     validated,
 )
@@ -47,11 +47,12 @@ class File:
     source: dict[str, Site] = field(default_factory=dict)
     streams: dict[str, Number] = field(default_factory=dict)
 
-    @field_validator("columns")
+    @field_validator("rates")
     @classmethod
-    def _check_columns(cls, columns: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        raise_faults(("", f"has {name!r}, the goal") for name in columns if name == info.data.get("goal"))
-        return columns
+    def _check_rates(cls, rates: Rates | None, info: ValidationInfo) -> Rates | None:
+        if rates and rates.metrics == info.data.get("goal"):
+            report(info, [("metrics", "is the goal"), ("seconds", "are of the goal")])
+        return rates
 
 
 def wrong(given: dict[str, Any]) -> list[str]:
@@ -74,7 +75,6 @@ def wrong(given: dict[str, Any]) -> list[str]:
             {"columns": ["a", 1]},
             'columns: is ["a", 1] (a list); it must be a list of strings such as ["columns"]',
         ),
-        ({"columns": ["g"]}, "columns: has 'g', the goal"),
         ({"rates": 5}, "[rates]: is 5 (a whole number); it must be a table"),
         ({"rates": {}}, '[rates] metrics: is missing; it must be a string such as "metrics"'),
         (
@@ -111,7 +111,15 @@ def test_a_fault_hides_no_other_and_is_told_once() -> None:
 
 
 def test_validators_are_asked_though_other_keys_are_wrong() -> None:
-    assert len(wrong({"goal": "g", "columns": ["g"], "strict": "no", "zzz": 1})) == 3
+    reported = ["[rates] metrics: is the goal", "[rates] seconds: are of the goal"]
+    assert wrong({"goal": "g", "rates": {"metrics": "g"}}) == reported
+    told = wrong({"goal": "g", "rates": {"metrics": "g", "zzz": 1}, "strict": "no"})
+    assert [line.partition(":")[0] for line in told] == [
+        "strict",
+        "[rates] zzz",
+        "[rates] metrics",
+        "[rates] seconds",
+    ]
 
 
 @pytest.mark.parametrize(

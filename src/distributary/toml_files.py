@@ -21,10 +21,10 @@ distributary.errors.DistributaryError: sink.toml: 3 things are wrong:
 
 Rules:
 
-- Keys that are right each by itself but not together are found by validators of the table around them, which
-  raise all such faults in one `FaultyTableError`.
+- Keys that are right each by itself but not together are found by validators of the file's model, which
+  `report` them and go on, so that such a fault hides no other.
 - After the first validation, unknown keys and keys of a wrong type are taken out and the rest is validated
-  again, so that those validators see the rest. What they say about a key that was told of before is not told.
+  again, so that those validators see the rest. What is said of a key that was told of before is not told.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from typing import (
     get_origin,
 )
 
-from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, ValidationInfo
 from pydantic.dataclasses import dataclass, is_pydantic_dataclass
 from pydantic.fields import FieldInfo
 
@@ -64,19 +64,20 @@ def toml_table(kind: type[T]) -> type[T]:
     return cast(type[T], dataclass(kind, frozen=True, config=ConfigDict(extra="forbid")))
 
 
-class FaultyTableError(ValueError):
-    """Faults that a validator found: for each a key, or "" for the value that it validates, and a text."""
+class FaultyValueError(ValueError):
+    """What a validator found in a key's value: for each fault the part of the value, or "", and a text."""
 
     def __init__(self, faults: Iterable[tuple[str, str]]) -> None:
         self.faults = tuple(faults)
-        super().__init__("; ".join(f"{key}: {text}" for key, text in self.faults))
+        super().__init__("; ".join(f"{part}: {text}" for part, text in self.faults))
 
 
-def raise_faults(faults: Iterable[tuple[str, str]]) -> None:
-    """Raise the error that carries these faults to `validated`, if there are any."""
-    found = tuple(faults)
-    if found:
-        raise FaultyTableError(found)
+def report(info: ValidationInfo, faults: Iterable[tuple[str, str]]) -> None:
+    """Tell `validated` of faults in the table that a validator of the file was given: a key and a text each."""
+    place = (str(info.field_name),)
+    cast(dict[str, Any], info.context)["reported"] += [
+        _Fault(_Place(place, key), text) for key, text in faults
+    ]
 
 
 def _no_truth_value(given: Any) -> Any:
@@ -129,14 +130,15 @@ def validated(table: type[T], given: Mapping[str, Any], name: str, **context: An
     wrong: dict[_Place, list[str]] = {}
     rest = given
     for _ in range(2):
+        found: list[_Fault] = []
         try:
-            made = TypeAdapter(table).validate_python(rest, context=context)
-            break
+            made = TypeAdapter(table).validate_python(rest, context={**context, "reported": found})
         except ValidationError as error:
-            told = {place.of_key for place in wrong}
-            found = [fault for fault in _faults_in(table, rest, error) if fault.place.of_key not in told]
-        for fault in found:
-            wrong.setdefault(fault.place, []).append(fault.text)
+            found += _faults_in(table, rest, error)
+        told = {place.of_key for place in wrong}
+        for place, text, _ in found:
+            if place.of_key not in told:
+                wrong.setdefault(place, []).append(text)
         rest = _without(rest, [fault.place for fault in found if fault.alone])
     if not wrong:
         return made
@@ -193,7 +195,7 @@ class _Place(NamedTuple):
 class _Fault(NamedTuple):
     place: _Place
     text: str
-    alone: bool
+    alone: bool = False
     """Whether it is of the one value at the place, whatever the rest of the file holds."""
 
 
@@ -203,16 +205,16 @@ def _faults_in(table: type, given: Mapping[str, Any], error: ValidationError) ->
     for each in error.errors(include_url=False):
         place, right, known = _located(table, each["loc"])
         cause = each.get("ctx", {}).get("error")
-        if isinstance(cause, FaultyTableError):
-            for key, text in cause.faults:
-                yield _Fault(_Place(place.tables, ".".join(filter(None, (place.key, key)))), text, False)
+        if isinstance(cause, FaultyValueError):
+            for part, text in cause.faults:
+                yield _Fault(_Place(place.tables, f"{place.key}.{part}".rstrip(".")), text)
         elif place not in seen:
             seen.add(place)
             if each["type"] == "unexpected_keyword_argument":
                 yield _Fault(place, f"there is no such key; {suggestion(place.key, known)}", True)
             elif each["type"] == "missing":
                 text = f"is missing; it must be {right}" if place.key else "the table is missing"
-                yield _Fault(place, text, False)
+                yield _Fault(place, text)
             else:
                 value = _inside(given, (*place.tables, place.key) if place.key else place.tables)
                 yield _Fault(place, f"is {shown(value)}; it must be {right}", True)

@@ -22,13 +22,13 @@ from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, Validat
 from distributary.errors import DistributaryError
 from distributary.flow.language.file import read_query_file
 from distributary.toml_files import (
-    FaultyTableError,
+    FaultyValueError,
     Names,
     Text,
     Truth,
     parse_toml,
-    raise_faults,
     read_toml,
+    report,
     shown,
     suggestion,
     toml_table,
@@ -69,7 +69,7 @@ def _flat_settings(given: Any, prefix: str = "") -> Any:
         elif isinstance(value, str | int | float):
             flat[prefix + name] = str(value).lower() if isinstance(value, bool) else str(value)
         else:
-            raise FaultyTableError([(prefix + name, f"is {shown(value)}; it must be a string or a number")])
+            raise FaultyValueError([(prefix + name, f"is {shown(value)}; it must be a string or a number")])
     return flat
 
 
@@ -82,13 +82,11 @@ def _schema_text(given: str, info: ValidationInfo) -> str:
             text = Path(_from_home(given.strip(), info)).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):
             reason = f'is "{given}": no file that can be read, nor a schema such as "id STRING"'
-            raise FaultyTableError([("", reason)]) from None
+            raise FaultyValueError([("", reason)]) from None
     try:
-        names = schema_columns(text)
+        schema_columns(text)
     except DistributaryError as error:
-        raise FaultyTableError([("", str(error))]) from None
-    if UNREADABLE in (name.lower() for name in names):
-        raise FaultyTableError([("", f"has a column {UNREADABLE}, a name that is taken")])
+        raise FaultyValueError([("", str(error))]) from None
     return text.strip()
 
 
@@ -97,7 +95,7 @@ def _sound_queries(path: str) -> str:
     try:
         read_query_file(path).check()
     except DistributaryError as error:
-        raise FaultyTableError(("", line) for line in str(error).splitlines()) from None
+        raise FaultyValueError(("", line) for line in str(error).splitlines()) from None
     return path
 
 
@@ -147,6 +145,8 @@ class PipelineSource:
         if self.schema is None and (self.parse or of_files):
             reads = 'parse = "json"' if self.parse else f'the format "{self.format}"'
             yield "schema", f'is missing; {reads} needs one such as "id STRING, topic STRING"'
+        if self.schema is not None and UNREADABLE in map(str.lower, schema_columns(self.schema)):
+            yield "schema", f"has a column {UNREADABLE}, a name that is taken"
         if self.format in RAW_FORMATS and self.parse is None:
             yield "parse", f'is missing; the format "{self.format}" gives raw values: parse = "json"'
         if self.parse and of_files:
@@ -265,7 +265,7 @@ class _PipelineFile:
     @field_validator("*")
     @classmethod
     def _check(cls, value: object, info: ValidationInfo) -> object:
-        raise_faults(_faults(str(info.field_name), value, info.data))
+        report(info, _faults(str(info.field_name), value, info.data))
         return value
 
 
