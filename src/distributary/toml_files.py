@@ -73,7 +73,7 @@ class FaultyValueError(ValueError):
 
 
 def report(info: ValidationInfo, faults: Iterable[tuple[str, str]]) -> None:
-    """Tell `validated` of faults in the table that a validator of the file was given: a key and a text each."""
+    """Tell `validated` of faults in the table that a validator of the file was given: keys and texts."""
     place = (str(info.field_name),)
     cast(dict[str, Any], info.context)["reported"] += [
         _Fault(_Place(place, key), text) for key, text in faults
@@ -139,7 +139,7 @@ def validated(table: type[T], given: Mapping[str, Any], name: str, **context: An
         for place, text, _ in found:
             if place.of_key not in told:
                 wrong.setdefault(place, []).append(text)
-        rest = _without(rest, [fault.place for fault in found if fault.alone])
+        rest = _without(rest, [fault.place.of_key for fault in found if fault.alone])
     if not wrong:
         return made
     order = list(_fields(table))
@@ -207,7 +207,7 @@ def _faults_in(table: type, given: Mapping[str, Any], error: ValidationError) ->
         cause = each.get("ctx", {}).get("error")
         if isinstance(cause, FaultyValueError):
             for part, text in cause.faults:
-                yield _Fault(_Place(place.tables, f"{place.key}.{part}".rstrip(".")), text)
+                yield _Fault(_Place(place.tables, f"{place.key}.{part}".rstrip(".")), text, True)
         elif place not in seen:
             seen.add(place)
             if each["type"] == "unexpected_keyword_argument":
@@ -269,7 +269,9 @@ def _description(annotation: Any) -> str:
     return next(filter(None, (*own, *map(_description, get_args(annotation)))), "")
 
 
-def _without(given: Mapping[str, Any], places: Iterable[_Place]) -> Mapping[str, Any]:
+def _without(
+    given: Mapping[str, Any], places: Iterable[tuple[tuple[str | int, ...], str]]
+) -> Mapping[str, Any]:
     """What was given but for the values at these places; an entry of a list stays, as others count on it."""
     rest = copy.deepcopy(given)
     for tables, key in places:
