@@ -16,8 +16,8 @@ from distributary.filters.filter import Filter
 from distributary.filters.kinds import register
 from distributary.overlay.node import Node
 from distributary.overlay.tree.interest import Interest, profile_of
-from distributary.overlay.tree.shape import settle
-from distributary.overlay.tree.tree import TreeNode
+from distributary.overlay.tree.node import TreeNode
+from distributary.overlay.tree.topology import settle
 from distributary.sim.deployment import Deployment
 from distributary.sim.latency import Constant
 from distributary.sim.simulator import Simulator

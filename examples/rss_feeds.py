@@ -12,7 +12,7 @@ from distributary import DistributaryError, Subscription
 from distributary.feeds import read_folder, write_feed
 from distributary.filters.profile import Profile
 from distributary.overlay.node import Node
-from distributary.overlay.tree.tree import TreeSettings
+from distributary.overlay.tree.endpoint import TreeSettings
 from distributary.sim.deployment import Deployment
 from distributary.sim.latency import WideArea
 from distributary.sim.simulator import Simulator
@@ -28,7 +28,7 @@ SOURCE = 100
 def tree_of_feeds(names, fetch):
     """A tree in the simulator whose root polls these feeds every five minutes."""
     world = Simulator(seed=1, network=WideArea(seed=1))
-    assembly = TreeAssembly(Settings(len(BROKERS)), BROKERS, lambda address: 1, shape=TreeSettings(fanout=3))
+    assembly = TreeAssembly(Settings(len(BROKERS)), BROKERS, lambda address: 1, tree=TreeSettings(fanout=3))
     application = FeedApplication(assembly, dict.fromkeys(names, SOURCE), every=300)
     deployment = Deployment(world, application)
     world.add(FeedSource(Node(SOURCE), fetch).node)

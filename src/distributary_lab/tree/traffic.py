@@ -18,8 +18,8 @@ import numpy as np
 
 from distributary.model import Event, Subscription
 from distributary.overlay.node import Address
+from distributary.overlay.tree.endpoint import TreeSettings
 from distributary.overlay.tree.messages import Probe, ProbeReply
-from distributary.overlay.tree.tree import TreeSettings
 from distributary.plan.trees.cost import system_cost
 from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.rules import LOCAL
@@ -71,7 +71,7 @@ class LiveTree:
             Settings(sites.count),
             range(1, sites.count + 1),
             lambda address: None,
-            shape=TreeSettings(fanout=None),
+            tree=TreeSettings(fanout=None),
             parents=lambda nodes: {site + 1: start.parents[site] + 1 for site in start.order[1:]},
             optimising=OptimisationSettings(
                 self.goal,

@@ -13,9 +13,11 @@ from distributary.errors import DistributaryError
 from distributary.filters.profile import Profile
 from distributary.model import Event, Subscription
 from distributary.overlay.node import Node
+from distributary.overlay.tree.event_log import EventLog
 from distributary.overlay.tree.interest import Form, Interest, InterestSummary, form_of, profile_of
+from distributary.overlay.tree.node import TreeNode
 from distributary.overlay.tree.registry import ParentRegistry
-from distributary.overlay.tree.shape import (
+from distributary.overlay.tree.topology import (
     balanced_parents,
     best_effort_parents,
     loops,
@@ -23,8 +25,6 @@ from distributary.overlay.tree.shape import (
     settle,
     unsettled,
 )
-from distributary.overlay.tree.stream import EventLog
-from distributary.overlay.tree.tree import TreeNode
 
 ALL = Interest(((),))
 
@@ -199,7 +199,7 @@ def test_a_shape_needs_a_root_and_a_fanout() -> None:
 def test_a_loop_is_seen() -> None:
     trees = [TreeNode(Node(address)) for address in (1, 2, 3)]
     for tree, parent in zip(trees, (2, 3, 2), strict=True):
-        tree.upward.parent = parent
+        tree.link.parent = parent
     assert loops(trees) == ["a loop: [2, 3]"]
     assert "0 roots: []" in unsettled(trees)
 

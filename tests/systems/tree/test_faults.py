@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from distributary.overlay.tree.shape import unsettled
+from distributary.overlay.tree.topology import unsettled
 from distributary.sim.faults import Crash, Fault, Partition, Pause
 from distributary.sim.scenario import SCENARIOS, Scenario, random_scenario, replayed_by
 from systems.tree.worlds import World
@@ -36,7 +36,7 @@ def through(world: World, seed: int, kinds: tuple[str, ...], changes: int = 60) 
 @pytest.mark.parametrize("seed", range(24))
 def test_no_event_is_lost_or_repeated_while_brokers_keep_their_state(seed: int) -> None:
     with replayed_by(f"pytest tests/systems/tree/test_faults.py -k 'keep_their_state and {seed}'"):
-        world = World(NODES, seed, robust=True, succession=60.0)
+        world = World(NODES, seed, robust=True, election=60.0)
         kinds = tuple(world.random.sample(LOSSLESS, 3))
         for number in range(15):
             world.subscribe(f"s{number}")

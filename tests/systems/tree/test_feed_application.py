@@ -15,8 +15,8 @@ from distributary.feeds import FeedItem, read_feed
 from distributary.filters.profile import Profile
 from distributary.model import Event
 from distributary.overlay.node import Address, Node
-from distributary.overlay.tree.shape import random_parents
-from distributary.overlay.tree.tree import TreeSettings
+from distributary.overlay.tree.endpoint import TreeSettings
+from distributary.overlay.tree.topology import random_parents
 from distributary.sim.deployment import Deployment
 from distributary.sim.faults import Duplication, Fault, Loss, Reordering
 from distributary.sim.latency import Uniform
@@ -50,7 +50,7 @@ class World:
             Settings.robust(NODES) if robust else Settings(NODES),
             range(1, NODES + 1),
             lambda one: self.deployment.contact(one),
-            shape=TreeSettings(fanout=3, beat=1.0 if robust else None),
+            tree=TreeSettings(fanout=3, heartbeat=1.0 if robust else None),
             parents=lambda nodes: random_parents(nodes, 3, Random(seed)),
             seed=seed,
         )

@@ -104,7 +104,7 @@ class LiveWorld(World):
             parents={site + 1: start.parents[site] + 1 for site in start.order[1:]},
             optimising=OptimisationSettings(goal, rules=rules, gauges=gauges, **given),
             fanout=fanout,
-            beat=beat,
+            heartbeat=beat,
             robust=robust,
             watch=False,
         )
@@ -250,7 +250,7 @@ def test_who_loses_its_parent_takes_the_best_that_is_left() -> None:
         period=1000.0,
         best_effort=True,
         robust=True,
-        beat=1.0,
+        heartbeat=1.0,
     )
     world.run(10)
     world.deployment.crash(2)

@@ -33,7 +33,7 @@ def restless(name: str, **more: Any) -> OptimisationSettings:
 def through_faults(name: str, seed: int, kinds: tuple[str, ...], duration: float) -> World:
     """Publish while the tree optimises itself and faults of these kinds happen, until all has healed."""
     world = World(
-        NODES, seed, robust=True, succession=60.0, optimising=restless(name, best_effort=seed % 2 == 0)
+        NODES, seed, robust=True, election=60.0, optimising=restless(name, best_effort=seed % 2 == 0)
     )
     for number in range(15):
         world.subscribe(f"s{number}")

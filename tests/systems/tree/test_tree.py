@@ -8,7 +8,7 @@ from hypothesis import strategies as some
 
 from distributary.errors import DistributaryError, FilterError, UnknownSubscriptionError
 from distributary.model import Event, Subscription
-from distributary.overlay.tree.shape import unsettled
+from distributary.overlay.tree.topology import unsettled
 from systems.tree.worlds import World
 
 
@@ -191,7 +191,7 @@ def test_the_root_comes_back_without_its_state_and_the_tree_with_it() -> None:
     world.run(20)
     assert world.got() == world.expected
     assert unsettled(world.trees()) == []
-    assert {tree.stream.epoch for tree in world.trees()} == {15.0}
+    assert {tree.log.epoch for tree in world.trees()} == {15.0}
 
 
 def test_unknown_subscriptions_cannot_be_given_up_and_unreadable_ones_not_made() -> None:

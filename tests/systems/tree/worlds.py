@@ -9,8 +9,9 @@ from typing import Any
 from distributary.filters.profile import Profile
 from distributary.model import Event, Subscription
 from distributary.overlay.node import Address, Message, Token
-from distributary.overlay.tree.shape import Parents, loops, random_parents
-from distributary.overlay.tree.tree import TreeNode, TreeSettings
+from distributary.overlay.tree.endpoint import TreeSettings
+from distributary.overlay.tree.node import TreeNode
+from distributary.overlay.tree.topology import Parents, loops, random_parents
 from distributary.sim.deployment import Deployment
 from distributary.sim.latency import Latency, Uniform
 from distributary.sim.simulator import Observer, Simulator
@@ -43,9 +44,10 @@ class World:
             settings,
             range(1, nodes + 1),
             lambda one: self.deployment.contact(one),
-            shape=TreeSettings(**{"fanout": FANOUT, "beat": 1.0 if robust else None, **shape}),
+            tree=TreeSettings(**{"fanout": FANOUT, "heartbeat": 1.0 if robust else None, **shape}),
             parents=lambda nodes: (
-                parents or random_parents(nodes, self.assembly.shape.fanout, Random(f"{seed}/parents"))
+                parents
+                or random_parents(nodes, self.assembly.tree_settings.fanout, Random(f"{seed}/parents"))
             ),
             optimising=optimising,
             seed=seed,
@@ -121,7 +123,7 @@ class Watch(Observer):
 
     def _look(self) -> None:
         members: Any = self._world.deployment.members
-        parents = {address: broker.tree.upward.parent for address, broker in members.items()}
+        parents = {address: broker.tree.link.parent for address, broker in members.items()}
         if parents != self.parents:
             self.parents = parents
             assert loops(self._world.trees()) == []

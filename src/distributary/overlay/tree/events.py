@@ -1,43 +1,45 @@
-"""The events that come to a node of a tree: each once and in the order of the root, none left out.
+"""The events that come to a node: each once and in the order of the root, none left out.
 
 Rules:
 
 - With an event comes the number of the one before it on this link. One that comes before its turn waits.
 - A link that was there before all of the interest was asked for on it (`since` above `start`) has left out
   events that an earlier parent may have granted: up to there, nothing but a fetch moves the position.
-- What is missing is fetched: from the parent if that has it, else from somebody further up. The root has
+- What is missing is fetched: from the parent if that has it, else from a node further up. The root has
   everything, as long as its room lasts; what was forgotten even there is counted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from distributary.model import Event
 from distributary.overlay.node import Address
-from distributary.overlay.tree.messages import (
-    DetachNotice,
-    EventFetch,
-    EventFetchReply,
-    ForwardedEvent,
-    Heartbeat,
-)
-from distributary.overlay.tree.stream import EventLog
-
-if TYPE_CHECKING:
-    from distributary.overlay.tree.tree import TreeNode
+from distributary.overlay.tree.children import Children
+from distributary.overlay.tree.endpoint import Endpoint
+from distributary.overlay.tree.event_log import EventLog
+from distributary.overlay.tree.link import ParentLink
+from distributary.overlay.tree.messages import EventFetch, EventFetchReply, ForwardedEvent
+from distributary.overlay.tree.root_contact import RootContact
+from distributary.overlay.tree.upstream import UpstreamInterest
 
 
-class Events:
-    """The stream as it comes in."""
+class EventReception:
+    """Puts the events that come in order, fetches missing ones, and hands them to clients and children."""
 
-    def __init__(self, tree: TreeNode) -> None:
-        self.tree = tree
-        self.stream = EventLog(tree.shape.room)
-        self.fetches = 0
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        root: RootContact,
+        link: ParentLink,
+        log: EventLog,
+        upstream: UpstreamInterest,
+        children: Children,
+    ) -> None:
         self.missing = 0
         """How often something asked for had been forgotten everywhere, for want of room or of a root."""
+        self._node, self._root, self._link, self._log = endpoint.node, root, link, log
+        self._upstream, self._children = upstream, children
         self._listeners: list[Callable[[Event], None]] = []
         self._early: dict[int, ForwardedEvent] = {}
         self._gap = 0
@@ -45,20 +47,16 @@ class Events:
         self._unsure = 0
         """Up to this number what comes over the link may not be all that was asked for."""
         self._fetching: float | None = None
-        """When something was last asked for that has not come."""
-        handle = tree.node.handle
-        handle(ForwardedEvent, self._forwarded)
-        handle(Heartbeat, self._beat)
-        handle(EventFetch, self._fetch_asked)
-        handle(EventFetchReply, self._fetched)
+        """When something was last fetched that has not come."""
 
     def listen(self, listener: Callable[[Event], None]) -> None:
+        """Have every event given to the listener."""
         self._listeners.append(listener)
 
     @property
     def complete(self) -> bool:
         """Whether nothing is known to be missing."""
-        return self._gap <= self.stream.position
+        return self._gap <= self._log.position
 
     # Beginnings.
 
@@ -67,77 +65,61 @@ class Events:
         self._early = early
         self._fetching = None
 
-    def enter(self, epoch: float, start: int) -> None:
+    def begin_epoch(self, epoch: float, start: int) -> None:
         """Begin another epoch at a number of it."""
         self.missing += not self.complete
-        self.stream.begin(epoch, start)
+        self._log.begin(epoch, start)
         self._gap = self._unsure = 0
         self._early = {number: each for number, each in self._early.items() if each.epoch == epoch}
 
     def forget_early(self) -> None:
+        """Drop what came before its turn: this node is the root now, and nothing comes from a parent."""
         self._early.clear()
         self._unsure = 0
 
     def forget_gap(self) -> None:
+        """As `forget_early`, where nobody has what is missing."""
         self.forget_early()
         self._gap = 0
 
     # What comes.
 
     def take(self, number: int, event: Event) -> None:
-        """The next event: to the clients and to the children who asked for it."""
-        self.stream.take(number, event)
+        """Hand the next event to the clients, and to the children who asked for it."""
+        self._log.take(number, event)
         for listener in self._listeners:
             listener(event)
-        self.tree.downward.forward(number, event)
+        self._children.forward(number, event)
 
-    def _forwarded(self, message: ForwardedEvent, sender: Address) -> None:
-        upward = self.tree.upward
-        if upward.hears(sender, message.link):
-            upward.heard = self.tree.node.now
-            if message.epoch == self.stream.epoch and message.number > self.stream.position:
-                self._early[message.number] = message
-                self.drain()
-                self.need(message.after)
-        elif upward.move is not None and upward.awaits(sender, message.link):
-            upward.move.early[message.number] = message
-        else:
-            self._disown(sender, message.link)
-
-    def _disown(self, sender: Address, link: int) -> None:
-        """Somebody takes this node for a child that it is not, or not by this link."""
-        if self.tree.shape.beat is not None:
-            self.tree.node.send(sender, DetachNotice(link))
+    def receive(self, message: ForwardedEvent) -> bool:
+        """Take an event from the parent, or keep it until its turn; whether it was new."""
+        new = message.epoch == self._log.epoch and message.number > self._log.position
+        if new:
+            self._early[message.number] = message
+            self.drain()
+        return new
 
     def drain(self) -> None:
         """Take those that have come early and whose turn it is now."""
-        stream = self.stream
-        while self._early and stream.position >= self._unsure:
+        log = self._log
+        while self._early and log.position >= self._unsure:
             number = min(self._early)
             message = self._early[number]
-            if number > stream.position:
-                if message.after > stream.position:
+            if number > log.position:
+                if message.after > log.position:
                     break
                 self.take(number, message.event)
             del self._early[number]
-        self.tree.upward.switch_when_reached()
 
-    def _beat(self, message: Heartbeat, sender: Address) -> None:
-        tree, upward = self.tree, self.tree.upward
-        tree.belief.hear_of(message.reign, sender)
-        if tree.is_root or not upward.hears(sender, message.link):
-            if not upward.awaits(sender, message.link):
-                self._disown(sender, message.link)
-            return
-        upward.heard, upward.linked = tree.node.now, True
-        upward.above, tree.succession.heirs = message.above, message.heirs
-        if message.epoch != self.stream.epoch:
-            return
-        if max(message.after, self._unsure) <= self.stream.position:
-            self.stream.skip_to(message.position)
+    def skip(self, after: int, position: int) -> bool:
+        """Move on to a position, if nothing is missing before `after`; otherwise fetch that."""
+        up_to_date = max(after, self._unsure) <= self._log.position
+        if up_to_date:
+            self._log.skip_to(position)
             self.drain()
         else:
-            self.need(message.after)
+            self.need(after)
+        return up_to_date
 
     # What is missing.
 
@@ -147,52 +129,49 @@ class Events:
         self.need(number)
 
     def need(self, through: int) -> None:
+        """Fetch what is missing up to a number, unless something is being fetched."""
         self._gap = max(self._gap, through)
-        if not self.complete:
-            self._fetch(again_after=None)
+        if self._fetching is None:
+            self._fetch()
 
     def fetch_again(self, after: float) -> None:
-        """Ask again for what was asked for so long ago and has not come."""
-        if not self.complete:
-            self._fetch(again_after=after)
+        """Fetch what is missing, unless that was tried in the last `after` seconds."""
+        if self._fetching is None or self._node.now - self._fetching > after:
+            self._fetch()
 
-    def _fetch(self, again_after: float | None) -> None:
-        """Ask for what is missing, unless that was asked for lately."""
-        tree, now = self.tree, self.tree.node.now
-        waited = self._fetching is not None and again_after is not None and now - self._fetching > again_after
-        if self._fetching is not None and not waited:
-            return
-        if tree.parent is not None and tree.upward.linked:
-            self.fetches += 1
-            self._fetching = now
-            epoch, position = self.stream.epoch, self.stream.position
-            message = EventFetch(tree.address, tree.version, epoch, position, self._gap, tree.interest)
-            tree.node.send(tree.parent, message)
+    def _fetch(self) -> None:
+        link, log, upstream = self._link, self._log, self._upstream
+        if not self.complete and link.parent is not None and link.attached:
+            self._fetching = self._node.now
+            asked = (upstream.version, log.epoch, log.position, self._gap, upstream.interest)
+            self._node.send(link.parent, EventFetch(self._node.address, *asked))
 
-    def _fetch_asked(self, message: EventFetch, sender: Address) -> None:
-        tree, stream, root = self.tree, self.stream, self.tree.belief.root
-        _, version, epoch, after, through, interest = message
-        if epoch != stream.epoch:
+    def serve_fetch(self, message: EventFetch, sender: Address) -> None:
+        """Answer a fetch if everything asked for is here; otherwise pass it on upwards."""
+        log, is_root, root = self._log, self._root.is_root, self._root.address
+        node, version, epoch, after, through, interest = message
+        if epoch != log.epoch:
             return
-        if tree.is_root or stream.answers(interest, after, through):
-            found = stream.between(interest, after, through)
-            missing = stream.forgotten(after)
-            tree.node.send(message.node, EventFetchReply(version, epoch, after, through, found, missing))
-        elif tree.parent is not None:
-            tree.node.send(tree.parent, message)
+        if is_root or log.answers(interest, after, through):
+            found = log.between(interest, after, through)
+            missing = log.forgotten(after)
+            self._node.send(node, EventFetchReply(version, epoch, after, through, found, missing))
+        elif self._link.parent is not None:
+            self._node.send(self._link.parent, message)
         elif root is not None:
-            tree.node.send(root, message)
+            self._node.send(root, message)
 
-    def _fetched(self, message: EventFetchReply, sender: Address) -> None:
-        stream = self.stream
-        if self.tree.is_root or message.epoch != stream.epoch:
-            return
+    def take_fetched(self, message: EventFetchReply) -> bool:
+        """Take what was fetched, as far as it is still missing; whether it belongs to this epoch."""
+        log = self._log
+        if self._root.is_root or message.epoch != log.epoch:
+            return False
         self._fetching = None
-        if message.version == self.tree.version and message.after <= stream.position < message.through:
+        if message.version == self._upstream.version and message.after <= log.position < message.through:
             self.missing += message.missing
             for number, event in message.events:
-                if number > stream.position:
+                if number > log.position:
                     self.take(number, event)
-            stream.skip_to(message.through)
+            log.skip_to(message.through)
         self.drain()
-        self.need(self._gap)
+        return True

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from distributary.model import Event
 from distributary.overlay.node import Address
+from distributary.overlay.tree.event_log import NumberedEvent
 from distributary.overlay.tree.interest import Form, Interest
 from distributary.overlay.tree.registry import RegistryEntry
-from distributary.overlay.tree.stream import NumberedEvent
 
 
 class RootTerm(NamedTuple):
@@ -34,7 +34,7 @@ class ParentRequest(NamedTuple):
 
     node: Address
     stamp: int
-    reign: RootTerm | None
+    term: RootTerm | None
     """The root that the node believes in: no other may answer."""
     current: Address | None
     wanted: Address | None
@@ -71,7 +71,7 @@ class ParentGrant(NamedTuple):
 
     stamp: int
     parent: Address
-    reign: RootTerm
+    term: RootTerm
 
 
 class ParentOffers(NamedTuple):
@@ -79,7 +79,7 @@ class ParentOffers(NamedTuple):
 
     stamp: int
     parents: tuple[Address, ...]
-    reign: RootTerm
+    term: RootTerm
 
 
 class ParentDenial(NamedTuple):
@@ -87,13 +87,13 @@ class ParentDenial(NamedTuple):
 
     stamp: int
     reason: str
-    reign: RootTerm
+    term: RootTerm
 
 
 class RootHandover(NamedTuple):
     """A root that leaves makes another node the root, and tells it everything."""
 
-    reign: RootTerm
+    term: RootTerm
     position: int
     events: tuple[NumberedEvent, ...]
     known: tuple[RegistryEntry, ...]
@@ -103,13 +103,13 @@ class RootHandover(NamedTuple):
 class RootAnnouncement(NamedTuple):
     """There is another root; said to everybody, down the tree, and to whoever believes in an earlier one."""
 
-    reign: RootTerm
+    term: RootTerm
 
 
 class RootTimeout(NamedTuple):
     """From one child of the root to another: I have long not heard of it."""
 
-    reign: RootTerm
+    term: RootTerm
 
 
 # From a child to its parent. `link` is the stamp of the request by which the child came.
@@ -169,8 +169,8 @@ class InterestGrant(NamedTuple):
     epoch: float
     start: int
     since: int
-    reign: RootTerm
-    above: Address | None
+    term: RootTerm
+    grandparent: Address | None
 
 
 class ForwardedEvent(NamedTuple):
@@ -190,9 +190,9 @@ class Heartbeat(NamedTuple):
     epoch: float
     after: int
     position: int
-    reign: RootTerm
-    above: Address | None
-    heirs: tuple[Address, ...] = ()
+    term: RootTerm
+    grandparent: Address | None
+    root_children: tuple[Address, ...] = ()
     """From the root: all its children."""
 
 

@@ -13,13 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from distributary.overlay.node import Address
+from distributary.overlay.node import Address, Node
 from distributary.overlay.tree.messages import Probe, ProbeReply
-
-if TYPE_CHECKING:
-    from distributary.overlay.tree.tree import TreeNode
 
 
 class ProbeResult(NamedTuple):
@@ -47,37 +44,40 @@ class _Round:
 class Prober:
     """Probes of one node, and its answers to those of others."""
 
-    def __init__(self, tree: TreeNode) -> None:
-        self.tree = tree
-        self.tells: Callable[[], tuple[float, ...]] = tuple
-        """What this node tells of itself to whoever probes it."""
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._describe: Callable[[], tuple[float, ...]] = tuple
         self._rounds: dict[int, _Round] = {}
         self._number = 0
-        tree.node.handle(Probe, self._probed)
-        tree.node.handle(ProbeReply, self._answered)
-        tree.node.at_alarm("tree probes", self._end)
+        node.handle(Probe, self._probed)
+        node.handle(ProbeReply, self._answered)
+        node.at_alarm("tree probes", self._end)
+
+    def answer_with(self, describe: Callable[[], tuple[float, ...]]) -> None:
+        """Have this say what the node tells of itself to those who probe it; nothing otherwise."""
+        self._describe = describe
 
     def probe(self, others: Iterable[Address], then: Callable[[ProbeResults], None], wait: float) -> None:
         """Have this called with the answers of others, when all have come or so many seconds are over."""
-        missing = set(others) - {self.tree.address}
+        missing = set(others) - {self._node.address}
         if not missing:
             then({})
             return
         self._number += 1
-        self._rounds[self._number] = _Round(self.tree.node.now, missing, then)
+        self._rounds[self._number] = _Round(self._node.now, missing, then)
         for other in sorted(missing):
-            self.tree.node.send(other, Probe(self._number))
-        self.tree.node.wake_after(wait, "tree probes", self._number)
+            self._node.send(other, Probe(self._number))
+        self._node.wake_after(wait, "tree probes", self._number)
 
     def _probed(self, message: Probe, sender: Address) -> None:
-        self.tree.node.send(sender, ProbeReply(message.number, self.tells()))
+        self._node.send(sender, ProbeReply(message.number, self._describe()))
 
     def _answered(self, message: ProbeReply, sender: Address) -> None:
         waiting = self._rounds.get(message.number)
         if waiting is None or sender not in waiting.missing:
             return
         waiting.missing.discard(sender)
-        waiting.answers[sender] = ProbeResult(self.tree.node.now - waiting.sent, message.told)
+        waiting.answers[sender] = ProbeResult(self._node.now - waiting.sent, message.told)
         if not waiting.missing:
             self._end(message.number)
 

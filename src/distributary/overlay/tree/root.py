@@ -1,202 +1,220 @@
-"""The root of a tree: numbers the events, decides who may be whose child, and hands its role over.
+"""The root: numbers the events, decides who may be whose child, and hands its role over.
 
 Rules:
 
 - An event is numbered once: its id is remembered.
-- Only those who believe in this root are answered; the others are told of it.
+- Only requests of the root's own term are answered; who knows another term is told of this one.
 - A root that leaves makes a child the root (`RootHandover`) and tells it everything: numbers go on.
-- A root that hears of a later one is an ordinary node from then on.
+- A root that hears of a later term is an ordinary node from then on.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from distributary.overlay.node import Address
+from distributary.overlay.tree import messages
+from distributary.overlay.tree.children import Children
+from distributary.overlay.tree.endpoint import Endpoint
+from distributary.overlay.tree.event_log import EventLog
+from distributary.overlay.tree.events import EventReception
 from distributary.overlay.tree.interest import Interest
-from distributary.overlay.tree.messages import (
-    ChildTimeout,
-    ParentConfirmation,
-    ParentDenial,
-    ParentGrant,
-    ParentOffers,
-    ParentRequest,
-    PublishRequest,
-    RootAnnouncement,
-    RootHandover,
-    RootTerm,
-    TreeDeparture,
-)
+from distributary.overlay.tree.link import ParentLink
+from distributary.overlay.tree.parent import ParentProtocol
 from distributary.overlay.tree.registry import ParentRegistry
-from distributary.overlay.tree.stream import EventLog
-
-if TYPE_CHECKING:
-    from distributary.overlay.tree.tree import TreeNode
+from distributary.overlay.tree.root_contact import RootContact
+from distributary.overlay.tree.upstream import NOT_GRANTED, UpstreamInterest
 
 EVERYTHING = Interest(((),))
 
 
-class Rootship:
-    """What a node does if it is the root, and passes on if it is not."""
+class RootRole:
+    """What a node does if it is the root, and forwards if it is not; how it learns of and becomes a root."""
 
-    def __init__(self, tree: TreeNode, on_crowned: Callable[[Address], None] | None) -> None:
-        self.tree = tree
-        self.registry: ParentRegistry | None = None
-        """At the root only."""
-        self.on_taken: Callable[[Address], None] | None = None
-        """Called with a node that has changed its parent."""
-        self._estranged: set[Address] = set()
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        root: RootContact,
+        link: ParentLink,
+        log: EventLog,
+        upstream: UpstreamInterest,
+        children: Children,
+        events: EventReception,
+        parent: ParentProtocol,
+        on_elected: Callable[[Address], None] | None,
+    ) -> None:
+        self._endpoint, self._node, self._post = endpoint, endpoint.node, endpoint.post
+        self._root, self._link, self._log, self._upstream = root, link, log, upstream
+        self._children, self._events, self._parent = children, events, parent
+        self._on_elected = on_elected
+        self._move_listeners: list[Callable[[Address], None]] = []
+        self._silent: set[Address] = set()
         """At the root: children that fell silent, who may have found another root."""
         self._ids: OrderedDict[str, None] = OrderedDict()
-        self._on_crowned = on_crowned
-        handle = tree.node.handle
-        handle(PublishRequest, self._published)
-        handle(ParentRequest, self._parent_wanted)
-        handle(ParentConfirmation, self._parent_taken)
-        handle(ChildTimeout, self._child_missed)
-        handle(TreeDeparture, self._left)
-        handle(RootHandover, self._crowned)
+
+    def on_move(self, listener: Callable[[Address], None]) -> None:
+        """Have this called, at the root, with every node that has changed its parent."""
+        self._move_listeners.append(listener)
 
     def begin(self) -> None:
         """Be the root, with an empty register."""
-        self.registry = ParentRegistry(self.tree.address, self.tree.shape.fanout, self.tree.random)
+        settings, random = self._endpoint.settings, self._endpoint.random
+        self._root.registry = ParentRegistry(self._node.address, settings.fanout, random)
 
-    def announce(self) -> None:
-        """Remind those who fell silent that this is the root."""
-        for address in sorted(self._estranged):
-            if self.tree.reign is not None:
-                self.tree.node.send(address, RootAnnouncement(self.tree.reign))
+    # Terms.
 
-    def miss(self, address: Address) -> None:
-        """A child has fallen silent."""
-        self._estranged.add(address)
+    def learn(self, term: messages.RootTerm) -> None:
+        """Take a later term for the present one; step down as root, and pass the news on."""
+        root = self._root
+        if root.term is not None and term <= root.term:
+            return
+        root.term = term
+        if root.is_root:
+            self._step_down()
+        self._children.announce(term)
+        self._parent.ask_again()
+        root.send_waiting()
 
-    def forgive(self) -> None:
-        """This node is not the root: nobody is estranged from it."""
-        self._estranged.clear()
+    def compare(self, term: messages.RootTerm, sender: Address) -> None:
+        """Learn a later term, or tell the sender of an earlier one which is the latest."""
+        self.learn(term)
+        if self._root.term is not None and term < self._root.term:
+            self._post(sender, messages.RootAnnouncement(self._root.term))
+
+    def remind(self) -> None:
+        """Remind children that fell silent that this node is the root; forget them if it is not."""
+        if self._root.term is None or not self._root.is_root:
+            self._silent.clear()
+            return
+        for address in sorted(self._silent):
+            self._node.send(address, messages.RootAnnouncement(self._root.term))
+
+    def child_failed(self, address: Address, link: int) -> None:
+        """Tell the root, which may be this node, that a child has fallen silent."""
+        self._silent.add(address)
+        self._root.send(messages.ChildTimeout(address, self._node.address, link))
 
     # What others ask of the root.
 
-    def _published(self, message: PublishRequest, sender: Address) -> None:
-        if self.registry is None:
-            self.tree.belief.send_on(message)
+    def publish(self, message: messages.PublishRequest, sender: Address) -> None:
+        """Number an event, unless it has been numbered."""
+        if not self._root.is_root:
+            self._root.forward(message)
             return
         event = message.event
         if event.id in self._ids:
             return
         self._ids[event.id] = None
-        if len(self._ids) > self.tree.shape.remembered:
+        if len(self._ids) > self._endpoint.settings.remembered:
             self._ids.popitem(last=False)
-        self.tree.events.take(self.tree.stream.position + 1, event)
+        self._events.take(self._log.position + 1, event)
 
-    def _parent_wanted(self, message: ParentRequest, sender: Address) -> None:
-        reign = self.tree.reign
-        if self.registry is None or reign is None:
-            self.tree.belief.send_on(message)
+    def request_parent(self, message: messages.ParentRequest, sender: Address) -> None:
+        """Grant, deny or offer parents to a node of the same term."""
+        node, stamp, term, current, wanted, avoid, link, _, offers = message
+        registry, present = self._root.registry, self._root.term
+        if registry is None or present is None:
+            self._root.forward(message)
+        elif node == self._node.address:
             return
-        node, stamp = message.node, message.stamp
-        if node == self.tree.address:
-            return
-        if message.reign != reign:
-            if message.reign is not None:
-                self.tree.belief.believe(message.reign)
-                reign = self.tree.reign or reign
-            self.tree.post(node, RootAnnouncement(reign))
-            return
-        if message.offers:
-            self._offer(message, reign)
-            return
-        answer = self.registry.request(
-            node, stamp, message.current, message.wanted, message.avoid, message.link
-        )
-        if answer is None:
-            return
-        if answer.parent is None:
-            self.tree.post(node, ParentDenial(stamp, answer.reason, reign))
+        elif term != present:
+            if term is not None:
+                self.learn(term)
+            self._post(node, messages.RootAnnouncement(self._root.term or present))
+        elif offers:
+            parents = registry.offers(node, stamp, current, avoid, link, offers)
+            if parents is not None:
+                self._post(node, messages.ParentOffers(stamp, parents, present))
         else:
-            self.tree.post(node, ParentGrant(stamp, answer.parent, reign))
-
-    def _offer(self, message: ParentRequest, reign: RootTerm) -> None:
-        if self.registry is None:
-            return
-        node, stamp, _, current, _, avoid, link, _, most = message
-        parents = self.registry.offers(node, stamp, current, avoid, link, most)
-        if parents is not None:
-            self.tree.post(node, ParentOffers(stamp, parents, reign))
-
-    def _parent_taken(self, message: ParentConfirmation, sender: Address) -> None:
-        if self.registry is not None:
-            self.registry.taken(message.node, message.stamp)
-            self._estranged.discard(message.node)
-            if self.on_taken is not None:
-                self.on_taken(message.node)
-
-    def _child_missed(self, message: ChildTimeout, sender: Address) -> None:
-        if self.registry is not None:
-            self.registry.missed(message.node, message.by, message.link)
-
-    def _left(self, message: TreeDeparture, sender: Address) -> None:
-        if self.registry is not None:
-            self.registry.left(message.node)
-            self._estranged.discard(message.node)
-
-    # Handing the role over.
-
-    def abdicate(self) -> None:
-        """Make a child the root; without children there is nobody to take over, nor anybody to miss it."""
-        tree, reign, heir = self.tree, self.tree.reign, self.tree.downward.heir
-        if self.registry is None or reign is None or heir is None:
-            return
-        later = tree.belief.reign = RootTerm(reign.epoch, reign.number + 1, heir)
-        stream, known = tree.stream, self.registry.known
-        tree.post(heir, RootHandover(later, stream.position, stream.all_after(0), known, tuple(self._ids)))
-        self.registry = None
-        tree.belief.proclaim()
-
-    def _crowned(self, message: RootHandover, sender: Address) -> None:
-        tree = self.tree
-        if tree.is_root or (tree.reign is not None and message.reign < tree.reign):
-            return
-        tree.belief.reign = message.reign
-        tree.upward.abandon()
-        if tree.stream.epoch != message.reign.epoch:
-            tree.stream.begin(message.reign.epoch, message.position)
-            tree.downward.restart()
-        tree.upward.unlink()
-        tree.events.forget_early()
-        before, tree.events.stream = tree.stream, EventLog(tree.shape.room)
-        tree.stream.begin(before.epoch, 0)
-        tree.stream.ask(EVERYTHING, 0)
-        for number, event in message.events:
-            if number <= before.position:
-                tree.stream.take(number, event)
+            decision = registry.request(node, stamp, current, wanted, avoid, link)
+            if decision is None:
+                return
+            if decision.parent is None:
+                self._post(node, messages.ParentDenial(stamp, decision.reason, present))
             else:
-                tree.events.take(number, event)
-        tree.stream.skip_to(max(message.position, before.position))
+                self._post(node, messages.ParentGrant(stamp, decision.parent, present))
+
+    def parent_confirmed(self, message: messages.ParentConfirmation, sender: Address) -> None:
+        """A node has changed to the parent that it was granted."""
+        if self._root.registry is not None:
+            self._root.registry.taken(message.node, message.stamp)
+            self._silent.discard(message.node)
+            for listener in self._move_listeners:
+                listener(message.node)
+
+    def child_timed_out(self, message: messages.ChildTimeout, sender: Address) -> None:
+        """A parent has not heard of a child for long."""
+        if self._root.registry is not None:
+            self._root.registry.missed(message.node, message.by, message.link)
+
+    def departed(self, message: messages.TreeDeparture, sender: Address) -> None:
+        """A node is about to leave."""
+        if self._root.registry is not None:
+            self._root.registry.left(message.node)
+            self._silent.discard(message.node)
+
+    # Giving and taking the role.
+
+    def hand_over(self) -> None:
+        """Make a child the root; without children there is nobody to take over, nor to miss the root."""
+        root, log, successor = self._root, self._log, self._children.successor()
+        if root.registry is None or root.term is None or successor is None:
+            return
+        later = root.term = messages.RootTerm(root.term.epoch, root.term.number + 1, successor)
+        state = (log.position, log.all_after(0), root.registry.known, tuple(self._ids))
+        self._post(successor, messages.RootHandover(later, *state))
+        root.registry = None
+        self._children.announce(later)
+
+    def take_over(self, message: messages.RootHandover, sender: Address) -> None:
+        """Become the root in place of one that leaves, with all that it knew; numbers go on."""
+        root, log = self._root, self._log
+        if root.is_root or (root.term is not None and message.term < root.term):
+            return
+        root.term = message.term
+        self._parent.abandon()
+        if log.epoch != message.term.epoch:
+            log.begin(message.term.epoch, message.position)
+            self._children.restart()
+        self._link.place(None, 0)
+        self._events.forget_early()
+        position = log.position
+        log.begin(log.epoch, 0)
+        log.ask(EVERYTHING, 0)
+        for number, event in message.events:
+            (log.take if number <= position else self._events.take)(number, event)
+        log.skip_to(max(message.position, position))
         self._ids = OrderedDict.fromkeys(message.ids)
-        self._rule(message)
+        self._act_as_root(message)
 
-    def ascend(self) -> None:
-        """Become the root, in an epoch of one's own."""
-        self.tree.stream.begin(self.tree.node.now, 0)
-        self.tree.stream.ask(EVERYTHING, 0)
-        self.tree.downward.restart()
-        self._rule(None)
+    def be_elected(self, others: list[Address]) -> None:
+        """Become the root in place of one that has failed, in a new epoch; tell the others who elected."""
+        self._parent.abandon()
+        term = self._root.term = messages.RootTerm(self._node.now, 0, self._node.address)
+        self._link.place(None, 0)
+        for other in others:
+            self._post(other, messages.RootAnnouncement(term))
+        self._link.root_children = ()
+        self._events.forget_gap()
+        self._log.begin(term.epoch, 0)
+        self._log.ask(EVERYTHING, 0)
+        self._children.restart()
+        self._act_as_root(None)
 
-    def _rule(self, handed_over: RootHandover | None) -> None:
+    def _act_as_root(self, handed_over: messages.RootHandover | None) -> None:
         self.begin()
-        if self.registry is not None and handed_over is not None:
-            self.registry.learn(handed_over.known)
-        self.tree.downward.grant_all()
-        self.tree.belief.proclaim()
-        if self._on_crowned is not None:
-            self._on_crowned(self.tree.address)
+        if self._root.registry is not None and handed_over is not None:
+            self._root.registry.learn(handed_over.known)
+        self._children.grant_all()
+        if self._root.term is not None:
+            self._children.announce(self._root.term)
+        if self._on_elected is not None:
+            self._on_elected(self._node.address)
 
-    def step_down(self) -> None:
+    def _step_down(self) -> None:
         """There is a later root: be an ordinary node, which needs a parent."""
-        self.registry = None
-        self.tree.asking.nothing_granted()
-        self.tree.asking.reconsider()
-        self.tree.upward.seek(None)
+        self._root.registry = None
+        self._upstream.granted = NOT_GRANTED
+        self._upstream.update()
+        self._parent.seek(None)

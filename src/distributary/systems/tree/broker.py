@@ -16,16 +16,17 @@ from distributary.filters.profile import Profile
 from distributary.model import Event, Subscription
 from distributary.overlay.courier import Courier
 from distributary.overlay.node import Address, Node
+from distributary.overlay.tree.endpoint import TreeSettings
 from distributary.overlay.tree.interest import Form, form_of, profile_of
-from distributary.overlay.tree.shape import Parents, balanced_parents, settle, unsettled
-from distributary.overlay.tree.tree import TreeNode, TreeSettings
+from distributary.overlay.tree.node import TreeNode
+from distributary.overlay.tree.topology import Parents, balanced_parents, settle, unsettled
 from distributary.systems.assembly import CONTACTS, Contact, Settings
 from distributary.systems.home import Home
 from distributary.systems.tree.measures import CostModel
 from distributary.systems.tree.optimising import OptimisationSettings, TreeOptimiser
 
-BEAT = 1.0
-"""Seconds between signs of life, where nodes may fail."""
+HEARTBEAT = 1.0
+"""Seconds between heartbeats, where nodes may fail."""
 
 
 class TreeBroker:
@@ -53,7 +54,7 @@ class TreeBroker:
         tree.on_event(self.home.offer)
         self.optimiser: TreeOptimiser | None = None
         if optimising is not None:
-            measures = measures or CostModel.with_fanout(optimising.goal, tree.shape.fanout)
+            measures = measures or CostModel.with_fanout(optimising.goal, tree.settings.fanout)
             self.optimiser = TreeOptimiser(
                 tree, optimising, measures, wants=self.wants, clients=lambda: len(self.home)
             )
@@ -100,20 +101,20 @@ class TreeAssembly:
         founders: Sequence[Address],
         contact: Contact,
         *,
-        shape: TreeSettings | None = None,
+        tree: TreeSettings | None = None,
         parents: Callable[[list[Address]], Parents] | None = None,
         optimising: OptimisationSettings | None = None,
         seed: int = 0,
     ) -> None:
         self.settings = settings
-        self.shape = shape or TreeSettings(beat=BEAT if settings.upkeep else None)
+        self.tree_settings = tree or TreeSettings(heartbeat=HEARTBEAT if settings.upkeep else None)
         self.root, *_ = self._founders = list(founders)
         """Who the root is now."""
         self._contact = contact
-        self._parents = parents or (lambda nodes: balanced_parents(nodes, self.shape.fanout))
+        self._parents = parents or (lambda nodes: balanced_parents(nodes, self.tree_settings.fanout))
         self._optimising = optimising
         self._measures = (
-            None if optimising is None else CostModel.with_fanout(optimising.goal, self.shape.fanout)
+            None if optimising is None else CostModel.with_fanout(optimising.goal, self.tree_settings.fanout)
         )
         self._seed = seed
 
@@ -122,12 +123,12 @@ class TreeAssembly:
         contacts = [self._contact(address) for _ in range(CONTACTS)]
         tree = TreeNode(
             node,
-            self.shape,
+            self.tree_settings,
             is_root=address == self.root,
             contacts=dict.fromkeys(one for one in contacts if one is not None),
             courier=Courier(node) if self.settings.courier else None,
             seed=self._seed,
-            on_crowned=self._crowned,
+            on_elected=self._elected,
         )
         return TreeBroker(tree, self._optimising, self._measures)
 
@@ -139,5 +140,5 @@ class TreeAssembly:
         wrong = unsettled([broker.tree for broker in brokers])
         return [f"the tree is not in order: {one}" for one in wrong]
 
-    def _crowned(self, address: Address) -> None:
+    def _elected(self, address: Address) -> None:
         self.root = address

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from distributary.overlay.node import Address
-from distributary.overlay.tree.tree import TreeNode
+from distributary.overlay.tree.node import TreeNode
 from distributary.systems.tree.messages import ParentOrder, RewriteProposal
 
 
@@ -46,7 +46,7 @@ class RewriteExecutor:
         self._under_way: list[_Work] = []
         self._thinned = 0.0
         """When somebody was last sent elsewhere."""
-        tree.rootship.on_taken = self._taken
+        tree.on_move(self._taken)
 
     @property
     def busy(self) -> bool:

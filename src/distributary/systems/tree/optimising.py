@@ -28,8 +28,8 @@ from dataclasses import dataclass, field
 from distributary.errors import DistributaryError
 from distributary.model import Event
 from distributary.overlay.node import Address
+from distributary.overlay.tree.node import TreeNode
 from distributary.overlay.tree.probing import ProbeResults
-from distributary.overlay.tree.tree import TreeNode
 from distributary.plan.goal import Goal
 from distributary.plan.trees.optimiser import HYBRID, NEGLIGIBLE
 from distributary.plan.trees.rules import TreeRule
@@ -139,7 +139,7 @@ class TreeOptimiser:
         self._inquiries: list[RewriteSearch] = []
         self._links: dict[LinkKey, tuple[float, LinkMeasurement]] = {}
         if settings.best_effort:
-            tree.choose_parent = self._best_parent
+            tree.choose_parent_by(self._best_parent)
         self._listen()
 
     def _listen(self) -> None:
@@ -306,7 +306,7 @@ class TreeOptimiser:
         if found is None or number != self.number:
             return
         changes, before = tuple(found.changes.items()), tuple(found.before.items())
-        self.tree.belief.to_root(
+        self.tree.root.send(
             RewriteProposal(number, found.benefit, found.rule, found.arguments, changes, before)
         )
 
@@ -349,7 +349,7 @@ class TreeOptimiser:
             links = tuple((parent, each[1]) for parent, each in mine if each is not None)
             self._send(sender, LinksReply(message.number, message.parents, links))
 
-        self.tree.probing.probe(unknown, answer, self.tree.shape.probe_wait)
+        self.tree.prober.probe(unknown, answer, self.tree.settings.probe_wait)
 
     def _links_told(self, message: LinksReply, sender: Address) -> None:
         if message.number != self.number:
@@ -368,6 +368,6 @@ class TreeOptimiser:
         if self.tree.is_root or self.tree.leaving or message.parent == self.tree.address:
             return
         if message.parent is None:
-            self.tree.upward.seek(None)
+            self.tree.change_parent(None)
         else:
             self.tree.change_parent(message.parent)

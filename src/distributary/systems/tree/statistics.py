@@ -23,8 +23,8 @@ from typing import Any, Generic, TypeVar
 
 from distributary.model import Event
 from distributary.overlay.node import Address
+from distributary.overlay.tree.node import TreeNode
 from distributary.overlay.tree.probing import ProbeResult, ProbeResults
-from distributary.overlay.tree.tree import TreeNode
 from distributary.plan.goal import GoalAggregate, Place, parts
 from distributary.plan.trees.cost import local_value
 from distributary.plan.trees.metrics import Reads, metrics_of
@@ -214,7 +214,7 @@ class BrokerStatistics:
             tree.on_event(lambda event: self._rates.note(event, tree.node.now))
         tree.node.handle(SubtreeReport, self._dependents_told)
         tree.node.handle(PathReport, self._cost_told)
-        tree.probing.tells = lambda: self.values or ()
+        tree.prober.answer_with(lambda: self.values or ())
 
     def forget(self) -> None:
         """Measure anew what was measured before."""
@@ -232,7 +232,7 @@ class BrokerStatistics:
     @property
     def link(self) -> LinkMeasurement | None:
         """The link to the parent, once it has been measured."""
-        return self._link[1] if self._link is not None and self._link[0] == self.tree.link else None
+        return self._link[1] if self._link is not None and self._link[0] == self.tree.link.stamp else None
 
     @_Momentary
     def children(self) -> dict[Address, SubtreeReport]:
@@ -258,7 +258,7 @@ class BrokerStatistics:
         if self.tree.is_root or not self.regular:
             return local_values(self.measures, None, facts, fanout, streams)
         above, link = self._above, self.link
-        if above is None or above[0] != self.tree.link or link is None:
+        if above is None or above[0] != self.tree.link.stamp or link is None:
             return None
         return self.measures.joined(above[1], local_values(self.measures, link, facts, fanout, streams))
 
@@ -331,7 +331,7 @@ class BrokerStatistics:
 
     @property
     def parent_values(self) -> Values | None:
-        return None if self._above is None or self._above[0] != self.tree.link else self._above[1]
+        return None if self._above is None or self._above[0] != self.tree.link.stamp else self._above[1]
 
     def absolute(self, entries: Entries) -> list[CostEntry]:
         """Entries relative to this node as they are in the tree."""
@@ -420,8 +420,8 @@ class BrokerStatistics:
         if sender != self.tree.parent:
             return
         seconds = self.tree.node.now - message.echo - message.held
-        self._link = (self.tree.link, self.measured(sender, ProbeResult(seconds, ())))
-        self._above = (self.tree.link, message.values)
+        self._link = (self.tree.link.stamp, self.measured(sender, ProbeResult(seconds, ())))
+        self._above = (self.tree.link.stamp, message.values)
         self.rest, self.system = message.rest, message.system
 
     # Links to others.

@@ -11,8 +11,8 @@ from random import Random
 from distributary.errors import DistributaryError
 from distributary.overlay.node import Address
 from distributary.overlay.tree.messages import RootTerm
+from distributary.overlay.tree.node import TreeNode
 from distributary.overlay.tree.registry import RegistryEntry
-from distributary.overlay.tree.tree import TreeNode
 
 Parents = Mapping[Address, Address]
 """The parent of every node but the root; a node comes after its parent."""
@@ -117,7 +117,7 @@ def unsettled(trees: Iterable[TreeNode]) -> list[str]:
             wrong.append(f"{tree.address} has no parent that knows it: {tree.parent}")
         elif not tree.at_rest:
             wrong.append(f"{tree.address} is not at rest")
-        fanout = tree.shape.fanout
+        fanout = tree.settings.fanout
         if fanout is not None and len(tree.children) > fanout:
             wrong.append(f"{tree.address} has {len(tree.children)} children, more than {fanout}")
     return wrong

@@ -1,0 +1,290 @@
+"""A node of a dissemination tree: the parts put together, and which part handles which message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import Any
+
+from distributary.errors import DistributaryError
+from distributary.model import Event
+from distributary.overlay.courier import Courier
+from distributary.overlay.node import Address, Node
+from distributary.overlay.tree import messages
+from distributary.overlay.tree.children import Children
+from distributary.overlay.tree.election import RootElection
+from distributary.overlay.tree.endpoint import Endpoint, TreeSettings
+from distributary.overlay.tree.event_log import EventLog
+from distributary.overlay.tree.events import EventReception
+from distributary.overlay.tree.interest import Form, Interest
+from distributary.overlay.tree.link import ParentLink
+from distributary.overlay.tree.parent import ParentProtocol
+from distributary.overlay.tree.probing import Prober, ProbeResults
+from distributary.overlay.tree.registry import ParentRegistry
+from distributary.overlay.tree.root import EVERYTHING, RootRole
+from distributary.overlay.tree.root_contact import RootContact
+from distributary.overlay.tree.routes import Routes, ScannedRoutes
+from distributary.overlay.tree.upstream import UpstreamInterest
+
+Handler = Callable[[Any, Address], None]
+
+
+class TreeNode:
+    """A node of a tree.
+
+    tree = TreeNode(node, TreeSettings(heartbeat=1.0), contacts=[3], courier=Courier(node))  # joins by itself
+    tree.on_event(home.offer)
+    tree.want(form_of(Profile.of(subscription)))
+    tree.publish(event)
+    tree.change_parent(12)
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        settings: TreeSettings | None = None,
+        *,
+        is_root: bool = False,
+        contacts: Iterable[Address] = (),
+        courier: Courier | None = None,
+        seed: int = 0,
+        routes: Routes | None = None,
+        on_elected: Callable[[Address], None] | None = None,
+    ) -> None:
+        self.node = node
+        self.address = node.address
+        self.settings = settings or TreeSettings()
+        self.random = Random(f"{seed}/{self.address}")
+        self.post = node.send if courier is None else courier.send
+        """Sends what must not get lost."""
+        endpoint = Endpoint(node, self.post, self.settings, self.random)
+        self.link = ParentLink()
+        self.log = EventLog(self.settings.room)
+        self.root = RootContact(endpoint)
+        self.prober = Prober(node)
+        state = (endpoint, self.root, self.link, self.log)
+        self._upstream = UpstreamInterest(*state)
+        self._children = Children(*state, self._upstream, routes or ScannedRoutes())
+        self._events = EventReception(*state, self._upstream, self._children)
+        parts = (*state, self._upstream, self._children, self._events)
+        self._parent = ParentProtocol(*parts, self.prober, contacts)
+        self._role = RootRole(*parts, self._parent, on_elected)
+        self._election = RootElection(endpoint, self.root, self.link, self._role)
+        if courier is not None:
+            courier.on_failure(self.root.undeliverable)
+        if is_root:
+            self._role.begin()
+        self._register()
+
+    def _register(self) -> None:
+        """Say which part handles which message, and what is done first with the term that it carries."""
+        parent, children, role = self._parent, self._children, self._role
+        handlers: dict[type, Handler] = {
+            # To the root.
+            messages.PublishRequest: role.publish,
+            messages.ParentRequest: role.request_parent,
+            messages.ParentConfirmation: role.parent_confirmed,
+            messages.ChildTimeout: role.child_timed_out,
+            messages.TreeDeparture: role.departed,
+            # From the root.
+            messages.ParentGrant: self._comparing(parent.granted),
+            messages.ParentOffers: self._comparing(parent.offered),
+            messages.ParentDenial: self._learning(parent.denied),
+            messages.RootHandover: role.take_over,
+            # About the root.
+            messages.RootAnnouncement: self._comparing(lambda message, sender: None),
+            messages.RootTimeout: self._election.timed_out,
+            # From a child.
+            messages.AttachRequest: children.attach,
+            messages.InterestChange: children.change_interest,
+            messages.ChildHeartbeat: children.heartbeat,
+            messages.DetachNotice: self._child_detached,
+            # From a parent.
+            messages.InterestGrant: self._learning(parent.interest_granted),
+            messages.ForwardedEvent: parent.forwarded,
+            messages.Heartbeat: self._comparing(parent.heartbeat),
+            messages.UnknownChild: parent.unknown,
+            messages.ParentRedirect: parent.redirected,
+            # Fetching missing events.
+            messages.EventFetch: self._events.serve_fetch,
+            messages.EventFetchReply: parent.fetched,
+        }
+        for kind, handler in handlers.items():
+            self.node.handle(kind, handler)
+        self.node.at_alarm("tree heartbeat", self._each_heartbeat)
+        self.node.at_start(self._begin)
+
+    def _learning(self, handler: Handler) -> Handler:
+        """A handler before which a later term is learnt."""
+
+        def handle(message: Any, sender: Address) -> None:
+            self._role.learn(message.term)
+            handler(message, sender)
+
+        return handle
+
+    def _comparing(self, handler: Handler) -> Handler:
+        """A handler before which a later term is learnt, and the sender of an earlier one told."""
+
+        def handle(message: Any, sender: Address) -> None:
+            self._role.compare(message.term, sender)
+            handler(message, sender)
+
+        return handle
+
+    # What its clients call.
+
+    def on_event(self, listener: Callable[[Event], None]) -> None:
+        """Have this called with every event that comes here, each once and in the order of the root."""
+        self._events.listen(listener)
+
+    def on_move(self, listener: Callable[[Address], None]) -> None:
+        """Have this called, while this node is the root, with every node that has changed its parent."""
+        self._role.on_move(listener)
+
+    def choose_parent_by(self, choose: Callable[[ProbeResults], Address]) -> None:
+        """Have this choose among the parents on offer, when this node comes or has lost its own."""
+        self._parent.choose_by(choose)
+
+    def want(self, form: Form) -> None:
+        """A client of this node asks for what matches a profile; equal profiles are counted."""
+        self._upstream.count((form,), ())
+        self._upstream.update()
+
+    def unwant(self, form: Form) -> None:
+        """A client of this node gives a profile up."""
+        self._upstream.count((), (form,))
+        self._upstream.update()
+
+    def publish(self, event: Event) -> None:
+        """Have an event go to all who asked for it."""
+        self.root.send(messages.PublishRequest(event))
+
+    def change_parent(self, new: Address | None) -> None:
+        """Go to another parent, to any with None, as soon as the root allows it.
+
+        Events are neither lost nor repeated. A change that is under way is given up for this one. A denial is
+        counted in `refusals`, and nothing changes.
+        """
+        if self.is_root:
+            raise DistributaryError(f"node {self.address} is the root, which has no parent to change")
+        if new == self.address:
+            raise DistributaryError(f"node {self.address} cannot be its own parent")
+        if not self.leaving and (new is None or new != self.parent):
+            self._parent.seek(new)
+
+    def leave(self) -> None:
+        """Send the children elsewhere, a root also its role; stay for what is under way, then go."""
+        if self.is_root:
+            self._role.hand_over()
+        else:
+            self.root.send(messages.TreeDeparture(self.address))
+        self._children.leave()
+        self._detach_when_alone()
+
+    # What can be seen of it.
+
+    @property
+    def is_root(self) -> bool:
+        """Whether this node is the root."""
+        return self.root.is_root
+
+    @property
+    def registry(self) -> ParentRegistry | None:
+        """At the root only: who may be whose child."""
+        return self.root.registry
+
+    @property
+    def leaving(self) -> bool:
+        """Whether this node is about to leave."""
+        return self._children.leaving
+
+    @property
+    def parent(self) -> Address | None:
+        """The parent, or the one that was lost last."""
+        return self.link.parent
+
+    @property
+    def children(self) -> tuple[Address, ...]:
+        """Who has this node for a parent, or is about to."""
+        return self._children.addresses
+
+    @property
+    def interest(self) -> Interest:
+        """What this node asks of its parent."""
+        return self._upstream.interest
+
+    @property
+    def moves(self) -> int:
+        """Changes of parent that have come about."""
+        return self._parent.moves
+
+    @property
+    def refusals(self) -> int:
+        """Changes of parent that the root has denied."""
+        return self._parent.refusals
+
+    @property
+    def missing(self) -> int:
+        """How often something asked for had been forgotten everywhere, for want of room or of a root."""
+        return self._events.missing
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing is on its way: attached, granted, nothing missing."""
+        attached = self.link.attached and self.link.change is None
+        granted = self._upstream.granted == self._upstream.version
+        return self.is_root or (attached and granted and self._events.complete)
+
+    # Life.
+
+    def attach(self, parent: TreeNode) -> None:
+        """Make a child of a node before either starts, without messages; see `topology.settle`."""
+        self._parent.place(parent.address, parent.parent)
+        parent._children.place(self.address)
+
+    def settle(self, term: messages.RootTerm) -> None:
+        """Know the root from the start, without messages; the parent's grant of nothing included."""
+        self.root.term = self._parent.granted_in = term
+        self._upstream.granted = 0
+        self.log.begin(term.epoch, 0)
+        if self.is_root:
+            self.log.ask(EVERYTHING, 0)
+
+    def _begin(self) -> None:
+        self.link.heard = self.node.now
+        self._children.begin()
+        if self.is_root and self.root.term is None:
+            self.settle(messages.RootTerm(self.node.now, 0, self.address))
+        elif not self.is_root and self.parent is None and not self.leaving:
+            self._parent.seek(None)
+        if self.settings.heartbeat is not None:
+            self.node.wake_after(self.settings.heartbeat * self.random.random(), "tree heartbeat")
+
+    def _each_heartbeat(self, about: object) -> None:
+        interval = self.settings.heartbeat
+        if interval is None:
+            return
+        self.node.wake_after(interval, "tree heartbeat")
+        self._children.send_heartbeats(self.settings.silence * 2 * interval, self._child_failed)
+        self.root.send_waiting()
+        self._role.remind()
+        if not self.is_root or self.root.term is None:
+            self._parent.send_heartbeat(interval)
+            if not self.leaving:
+                self._election.check(interval)
+            if not self.leaving and not self.is_root:  # the election may just have made it the root
+                self._parent.check(interval)
+
+    def _child_failed(self, address: Address, link: int) -> None:
+        self._detach_when_alone()
+        self._role.child_failed(address, link)
+
+    def _child_detached(self, message: messages.DetachNotice, sender: Address) -> None:
+        if self._children.detach(message, sender):
+            self._detach_when_alone()
+
+    def _detach_when_alone(self) -> None:
+        """Leave the parent when this node leaves the tree and its last child has gone."""
+        if self.leaving and not self.children:
+            self._parent.detach()

@@ -1,0 +1,319 @@
+"""How a node gets, keeps and changes its parent: what it sends when, and what it does with what it receives.
+
+Rules (the states of a change of parent are a table in `link`):
+
+- A node that changes its parent asks the root, which forbids loops and too many children, then its new
+  parent, and stays with the old one until the new one has granted its interest and the old one's events have
+  reached to where the new one's begin. Then it leaves the old one.
+- A node whose parent has failed does the same, first with its grandparent, and fetches the difference.
+- A node that needs a parent, whichever, takes the one that the root picks at random, or one it chooses
+  itself (`choose_by`): the root offers some that have room, the node probes them, and requests the best.
+- Only the root of the latest term may grant anything. A new root is told which parent the node has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from distributary.overlay.node import Address
+from distributary.overlay.tree import messages
+from distributary.overlay.tree.children import Children
+from distributary.overlay.tree.endpoint import Endpoint
+from distributary.overlay.tree.event_log import EventLog
+from distributary.overlay.tree.events import EventReception
+from distributary.overlay.tree.link import ChangeState, ParentChange, ParentLink
+from distributary.overlay.tree.probing import Prober, ProbeResults
+from distributary.overlay.tree.root_contact import RootContact
+from distributary.overlay.tree.upstream import NOT_GRANTED, UpstreamInterest
+
+MOST_TRIES = 4
+"""How often a node asks a new root to let it stay where it is; then it asks for any parent."""
+
+
+class ParentProtocol:
+    """The link to the parent at work."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        root: RootContact,
+        link: ParentLink,
+        log: EventLog,
+        upstream: UpstreamInterest,
+        children: Children,
+        events: EventReception,
+        prober: Prober,
+        contacts: Iterable[Address],
+    ) -> None:
+        self.moves = 0
+        """Changes of parent that have come about."""
+        self.refusals = 0
+        """Requests that the root has denied."""
+        self.granted_in: messages.RootTerm | None = None
+        """The term in which this node's place was granted; a root of another term must be told of it."""
+        self._node, self._post, self._settings = endpoint.node, endpoint.post, endpoint.settings
+        self._root, self._link, self._log, self._upstream = root, link, log, upstream
+        self._children, self._events, self._prober = children, events, prober
+        self._contacts = tuple(contacts)
+        self._choose: Callable[[ProbeResults], Address] | None = None
+        self._stamp = 0
+        self._tries = 0
+        self._choosing = True
+        """Whether to ask for offers: not when the parent chosen from the last ones was denied."""
+
+    def choose_by(self, choose: Callable[[ProbeResults], Address]) -> None:
+        """Choose the parent oneself, whenever any will do: the best of those that answered a probe."""
+        self._choose = choose
+
+    def place(self, parent: Address, grandparent: Address | None) -> None:
+        """Have this parent from the start, without messages."""
+        self._link.place(parent, 1)
+        self._link.grandparent = grandparent
+        self._stamp = 1
+
+    def detach(self) -> None:
+        """Leave the parent, if there is one: this node leaves the tree."""
+        link = self._link
+        if link.parent is not None:
+            self.abandon()
+            self._post(link.parent, messages.DetachNotice(link.stamp))
+            link.parent, link.attached = None, False
+
+    # With every heartbeat.
+
+    def send_heartbeat(self, interval: float) -> None:
+        """Send the parent a heartbeat, and fetch again what has not come."""
+        if self._link.parent is not None:
+            self._node.send(self._link.parent, messages.ChildHeartbeat(self._link.stamp))
+        self._events.fetch_again(2 * interval)
+
+    def check(self, interval: float) -> None:
+        """See whether the parent is alive, and whether what was asked of it and of the root is granted."""
+        link = self._link
+        silent = not link.attached or self._node.now - link.heard > self._settings.silence * interval
+        if link.change is not None:
+            self._hurry(link.change, interval, silent)
+        elif silent:
+            link.attached = False
+            self.seek(link.grandparent if self._choose is None else None)
+        elif self._upstream.is_late(2 * interval):
+            self._upstream.tell_again()
+        elif self.granted_in != self._root.term:
+            self.seek(link.parent if self._tries < MOST_TRIES else None)
+
+    def _hurry(self, change: ParentChange, interval: float, silent: bool) -> None:
+        """See to it that a change of parent comes about, or another in its place."""
+        waited = self._node.now - change.since
+        if change.state is ChangeState.READY and waited > interval:
+            self._switch(change)
+        elif waited > self._settings.patience * interval:
+            self.seek(None if silent else self._link.parent)
+        elif change.new_parent is not None and waited > 2 * interval:
+            self._post(change.new_parent, self._upstream.attach_request(change.stamp))
+
+    # Asking the root.
+
+    def seek(self, wanted: Address | None, *, must: bool = False) -> None:
+        """Ask the root for a parent; for any with None. Replaces a change that is under way.
+
+        With `must`, or if the old parent is gone, any parent is requested when this one is denied.
+        """
+        node, link, root = self._node, self._link, self._root.address
+        avoid = () if link.attached or link.parent is None else (link.parent,)
+        self.abandon()
+        self._stamp = max(self._stamp + 1, int(node.now * 1_000_000))
+        if wanted == node.address:
+            wanted = None
+        link.change = ParentChange(self._stamp, wanted, node.now, must or not link.attached)
+        choosing = wanted is None and self._choosing and self._choose is not None
+        message = messages.ParentRequest(
+            node.address,
+            self._stamp,
+            self._root.term,
+            link.parent,
+            wanted,
+            avoid,
+            link.stamp if link.attached else 0,
+            offers=self._settings.offers if choosing else 0,
+        )
+        known = (root, *link.root_children, *self._contacts)
+        helpers = [one for one in dict.fromkeys(known) if one is not None and one != node.address]
+        if helpers:
+            to = helpers[0 if link.attached else self._tries % len(helpers)]
+            self._tries += 1
+            self._post(to, message)
+
+    def ask_again(self) -> None:
+        """There is another root: ask that one for what was asked for."""
+        change = self._link.change
+        if change is not None:
+            self.seek(change.wanted, must=change.must)
+
+    def abandon(self) -> None:
+        """Give up a change of parent that is under way."""
+        change, self._link.change = self._link.change, None
+        if change is not None and change.new_parent is not None:
+            self._post(change.new_parent, messages.DetachNotice(change.stamp))
+
+    def _answered(
+        self, message: messages.ParentGrant | messages.ParentOffers | messages.ParentDenial
+    ) -> ParentChange | None:
+        """The change under way, moved on, if a message of the root answers its request."""
+        change = self._link.change
+        if change is None or change.stamp != message.stamp or not change.advance(type(message)):
+            return None
+        return change
+
+    def denied(self, message: messages.ParentDenial, sender: Address) -> None:
+        """Stay with the old parent; without one, request any."""
+        change = self._answered(message)
+        if change is None:
+            return
+        self.refusals += 1
+        self._link.change = None
+        if change.must and change.wanted is not None:
+            self._choosing = not change.chosen
+            self.seek(None, must=True)
+            self._choosing = True
+
+    def offered(self, message: messages.ParentOffers, sender: Address) -> None:
+        """Probe the parents on offer, and request the best; any, when none of them answers."""
+        if message.term == self._root.term and self._answered(message) is not None:
+            wait = self._settings.probe_wait
+            self._prober.probe(message.parents, lambda found: self._chosen(message.stamp, found), wait)
+
+    def _chosen(self, stamp: int, results: ProbeResults) -> None:
+        change = self._link.change
+        if self._choose is None or change is None or change.stamp != stamp:
+            return
+        change.advance(messages.ParentRequest)
+        best = self._choose(results) if results else None
+        self._choosing = best is not None
+        self.seek(best, must=True)
+        self._choosing = True
+        if self._link.change is not None:
+            self._link.change.chosen = True
+
+    def granted(self, message: messages.ParentGrant, sender: Address) -> None:
+        """Ask the parent granted by the root to serve this node, unless it does already."""
+        change = self._answered(message) if message.term == self._root.term else None
+        if change is None:
+            return
+        self.granted_in, self._tries = message.term, 0
+        if message.parent == self._link.parent and self._link.attached:
+            self._link.change = None
+            return
+        change.new_parent = message.parent
+        self._post(change.new_parent, self._upstream.attach_request(change.stamp))
+
+    # What parents send, the present one and the one to come.
+
+    def heartbeat(self, message: messages.Heartbeat, sender: Address) -> None:
+        """Note that the parent is alive, and fetch what its heartbeat shows to be missing."""
+        link = self._link
+        if self._root.is_root or not link.hears(sender, message.link):
+            if link.awaited(sender, message.link) is None:
+                self._disown(sender, message.link)
+            return
+        link.heard, link.attached = self._node.now, True
+        link.grandparent, link.root_children = message.grandparent, message.root_children
+        if message.epoch == self._log.epoch and self._events.skip(message.after, message.position):
+            self._switch_when_reached()
+
+    def forwarded(self, message: messages.ForwardedEvent, sender: Address) -> None:
+        """Take an event from the parent; keep one from the parent to come."""
+        link = self._link
+        if link.hears(sender, message.link):
+            link.heard = self._node.now
+            if self._events.receive(message):
+                self._switch_when_reached()
+                self._events.need(message.after)
+        elif (change := link.awaited(sender, message.link)) is not None:
+            change.early[message.number] = message
+        else:
+            self._disown(sender, message.link)
+
+    def fetched(self, message: messages.EventFetchReply, sender: Address) -> None:
+        """Take events that were fetched, and fetch what is still missing."""
+        if self._events.take_fetched(message):
+            self._switch_when_reached()
+            self._events.need(0)
+
+    def interest_granted(self, message: messages.InterestGrant, sender: Address) -> None:
+        """Note what the parent serves, or that the parent to come does."""
+        link = self._link
+        if self._root.is_root or message.epoch < self._log.epoch:
+            return
+        if link.hears(sender, message.link):
+            link.grandparent, link.heard = message.grandparent, self._node.now
+            self._take_grant(message)
+            self._events.drain()
+            self._switch_when_reached()
+            return
+        change = link.awaited(sender, message.link)
+        is_present = message.version == self._upstream.version
+        if change is not None and is_present and change.advance(messages.InterestGrant):
+            change.grant = message
+            self._switch_when_reached()
+
+    def unknown(self, message: messages.UnknownChild, sender: Address) -> None:
+        """Attach again to a parent that does not know this node as its child."""
+        link = self._link
+        if link.hears(sender, message.link) and link.attached:
+            link.attached = False
+            self.seek(link.parent)
+
+    def redirected(self, message: messages.ParentRedirect, sender: Address) -> None:
+        """Go from a parent that leaves to the one it names, or to one that this node chooses."""
+        if self._link.hears(sender, message.link) and not self._root.is_root:
+            self.seek(message.successor if self._choose is None else None, must=True)
+
+    def _disown(self, sender: Address, stamp: int) -> None:
+        """Tell a node that takes this one for its child that it is not, or not by this link."""
+        if self._settings.heartbeat is not None:
+            self._node.send(sender, messages.DetachNotice(stamp))
+
+    def _take_grant(self, grant: messages.InterestGrant) -> None:
+        """Note from which number on the parent serves which version of the interest; pass it on downwards."""
+        log, upstream = self._log, self._upstream
+        if grant.epoch > log.epoch:
+            self._events.begin_epoch(grant.epoch, grant.start)
+            upstream.granted, upstream.since = NOT_GRANTED, 0
+            self._children.restart()
+        if grant.version <= upstream.granted:
+            return
+        upstream.granted = grant.version
+        upstream.since = max(upstream.since, grant.since)
+        if grant.version == upstream.version:
+            log.ask(upstream.interest, max(grant.since, log.position))
+        self._children.grant_all()
+
+    # Switching over.
+
+    def _switch_when_reached(self) -> None:
+        """Switch to the new parent once the old one's events have come to where the new one's begin."""
+        change = self._link.change
+        if change is None or change.grant is None:
+            return
+        reached = self._log.position >= change.grant.since and self._log.epoch == change.grant.epoch
+        if reached or not self._link.attached or self._settings.heartbeat is None:
+            self._switch(change)
+
+    def _switch(self, change: ParentChange) -> None:
+        """Have the new parent serve from now on; what lies between is fetched."""
+        link, grant = self._link, change.grant
+        if grant is None or not change.advance(messages.ParentConfirmation):
+            return
+        old, old_stamp = link.parent, link.stamp
+        link.change = None
+        link.place(change.new_parent, change.stamp)
+        link.grandparent, link.heard, link.root_children = grant.grandparent, self._node.now, ()
+        self._events.begin_link({n: each for n, each in change.early.items() if each.epoch == grant.epoch})
+        self._upstream.granted = NOT_GRANTED
+        self.moves += 1
+        if old is not None and old != link.parent:
+            self._post(old, messages.DetachNotice(old_stamp))
+        self._root.send(messages.ParentConfirmation(self._node.address, change.stamp))
+        self._take_grant(grant)
+        self._events.fetch_up_to(grant.since)
+        self._events.drain()
