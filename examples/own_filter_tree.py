@@ -98,7 +98,7 @@ def main() -> None:
     deployment.subscribe(Subscription("s2", "bob", more={"words": "oil"}), at=5)
     deployment.subscribe(Subscription("s3", "eve", more={"words": "gold"}), at=3)
     world.run()
-    print("2 asks 1 for", [profile_of(form) for form in deployment.members[2].tree.interest.forms])
+    print("2 asks 1 for", [profile_of(form) for form in deployment.members[2].tree.upstream.interest.forms])
 
     for name, text in (("e1", "Oil price falls"), ("e2", "Oil found"), ("e3", "Gold price rises")):
         deployment.publish(Event(name, attributes={"text": text}), at=1)

@@ -12,7 +12,7 @@ from distributary import DistributaryError, Subscription
 from distributary.feeds import read_folder, write_feed
 from distributary.filters.profile import Profile
 from distributary.overlay.node import Node
-from distributary.overlay.tree.endpoint import TreeSettings
+from distributary.overlay.tree.state import TreeSettings
 from distributary.sim.deployment import Deployment
 from distributary.sim.latency import WideArea
 from distributary.sim.simulator import Simulator

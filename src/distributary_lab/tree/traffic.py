@@ -18,7 +18,6 @@ import numpy as np
 
 from distributary.model import Event, Subscription
 from distributary.overlay.node import Address
-from distributary.overlay.tree.endpoint import TreeSettings
 from distributary.overlay.tree.messages import Probe, ProbeReply
 from distributary.plan.trees.cost import system_cost
 from distributary.plan.trees.goals import parse_goal

@@ -43,7 +43,7 @@ def test_no_event_is_lost_or_repeated_while_brokers_keep_their_state(seed: int) 
         through(world, seed, kinds)
         assert world.got() == world.expected
         assert unsettled(world.trees(up=True)) == []
-        assert sum(tree.moves for tree in world.trees()) > 0
+        assert sum(tree.link.moves for tree in world.trees()) > 0
 
 
 @pytest.mark.parametrize("name", [name for name in SCENARIOS if name != "calm"])

@@ -15,7 +15,7 @@ from distributary.feeds import FeedItem, read_feed
 from distributary.filters.profile import Profile
 from distributary.model import Event
 from distributary.overlay.node import Address, Node
-from distributary.overlay.tree.endpoint import TreeSettings
+from distributary.overlay.tree.state import TreeSettings
 from distributary.overlay.tree.topology import random_parents
 from distributary.sim.deployment import Deployment
 from distributary.sim.faults import Duplication, Fault, Loss, Reordering

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
 from distributary.overlay.tree.shape import unsettled
+
 from distributary.plan.trees.goals import parse_goal
 from distributary.sim.scenario import random_scenario, replayed_by
 from distributary.systems.tree.optimising import OptimisationSettings
@@ -75,7 +75,7 @@ def test_nothing_is_lost_or_repeated_through_thousands_of_rewrites_and_faults(
     with replayed_by(f"pytest -m chaos {__file__} -k 'thousands and {name}-{seed}'"):
         kinds = tuple(LOSSLESS[(seed + step) % len(LOSSLESS)] for step in (0, 3, 5, 7))
         world = through_faults(name, seed, kinds, duration=120)
-        record_property("moves", sum(tree.moves for tree in world.trees()))
+        record_property("moves", sum(tree.link.moves for tree in world.trees()))
         record_property("rewrites", sum(each.carrying.done for each in world.optimisers()))
         record_property("given up", sum(each.carrying.given_up for each in world.optimisers()))
         assert_healed(world)

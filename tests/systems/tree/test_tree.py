@@ -63,8 +63,8 @@ def test_thousands_of_reorganisations_under_traffic_lose_and_repeat_nothing(seed
     world.run(30)
     assert world.got() == world.expected
     assert unsettled(world.trees()) == []
-    assert sum(tree.moves for tree in world.trees()) > 500
-    assert sum(tree.missing for tree in world.trees()) == 0
+    assert sum(tree.link.moves for tree in world.trees()) > 500
+    assert sum(tree.log.missing for tree in world.trees()) == 0
 
 
 def test_an_event_costs_the_way_to_the_root_and_an_edge_for_each_child_that_must_have_it() -> None:
@@ -99,7 +99,7 @@ def test_a_covered_profile_goes_no_further_than_to_who_asked_for_more_already() 
     world.deployment.unsubscribe("wide")
     world.simulator.run()
     assert [
-        tree.interest.forms for tree in world.trees() if tree.address in ways_up(world, deep.address)
+        tree.upstream.interest.forms for tree in world.trees() if tree.address in ways_up(world, deep.address)
     ] == [((("topic", "A/B"),),)] * len(ways_up(world, deep.address))
 
 
@@ -119,7 +119,7 @@ def test_a_node_goes_neither_below_itself_nor_to_a_full_parent() -> None:
         broker = world.broker(node)
         world.simulator.call(node, lambda broker=broker, new=new: broker.change_parent(new))  # type: ignore[misc]
         world.simulator.run()
-        assert broker.tree.refusals == 1
+        assert broker.tree.link.refusals == 1
     assert [tree.parent for tree in world.trees()] == [None, 1, 2]
     with pytest.raises(DistributaryError, match="is the root"):
         world.broker(1).change_parent(2)
@@ -172,7 +172,7 @@ def test_what_was_forgotten_everywhere_is_told() -> None:
         world.run(1)
     world.simulator.resume(3)
     world.run(30)
-    assert world.broker(3).tree.missing > 0
+    assert world.broker(3).tree.log.missing > 0
     assert world.deployment.deliveries[-1].delivery.event == "e19"
 
 
@@ -200,4 +200,4 @@ def test_unknown_subscriptions_cannot_be_given_up_and_unreadable_ones_not_made()
         world.broker(2).unsubscribe("nothing")
     with pytest.raises(FilterError):
         world.deployment.subscribe(Subscription("s", "ann", where="a >"), at=2)
-    assert world.broker(2).tree.interest.forms == ()
+    assert world.broker(2).tree.upstream.interest.forms == ()

@@ -9,8 +9,8 @@ from typing import Any
 from distributary.filters.profile import Profile
 from distributary.model import Event, Subscription
 from distributary.overlay.node import Address, Message, Token
-from distributary.overlay.tree.endpoint import TreeSettings
 from distributary.overlay.tree.node import TreeNode
+from distributary.overlay.tree.state import TreeSettings
 from distributary.overlay.tree.topology import Parents, loops, random_parents
 from distributary.sim.deployment import Deployment
 from distributary.sim.latency import Latency, Uniform

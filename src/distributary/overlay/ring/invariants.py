@@ -7,7 +7,7 @@ words; nothing is good. Both look only at members that are up: give them the rin
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
 from distributary.overlay.node import Address
@@ -44,8 +44,8 @@ def is_in_order(ring: Ring) -> bool:
     )
 
 
-def cycles(following: dict[Address, Address]) -> list[list[Address]]:
-    """The cycles that one comes to by following from anywhere.
+def cycles(following: Mapping[Address, Address | None]) -> list[list[Address]]:
+    """The cycles that one comes to by following from anywhere; None or a missing entry ends a way.
 
     >>> cycles({1: 5, 5: 9, 9: 1, 3: 5}), cycles({1: 5, 5: 1, 3: 7, 7: 3})
     ([[1, 5, 9]], [[1, 5], [3, 7]])
@@ -53,12 +53,13 @@ def cycles(following: dict[Address, Address]) -> list[list[Address]]:
     found: list[list[Address]] = []
     seen: dict[Address, Address] = {}
     for start in following:
-        path, address = [], start
-        while address not in seen:
+        path: list[Address] = []
+        address: Address | None = start
+        while address is not None and address not in seen:
             seen[address] = start
             path.append(address)
-            address = following[address]
-        if seen[address] == start:
+            address = following.get(address)
+        if address is not None and seen[address] == start:
             found.append(path[path.index(address) :])
     return found
 

@@ -16,12 +16,9 @@ from dataclasses import dataclass, field
 from distributary.model import Event
 from distributary.overlay.node import Address
 from distributary.overlay.tree import messages
-from distributary.overlay.tree.endpoint import Endpoint
-from distributary.overlay.tree.event_log import EventLog
 from distributary.overlay.tree.interest import Interest
-from distributary.overlay.tree.link import ParentLink
-from distributary.overlay.tree.root_contact import RootContact
 from distributary.overlay.tree.routes import Routes
+from distributary.overlay.tree.state import TreeState
 from distributary.overlay.tree.upstream import NOT_GRANTED, UpstreamInterest
 
 
@@ -47,19 +44,12 @@ class Child:
 class Children:
     """The children of a node, and the links to them."""
 
-    def __init__(
-        self,
-        endpoint: Endpoint,
-        root: RootContact,
-        link: ParentLink,
-        log: EventLog,
-        upstream: UpstreamInterest,
-        routes: Routes,
-    ) -> None:
+    def __init__(self, state: TreeState, upstream: UpstreamInterest, routes: Routes) -> None:
         self.leaving = False
         """Whether this node is about to leave, and redirects whoever attaches to it."""
-        self._node, self._post = endpoint.node, endpoint.post
-        self._root, self._link, self._log, self._upstream, self._routes = root, link, log, upstream, routes
+        self._node, self._post = state.node, state.post
+        self._root, self._link, self._log = state.root, state.link, state.log
+        self._upstream, self._routes = upstream, routes
         self._children: dict[Address, Child] = {}
 
     @property

@@ -10,19 +10,17 @@ Rules:
 from __future__ import annotations
 
 from distributary.overlay.node import Address
-from distributary.overlay.tree.endpoint import Endpoint
-from distributary.overlay.tree.link import ParentLink
 from distributary.overlay.tree.messages import RootTimeout
 from distributary.overlay.tree.root import RootRole
-from distributary.overlay.tree.root_contact import RootContact
+from distributary.overlay.tree.state import TreeState
 
 
 class RootElection:
     """A child of the root, watching whether the root is alive."""
 
-    def __init__(self, endpoint: Endpoint, root: RootContact, link: ParentLink, role: RootRole) -> None:
-        self._node, self._settings = endpoint.node, endpoint.settings
-        self._root, self._link, self._role = root, link, role
+    def __init__(self, state: TreeState, role: RootRole) -> None:
+        self._node, self._settings = state.node, state.settings
+        self._root, self._link, self._role = state.root, state.link, role
         self._timeouts: dict[Address, float] = {}
         """Other children of the root that have not heard of it for long, and when they said so."""
 

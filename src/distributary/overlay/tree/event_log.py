@@ -35,6 +35,9 @@ class EventLog:
         self.epoch = -1.0
         """None yet."""
         self.position = 0
+        """The node has had everything that it asked for up to this number."""
+        self.missing = 0
+        """How often something asked for had been forgotten everywhere, for want of room or of a root."""
         self._floor = 0
         """Whatever is not above this has been forgotten."""
         self._kept: OrderedDict[int, Event] = OrderedDict()

@@ -16,29 +16,16 @@ from collections.abc import Callable
 from distributary.model import Event
 from distributary.overlay.node import Address
 from distributary.overlay.tree.children import Children
-from distributary.overlay.tree.endpoint import Endpoint
-from distributary.overlay.tree.event_log import EventLog
-from distributary.overlay.tree.link import ParentLink
 from distributary.overlay.tree.messages import EventFetch, EventFetchReply, ForwardedEvent
-from distributary.overlay.tree.root_contact import RootContact
+from distributary.overlay.tree.state import TreeState
 from distributary.overlay.tree.upstream import UpstreamInterest
 
 
 class EventReception:
     """Puts the events that come in order, fetches missing ones, and hands them to clients and children."""
 
-    def __init__(
-        self,
-        endpoint: Endpoint,
-        root: RootContact,
-        link: ParentLink,
-        log: EventLog,
-        upstream: UpstreamInterest,
-        children: Children,
-    ) -> None:
-        self.missing = 0
-        """How often something asked for had been forgotten everywhere, for want of room or of a root."""
-        self._node, self._root, self._link, self._log = endpoint.node, root, link, log
+    def __init__(self, state: TreeState, upstream: UpstreamInterest, children: Children) -> None:
+        self._node, self._root, self._link, self._log = state.node, state.root, state.link, state.log
         self._upstream, self._children = upstream, children
         self._listeners: list[Callable[[Event], None]] = []
         self._early: dict[int, ForwardedEvent] = {}
@@ -67,7 +54,7 @@ class EventReception:
 
     def begin_epoch(self, epoch: float, start: int) -> None:
         """Begin another epoch at a number of it."""
-        self.missing += not self.complete
+        self._log.missing += not self.complete
         self._log.begin(epoch, start)
         self._gap = self._unsure = 0
         self._early = {number: each for number, each in self._early.items() if each.epoch == epoch}
@@ -168,7 +155,7 @@ class EventReception:
             return False
         self._fetching = None
         if message.version == self._upstream.version and message.after <= log.position < message.through:
-            self.missing += message.missing
+            self._log.missing += message.missing
             for number, event in message.events:
                 if number > log.position:
                     self.take(number, event)

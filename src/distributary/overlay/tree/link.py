@@ -108,6 +108,10 @@ class ParentLink:
     root_children: tuple[Address, ...] = ()
     """All children of the root, if the parent is the root: they elect another when it fails."""
     change: ParentChange | None = None
+    moves: int = 0
+    """Changes of parent that have come about."""
+    refusals: int = 0
+    """Changes of parent that the root has denied."""
 
     def hears(self, sender: Address, stamp: int) -> bool:
         """Whether a message belongs to the link to the parent."""

@@ -1,4 +1,8 @@
-"""The messages of a tree."""
+"""The messages of a tree, by who sends them to whom.
+
+`link` is the stamp of the request by which a child came to its parent: it tells a link from earlier ones
+between the same two nodes.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +16,16 @@ from distributary.overlay.tree.registry import RegistryEntry
 
 
 class RootTerm(NamedTuple):
-    """Who is the root. A later reign, by epoch and number, is believed."""
+    """One node's time as the root. Terms are ordered, and the latest known counts.
+
+    A root that hands over begins the next term of the same epoch, in which the numbers of events go on. A
+    root elected after a failure begins a new epoch, in which numbers start again.
+    """
 
     epoch: float
+    """When the epoch began."""
     number: int
+    """Counts the terms of an epoch, from 0."""
     root: Address
 
 
@@ -23,37 +33,39 @@ class RootTerm(NamedTuple):
 
 
 class PublishRequest(NamedTuple):
-    """An event to be numbered by the root."""
+    """Number this event and send it to all who asked for it."""
 
     event: Event
     hops: int = 0
 
 
 class ParentRequest(NamedTuple):
-    """A node asks the root to let it change its parent, to the one wanted or to any."""
+    """A node asks the root for a change of parent, to the one wanted or to any."""
 
     node: Address
     stamp: int
+    """Later requests of a node have higher stamps; that of the one granted becomes the stamp of the link."""
     term: RootTerm | None
-    """The root that the node believes in: no other may answer."""
+    """The latest term that the node knows: no other root may answer."""
     current: Address | None
     wanted: Address | None
     avoid: tuple[Address, ...] = ()
+    """Parents to give only if there are no others."""
     link: int = 0
     hops: int = 0
     offers: int = 0
-    """How many parents to offer, to choose among, in place of allowing any."""
+    """How many parents to offer, to choose among, in place of granting any."""
 
 
 class ParentConfirmation(NamedTuple):
-    """The change that was allowed is done."""
+    """The change of parent that was granted has come about."""
 
     node: Address
     stamp: int
 
 
 class ChildTimeout(NamedTuple):
-    """A node has fallen silent, says its parent."""
+    """A parent has not heard of its child for long."""
 
     node: Address
     by: Address
@@ -61,13 +73,16 @@ class ChildTimeout(NamedTuple):
 
 
 class TreeDeparture(NamedTuple):
-    """A node is about to leave."""
+    """A node is about to leave the tree."""
 
     node: Address
 
 
+# From the root.
+
+
 class ParentGrant(NamedTuple):
-    """The root's answer: this parent may be taken."""
+    """The node may take this parent."""
 
     stamp: int
     parent: Address
@@ -75,7 +90,7 @@ class ParentGrant(NamedTuple):
 
 
 class ParentOffers(NamedTuple):
-    """The root's answer: these have room for you; ask for one of them."""
+    """These nodes have room for another child; request one of them."""
 
     stamp: int
     parents: tuple[Address, ...]
@@ -83,7 +98,7 @@ class ParentOffers(NamedTuple):
 
 
 class ParentDenial(NamedTuple):
-    """The root's answer: not that one."""
+    """The node may not have the parent requested."""
 
     stamp: int
     reason: str
@@ -91,7 +106,7 @@ class ParentDenial(NamedTuple):
 
 
 class RootHandover(NamedTuple):
-    """A root that leaves makes another node the root, and tells it everything."""
+    """A root that leaves makes the receiver the root, and tells it everything it knows."""
 
     term: RootTerm
     position: int
@@ -100,23 +115,26 @@ class RootHandover(NamedTuple):
     ids: tuple[str, ...]
 
 
+# About the root.
+
+
 class RootAnnouncement(NamedTuple):
-    """There is another root; said to everybody, down the tree, and to whoever believes in an earlier one."""
+    """There is another root: said down the tree, and to whoever sends with an earlier term."""
 
     term: RootTerm
 
 
 class RootTimeout(NamedTuple):
-    """From one child of the root to another: I have long not heard of it."""
+    """From one child of the root to another: I have not heard of the root for long."""
 
     term: RootTerm
 
 
-# From a child to its parent. `link` is the stamp of the request by which the child came.
+# From a child to its parent.
 
 
 class AttachRequest(NamedTuple):
-    """Take me as a child, with this interest; or, when I am: this is what I should have told you."""
+    """Serve me as a child with this interest; from a child, its whole interest once more."""
 
     link: int
     version: int
@@ -133,19 +151,19 @@ class InterestChange(NamedTuple):
 
 
 class ChildHeartbeat(NamedTuple):
-    """I am here, and you are my parent."""
+    """I am alive, and take you for my parent."""
 
     link: int
 
 
 class DetachNotice(NamedTuple):
-    """I am your child no more."""
+    """I am not your child, or not any more."""
 
     link: int
 
 
 class EventFetch(NamedTuple):
-    """Whoever has them, a parent or somebody above: send me the events after one number up to another."""
+    """Send me the events after one number up to another; goes up to the first node that has them."""
 
     node: Address
     version: int
@@ -159,7 +177,7 @@ class EventFetch(NamedTuple):
 
 
 class InterestGrant(NamedTuple):
-    """All that matches this version of your interest comes to you, if its number is above `since`.
+    """All events above the number `since` that match this version of your interest come to you.
 
     `start` is where this link began: events above it come in an unbroken chain.
     """
@@ -184,7 +202,7 @@ class ForwardedEvent(NamedTuple):
 
 
 class Heartbeat(NamedTuple):
-    """I am here; what I sent you last had the number `after`; up to `position` there is nothing more."""
+    """I am alive. The last event I sent you had the number `after`; up to `position` none is for you."""
 
     link: int
     epoch: float
@@ -203,14 +221,14 @@ class UnknownChild(NamedTuple):
 
 
 class ParentRedirect(NamedTuple):
-    """I am leaving; try this one."""
+    """I am about to leave the tree; request this parent."""
 
     link: int
     successor: Address | None
 
 
 class EventFetchReply(NamedTuple):
-    """The events that were asked for; `missing` when some may have been forgotten everywhere."""
+    """The events that were fetched; `missing` when some may have been forgotten everywhere."""
 
     version: int
     epoch: float
@@ -224,13 +242,13 @@ class EventFetchReply(NamedTuple):
 
 
 class Probe(NamedTuple):
-    """How far are you?"""
+    """Answer at once: the round trip tells how far you are."""
 
     number: int
 
 
 class ProbeReply(NamedTuple):
-    """So far; and this is to be known of me."""
+    """The answer to a probe, with what the node tells of itself."""
 
     number: int
     told: tuple[float, ...]

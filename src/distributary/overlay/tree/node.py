@@ -13,17 +13,16 @@ from distributary.overlay.node import Address, Node
 from distributary.overlay.tree import messages
 from distributary.overlay.tree.children import Children
 from distributary.overlay.tree.election import RootElection
-from distributary.overlay.tree.endpoint import Endpoint, TreeSettings
 from distributary.overlay.tree.event_log import EventLog
 from distributary.overlay.tree.events import EventReception
-from distributary.overlay.tree.interest import Form, Interest
+from distributary.overlay.tree.interest import Form
 from distributary.overlay.tree.link import ParentLink
 from distributary.overlay.tree.parent import ParentProtocol
 from distributary.overlay.tree.probing import Prober, ProbeResults
-from distributary.overlay.tree.registry import ParentRegistry
 from distributary.overlay.tree.root import EVERYTHING, RootRole
 from distributary.overlay.tree.root_contact import RootContact
 from distributary.overlay.tree.routes import Routes, ScannedRoutes
+from distributary.overlay.tree.state import TreeSettings, TreeState
 from distributary.overlay.tree.upstream import UpstreamInterest
 
 Handler = Callable[[Any, Address], None]
@@ -57,19 +56,18 @@ class TreeNode:
         self.random = Random(f"{seed}/{self.address}")
         self.post = node.send if courier is None else courier.send
         """Sends what must not get lost."""
-        endpoint = Endpoint(node, self.post, self.settings, self.random)
         self.link = ParentLink()
         self.log = EventLog(self.settings.room)
-        self.root = RootContact(endpoint)
+        self.root = RootContact(node, self.post)
         self.prober = Prober(node)
-        state = (endpoint, self.root, self.link, self.log)
-        self._upstream = UpstreamInterest(*state)
-        self._children = Children(*state, self._upstream, routes or ScannedRoutes())
-        self._events = EventReception(*state, self._upstream, self._children)
-        parts = (*state, self._upstream, self._children, self._events)
+        state = TreeState(node, self.post, self.settings, self.random, self.root, self.link, self.log)
+        self.upstream = UpstreamInterest(state)
+        self._children = Children(state, self.upstream, routes or ScannedRoutes())
+        self._events = EventReception(state, self.upstream, self._children)
+        parts = (state, self.upstream, self._children, self._events)
         self._parent = ParentProtocol(*parts, self.prober, contacts)
         self._role = RootRole(*parts, self._parent, on_elected)
-        self._election = RootElection(endpoint, self.root, self.link, self._role)
+        self._election = RootElection(state, self._role)
         if courier is not None:
             courier.on_failure(self.root.undeliverable)
         if is_root:
@@ -148,13 +146,13 @@ class TreeNode:
 
     def want(self, form: Form) -> None:
         """A client of this node asks for what matches a profile; equal profiles are counted."""
-        self._upstream.count((form,), ())
-        self._upstream.update()
+        self.upstream.count((form,), ())
+        self.upstream.update()
 
     def unwant(self, form: Form) -> None:
         """A client of this node gives a profile up."""
-        self._upstream.count((), (form,))
-        self._upstream.update()
+        self.upstream.count((), (form,))
+        self.upstream.update()
 
     def publish(self, event: Event) -> None:
         """Have an event go to all who asked for it."""
@@ -164,7 +162,7 @@ class TreeNode:
         """Go to another parent, to any with None, as soon as the root allows it.
 
         Events are neither lost nor repeated. A change that is under way is given up for this one. A denial is
-        counted in `refusals`, and nothing changes.
+        counted in `link.refusals`, and nothing changes.
         """
         if self.is_root:
             raise DistributaryError(f"node {self.address} is the root, which has no parent to change")
@@ -190,11 +188,6 @@ class TreeNode:
         return self.root.is_root
 
     @property
-    def registry(self) -> ParentRegistry | None:
-        """At the root only: who may be whose child."""
-        return self.root.registry
-
-    @property
     def leaving(self) -> bool:
         """Whether this node is about to leave."""
         return self._children.leaving
@@ -210,30 +203,10 @@ class TreeNode:
         return self._children.addresses
 
     @property
-    def interest(self) -> Interest:
-        """What this node asks of its parent."""
-        return self._upstream.interest
-
-    @property
-    def moves(self) -> int:
-        """Changes of parent that have come about."""
-        return self._parent.moves
-
-    @property
-    def refusals(self) -> int:
-        """Changes of parent that the root has denied."""
-        return self._parent.refusals
-
-    @property
-    def missing(self) -> int:
-        """How often something asked for had been forgotten everywhere, for want of room or of a root."""
-        return self._events.missing
-
-    @property
     def at_rest(self) -> bool:
         """Whether nothing is on its way: attached, granted, nothing missing."""
         attached = self.link.attached and self.link.change is None
-        granted = self._upstream.granted == self._upstream.version
+        granted = self.upstream.granted == self.upstream.version
         return self.is_root or (attached and granted and self._events.complete)
 
     # Life.
@@ -246,7 +219,7 @@ class TreeNode:
     def settle(self, term: messages.RootTerm) -> None:
         """Know the root from the start, without messages; the parent's grant of nothing included."""
         self.root.term = self._parent.granted_in = term
-        self._upstream.granted = 0
+        self.upstream.granted = 0
         self.log.begin(term.epoch, 0)
         if self.is_root:
             self.log.ask(EVERYTHING, 0)

@@ -18,12 +18,10 @@ from collections.abc import Callable, Iterable
 from distributary.overlay.node import Address
 from distributary.overlay.tree import messages
 from distributary.overlay.tree.children import Children
-from distributary.overlay.tree.endpoint import Endpoint
-from distributary.overlay.tree.event_log import EventLog
 from distributary.overlay.tree.events import EventReception
-from distributary.overlay.tree.link import ChangeState, ParentChange, ParentLink
+from distributary.overlay.tree.link import ChangeState, ParentChange
 from distributary.overlay.tree.probing import Prober, ProbeResults
-from distributary.overlay.tree.root_contact import RootContact
+from distributary.overlay.tree.state import TreeState
 from distributary.overlay.tree.upstream import NOT_GRANTED, UpstreamInterest
 
 MOST_TRIES = 4
@@ -35,25 +33,18 @@ class ParentProtocol:
 
     def __init__(
         self,
-        endpoint: Endpoint,
-        root: RootContact,
-        link: ParentLink,
-        log: EventLog,
+        state: TreeState,
         upstream: UpstreamInterest,
         children: Children,
         events: EventReception,
         prober: Prober,
         contacts: Iterable[Address],
     ) -> None:
-        self.moves = 0
-        """Changes of parent that have come about."""
-        self.refusals = 0
-        """Requests that the root has denied."""
         self.granted_in: messages.RootTerm | None = None
         """The term in which this node's place was granted; a root of another term must be told of it."""
-        self._node, self._post, self._settings = endpoint.node, endpoint.post, endpoint.settings
-        self._root, self._link, self._log, self._upstream = root, link, log, upstream
-        self._children, self._events, self._prober = children, events, prober
+        self._node, self._post, self._settings = state.node, state.post, state.settings
+        self._root, self._link, self._log = state.root, state.link, state.log
+        self._upstream, self._children, self._events, self._prober = upstream, children, events, prober
         self._contacts = tuple(contacts)
         self._choose: Callable[[ProbeResults], Address] | None = None
         self._stamp = 0
@@ -169,7 +160,7 @@ class ParentProtocol:
         change = self._answered(message)
         if change is None:
             return
-        self.refusals += 1
+        self._link.refusals += 1
         self._link.change = None
         if change.must and change.wanted is not None:
             self._choosing = not change.chosen
@@ -310,7 +301,7 @@ class ParentProtocol:
         link.grandparent, link.heard, link.root_children = grant.grandparent, self._node.now, ()
         self._events.begin_link({n: each for n, each in change.early.items() if each.epoch == grant.epoch})
         self._upstream.granted = NOT_GRANTED
-        self.moves += 1
+        link.moves += 1
         if old is not None and old != link.parent:
             self._post(old, messages.DetachNotice(old_stamp))
         self._root.send(messages.ParentConfirmation(self._node.address, change.stamp))

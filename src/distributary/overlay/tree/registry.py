@@ -98,19 +98,16 @@ class ParentRegistry:
 
         `link` is the stamp of the request by which the node came to the parent that it has, if it still has.
         """
-        known = self._known.get(node)
-        if known is not None and known.stamp > stamp:
+        if not self._state(node, stamp, current, link):
             return None
-        self._missed.pop(node, None)
-        stated = () if current is None else (current,)
-        self._put(RegistryEntry(node, stamp, stated, link))
         if wanted is None:
             answer = self._any_for(node, avoid)
         else:
             reason = self.why_not(node, wanted)
             answer = ParentDecision(None, reason) if reason else ParentDecision(wanted)
         if answer.parent is not None:
-            self._put(RegistryEntry(node, stamp, tuple(dict.fromkeys((*stated, answer.parent))), link))
+            possible = (answer.parent,) if current is None else (current, answer.parent)
+            self._put(RegistryEntry(node, stamp, tuple(dict.fromkeys(possible)), link))
         return answer
 
     def offers(
@@ -123,13 +120,19 @@ class ParentRegistry:
         most: int = 1,
     ) -> tuple[Address, ...] | None:
         """Parents that a node may have, for it to choose from; it is allowed none of them yet."""
-        known = self._known.get(node)
-        if known is not None and known.stamp > stamp:
+        if not self._state(node, stamp, current, link):
             return None
-        self._missed.pop(node, None)
-        self._put(RegistryEntry(node, stamp, () if current is None else (current,), link))
         able = (one for one in self._candidates(node, avoid) if not self.why_not(node, one))
         return tuple(sorted(islice(able, most)))
+
+    def _state(self, node: Address, stamp: int, current: Address | None, link: int) -> bool:
+        """Note the parent that a node has as its only possible one; False if a later request came before."""
+        known = self._known.get(node)
+        if known is not None and known.stamp > stamp:
+            return False
+        self._missed.pop(node, None)
+        self._put(RegistryEntry(node, stamp, () if current is None else (current,), link))
+        return True
 
     def taken(self, node: Address, stamp: int) -> None:
         """A node has taken the parent it was allowed with this request."""

@@ -16,14 +16,11 @@ from collections.abc import Callable
 from distributary.overlay.node import Address
 from distributary.overlay.tree import messages
 from distributary.overlay.tree.children import Children
-from distributary.overlay.tree.endpoint import Endpoint
-from distributary.overlay.tree.event_log import EventLog
 from distributary.overlay.tree.events import EventReception
 from distributary.overlay.tree.interest import Interest
-from distributary.overlay.tree.link import ParentLink
 from distributary.overlay.tree.parent import ParentProtocol
 from distributary.overlay.tree.registry import ParentRegistry
-from distributary.overlay.tree.root_contact import RootContact
+from distributary.overlay.tree.state import TreeState
 from distributary.overlay.tree.upstream import NOT_GRANTED, UpstreamInterest
 
 EVERYTHING = Interest(((),))
@@ -34,19 +31,17 @@ class RootRole:
 
     def __init__(
         self,
-        endpoint: Endpoint,
-        root: RootContact,
-        link: ParentLink,
-        log: EventLog,
+        state: TreeState,
         upstream: UpstreamInterest,
         children: Children,
         events: EventReception,
         parent: ParentProtocol,
         on_elected: Callable[[Address], None] | None,
     ) -> None:
-        self._endpoint, self._node, self._post = endpoint, endpoint.node, endpoint.post
-        self._root, self._link, self._log, self._upstream = root, link, log, upstream
-        self._children, self._events, self._parent = children, events, parent
+        self._node, self._post = state.node, state.post
+        self._settings, self._random = state.settings, state.random
+        self._root, self._link, self._log = state.root, state.link, state.log
+        self._upstream, self._children, self._events, self._parent = upstream, children, events, parent
         self._on_elected = on_elected
         self._move_listeners: list[Callable[[Address], None]] = []
         self._silent: set[Address] = set()
@@ -59,8 +54,7 @@ class RootRole:
 
     def begin(self) -> None:
         """Be the root, with an empty register."""
-        settings, random = self._endpoint.settings, self._endpoint.random
-        self._root.registry = ParentRegistry(self._node.address, settings.fanout, random)
+        self._root.registry = ParentRegistry(self._node.address, self._settings.fanout, self._random)
 
     # Terms.
 
@@ -106,7 +100,7 @@ class RootRole:
         if event.id in self._ids:
             return
         self._ids[event.id] = None
-        if len(self._ids) > self._endpoint.settings.remembered:
+        if len(self._ids) > self._settings.remembered:
             self._ids.popitem(last=False)
         self._events.take(self._log.position + 1, event)
 

@@ -9,8 +9,9 @@ Rules:
 
 from __future__ import annotations
 
-from distributary.overlay.node import Address, Message
-from distributary.overlay.tree.endpoint import Endpoint
+from collections.abc import Callable
+
+from distributary.overlay.node import Address, Message, Node
 from distributary.overlay.tree.messages import ParentRequest, PublishRequest, RootTerm
 from distributary.overlay.tree.registry import ParentRegistry
 
@@ -21,8 +22,8 @@ MOST_HOPS = 8
 class RootContact:
     """The root as one node knows it."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
-        self.node, self._post = endpoint.node, endpoint.post
+    def __init__(self, node: Node, post: Callable[[Address, Message], None]) -> None:
+        self._node, self._post = node, post
         self.term: RootTerm | None = None
         """The latest term heard of."""
         self.registry: ParentRegistry | None = None
@@ -38,13 +39,13 @@ class RootContact:
     def address(self) -> Address | None:
         """The root's address; None if it is not known, or if the term names this node."""
         named = None if self.term is None else self.term.root
-        return None if named == self.node.address else named
+        return None if named == self._node.address else named
 
     def send(self, message: Message) -> None:
         """Send a message to the root, which may be this node itself."""
         root = self.address
         if self.is_root:
-            self.node.dispatch(message, self.node.address)
+            self._node.dispatch(message, self._node.address)
         elif root is not None:
             self._post(root, message)
         elif isinstance(message, PublishRequest | ParentRequest):

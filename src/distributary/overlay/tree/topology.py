@@ -1,6 +1,6 @@
-"""The first shape of a tree: flat, random, or as good as one by one can do; what must be true of any shape.
+"""The first shape of a tree (flat, random, or each node where it is best off), and what must be true of any.
 
-A plan may start from either (003, section 3.1). Nodes that come later ask the root for a parent.
+A plan may start from any of them (003, section 3.1). Nodes that come later ask the root for a parent.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from random import Random
 
 from distributary.errors import DistributaryError
 from distributary.overlay.node import Address
+from distributary.overlay.ring.invariants import cycles
 from distributary.overlay.tree.messages import RootTerm
 from distributary.overlay.tree.node import TreeNode
 from distributary.overlay.tree.registry import RegistryEntry
@@ -75,11 +76,11 @@ def _one_by_one(
 def settle(trees: Iterable[TreeNode], parents: Parents) -> None:
     """Put nodes that have not started into a tree at rest; the one that is the root knows everybody."""
     by_address = {tree.address: tree for tree in trees}
-    root = next((tree for tree in by_address.values() if tree.registry is not None), None)
-    if root is None or root.registry is None or parents.keys() != by_address.keys() - {root.address}:
+    root = next((tree.root for tree in by_address.values() if tree.is_root), None)
+    if root is None or root.registry is None or parents.keys() != by_address.keys() - {root.registry.root}:
         raise DistributaryError("a tree has one root, and a parent for every other node")
     for tree in by_address.values():
-        tree.settle(RootTerm(0.0, 0, root.address))
+        tree.settle(RootTerm(0.0, 0, root.registry.root))
     for node, parent in parents.items():
         by_address[node].attach(by_address[parent])
     root.registry.learn(RegistryEntry(node, 1, (parent,), 1) for node, parent in parents.items())
@@ -87,20 +88,7 @@ def settle(trees: Iterable[TreeNode], parents: Parents) -> None:
 
 def loops(trees: Iterable[TreeNode]) -> list[str]:
     """What must never be: parents that lead back to where one began. Give all nodes, up or not."""
-    parents = {tree.address: tree.parent for tree in trees}
-    wrong: list[str] = []
-    safe: set[Address] = set()
-    for start in parents:
-        way: list[Address] = []
-        at: Address | None = start
-        while at is not None and at not in safe:
-            if at in way:
-                wrong.append(f"a loop: {way[way.index(at) :]}")
-                break
-            way.append(at)
-            at = parents.get(at)
-        safe.update(way)
-    return wrong
+    return [f"a loop: {cycle}" for cycle in cycles({tree.address: tree.parent for tree in trees})]
 
 
 def unsettled(trees: Iterable[TreeNode]) -> list[str]:

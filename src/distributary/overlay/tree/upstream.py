@@ -10,12 +10,9 @@ Rules:
 
 from __future__ import annotations
 
-from distributary.overlay.tree.endpoint import Endpoint
-from distributary.overlay.tree.event_log import EventLog
 from distributary.overlay.tree.interest import Form, Interest, InterestSummary
-from distributary.overlay.tree.link import ParentLink
 from distributary.overlay.tree.messages import AttachRequest, InterestChange
-from distributary.overlay.tree.root_contact import RootContact
+from distributary.overlay.tree.state import TreeState
 
 NOT_GRANTED = -1
 """Below every version of an interest."""
@@ -24,10 +21,10 @@ NOT_GRANTED = -1
 class UpstreamInterest:
     """The interest of a node and its subtree, told upwards."""
 
-    def __init__(self, endpoint: Endpoint, root: RootContact, link: ParentLink, log: EventLog) -> None:
-        self._node, self._post = endpoint.node, endpoint.post
-        self._root, self._link, self._log = root, link, log
-        self._summary = InterestSummary(endpoint.settings.most_profiles)
+    def __init__(self, state: TreeState) -> None:
+        self._node, self._post = state.node, state.post
+        self._root, self._link, self._log = state.root, state.link, state.log
+        self._summary = InterestSummary(state.settings.most_profiles)
         self.interest = Interest()
         self.version = 0
         self.granted = NOT_GRANTED

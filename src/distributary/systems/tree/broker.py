@@ -16,9 +16,9 @@ from distributary.filters.profile import Profile
 from distributary.model import Event, Subscription
 from distributary.overlay.courier import Courier
 from distributary.overlay.node import Address, Node
-from distributary.overlay.tree.endpoint import TreeSettings
 from distributary.overlay.tree.interest import Form, form_of, profile_of
 from distributary.overlay.tree.node import TreeNode
+from distributary.overlay.tree.state import TreeSettings
 from distributary.overlay.tree.topology import Parents, balanced_parents, settle, unsettled
 from distributary.systems.assembly import CONTACTS, Contact, Settings
 from distributary.systems.home import Home

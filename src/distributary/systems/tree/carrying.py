@@ -59,7 +59,7 @@ class RewriteExecutor:
 
     def begin(self, rewrite: RewriteProposal) -> bool:
         """Begin a rewrite, unless the tree is not what it was named for, or another touches the same."""
-        registry = self.tree.registry
+        registry = self.tree.root.registry
         if registry is None or rewrite.touched & self.locked:
             return False
         if any(registry.parent(node) != parent for node, parent in rewrite.before):
@@ -72,7 +72,7 @@ class RewriteExecutor:
 
     def _order(self, work: _Work) -> None:
         """Order the changes that are allowed now."""
-        registry = self.tree.registry
+        registry = self.tree.root.registry
         if registry is None:
             return
         for node, parent in work.left.items():
@@ -81,7 +81,7 @@ class RewriteExecutor:
                 self.tree.post(node, ParentOrder(parent))
 
     def _taken(self, node: Address) -> None:
-        registry = self.tree.registry
+        registry = self.tree.root.registry
         if registry is None:
             return
         for work in list(self._under_way):
@@ -97,7 +97,7 @@ class RewriteExecutor:
 
     def check(self) -> None:
         """Give up what takes too long, and mend what that left."""
-        registry = self.tree.registry
+        registry = self.tree.root.registry
         if registry is None:
             self._under_way.clear()
             return

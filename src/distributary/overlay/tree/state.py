@@ -1,4 +1,4 @@
-"""What every part of a tree node is given: the settings of the tree, and the means to act."""
+"""What every part of a tree node is given when it is made."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from random import Random
 
 from distributary.overlay.node import Address, Message, Node
+from distributary.overlay.tree.event_log import EventLog
+from distributary.overlay.tree.link import ParentLink
+from distributary.overlay.tree.root_contact import RootContact
 
 
 @dataclass(frozen=True)
@@ -36,11 +39,14 @@ class TreeSettings:
 
 
 @dataclass(frozen=True)
-class Endpoint:
-    """The node that the parts of a tree node live on, and how they send what must arrive."""
+class TreeState:
+    """The means of a node to act, and the state that several of its parts read."""
 
     node: Node
     post: Callable[[Address, Message], None]
     """Sends a message reliably, where the node has a courier; `node.send` may lose it."""
     settings: TreeSettings
     random: Random
+    root: RootContact
+    link: ParentLink
+    log: EventLog
