@@ -19,6 +19,7 @@ import numpy as np
 from distributary.model import Event, Subscription
 from distributary.overlay.node import Address
 from distributary.overlay.tree.messages import Probe, ProbeReply
+from distributary.overlay.tree.state import TreeSettings
 from distributary.plan.trees.cost import system_cost
 from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.rules import LOCAL

@@ -7,10 +7,10 @@ from random import Random
 from typing import Any
 
 import pytest
-from distributary.overlay.tree.shape import unsettled
 
 from distributary.errors import DistributaryError
 from distributary.model import Event, Subscription
+from distributary.overlay.tree.topology import unsettled
 from distributary.plan.goal import Goal
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.climb import TreeClimb

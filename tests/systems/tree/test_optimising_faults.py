@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from distributary.overlay.tree.shape import unsettled
 
+from distributary.overlay.tree.topology import unsettled
 from distributary.plan.trees.goals import parse_goal
 from distributary.sim.scenario import random_scenario, replayed_by
 from distributary.systems.tree.optimising import OptimisationSettings
