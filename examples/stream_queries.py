@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from distributary import Event
-from distributary.flow import END, Intake, RunningGraph, answer, read_query_file
+from distributary.flow import END, RunningGraph, SourceIntake, answer, read_query_file
 
 EVENTS = [
     Event("t1", "trades", {"symbol": "OTE", "price": 8.5, "size": 300, "at": 1_000}),
@@ -27,12 +27,12 @@ def main() -> None:
     for name in ("busy.per_minute", "dear.top"):
         for item in whole.streams[name]:
             print(name, dict(item.attributes))
-    for aside in whole.set_aside:
+    for aside in whole.rejected:
         print(aside.id, "set aside:", aside.reason)
 
     found: dict[str, list[str]] = {}
     graph = RunningGraph.of(catalogue)
-    intakes = [Intake(source) for source in catalogue.sources.values()]
+    intakes = [SourceIntake(source) for source in catalogue.sources.values()]
     for event in EVENTS:
         for intake in intakes:
             item = intake.admit(event)

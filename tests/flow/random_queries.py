@@ -20,7 +20,7 @@ from distributary.flow import (
     Catalogue,
     Copy,
     Count,
-    Filter,
+    FilterOperation,
     Function,
     Item,
     Join,
@@ -254,7 +254,7 @@ def fresh_names(rng: Random, schema: Schema) -> dict[str, str]:
 
 def random_filter(rng: Random, schema: Schema) -> Operation:
     condition = random_condition(rng, schema)
-    return Filter(where=condition) if rng.random() < 0.6 else Filter(block=condition)
+    return FilterOperation(where=condition) if rng.random() < 0.6 else FilterOperation(block=condition)
 
 
 def random_map(rng: Random, schema: Schema) -> Operation:

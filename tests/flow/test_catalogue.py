@@ -12,7 +12,7 @@ from distributary.errors import DistributaryError
 from distributary.flow import (
     Catalogue,
     CombinedError,
-    Filter,
+    FilterOperation,
     Item,
     Operator,
     Query,
@@ -46,7 +46,7 @@ aggregate = { from = "large", window = "1 minute", group_by = ["symbol"], values
 
 def query(name: str, *operators: tuple[str, str, str]) -> Query:
     """A query of filters: name, input, condition."""
-    return Query(name, [Operator(each, Filter(where), (read,)) for each, read, where in operators])
+    return Query(name, [Operator(each, FilterOperation(where), (read,)) for each, read, where in operators])
 
 
 def told(catalogue: Catalogue) -> list[str]:

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 
-from distributary.flow import Branch, Item, Union, apply, splitting_of, start
+from distributary.flow import Item, Union, UnionBranch, apply, splitting_of, start
 from distributary.flow.dividing import branched, divided
 from flow.random_queries import KINDS, RANDOMS, SOURCES, random_arrivals, random_operation, random_streams
 
@@ -82,7 +82,7 @@ def test_replicas_take_over_the_inputs_of_a_union_at_any_moment(kind: str, rng: 
             found += whole.advance(0, union.watermark)
     states, state = branched(behind, splitting, [schema, schema], whole.state(), union.state())
     replica = None if behind is None else splitting.replica
-    branches = [start(Branch(index, replica), schema) for index in range(2)]
+    branches = [start(UnionBranch(index, replica), schema) for index in range(2)]
     partial_schema = schema if replica is None else replica.schema(schema)
     final = start(splitting.final, partial_schema, partial_schema)
     for running, one in zip([*branches, final], [*states, state], strict=True):

@@ -10,7 +10,7 @@ from distributary.flow import (
     Catalogue,
     Copy,
     Count,
-    Filter,
+    FilterOperation,
     Item,
     Join,
     Map,
@@ -52,8 +52,8 @@ def column(items: Sequence[Item], name: str) -> list[Any]:
 
 def test_filter_keeps_what_is_true_and_block_drops_what_is_true() -> None:
     items = [trade("a", 1, price=5.0), trade("b", 2, price=None), trade("c", 3, price=1.0)]
-    assert ids(output(Filter(where="price > 2"), items)) == ["a"]
-    assert ids(output(Filter(block="price > 2"), items)) == ["b", "c"]
+    assert ids(output(FilterOperation(where="price > 2"), items)) == ["a"]
+    assert ids(output(FilterOperation(block="price > 2"), items)) == ["b", "c"]
 
 
 def test_map_computes_from_the_input_and_keeps_what_it_is_told() -> None:
@@ -158,7 +158,7 @@ def test_unique_keeps_the_first_of_equals_in_each_window() -> None:
     assert [(item.id, item.time, item.rank) for item in kept] == [("a", 9, 1), ("c", 9, 2), ("e", 19, 1)]
 
 
-def test_whole_queries_answer_events_and_set_misfits_aside() -> None:
+def test_whole_queries_answer_events_and_reject_what_does_not_fit() -> None:
     source = Source("trades", TRADES, topic="trades/*", where="size > 0")
     build = QueryBuilder("busy")
     large = build.filter("large", source, where="size >= 10")
@@ -182,6 +182,6 @@ def test_whole_queries_answer_events_and_set_misfits_aside() -> None:
     assert [quiet.event(item) for item in found.streams["few.quiet"]] == [
         Event("0|1:B", "few/quiet", {"symbol": "B", "count": 1, "at": 999})
     ]
-    assert [(each.stream, each.id) for each in found.set_aside] == [("trades", f"e{n}") for n in (4, 5, 3)]
-    assert "'symbol'" not in found.set_aside[0].reason
-    assert found.set_aside[1].reason == "symbol: 7 is not of type text, as source 'trades' declares it"
+    assert [(each.stream, each.id) for each in found.rejected] == [("trades", f"e{n}") for n in (4, 5, 3)]
+    assert "'symbol'" not in found.rejected[0].reason
+    assert found.rejected[1].reason == "symbol: 7 is not of type text, as source 'trades' declares it"

@@ -12,53 +12,52 @@ from __future__ import annotations
 
 from distributary.flow.catalogue import BoundOperator, Catalogue, SharedOperator, Sharing, Stream
 from distributary.flow.incremental.graph import RunningGraph
-from distributary.flow.incremental.operators import BEGINNING, END, Running, start
-from distributary.flow.intake import Intake
-from distributary.flow.interpreter import Answer, answer, apply, interpret
+from distributary.flow.incremental.operators import BEGINNING, END, RunningOperator, start
+from distributary.flow.intake import SourceIntake
+from distributary.flow.interpreter import QueryAnswer, answer, apply, interpret
 from distributary.flow.language.file import make_operation, read_catalogue, read_query_file
 from distributary.flow.language.function import Function
-from distributary.flow.language.operators import Copy, Filter, Map, Operation, Rename, Split, Union
+from distributary.flow.language.operators import Copy, FilterOperation, Map, Operation, Rename, Split, Union
 from distributary.flow.language.problems import CombinedError, QueryError
 from distributary.flow.language.query import Operator, Query, QueryBuilder
 from distributary.flow.language.schema import Item, Schema, Type
-from distributary.flow.language.source import SetAside, Source, read_events
+from distributary.flow.language.source import RejectedItem, Source, read_events
 from distributary.flow.language.window import CountWindow, TimeWindow, parse_duration, parse_window
 from distributary.flow.language.windowed import Aggregate, Count, Join, Sort, Truncate, Unique
-from distributary.flow.splitting import Branch, Gather, Splitting, splitting_of
+from distributary.flow.splitting import Gather, Splitting, UnionBranch, splitting_of
 
 __all__ = [
     "BEGINNING",
     "END",
     "Aggregate",
-    "Answer",
     "BoundOperator",
-    "Branch",
     "Catalogue",
     "CombinedError",
     "Copy",
     "Count",
     "CountWindow",
-    "Filter",
+    "FilterOperation",
     "Function",
     "Gather",
-    "Intake",
     "Item",
     "Join",
     "Map",
     "Operation",
     "Operator",
     "Query",
+    "QueryAnswer",
     "QueryBuilder",
     "QueryError",
+    "RejectedItem",
     "Rename",
-    "Running",
     "RunningGraph",
+    "RunningOperator",
     "Schema",
-    "SetAside",
     "SharedOperator",
     "Sharing",
     "Sort",
     "Source",
+    "SourceIntake",
     "Split",
     "Splitting",
     "Stream",
@@ -66,6 +65,7 @@ __all__ = [
     "Truncate",
     "Type",
     "Union",
+    "UnionBranch",
     "Unique",
     "answer",
     "apply",

@@ -78,7 +78,7 @@ class SharedOperator:
     """That of the first it stands for."""
     operation: Operation
     inputs: tuple[str, ...]
-    """Names of sources, and of streams of other shared operators."""
+    """StreamNames of sources, and of streams of other shared operators."""
     input_schemas: tuple[Schema, ...]
     schema: Schema
     stands_for: tuple[str, ...]
@@ -179,7 +179,7 @@ class Catalogue:
         return distinct
 
     def _bind(self, queries: dict[str, Query]) -> None:
-        names = Names(self.sources, queries)
+        names = StreamNames(self.sources, queries)
         faulty: set[str] = set()
         for query in queries.values():
             for fault in (*names.faults(query), *unit_faults(query)):
@@ -195,7 +195,7 @@ class Catalogue:
                 self.streams[stream] = Stream(stream, stream.replace(".", "/"), each.schema, not hidden)
 
     def _ordered(
-        self, queries: dict[str, Query], names: Names, faulty: set[str]
+        self, queries: dict[str, Query], names: StreamNames, faulty: set[str]
     ) -> list[tuple[Query, Operator]]:
         """The operators of the queries without a fault so far, each after those it reads."""
         while True:
@@ -224,7 +224,7 @@ class Catalogue:
                     faulty.add(query_name)
 
     def _bind_operators(
-        self, ordered: list[tuple[Query, Operator]], names: Names, faulty: set[str]
+        self, ordered: list[tuple[Query, Operator]], names: StreamNames, faulty: set[str]
     ) -> list[BoundOperator]:
         """The operators whose inputs have schemas that fit them."""
         schemas = {name: stream.schema for name, stream in self.streams.items()}
@@ -253,7 +253,7 @@ class Catalogue:
         self,
         ordered: list[tuple[Query, Operator]],
         bound: list[BoundOperator],
-        names: Names,
+        names: StreamNames,
         faulty: set[str],
     ) -> None:
         """A query is faulty as well when it reads a stream of a faulty one that could not be bound."""
@@ -285,7 +285,7 @@ class Catalogue:
         self.problems.append(QueryError(reason, source=source, query=query, operator=operator))
 
 
-class Names:
+class StreamNames:
     """What the names in a query mean: from what an input is called to a stream of the catalogue."""
 
     def __init__(self, sources: dict[str, Source], queries: dict[str, Query]) -> None:
@@ -312,7 +312,7 @@ class Names:
         return self._streams.get(self.stream(query, read))
 
     def faults(self, query: Query) -> list[InputError]:
-        """Names in a query that mean nothing, or more than one thing."""
+        """StreamNames in a query that mean nothing, or more than one thing."""
         found: list[InputError] = []
         for operator in query.operators:
             if operator.name in self._sources:

@@ -19,7 +19,7 @@ from typing import Any
 from distributary.flow.incremental.operators import State, start, thawed
 from distributary.flow.language.operators import Operation
 from distributary.flow.language.schema import Item, Schema
-from distributary.flow.splitting import Branch, Splitting
+from distributary.flow.splitting import Splitting, UnionBranch
 
 
 def divided(
@@ -52,7 +52,7 @@ def branched(
     """
     marks = union["watermarks"]
     then = None if operation is None else splitting.replica
-    replicas = [_empty(Branch(index, then), [schemas[0]], [mark]) for index, mark in enumerate(marks)]
+    replicas = [_empty(UnionBranch(index, then), [schemas[0]], [mark]) for index, mark in enumerate(marks)]
     if operation is None:
         return replicas, _final_state(None, splitting, schemas, state, len(marks))
     # The first remembers items of all inputs, so it is no further than the operator was; its own input's

@@ -9,18 +9,18 @@ from __future__ import annotations
 from distributary.errors import InputError
 from distributary.flow.incremental.operators import BEGINNING
 from distributary.flow.language.schema import Item
-from distributary.flow.language.source import SetAside, Source
+from distributary.flow.language.source import RejectedItem, Source
 from distributary.model import Event
 
 
-class Intake:
+class SourceIntake:
     """The entrance of one source.
 
     >>> source = Source("ticks", {"at": "integer"}, time="at", topic="ticks", lateness=10)
-    >>> intake = Intake(source)
+    >>> intake = SourceIntake(source)
     >>> [intake.admit(Event(f"e{at}", "ticks", {"at": at})) is not None for at in (5, 30, 20, 19)]
     [True, True, True, False]
-    >>> intake.watermark, intake.set_aside[0].reason
+    >>> intake.watermark, intake.rejected[0].reason
     (20, 'at: 19 is late: more than 10 ms behind the latest, 30')
     """
 
@@ -28,7 +28,7 @@ class Intake:
         self.source = source
         self.latest = BEGINNING
         """The latest time that was seen."""
-        self.set_aside: list[SetAside] = []
+        self.rejected: list[RejectedItem] = []
 
     @property
     def watermark(self) -> int:
@@ -45,7 +45,7 @@ class Intake:
                 behind = f"more than {self.source.lateness} ms behind the latest, {self.latest}"
                 raise InputError(f"{item.time} is late: {behind}", field=self.source.time)
         except InputError as error:
-            self.set_aside.append(SetAside(self.source.name, event.id, str(error)))
+            self.rejected.append(RejectedItem(self.source.name, event.id, str(error)))
             return None
         self.latest = max(self.latest, item.time)
         return item

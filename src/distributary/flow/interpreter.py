@@ -26,14 +26,13 @@ from distributary.flow.language.function import (
     call_window,
 )
 from distributary.flow.language.identifiers import group_of, join_id, ordinal_id, union_id, window_id
-from distributary.flow.language.operators import Copy, Filter, Map, Operation, Rename, Split, Union
+from distributary.flow.language.operators import Copy, FilterOperation, Map, Operation, Rename, Split, Union
 from distributary.flow.language.schema import Item, Schema
-from distributary.flow.language.source import SetAside, read_events
+from distributary.flow.language.source import RejectedItem, read_events
 from distributary.flow.language.window import TimeWindow
-from distributary.flow.language.windowed import Aggregate, Arranged, Count, Join, Sort, Truncate, Unique
+from distributary.flow.language.windowed import Aggregate, Arrangement, Count, Join, Sort, Truncate, Unique
 from distributary.flow.splitting import (
     PARTIAL,
-    Branch,
     Gather,
     MergeAggregate,
     MergeArrangement,
@@ -41,6 +40,7 @@ from distributary.flow.splitting import (
     PartialAggregate,
     PartialArrangement,
     PartialFunction,
+    UnionBranch,
 )
 from distributary.model import Event
 
@@ -49,34 +49,34 @@ Aside = Callable[[str, str], None]
 
 
 @dataclass(frozen=True)
-class Answer:
+class QueryAnswer:
     """What queries give for a set of events."""
 
     streams: dict[str, list[Item]]
     """Every stream of the catalogue, in stream order."""
-    set_aside: list[SetAside]
+    rejected: list[RejectedItem]
 
 
-def answer(catalogue: Catalogue, events: Iterable[Event]) -> Answer:
+def answer(catalogue: Catalogue, events: Iterable[Event]) -> QueryAnswer:
     """Every stream of the catalogue for these events, in whatever order they come."""
     items, aside = read_events(catalogue.sources.values(), events)
     answered = interpret(catalogue, items)
-    return Answer(answered.streams, aside + answered.set_aside)
+    return QueryAnswer(answered.streams, aside + answered.rejected)
 
 
-def interpret(catalogue: Catalogue, sources: Mapping[str, Iterable[Item]]) -> Answer:
+def interpret(catalogue: Catalogue, sources: Mapping[str, Iterable[Item]]) -> QueryAnswer:
     """Every stream of the catalogue for these items of its sources; a source that is not there is empty."""
     streams = {name: in_order(sources.get(name, ())) for name in catalogue.sources}
-    aside: list[SetAside] = []
+    aside: list[RejectedItem] = []
     for bound in catalogue.operators:
         inputs = [streams[name] for name in bound.inputs]
 
         def keep(id: str, reason: str, name: str = bound.name) -> None:
-            aside.append(SetAside(name, id, reason))
+            aside.append(RejectedItem(name, id, reason))
 
         output = apply(bound.operation, bound.input_schemas, inputs, keep)
         streams.update(dict.fromkeys(bound.streams, output))
-    return Answer(streams, aside)
+    return QueryAnswer(streams, aside)
 
 
 def apply(
@@ -100,7 +100,7 @@ def in_order(items: Iterable[Item]) -> list[Item]:
 # One item at a time
 
 
-def _filter(filter: Filter, schemas: Sequence[Schema], streams: Sequence[list[Item]]) -> list[Item]:
+def _filter(filter: FilterOperation, schemas: Sequence[Schema], streams: Sequence[list[Item]]) -> list[Item]:
     condition = filter.condition
     keeps = filter.where is not None
     return [item for item in streams[0] if (condition_holds(condition, item.attributes) is True) == keeps]
@@ -206,11 +206,13 @@ Place = tuple[Sequence[Any], tuple[int, int, str]]
 """The values that decide what is kept and where, and the place in the input stream."""
 
 
-def _arrange(operation: Arranged, schemas: Sequence[Schema], streams: Sequence[list[Item]]) -> list[Item]:
+def _arrange(operation: Arrangement, schemas: Sequence[Schema], streams: Sequence[list[Item]]) -> list[Item]:
     return [item for _, item in _arranged(operation, schemas, streams[0])]
 
 
-def _arranged(operation: Arranged, schemas: Sequence[Schema], stream: list[Item]) -> list[tuple[Place, Item]]:
+def _arranged(
+    operation: Arrangement, schemas: Sequence[Schema], stream: list[Item]
+) -> list[tuple[Place, Item]]:
     """What an operation keeps of each window, with what decided the place of each item."""
     time_name = operation.schema(*schemas).time
     results = []
@@ -222,7 +224,7 @@ def _arranged(operation: Arranged, schemas: Sequence[Schema], stream: list[Item]
     return results
 
 
-def _kept(operation: Arranged, items: Sequence[tuple[Place, Item]]) -> list[tuple[Place, Item]]:
+def _kept(operation: Arrangement, items: Sequence[tuple[Place, Item]]) -> list[tuple[Place, Item]]:
     """What is kept of the items of a window, in order."""
     ordered = _placed(operation, items)
     if isinstance(operation, Truncate):
@@ -233,7 +235,7 @@ def _kept(operation: Arranged, items: Sequence[tuple[Place, Item]]) -> list[tupl
     return ordered
 
 
-def _placed(operation: Arranged, items: Sequence[tuple[Place, Item]]) -> list[tuple[Place, Item]]:
+def _placed(operation: Arrangement, items: Sequence[tuple[Place, Item]]) -> list[tuple[Place, Item]]:
     def compared(one: tuple[Place, Item], other: tuple[Place, Item]) -> int:
         """Below 0 when one comes before the other."""
         for number, (_, downwards) in enumerate(operation.keys):
@@ -293,7 +295,7 @@ def _gather(gather: Gather, schemas: Sequence[Schema], streams: Sequence[list[It
     return merged if gather.then is None else apply(gather.then, schemas[:1], [merged])
 
 
-def _branch(branch: Branch, schemas: Sequence[Schema], streams: Sequence[list[Item]]) -> list[Item]:
+def _branch(branch: UnionBranch, schemas: Sequence[Schema], streams: Sequence[list[Item]]) -> list[Item]:
     named = [replace(item, id=union_id(branch.index, item.id)) for item in streams[0]]
     return named if branch.then is None else apply(branch.then, schemas, [named])
 
@@ -403,7 +405,7 @@ FUNCTIONS: dict[type[Operation], Callable[[Any, Sequence[Schema], Sequence[list[
 FUNCTIONS = {Function: _function, PartialFunction: _partial_function, MergeFunction: _merge_function}
 
 MEANINGS: dict[type[Operation], Callable[[Any, Sequence[Schema], Sequence[list[Item]]], list[Item]]] = {
-    Filter: _filter,
+    FilterOperation: _filter,
     Map: _map,
     Rename: _rename,
     Copy: _copy,
@@ -416,7 +418,7 @@ MEANINGS: dict[type[Operation], Callable[[Any, Sequence[Schema], Sequence[list[I
     Truncate: _arrange,
     Unique: _arrange,
     Gather: _gather,
-    Branch: _branch,
+    UnionBranch: _branch,
     PartialAggregate: _partial_aggregate,
     MergeAggregate: _merge_aggregate,
     PartialArrangement: _partial_arrangement,

@@ -16,8 +16,9 @@ The table of the seed lets truncate end with a union, which passes as many items
 the limit; here a truncate comes after it. "Union" is `Gather`: unlike the union of a query it leaves ids
 alone, for the replicas' items are items of one stream.
 
-Replicas of an operator that reads a union may also take one input of that union each (Figure 5.6): `Branch`
-gives the items of one input the ids that the union would have given, and hands them to the replica.
+Replicas of an operator that reads a union may also take one input of that union each (Figure 5.6):
+`UnionBranch` gives the items of one input the ids that the union would have given, and hands them to the
+replica.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from distributary.flow.language.function import Function
 from distributary.flow.language.identifiers import group_of, group_text
 from distributary.flow.language.operators import (
     Copy,
-    Filter,
+    FilterOperation,
     Map,
     Operation,
     Rename,
@@ -40,7 +41,7 @@ from distributary.flow.language.operators import (
 )
 from distributary.flow.language.schema import RESERVED, Item, Schema, Type
 from distributary.flow.language.window import TimeWindow
-from distributary.flow.language.windowed import Aggregate, Arranged, Count, Join
+from distributary.flow.language.windowed import Aggregate, Arrangement, Count, Join
 
 PARTIAL = RESERVED + "partial"
 """The attribute in which a replica hands its partial result to the final operator."""
@@ -65,7 +66,7 @@ class Gather(Operation):
 
 
 @dataclass(frozen=True)
-class Branch(Operation):
+class UnionBranch(Operation):
     """One input of a union: its items with the ids that the union gives them; then another operation."""
 
     kind: ClassVar[str] = "branch"
@@ -111,7 +112,7 @@ class PartialArrangement(Operation):
 
     kind: ClassVar[str] = "partial arrangement"
 
-    whole: Arranged
+    whole: Arrangement
 
     def schema(self, *inputs: Schema) -> Schema:
         whole = self.whole.schema(*inputs)
@@ -124,7 +125,7 @@ class MergeArrangement(Operation):
 
     kind: ClassVar[str] = "merge arrangement"
 
-    whole: Arranged
+    whole: Arrangement
     input_schema: Schema
     """Of the whole operation."""
 
@@ -185,13 +186,13 @@ def splitting_of(operation: Operation, *inputs: Schema) -> Splitting | None:
     True
     """
     match operation:
-        case Filter() | Map() | Rename() | Copy() | Union():
+        case FilterOperation() | Map() | Rename() | Copy() | Union():
             return Splitting(operation, Gather(), None)
         case Split():
             return Splitting(operation, Gather(Split()), None)
         case Count() | Aggregate():
             return _aggregate(operation.canonical, inputs[0])
-        case Arranged():
+        case Arrangement():
             final = Gather(MergeArrangement(operation, inputs[0]))
             return Splitting(PartialArrangement(operation), final, None)
         case Join():

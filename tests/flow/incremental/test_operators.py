@@ -12,19 +12,19 @@ from hypothesis import given, settings
 
 from distributary.flow import (
     END,
-    Branch,
     Count,
-    Filter,
+    FilterOperation,
     Function,
-    Intake,
     Item,
     Join,
     Operation,
-    Running,
     RunningGraph,
+    RunningOperator,
     Schema,
+    SourceIntake,
     Truncate,
     Union,
+    UnionBranch,
     Unique,
     apply,
     interpret,
@@ -48,7 +48,7 @@ STREAMS: list[Stream] = [(source.name, source.schema) for source in SOURCES]
 SCHEMA = Schema({"at": "integer"}, "at")
 
 
-def moved(running: Running, operation: Operation, schemas: Sequence[Schema]) -> Running:
+def moved(running: RunningOperator, operation: Operation, schemas: Sequence[Schema]) -> RunningOperator:
     """The operator started anew elsewhere, with its state as it comes over a wire."""
     again = start(operation, *schemas)
     again.restore(json.loads(json.dumps(running.state())))
@@ -169,7 +169,7 @@ def test_replicas_may_each_take_one_input_of_a_union(kind: str, rng: Random) -> 
     if splitting is None or splitting.keys is not None:
         return
     whole = apply(operation, [schema], [apply(Union(), [schema] * 2, inputs)])
-    branches = [Branch(index, splitting.replica) for index in range(2)]
+    branches = [UnionBranch(index, splitting.replica) for index in range(2)]
     partial = [apply(branch, [schema], [items]) for branch, items in zip(branches, inputs, strict=True)]
     assert apply(splitting.final, [branches[0].schema(schema)] * 2, partial) == whole
     for branch, items, expected in zip(branches, inputs, partial, strict=True):
@@ -181,7 +181,7 @@ def test_replicas_may_each_take_one_input_of_a_union(kind: str, rng: Random) -> 
 @given(RANDOMS)
 def test_within_its_lateness_no_event_is_late_and_beyond_it_each_is_told(rng: Random) -> None:
     source = SOURCES[0]
-    intake = Intake(source)
+    intake = SourceIntake(source)
     events = events_of(random_streams(rng))
     rng.shuffle(events)
     latest, late = None, []
@@ -196,7 +196,7 @@ def test_within_its_lateness_no_event_is_late_and_beyond_it_each_is_told(rng: Ra
             late.append(event.id)
         assert (item is None) is (event.id in late)
         latest = time if latest is None else max(latest, time)
-    assert [each.id for each in intake.set_aside] == late
+    assert [each.id for each in intake.rejected] == late
 
 
 def test_a_late_item_is_told_and_changes_nothing() -> None:
@@ -214,7 +214,7 @@ def test_results_do_not_wait_longer_than_they_must() -> None:
     assert first.advance(0, 9) == []
     assert [item.id for item in first.advance(0, 10)] == ["e1", "e2"]
     assert first.advance(0, END) == []
-    assert len(start(Filter(where="at > 0"), SCHEMA).receive(0, Item("a", 1, {"at": 1}))) == 1
+    assert len(start(FilterOperation(where="at > 0"), SCHEMA).receive(0, Item("a", 1, {"at": 1}))) == 1
 
 
 def test_a_join_promises_only_what_its_left_items_leave_open() -> None:
@@ -239,7 +239,7 @@ def test_operators_forget_what_no_result_can_need(operation: Operation) -> None:
     assert len(json.dumps(running.state())) < 600
 
 
-def test_a_call_that_fails_is_set_aside_whole_or_divided() -> None:
+def test_a_call_that_fails_is_rejected_whole_or_divided() -> None:
     steps = {"partial": "flow.functions:ids", "merge": "flow.functions:merged_ids"}
     function = Function(
         "flow.functions:sorted_ids", {"of": "text", "number": "integer"}, "10 ms", "merge", **steps
@@ -258,4 +258,4 @@ def test_a_call_that_fails_is_set_aside_whole_or_divided() -> None:
     for partial in replica.advance(0, END):
         last.receive(0, partial)
     assert last.advance(0, END) == whole
-    assert last.set_aside == told
+    assert last.rejected == told

@@ -17,7 +17,7 @@ from distributary.flow import (
     Copy,
     Count,
     CountWindow,
-    Filter,
+    FilterOperation,
     Function,
     Join,
     Map,
@@ -179,7 +179,7 @@ def test_an_operation_is_made_again_from_its_parameters(kind: str, rng: Random) 
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        (Filter("i>1 AND x<2"), Filter(where="i > 1 and x < 2")),
+        (FilterOperation("i>1 AND x<2"), FilterOperation(where="i > 1 and x < 2")),
         (Map({"a": "i+1", "b": "x"}), Map({"b": "( x )", "a": "i + 1"})),
         (Aggregate("60 s", {"n": "COUNT(*)"}, ["s"]), Aggregate("1 minute", {"n": "count()"}, ("s",))),
         (Join(["s"], "1 second"), Join({"s": "s"}, 1000)),
@@ -195,10 +195,10 @@ def test_what_means_the_same_compares_equal(one: Operation, other: Operation) ->
 @pytest.mark.parametrize(
     ("operation", "told"),
     [
-        (Filter("s > 1"), "where: 's' is text, not integer"),
-        (Filter("s = i"), "where: 's' is text and 'i' is integer; they do not compare"),
-        (Filter("i like 'a'"), "where: 'i' is integer, not text"),
-        (Filter(block="s"), "block: 's' is text, not boolean"),
+        (FilterOperation("s > 1"), "where: 's' is text, not integer"),
+        (FilterOperation("s = i"), "where: 's' is text and 'i' is integer; they do not compare"),
+        (FilterOperation("i like 'a'"), "where: 'i' is integer, not text"),
+        (FilterOperation(block="s"), "block: 's' is text, not boolean"),
         (Map({"at": "i"}), "set.at: is the time attribute, which a map cannot change"),
         (Map(keep=["y"]), "keep: no attribute 'y'; there are s, i, x, b, at"),
         (Rename({"s": "i"}), "names: two attributes would be called 'i'"),

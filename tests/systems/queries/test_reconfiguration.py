@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from distributary.flow import Catalogue, Copy, Count, Filter, Item, Operator, Query, Source
+from distributary.flow import Catalogue, Copy, Count, FilterOperation, Item, Operator, Query, Source
 from distributary.sim.faults import (
     Crash,
     DelaySpike,
@@ -76,7 +76,7 @@ def test_answers_are_exact_through_faults_of_messages_and_nodes_that_come_back(s
 def test_a_super_operator_moves_as_one_and_its_inner_streams_never_travel() -> None:
     source = Source("ticks", {"at": "integer"}, time="at", topic="ticks", lateness=15)
     operators = [
-        Operator("late", Filter(where="at > 3"), ("ticks",)),
+        Operator("late", FilterOperation(where="at > 3"), ("ticks",)),
         Operator("twice", Copy({"at": "then"}), ("late",)),
         Operator("many", Count("10 ms"), ("twice",)),
     ]

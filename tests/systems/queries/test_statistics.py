@@ -12,7 +12,7 @@ import pytest
 import distributary.systems.queries.node_model as node_model
 import distributary.systems.queries.statistics as statistics
 from distributary.errors import DistributaryError
-from distributary.flow import Catalogue, Copy, Count, Filter, Operator, Query, QueryBuilder, Union
+from distributary.flow import Catalogue, Copy, Count, FilterOperation, Operator, Query, QueryBuilder, Union
 from distributary.overlay.courier import Packet
 from distributary.plan.goal import GoalFunction
 from distributary.plan.queries.benefit import PlacementEstimate
@@ -90,7 +90,7 @@ def believe(world: World, random: Random) -> None:
     hosts = dict(world.operators())
     for name, spec in registry.specs.items():
         offered = sum(rates[stream].items for stream in set(spec.inputs))
-        filters = isinstance(spec.operation, Filter)
+        filters = isinstance(spec.operation, FilterOperation)
         items = offered * random.randint(0, 16 if filters else 32) / 16
         work = (items if filters else offered) * random.randint(1, 4)
         rates[name] = MeasuredRates(items, items * random.randint(8, 64), work)
@@ -200,8 +200,8 @@ def with_super_operators(random: Random) -> Catalogue:
         if made and random.random() < 0.5:
             first = f"q{number - 1}.twice"
         operators = [
-            Operator("large", Filter(where=f"size > {number}"), (first,)),
-            Operator("small", Filter(where=f"size < {number}"), (first if number else second,)),
+            Operator("large", FilterOperation(where=f"size > {number}"), (first,)),
+            Operator("small", FilterOperation(where=f"size < {number}"), (first if number else second,)),
             Operator("both", Union(), ("large", "small")),
             Operator("twice", Copy({"size": "again"}), (second,)),
             Operator("many", Count("1 second"), ("both",)),

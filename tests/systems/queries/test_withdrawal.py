@@ -9,7 +9,17 @@ from typing import Any
 
 import pytest
 
-from distributary.flow import Catalogue, Copy, Count, Filter, Item, Operator, Query, QueryBuilder, interpret
+from distributary.flow import (
+    Catalogue,
+    Copy,
+    Count,
+    FilterOperation,
+    Item,
+    Operator,
+    Query,
+    QueryBuilder,
+    interpret,
+)
 from distributary.flow.language.source import Source
 from distributary.model import Subscription
 from distributary.overlay.node import Address
@@ -232,7 +242,7 @@ def test_an_operator_goes_on_until_its_last_reader_leaves() -> None:
 def test_a_super_operator_stops_as_one() -> None:
     source = Source("ticks", {"at": "integer"}, time="at", topic="ticks", lateness=15)
     operators = [
-        Operator("late", Filter(where="at > 3"), ("ticks",)),
+        Operator("late", FilterOperation(where="at > 3"), ("ticks",)),
         Operator("twice", Copy({"at": "then"}), ("late",)),
         Operator("many", Count("10 ms"), ("twice",)),
     ]

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import pairwise
 from random import Random
 
-from distributary.flow import Catalogue, Item, SetAside, interpret
+from distributary.flow import Catalogue, Item, RejectedItem, interpret
 from distributary.model import Delivery, Event
 from distributary.overlay.node import Address, Node
 from distributary.sim.latency import Latency, Uniform
@@ -188,8 +188,8 @@ class World:
     def deliveries(self) -> list[Delivery]:
         return [one.item for one in self.simulator.delivered if isinstance(one.item, Delivery)]
 
-    def set_aside(self) -> list[SetAside]:
-        return [one.item for one in self.simulator.delivered if isinstance(one.item, SetAside)]
+    def set_aside(self) -> list[RejectedItem]:
+        return [one.item for one in self.simulator.delivered if isinstance(one.item, RejectedItem)]
 
 
 def run_through(

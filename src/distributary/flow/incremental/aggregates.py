@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 from typing import Any
 
 from distributary.flow.aggregates import Accumulator, Partial
-from distributary.flow.incremental.operators import Group, Running, State, frozen, thawed
+from distributary.flow.incremental.operators import Group, RunningOperator, State, frozen, thawed
 from distributary.flow.language.identifiers import group_of, ordinal_id, window_id
 from distributary.flow.language.schema import Item, Schema
 from distributary.flow.language.window import TimeWindow
@@ -20,7 +20,7 @@ from distributary.flow.language.windowed import Aggregate, Count
 from distributary.flow.splitting import PARTIAL, MergeAggregate, PartialAggregate
 
 
-class RunningAggregate(Running):
+class RunningAggregate(RunningOperator):
     """Time windows: from items or from partial results of replicas, to results or to partial results."""
 
     def __init__(
@@ -86,7 +86,7 @@ class RunningAggregate(Running):
         }
 
 
-def running_aggregate(operation: Aggregate | Count, schemas: Sequence[Schema]) -> Running:
+def running_aggregate(operation: Aggregate | Count, schemas: Sequence[Schema]) -> RunningOperator:
     aggregate = operation.canonical
     assert isinstance(aggregate, Aggregate)
     if not isinstance(aggregate.span, TimeWindow):
@@ -96,7 +96,7 @@ def running_aggregate(operation: Aggregate | Count, schemas: Sequence[Schema]) -
     return RunningAggregate(aggregate, accumulators.values(), False, conclude)
 
 
-def running_partial_aggregate(replica: PartialAggregate, schemas: Sequence[Schema]) -> Running:
+def running_partial_aggregate(replica: PartialAggregate, schemas: Sequence[Schema]) -> RunningOperator:
     aggregate = replica.aggregate
     time_name = replica.schema(*schemas).time
 
@@ -108,7 +108,7 @@ def running_partial_aggregate(replica: PartialAggregate, schemas: Sequence[Schem
     return RunningAggregate(aggregate, accumulators, False, conclude)
 
 
-def running_merge_aggregate(final: MergeAggregate, schemas: Sequence[Schema]) -> Running:
+def running_merge_aggregate(final: MergeAggregate, schemas: Sequence[Schema]) -> RunningOperator:
     accumulators = final.aggregate.accumulators(final.input_schema)
     conclude = concluding(final.aggregate, accumulators, final.schema(*schemas).time)
     return RunningAggregate(final.aggregate, accumulators.values(), True, conclude)
@@ -153,7 +153,7 @@ class Ordered:
             self.add(thawed(item))
 
 
-class RunningCountWindows(Running):
+class RunningCountWindows(RunningOperator):
     """Count windows: each group's items are numbered once their order is certain."""
 
     def __init__(self, aggregate: Aggregate, schema: Schema) -> None:

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from distributary.flow.catalogue import BoundOperator, Catalogue, SharedOperator
-from distributary.flow.incremental.operators import Running, State, start
+from distributary.flow.incremental.operators import RunningOperator, State, start
 from distributary.flow.language.schema import Item
 
 
@@ -29,7 +29,7 @@ class RunningGraph:
     """
 
     def __init__(self, operators: Sequence[BoundOperator | SharedOperator]) -> None:
-        self.running: dict[str, Running] = {
+        self.running: dict[str, RunningOperator] = {
             operator.name: start(operator.operation, *operator.input_schemas) for operator in operators
         }
         self._readers: dict[str, list[tuple[str, int]]] = defaultdict(list)

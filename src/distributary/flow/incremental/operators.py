@@ -26,9 +26,9 @@ from distributary.filters.where.filter import WhereFilter
 from distributary.flow.language.expression import evaluate
 from distributary.flow.language.function import CallError, Function, call_item
 from distributary.flow.language.identifiers import union_id
-from distributary.flow.language.operators import Copy, Filter, Map, Operation, Rename, Split, Union
+from distributary.flow.language.operators import Copy, FilterOperation, Map, Operation, Rename, Split, Union
 from distributary.flow.language.schema import MAX_TIME, Item, Schema
-from distributary.flow.splitting import Branch, Gather
+from distributary.flow.splitting import Gather, UnionBranch
 from distributary.model import Event
 
 BEGINNING = -4 * MAX_TIME
@@ -51,14 +51,14 @@ def thawed(given: Sequence[Any]) -> Item:
     return Item(id, time, attributes, rank)
 
 
-class Running(ABC):
+class RunningOperator(ABC):
     """An operator at work; made by `start`."""
 
     def __init__(self, inputs: int) -> None:
         self.watermarks = [BEGINNING] * inputs
         self.late: list[tuple[int, Item]] = []
         """Items that came behind the watermark of their input, with its number; for the host to tell of."""
-        self.set_aside: list[tuple[str, str]] = []
+        self.rejected: list[tuple[str, str]] = []
         """What a user's function could not do: an id and the reason; for the host to tell of."""
 
     @property
@@ -102,7 +102,7 @@ class Running(ABC):
         return
 
 
-class Stateless(Running):
+class StatelessOperator(RunningOperator):
     """An operator that looks at one item at a time."""
 
     def __init__(self, inputs: int, each: Callable[[int, Item], list[Item]]) -> None:
@@ -113,17 +113,17 @@ class Stateless(Running):
         return self._each(input, item)
 
 
-def running_filter(filter: Filter, schemas: Sequence[Schema]) -> Running:
+def running_filter(filter: FilterOperation, schemas: Sequence[Schema]) -> RunningOperator:
     condition = WhereFilter.parse(filter.where if filter.where is not None else filter.block)
     keeps = filter.where is not None
 
     def each(input: int, item: Item) -> list[Item]:
         return [item] if condition.matches(Event("", attributes=item.attributes)) is keeps else []
 
-    return Stateless(1, each)
+    return StatelessOperator(1, each)
 
 
-def running_map(map: Map, schemas: Sequence[Schema]) -> Running:
+def running_map(map: Map, schemas: Sequence[Schema]) -> RunningOperator:
     kept = map.kept(schemas[0])
     values = [(name, typed.expression) for name, typed in map.values(schemas[0]).items()]
 
@@ -134,19 +134,19 @@ def running_map(map: Map, schemas: Sequence[Schema]) -> Running:
             attributes[name] = evaluate(expression, given)
         return [replace(item, attributes=attributes)]
 
-    return Stateless(1, each)
+    return StatelessOperator(1, each)
 
 
-def running_rename(rename: Rename, schemas: Sequence[Schema]) -> Running:
+def running_rename(rename: Rename, schemas: Sequence[Schema]) -> RunningOperator:
     pairs = [(name, rename.names.get(name, name)) for name in schemas[0].attributes]
 
     def each(input: int, item: Item) -> list[Item]:
         return [replace(item, attributes={new: item.attributes[name] for name, new in pairs})]
 
-    return Stateless(1, each)
+    return StatelessOperator(1, each)
 
 
-def running_copy(copy: Copy, schemas: Sequence[Schema]) -> Running:
+def running_copy(copy: Copy, schemas: Sequence[Schema]) -> RunningOperator:
     pairs = list(copy.names.items())
 
     def each(input: int, item: Item) -> list[Item]:
@@ -155,18 +155,18 @@ def running_copy(copy: Copy, schemas: Sequence[Schema]) -> Running:
             attributes[new] = attributes[name]
         return [replace(item, attributes=attributes)]
 
-    return Stateless(1, each)
+    return StatelessOperator(1, each)
 
 
-def running_union(union: Union, schemas: Sequence[Schema]) -> Running:
-    return Stateless(len(schemas), lambda input, item: [replace(item, id=union_id(input, item.id))])
+def running_union(union: Union, schemas: Sequence[Schema]) -> RunningOperator:
+    return StatelessOperator(len(schemas), lambda input, item: [replace(item, id=union_id(input, item.id))])
 
 
-def running_split(split: Split, schemas: Sequence[Schema]) -> Running:
-    return Stateless(1, lambda input, item: [item])
+def running_split(split: Split, schemas: Sequence[Schema]) -> RunningOperator:
+    return StatelessOperator(1, lambda input, item: [item])
 
 
-class RunningFunction(Running):
+class RunningFunction(RunningOperator):
     """A user's function without a window."""
 
     def __init__(self, function: Function, schemas: Sequence[Schema]) -> None:
@@ -178,19 +178,19 @@ class RunningFunction(Running):
         try:
             return call_item(self._function, self._schema, item)
         except CallError as error:
-            self.set_aside.append((item.id, str(error)))
+            self.rejected.append((item.id, str(error)))
             return []
 
 
-class Piped(Running):
+class PipedOperator(RunningOperator):
     """Several inputs as one stream, each item changed by the way, and then another operator."""
 
-    def __init__(self, inputs: int, change: Callable[[Item], Item], then: Running | None) -> None:
+    def __init__(self, inputs: int, change: Callable[[Item], Item], then: RunningOperator | None) -> None:
         super().__init__(inputs)
         self._change = change
         self._then = then
         if then is not None:
-            self.set_aside = then.set_aside
+            self.rejected = then.rejected
 
     def _receive(self, input: int, item: Item) -> list[Item]:
         changed = self._change(item)
@@ -207,7 +207,7 @@ class Piped(Running):
             self._then.restore(state["then"])
 
 
-def start(operation: Operation, *schemas: Schema) -> Running:
+def start(operation: Operation, *schemas: Schema) -> RunningOperator:
     """An operator over inputs of these schemas that has seen nothing yet.
 
     >>> from distributary.flow import Count
@@ -221,18 +221,18 @@ def start(operation: Operation, *schemas: Schema) -> Running:
 
     match operation:
         case Gather(then):
-            return Piped(len(schemas), lambda item: item, start(then, schemas[0]) if then else None)
-        case Branch(index, then):
+            return PipedOperator(len(schemas), lambda item: item, start(then, schemas[0]) if then else None)
+        case UnionBranch(index, then):
             inner = start(then, schemas[0]) if then else None
-            return Piped(1, lambda item: replace(item, id=union_id(index, item.id)), inner)
+            return PipedOperator(1, lambda item: replace(item, id=union_id(index, item.id)), inner)
         case Function() if operation.span is None:
             return RunningFunction(operation, schemas)
     made = STATELESS.get(type(operation))
     return made(operation, schemas) if made else WINDOWED[type(operation)](operation, schemas)
 
 
-STATELESS: dict[type[Operation], Callable[[Any, Sequence[Schema]], Running]] = {
-    Filter: running_filter,
+STATELESS: dict[type[Operation], Callable[[Any, Sequence[Schema]], RunningOperator]] = {
+    FilterOperation: running_filter,
     Map: running_map,
     Rename: running_rename,
     Copy: running_copy,

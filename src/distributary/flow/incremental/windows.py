@@ -16,7 +16,7 @@ from distributary.flow.incremental.aggregates import (
     running_merge_aggregate,
     running_partial_aggregate,
 )
-from distributary.flow.incremental.operators import END, Group, Running, State, frozen, thawed
+from distributary.flow.incremental.operators import END, Group, RunningOperator, State, frozen, thawed
 from distributary.flow.language.function import (
     CallError,
     Function,
@@ -29,7 +29,7 @@ from distributary.flow.language.identifiers import group_of, join_id, window_id
 from distributary.flow.language.operators import Operation
 from distributary.flow.language.schema import Item, Schema
 from distributary.flow.language.window import TimeWindow
-from distributary.flow.language.windowed import Aggregate, Arranged, Count, Join, Sort, Truncate, Unique
+from distributary.flow.language.windowed import Aggregate, Arrangement, Count, Join, Sort, Truncate, Unique
 from distributary.flow.splitting import (
     PARTIAL,
     MergeAggregate,
@@ -43,7 +43,7 @@ from distributary.flow.splitting import (
 # Joins
 
 
-class RunningJoin(Running):
+class RunningJoin(RunningOperator):
     """Each new item meets the items of the other side with its key that are near in time."""
 
     def __init__(self, join: Join, schemas: Sequence[Schema]) -> None:
@@ -105,7 +105,7 @@ class RunningJoin(Running):
 # Windows of whole items
 
 
-class Buffered(Running):
+class WindowBuffer(RunningOperator):
     """Keeps the items of each open window, and does something with them when it closes."""
 
     def __init__(self, window: TimeWindow, conclude: Callable[[int, list[Item]], list[Item]]) -> None:
@@ -135,7 +135,7 @@ Place = tuple[Sequence[Any], tuple[int, int, str]]
 Placed = tuple[Place, Item]
 
 
-def kept(operation: Arranged, placed: Iterable[Placed]) -> list[Placed]:
+def kept(operation: Arrangement, placed: Iterable[Placed]) -> list[Placed]:
     """What an operation keeps of a window, in order.
 
     It is sorted from the last key to the first, for sorting leaves equals in their order.
@@ -159,7 +159,7 @@ def kept(operation: Arranged, placed: Iterable[Placed]) -> list[Placed]:
     return ordered
 
 
-def _ranked(operation: Arranged, start: int, items: list[Item], time_name: str) -> list[Placed]:
+def _ranked(operation: Arrangement, start: int, items: list[Item], time_name: str) -> list[Placed]:
     """What is kept of the items of a window, as it is given out."""
     time = start + operation.span.size - 1
     placed = [((group_of(item.attributes, operation.decided_by), item.order), item) for item in items]
@@ -169,16 +169,16 @@ def _ranked(operation: Arranged, start: int, items: list[Item], time_name: str) 
     ]
 
 
-def running_arrangement(operation: Arranged, schemas: Sequence[Schema]) -> Running:
+def running_arrangement(operation: Arrangement, schemas: Sequence[Schema]) -> RunningOperator:
     time_name = operation.schema(*schemas).time
 
     def conclude(start: int, items: list[Item]) -> list[Item]:
         return [item for _, item in _ranked(operation, start, items, time_name)]
 
-    return Buffered(operation.span, conclude)
+    return WindowBuffer(operation.span, conclude)
 
 
-def running_partial_arrangement(replica: PartialArrangement, schemas: Sequence[Schema]) -> Running:
+def running_partial_arrangement(replica: PartialArrangement, schemas: Sequence[Schema]) -> RunningOperator:
     time_name = replica.schema(*schemas).time
 
     def conclude(start: int, items: list[Item]) -> list[Item]:
@@ -187,10 +187,10 @@ def running_partial_arrangement(replica: PartialArrangement, schemas: Sequence[S
             for place, item in _ranked(replica.whole, start, items, time_name)
         ]
 
-    return Buffered(replica.whole.span, conclude)
+    return WindowBuffer(replica.whole.span, conclude)
 
 
-def running_merge_arrangement(final: MergeArrangement, schemas: Sequence[Schema]) -> Running:
+def running_merge_arrangement(final: MergeArrangement, schemas: Sequence[Schema]) -> RunningOperator:
     def conclude(start: int, items: list[Item]) -> list[Item]:
         placed = [((item.attributes[PARTIAL][0], tuple(item.attributes[PARTIAL][1])), item) for item in items]
         results = []
@@ -199,13 +199,13 @@ def running_merge_arrangement(final: MergeArrangement, schemas: Sequence[Schema]
             results.append(Item(item.id, item.time, attributes, rank))
         return results
 
-    return Buffered(final.whole.span, conclude)
+    return WindowBuffer(final.whole.span, conclude)
 
 
 # Functions of the user's
 
 
-class RunningWindowFunction(Buffered):
+class RunningWindowFunction(WindowBuffer):
     """A user's function over the items of each window, in its groups or, as a replica, as a partial state."""
 
     def __init__(self, operation: Function | PartialFunction, schemas: Sequence[Schema]) -> None:
@@ -227,7 +227,7 @@ class RunningWindowFunction(Buffered):
             try:
                 results += call_window(self._user, self._schema, start, group, members)
             except CallError as error:
-                self.set_aside.append((window_id(start, group), str(error)))
+                self.rejected.append((window_id(start, group), str(error)))
         return results
 
     def _part(self, start: int, items: list[Item]) -> Item:
@@ -236,7 +236,7 @@ class RunningWindowFunction(Buffered):
         return Item(window_id(start, ()), time, attributes)
 
 
-class RunningMergeFunction(Running):
+class RunningMergeFunction(RunningOperator):
     """The final operator of a user's function: the states of each window, merged as they come."""
 
     def __init__(self, final: MergeFunction, schemas: Sequence[Schema]) -> None:
@@ -263,7 +263,7 @@ class RunningMergeFunction(Running):
             try:
                 results += call_finish(self._user, self._schema, start, self._open.pop(start))
             except CallError as error:
-                self.set_aside.append((window_id(start, ()), str(error)))
+                self.rejected.append((window_id(start, ()), str(error)))
         return results
 
     def _state(self) -> State:
@@ -273,7 +273,7 @@ class RunningMergeFunction(Running):
         self._open = dict(state["open"])
 
 
-WINDOWED: dict[type[Operation], Callable[[Any, Sequence[Schema]], Running]] = {
+WINDOWED: dict[type[Operation], Callable[[Any, Sequence[Schema]], RunningOperator]] = {
     Aggregate: running_aggregate,
     Count: running_aggregate,
     PartialAggregate: running_partial_aggregate,

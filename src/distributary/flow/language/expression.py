@@ -144,7 +144,7 @@ def columns_of(expression: Expression) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
+class TypedExpression:
     """An expression that fits a schema, and the type of its value."""
 
     expression: Expression
@@ -153,7 +153,7 @@ class Typed:
 
 def resolve(
     expression: Expression, schema: Schema, field: str = "expression", text: str | None = None
-) -> Typed:
+) -> TypedExpression:
     """Check an expression against a schema; `text` is what it was read from, for the position in an error.
 
     >>> schema = Schema({"size": "integer", "at": "integer"}, "at")
@@ -165,7 +165,7 @@ def resolve(
         raise InputError(
             "is always null, which has no type; use coalesce or case to give it one", field=field
         )
-    return Typed(resolved, type)
+    return TypedExpression(resolved, type)
 
 
 def type_of(expression: Expression, schema: Schema) -> Type | None:

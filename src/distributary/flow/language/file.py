@@ -32,7 +32,7 @@ from typing import Any
 from distributary.errors import DistributaryError, InputError
 from distributary.flow.catalogue import Catalogue
 from distributary.flow.language.function import Function
-from distributary.flow.language.operators import Copy, Filter, Map, Operation, Rename, Split, Union
+from distributary.flow.language.operators import Copy, FilterOperation, Map, Operation, Rename, Split, Union
 from distributary.flow.language.problems import QueryError, faults_of, located
 from distributary.flow.language.query import Operator, Query
 from distributary.flow.language.schema import listed
@@ -42,7 +42,7 @@ from distributary.flow.language.windowed import Aggregate, Count, Join, Sort, Tr
 KINDS: dict[str, type[Operation]] = {
     each.kind: each
     for each in (
-        *(Filter, Map, Rename, Copy, Union, Split),
+        *(FilterOperation, Map, Rename, Copy, Union, Split),
         *(Aggregate, Count, Join, Sort, Truncate, Unique, Function),
     )
 }
@@ -162,7 +162,7 @@ def make_operation(kind: str, parameters: Mapping[str, Any]) -> Operation:
     """An operation from its kind and its parameters, as `Operation.parameters` gives them.
 
     >>> make_operation("filter", {"where": "a > 1"})
-    Filter(where='a > 1', block=None)
+    FilterOperation(where='a > 1', block=None)
     """
     known = inspect.signature(KINDS[kind]).parameters
     for name in parameters:

@@ -246,7 +246,7 @@ def _item(row: Any, schema: Schema, id: str, time: int) -> Item:
     if unknown:
         raise CallError(f"gave {unknown[0]!r}, which is not declared")
     attributes = {**row, schema.time: time}
-    misfit = schema.misfit(attributes)
-    if misfit is not None:
-        raise CallError(f"gave a {misfit[0]!r} that does not fit: {misfit[1]}")
+    fault = schema.fault(attributes)
+    if fault is not None:
+        raise CallError(f"gave a {fault[0]!r} that does not fit: {fault[1]}")
     return Item(id, time, schema.settled(attributes))

@@ -31,7 +31,7 @@ from distributary.filters.where.expression import (
 )
 from distributary.filters.where.expression import Expression as Condition
 from distributary.filters.where.filter import WhereFilter
-from distributary.flow.language.expression import Typed, literal_type
+from distributary.flow.language.expression import TypedExpression, literal_type
 from distributary.flow.language.parse import canonical, resolve_text
 from distributary.flow.language.problems import Checks
 from distributary.flow.language.schema import FrozenMapping, Schema, Type, listed
@@ -78,11 +78,11 @@ def set_field(operation: Operation, name: str, value: Any) -> None:
 
 
 @dataclass(frozen=True)
-class Filter(Operation):
+class FilterOperation(Operation):
     """Keep the items for which `where` is true, or drop those for which `block` is.
 
-    >>> Filter(where="price>8")
-    Filter(where='price > 8', block=None)
+    >>> FilterOperation(where="price>8")
+    FilterOperation(where='price > 8', block=None)
     """
 
     kind: ClassVar[str] = "filter"
@@ -150,7 +150,7 @@ class Map(Operation):
             names = [name for name in schema.attributes if name in chosen or name == schema.time]
         return [name for name in names if name not in self.set]
 
-    def values(self, schema: Schema) -> dict[str, Typed]:
+    def values(self, schema: Schema) -> dict[str, TypedExpression]:
         """The expressions, checked against the input's schema."""
         checks = Checks()
         typed = {

@@ -25,7 +25,7 @@ from distributary.flow.language.expression import (
     Column,
     Expression,
     Literal,
-    Typed,
+    TypedExpression,
     Unary,
     children,
     resolve,
@@ -102,7 +102,7 @@ def canonical(text: str, field: str = "expression") -> str:
     return write(parse_expression(text, field))
 
 
-def resolve_text(text: str, schema: Schema, field: str = "expression") -> Typed:
+def resolve_text(text: str, schema: Schema, field: str = "expression") -> TypedExpression:
     """Read an expression and check it against a schema.
 
     >>> resolve_text("upper(symbol) = 'OTE'", Schema({"symbol": "text", "at": "integer"}, "at")).type

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from distributary.errors import InputError
 from distributary.flow.language.function import Function
-from distributary.flow.language.operators import Copy, Filter, Map, Operation, Rename, Split, Union
+from distributary.flow.language.operators import Copy, FilterOperation, Map, Operation, Rename, Split, Union
 from distributary.flow.language.problems import Checks, CombinedError, located
 from distributary.flow.language.schema import FrozenMapping, require_name
 from distributary.flow.language.source import Source
@@ -58,7 +58,7 @@ class Operator:
 class Query:
     """A named graph of operators.
 
-    >>> Query("busy", [Operator("large", Filter(where="size > 1000"), ("trades",))]).outputs
+    >>> Query("busy", [Operator("large", FilterOperation(where="size > 1000"), ("trades",))]).outputs
     ('large',)
     """
 
@@ -128,7 +128,7 @@ class QueryBuilder:
 
     def filter(self, name: str, of: str | Source, where: str | None = None, block: str | None = None) -> str:
         """Keep what `where` is true of, or drop what `block` is true of."""
-        return self.add(name, Filter(where, block), of)
+        return self.add(name, FilterOperation(where, block), of)
 
     def map(
         self, name: str, of: str | Source, set: Mapping[str, str], keep: bool | Sequence[str] = True

@@ -144,10 +144,10 @@ class Schema:
             raise InputError(f"no attribute {name!r}; there are {listed(self.attributes)}", field=field)
         return found
 
-    def misfit(self, attributes: Mapping[str, Any]) -> tuple[str, str] | None:
+    def fault(self, attributes: Mapping[str, Any]) -> tuple[str, str] | None:
         """The first attribute that does not fit, and why; None when all fit."""
         for name, type in self.attributes.items():
-            reason = misfit(attributes.get(name), type)
+            reason = value_fault(attributes.get(name), type)
             if reason:
                 return name, reason
         return None
@@ -161,10 +161,10 @@ class Schema:
         return settled
 
 
-def misfit(value: Any, type: Type) -> str | None:
+def value_fault(value: Any, type: Type) -> str | None:
     """Why a value cannot be of a type; None when it can. A null fits every type.
 
-    >>> misfit(2**63, Type.INTEGER)
+    >>> value_fault(2**63, Type.INTEGER)
     '9223372036854775808 is beyond 64 bits'
     """
     if value is None:

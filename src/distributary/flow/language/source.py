@@ -74,9 +74,9 @@ class Source:
 
     def item(self, event: Event) -> Item:
         """The event as an item of the stream; InputError when it does not fit."""
-        misfit = self.schema.misfit(event.attributes)
-        if misfit is not None:
-            raise InputError(f"{misfit[1]}, as source {self.name!r} declares it", field=misfit[0])
+        fault = self.schema.fault(event.attributes)
+        if fault is not None:
+            raise InputError(f"{fault[1]}, as source {self.name!r} declares it", field=fault[0])
         attributes = self.schema.settled(event.attributes)
         time = attributes[self.schema.time]
         if time is None or not -MAX_TIME <= time <= MAX_TIME:
@@ -109,7 +109,7 @@ def _schema(given: Schema | Mapping[str, Type | str], time: str | None) -> Schem
 
 
 @dataclass(frozen=True, slots=True)
-class SetAside:
+class RejectedItem:
     """Something that could not be used: of which stream, its id, and why."""
 
     stream: str
@@ -119,14 +119,14 @@ class SetAside:
 
 def read_events(
     sources: Iterable[Source], events: Iterable[Event]
-) -> tuple[dict[str, list[Item]], list[SetAside]]:
+) -> tuple[dict[str, list[Item]], list[RejectedItem]]:
     """The items of each source, and the events that were set aside. An event may belong to several sources.
 
     Ids are unique in a stream: of events with one id, the first that fits is taken.
     """
     all_sources = list(sources)
     items: dict[str, dict[str, Item]] = {source.name: {} for source in all_sources}
-    aside: list[SetAside] = []
+    aside: list[RejectedItem] = []
     for event in events:
         for source in all_sources:
             if not source.accepts(event):
@@ -134,8 +134,8 @@ def read_events(
             try:
                 item = source.item(event)
             except InputError as error:
-                aside.append(SetAside(source.name, event.id, str(error)))
+                aside.append(RejectedItem(source.name, event.id, str(error)))
                 continue
             if items[source.name].setdefault(item.id, item) is not item:
-                aside.append(SetAside(source.name, event.id, "id: an earlier event has the same"))
+                aside.append(RejectedItem(source.name, event.id, "id: an earlier event has the same"))
     return {name: list(found.values()) for name, found in items.items()}, aside

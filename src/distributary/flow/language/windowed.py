@@ -184,7 +184,7 @@ class Join(Operation):
         return with_time(types_of_pair, self.time or left.time, left.time, checks)
 
 
-class Arranged(Operation):
+class Arrangement(Operation):
     """An operation that keeps some items of each window, arranges them and ranks them from 1.
 
     They keep their ids and get the time of the window's last millisecond: they are given out when it has
@@ -215,7 +215,7 @@ class Arranged(Operation):
 
 
 @dataclass(frozen=True)
-class Sort(Arranged):
+class Sort(Arrangement):
     """The items of each window in another order: equal values in stream order, nulls last.
 
     Every item gets the time of its window's end and, as its rank, its place in the window.
@@ -254,7 +254,7 @@ class Sort(Arranged):
 
 
 @dataclass(frozen=True)
-class Truncate(Arranged):
+class Truncate(Arrangement):
     """The first so many items of each window, in stream order, ranked."""
 
     kind: ClassVar[str] = "truncate"
@@ -277,7 +277,7 @@ class Truncate(Arranged):
 
 
 @dataclass(frozen=True)
-class Unique(Arranged):
+class Unique(Arrangement):
     """Of the items of a window with equal values the first in stream order, ranked; null equals null here."""
 
     kind: ClassVar[str] = "unique"

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from distributary.flow.catalogue import BoundOperator, Catalogue, SharedOperator
-from distributary.flow.language.operators import Filter
+from distributary.flow.language.operators import FilterOperation
 from distributary.plan.goal import Number
 
 SUPER = "super-operator"
@@ -208,7 +208,7 @@ def combined(
     wanted: dict[str, Number] = dict.fromkeys(read, 0)
     load: Number = 0
     for member, own in zip(block.members, numbers, strict=True):
-        usable = own.selectivity if isinstance(member.operation, Filter) else 1
+        usable = own.selectivity if isinstance(member.operation, FilterOperation) else 1
         inputs = dict.fromkeys(makers[stream] for stream in member.inputs)
         given = together(flows[maker] for maker in inputs)
         load += own.cost * given.items * (usable if filtering else 1)

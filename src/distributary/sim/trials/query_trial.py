@@ -25,7 +25,7 @@ from typing import Literal
 
 from distributary.errors import DistributaryError
 from distributary.files import read_events
-from distributary.flow import Catalogue, Intake, Item, interpret, read_query_file
+from distributary.flow import Catalogue, Item, SourceIntake, interpret, read_query_file
 from distributary.model import Event
 from distributary.overlay.courier import Ack
 from distributary.overlay.node import Address, Node
@@ -234,7 +234,7 @@ class _Run:
         stay = [node for node in self.nodes if node not in self.victims]
         self.proxies = {name: self.random.choice(stay) for name in self.catalogue.sources}
         self.clients = {name: self.random.choice(stay) for name in self.catalogue.queries}
-        self.intakes = {name: Intake(source) for name, source in self.catalogue.sources.items()}
+        self.intakes = {name: SourceIntake(source) for name, source in self.catalogue.sources.items()}
         self.items: dict[str, list[Item]] = {name: [] for name in self.catalogue.sources}
         self.changed: Counter[str] = Counter()
         self.data = [0]
@@ -262,7 +262,7 @@ class _Run:
             trial=self.trial,
             results=sum(map(len, found.values())),
             problems=tuple(differences(self.catalogue, self.items, found)),
-            late=sum(len(intake.set_aside) for intake in self.intakes.values()),
+            late=sum(len(intake.rejected) for intake in self.intakes.values()),
             fired=dict(sorted(injection.fired.items())),
             changed={**self.changed, "moves in all": moves, "went on elsewhere": revived},
             hosts=self._hosts(),

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from distributary.errors import DistributaryError
 from distributary.flow.catalogue import Catalogue, SharedOperator
 from distributary.flow.language.function import Function
-from distributary.flow.language.operators import Copy, Filter, Map, Operation, Rename, Split, Union
+from distributary.flow.language.operators import Copy, FilterOperation, Map, Operation, Rename, Split, Union
 from distributary.flow.language.schema import Schema, Type
 from distributary.flow.language.window import TimeWindow
 from distributary.flow.language.windowed import Aggregate, Count, Join, Sort, Truncate, Unique
@@ -219,7 +219,7 @@ class _Planner:
         inputs = [self.views[name] for name in operator.inputs]
         operation = operator.operation
         match operation:
-            case Filter():
+            case FilterOperation():
                 return View(operator.schema, tuple(self._filtered(operation, inputs[0])))
             case Map():
                 return View(operator.schema, tuple(self._mapped(operation, inputs[0])))
@@ -256,7 +256,7 @@ class _Planner:
     def _sheet(self, branch: Branch) -> Sheet:
         return self.events if branch.frame == EVENTS else self.results
 
-    def _filtered(self, filter: Filter, view: View) -> Iterable[Branch]:
+    def _filtered(self, filter: FilterOperation, view: View) -> Iterable[Branch]:
         for branch in view.branches:
             values = branch.values(view.schema)
             sheet = self._sheet(branch)

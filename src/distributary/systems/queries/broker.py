@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from distributary.errors import DistributaryError
-from distributary.flow import Intake, Item, Query, SetAside, Source
+from distributary.flow import Item, Query, RejectedItem, Source, SourceIntake
 from distributary.flow.incremental.operators import END
 from distributary.model import Delivery, Event, Subscription
 from distributary.overlay.node import Address, Node
@@ -108,7 +108,7 @@ class FlowBroker:
         )
         self.engine.router = self.router
         self.router.on_void = self.engine.give_up
-        self.engine.on_set_aside = lambda name, id, reason: node.deliver(SetAside(name, id, reason))
+        self.engine.on_set_aside = lambda name, id, reason: node.deliver(RejectedItem(name, id, reason))
         around = surroundings or Surroundings()
         self.registry: QueryRegistry | None = None
         """If it is in office here."""
@@ -119,7 +119,7 @@ class FlowBroker:
         """Queries and subscriptions that could not be served, and why."""
         self.unwanted = 0
         """Events that were not sent, as nobody wants their source's stream."""
-        self._intakes: dict[str, Intake] = {}
+        self._intakes: dict[str, SourceIntake] = {}
         """Of the sources whose proxy this is."""
         self._fed_since: dict[str, TrafficCounter] = {}
         self._told: list[TrafficCounts] = []
@@ -193,7 +193,7 @@ class FlowBroker:
 
     def register_source(self, source: Source, volume: float = 0.0) -> None:
         """Be the proxy of an external source of about so many bytes a second."""
-        self._intakes.setdefault(source.name, Intake(source))
+        self._intakes.setdefault(source.name, SourceIntake(source))
         self._send_registry(RegisterSource(source, self.node.address, volume))
 
     def publish(self, event: Event) -> None:
@@ -249,11 +249,11 @@ class FlowBroker:
             if place.moves == self.router.places[source.name].moves:
                 self.router.places[source.name] = place  # another root of the same tree
 
-    def _take_in(self, intake: Intake, event: Event) -> None:
+    def _take_in(self, intake: SourceIntake, event: Event) -> None:
         item = intake.admit(event)
-        for aside in intake.set_aside:
+        for aside in intake.rejected:
             self.node.deliver(aside)
-        intake.set_aside.clear()
+        intake.rejected.clear()
         if item is not None:
             source = intake.source.name
             self._fed_since.setdefault(source, TrafficCounter(self.node.now)).take_in(item)

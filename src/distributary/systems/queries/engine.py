@@ -17,7 +17,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from distributary.flow import Filter, Item, Running, Union, start
+from distributary.flow import FilterOperation, Item, RunningOperator, Union, start
 from distributary.flow.splitting import PARTIAL
 from distributary.overlay.node import Address
 from distributary.overlay.wire import size_of
@@ -120,7 +120,9 @@ class HostedOperator:
         self.inlets = list(inlets)
         self.spec = spec
         self.sink = sink
-        self.running: Running | None = start(spec.operation, *spec.schemas) if spec is not None else None
+        self.running: RunningOperator | None = (
+            start(spec.operation, *spec.schemas) if spec is not None else None
+        )
         self.memories = [DuplicateFilter() for _ in self.inlets]
         self.granted: set[int] = set()
         self.came: float | None = None
@@ -153,7 +155,9 @@ class HostedOperator:
 def selection_of(spec: OperatorSpec) -> Selection:
     """What an operator can use of its inputs: a filter only what passes it."""
     operation = spec.operation
-    return Selection(operation.where, operation.block) if isinstance(operation, Filter) else EVERYTHING
+    return (
+        Selection(operation.where, operation.block) if isinstance(operation, FilterOperation) else EVERYTHING
+    )
 
 
 def inlets_of(spec: OperatorSpec) -> list[InputCursor]:
@@ -364,10 +368,10 @@ class Engine:
                 results += hosted.running.advance(input, element.watermark)
         for input_number, item in hosted.running.late:
             self.on_set_aside(hosted.name, item.id, f"late by input {input_number}")
-        for id, reason in hosted.running.set_aside:
+        for id, reason in hosted.running.rejected:
             self.on_set_aside(hosted.name, id, reason)
         hosted.running.late.clear()
-        hosted.running.set_aside.clear()
+        hosted.running.rejected.clear()
         results = [packed(item) for item in results]
         for item in results:
             hosted.measures.give_out(item)

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from distributary.errors import DistributaryError
-from distributary.flow import Branch, Union, splitting_of
+from distributary.flow import Union, UnionBranch, splitting_of
 from distributary.flow.dividing import branched, divided
 from distributary.flow.incremental.operators import State
 from distributary.flow.splitting import Splitting
@@ -289,7 +289,7 @@ class Reconfiguration:
         )
         replicas = []
         for index, (inlet, state) in enumerate(zip(above.inlets, states, strict=True)):
-            operation = Branch(index, None if behind is None else splitting.replica)
+            operation = UnionBranch(index, None if behind is None else splitting.replica)
             made = OperatorSpec(f"{operator}{PART}{index + 1}", operation, (inlet.stream,), spec.schemas[:1])
             # A union leaves attributes as they are: what the operator can use of it can be told before it.
             taken = inlet if behind is None else inlet._replace(selection=selection_of(spec))

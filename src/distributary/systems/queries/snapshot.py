@@ -24,7 +24,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from distributary.errors import DistributaryError
-from distributary.flow import Filter, SharedOperator
+from distributary.flow import FilterOperation, SharedOperator
 from distributary.flow.splitting import splitting_of
 from distributary.overlay.node import Address
 from distributary.plan.queries.blocks import running_blocks
@@ -159,7 +159,7 @@ class RateEstimates:
             items, bytes = (sum(each[place] for each in read if each) for place in (0, 1))
             if items:
                 selectivity[one.name] = rates.items / items
-                reached = rates.items if isinstance(one.operation, Filter) else items
+                reached = rates.items if isinstance(one.operation, FilterOperation) else items
                 cost[one.name] = rates.work / reached if reached else 0.0
                 if rates.items:
                     growth[one.name] = (rates.bytes / rates.items) / (bytes / items)
