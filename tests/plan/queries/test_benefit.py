@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from distributary.plan.goal import Constraint, Goal
 from distributary.plan.queries.benefit import PlacementEstimate
 from distributary.plan.queries.cost import MeasuredPlacement, placement_cost
-from distributary.plan.queries.forms import RemeasuredCost, system_form
 from distributary.plan.queries.goals import parse_query_goal
 from distributary.plan.queries.graph import (
     PlannedOperator,
@@ -23,6 +22,7 @@ from distributary.plan.queries.graph import (
 )
 from distributary.plan.queries.placement import Placement, SiteNetwork
 from distributary.plan.queries.state import PlacementState
+from distributary.plan.queries.system_forms import RemeasuredCost, system_form
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree
 from plan.queries.networks import exact_placement
 

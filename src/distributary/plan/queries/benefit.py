@@ -18,28 +18,24 @@ Cost: see `forms`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from distributary.plan.goal import Constraint, Goal, GoalFunction, Place, SystemCost, place_of
-from distributary.plan.queries.cost import MeasuredPlacement
-from distributary.plan.queries.forms import (
+from distributary.plan.goal import Constraint, Goal, GoalFunction, SystemCost
+from distributary.plan.queries.graph import QueryWorkload
+from distributary.plan.queries.moves import OperatorMove
+from distributary.plan.queries.placement import Placement
+from distributary.plan.queries.state import Floats, Indices, PlacementState
+from distributary.plan.queries.system_forms import (
     BrokersCost,
-    NodeForm,
-    OperatorForm,
     QueriesCost,
-    QueryForm,
     SystemForm,
-    UnfitError,
+    constrained_form,
     system_form,
 )
-from distributary.plan.queries.graph import QueryWorkload
-from distributary.plan.queries.placement import Placement
-from distributary.plan.queries.state import Floats, Indices, OperatorMove, PlacementState
 
 Booleans = npt.NDArray[np.bool_]
 
@@ -55,9 +51,9 @@ COMPARED = {
 class Bound:
     """A constraint, and the values it is on."""
 
-    def __init__(self, constraint: Constraint, watched: ConstrainedValues) -> None:
+    def __init__(self, constraint: Constraint, state: PlacementState) -> None:
         self.constraint = constraint
-        self.watched = watched
+        self.form = constrained_form(constraint, state)
 
     def holds(self, values: Floats) -> Booleans:
         """Whether each value keeps the constraint; what has no value does."""
@@ -75,132 +71,16 @@ class Bound:
 
     def legal(self, move: OperatorMove) -> Booleans:
         """For each site tried, whether the constraint allows it."""
-        ids, new = self.watched.after(move)
-        return np.asarray(self.kept(new, self.watched.values()[ids]).all(axis=1))
+        columns, new = self.form.after(move)
+        return np.asarray(self.kept(new, self.form.values()[columns]).all(axis=1))
 
     def legal_since(self, old: Floats) -> bool:
         """Whether the constraint allows what has been done since these were the values."""
-        new = self.watched.values()
+        new = self.form.values()
         before = np.full(len(new), np.nan)
         size = min(len(old), len(new))
         before[:size] = old[:size]
         return bool(self.kept(new, before).all())
-
-
-class ConstrainedValues(Protocol):
-    """Values that a constraint is on."""
-
-    def values(self) -> Floats: ...
-
-    def after(self, move: OperatorMove) -> tuple[Sequence[int] | slice, Floats]: ...
-
-    def forget(self, operators: Sequence[int]) -> None: ...
-
-    def learn(self, operators: Sequence[int]) -> None: ...
-
-
-class OfNodes:
-    def __init__(self, form: NodeForm) -> None:
-        self.form = form
-
-    def values(self) -> Floats:
-        return self.form.values()
-
-    def after(self, move: OperatorMove) -> tuple[slice, Floats]:
-        return slice(None), self.form.after(move)
-
-    def forget(self, operators: Sequence[int]) -> None:
-        """Nodes are read from the state as they are."""
-
-    def learn(self, operators: Sequence[int]) -> None:
-        """Nodes are read from the state as they are."""
-
-
-class OfOperators:
-    def __init__(self, form: OperatorForm) -> None:
-        if form.on_nodes:
-            raise UnfitError("a constraint on operators that hangs on nodes")
-        self.form = form
-        self.known: list[float] = []
-        self.learn(range(len(form.state.hosts)))
-
-    def values(self) -> Floats:
-        return np.array(self.known)
-
-    def after(self, move: OperatorMove) -> tuple[list[int], Floats]:
-        ids = self.form.affected(move)
-        rows = [self.form.rest_of(index, move.operators, move.sites) for index in ids]
-        return ids, np.stack(rows, axis=-1)
-
-    def forget(self, operators: Sequence[int]) -> None:
-        """Values are read anew when they changed."""
-
-    def learn(self, operators: Sequence[int]) -> None:
-        hosts = self.form.state.hosts
-        del self.known[len(hosts) :]
-        self.known += [0.0] * (len(hosts) - len(self.known))
-        for index in operators:
-            self.known[index] = float(self.form.rest_of(index, (index,), np.array([hosts[index]]))[0])
-
-
-class OfSystem:
-    def __init__(self, form: SystemForm) -> None:
-        self.form = form
-
-    def values(self) -> Floats:
-        return np.array([self.form.cost()])
-
-    def after(self, move: OperatorMove) -> tuple[slice, Floats]:
-        return slice(None), self.form.after(move)[:, None]
-
-    def forget(self, operators: Sequence[int]) -> None:
-        self.form.forget(operators)
-
-    def learn(self, operators: Sequence[int]) -> None:
-        self.form.learn(operators)
-
-
-class MeasuredAnew:
-    """Values of any kind, measured anew for every site tried."""
-
-    def __init__(self, constraint: Constraint, state: PlacementState) -> None:
-        self.constraint = constraint
-        self.state = state
-
-    def values(self) -> Floats:
-        return self._measured(self.state.placement)
-
-    def after(self, move: OperatorMove) -> tuple[slice, Floats]:
-        now = self.state.placement
-        rows = [self._measured(now.moved(dict.fromkeys(move.operators, int(site)))) for site in move.sites]
-        return slice(None), np.stack(rows)
-
-    def _measured(self, placement: Placement) -> Floats:
-        assert not isinstance(self.constraint.metric, SystemCost)
-        values = MeasuredPlacement(placement).values(self.constraint.metric)
-        return np.array([np.nan if value is None else float(value) for value in values])
-
-    def forget(self, operators: Sequence[int]) -> None:
-        """Nothing is kept."""
-
-    def learn(self, operators: Sequence[int]) -> None:
-        """Nothing is kept."""
-
-
-def watched(constraint: Constraint, state: PlacementState) -> ConstrainedValues:
-    """The quickest way to know the values that a constraint is on."""
-    metric = constraint.metric
-    if isinstance(metric, SystemCost):
-        return OfSystem(system_form(metric, state))
-    try:
-        level = place_of(metric)
-        if level is Place.NODE:
-            return OfNodes(NodeForm(metric, state))
-        if level is Place.QUERY:
-            return QueryForm(metric, state)
-        return OfOperators(OperatorForm(metric, state))
-    except UnfitError:
-        return MeasuredAnew(constraint, state)
 
 
 @dataclass(frozen=True)
@@ -229,11 +109,17 @@ class PlacementEstimate:
     True
     """
 
-    def __init__(self, goal: Goal, placement: Placement) -> None:
+    def __init__(
+        self,
+        goal: Goal,
+        placement: Placement,
+        form: Callable[[SystemCost, PlacementState], SystemForm] = system_form,
+    ) -> None:
         self.goal = goal
         self.state = PlacementState(placement)
-        self.system = system_form(goal.cost, self.state)
-        self.bounds = [Bound(constraint, watched(constraint, self.state)) for constraint in goal.constraints]
+        self.system = form(goal.cost, self.state)
+        self.bounds = [Bound(constraint, self.state) for constraint in goal.constraints]
+        self._forms = [self.system, *(bound.form for bound in self.bounds)]
         self._cost: float | None = None
 
     @property
@@ -255,7 +141,7 @@ class PlacementEstimate:
         """
         together = [operators] if isinstance(operators, int) else operators
         move = OperatorMove(self.state, together, np.asarray(sites, dtype=np.intp))
-        found: Floats = self.goal.sign * (self.cost - self.system.after(move))
+        found: Floats = self.goal.sign * (self.cost - self.system.cost_after(move))
         for bound in self.bounds:
             found = np.where(bound.legal(move), found, -np.inf)
         return found
@@ -267,7 +153,7 @@ class PlacementEstimate:
         """
         move = OperatorMove(self.state, operators, sites)
         if isinstance(self.system, BrokersCost):
-            now, new = self.system.nodes.values(), self.system.nodes.after(move)
+            now, new = self.system.nodes.values(), self.system.nodes.rows_after(move)
         elif isinstance(self.system, QueriesCost):
             queries, new = self.system.queries.after(move)
             now = self.system.queries.values()[queries]
@@ -292,14 +178,14 @@ class PlacementEstimate:
 
     def bounded(self) -> list[Floats]:
         """The values under constraints, to be compared with later ones by `legal_since`."""
-        return [bound.watched.values().copy() for bound in self.bounds]
+        return [bound.form.values().copy() for bound in self.bounds]
 
     def legal_since(self, before: Sequence[Floats]) -> bool:
         return all(bound.legal_since(old) for bound, old in zip(self.bounds, before, strict=True))
 
     def broken(self) -> int:
         """How many break a constraint."""
-        return int(sum((~bound.holds(bound.watched.values())).sum() for bound in self.bounds))
+        return int(sum((~bound.holds(bound.form.values())).sum() for bound in self.bounds))
 
     # Changing
 
@@ -308,10 +194,8 @@ class PlacementEstimate:
         state = self.state
         for operator in reversed(state.workload.order):
             state.count_out(operator)
-        for form in (self.system, *(bound.watched for bound in self.bounds)):
-            queries = form.queries if isinstance(form, QueriesCost) else form
-            if isinstance(queries, QueryForm):
-                queries.clear()
+        for form in self._forms:
+            form.clear()
         self._cost = None
 
     def bring_in(self, operators: Sequence[int]) -> None:
@@ -368,12 +252,10 @@ class PlacementEstimate:
         self._learn(sorted({index for index in before if index < there} | after))
 
     def _forget(self, operators: Sequence[int]) -> None:
-        self.system.forget(operators)
-        for bound in self.bounds:
-            bound.watched.forget(operators)
+        for form in self._forms:
+            form.forget(operators)
 
     def _learn(self, operators: Sequence[int]) -> None:
         self._cost = None
-        self.system.learn(operators)
-        for bound in self.bounds:
-            bound.watched.learn(operators)
+        for form in self._forms:
+            form.learn(operators)

@@ -78,10 +78,10 @@ def workload_of(
 
     `blocks` says what is placed as one, if not the catalogue; `filtering`, whether the network filters.
 
-    >>> from distributary.flow import Catalogue, QueryBuilder, PlannedSource
+    >>> from distributary.flow import Catalogue, QueryBuilder, Source
     >>> build = QueryBuilder("busy")
     >>> _ = build.filter("large", "trades", where="size > 1000")
-    >>> trades = PlannedSource("trades", {"size": "integer", "at": "integer"}, time="at", topic="trades")
+    >>> trades = Source("trades", {"size": "integer", "at": "integer"}, time="at", topic="trades")
     >>> known = WorkloadStatistics(rates={"trades": 5000}, selectivity={"busy.large": 0.1})
     >>> workload = workload_of(Catalogue([trades], [build.query()]), {"busy": 2}, measured=known)
     >>> [(operator.name, operator.kind, operator.inputs) for operator in workload.operators]

@@ -40,13 +40,15 @@ Values = list[Number | None]
 class MeasuredPlacement:
     """All values of one placement.
 
-    >>> from distributary.plan.queries.graph import Operator, Query, Source, Workload, client
+    >>> from distributary.plan.queries.graph import PlannedOperator, PlannedQuery, PlannedSource
+    >>> from distributary.plan.queries.graph import QueryWorkload, client
     >>> from distributary.plan.queries.goals import parse_query_goal
-    >>> from distributary.plan.queries.placement import Network
+    >>> from distributary.plan.queries.placement import SiteNetwork
     >>> from distributary.plan.trees.tree import Sites, star
-    >>> network = Network(Sites(latency=[[0, 5], [5, 0]]), (star(2),))
-    >>> operators = (Operator("rare", "filter", (0,), selectivity=0.25), client("ann", 1, site=1))
-    >>> workload = Workload((Source("feed", 0, 100, 1),), operators, (Query("q", (0, 1)),))
+    >>> network = SiteNetwork(Sites(latency=[[0, 5], [5, 0]]), (star(2),))
+    >>> operators = (PlannedOperator("rare", "filter", (0,), selectivity=0.25), client("ann", 1, site=1))
+    >>> queries = (PlannedQuery("q", (0, 1)),)
+    >>> workload = QueryWorkload((PlannedSource("feed", 0, 100, 1),), operators, queries)
     >>> goal = parse_query_goal('''
     ...     out = aggregate(SUM, output rate, LOCAL OPERATORS) + forwarding rate
     ...     minimise aggregate(SUM, out, BROKERS)''')

@@ -16,13 +16,14 @@ Rules:
 - Shares are counted in parts of `WHOLE`, so that they stay whole numbers: what is added to a link and taken
   away again leaves nothing behind.
 
-    >>> from distributary.plan.queries.graph import PlannedOperator, PlannedQuery, PlannedSource,
-    QueryWorkload >>> feeds = (PlannedSource("a", tree=0, rate=100, items=10), PlannedSource("b", tree=1,
-    rate=100, items=10)) >>> short = PlannedOperator("short", "filter", (0, 1), selectivity=0.5, cost=2) >>>
-    workload = QueryWorkload(feeds, (short, client("ann", 2, site=3)), (PlannedQuery("q", (0, 1)),)) >>>
-    workload.output_rate(0), workload.load(0) (100.0, 40) >>> split = workload.replicated(0) >>> [(part.name,
-    part.kind, part.inputs) for part in split.operators if part.kind != CLIENT] [('short', 'union', (4, 5)),
-    ('short/1', 'filter', (0,)), ('short/2', 'filter', (1,))]
+    >>> feeds = (PlannedSource("a", tree=0, rate=100, items=10), PlannedSource("b", 1, rate=100, items=10))
+    >>> short = PlannedOperator("short", "filter", (0, 1), selectivity=0.5, cost=2)
+    >>> workload = QueryWorkload(feeds, (short, client("ann", 2, site=3)), (PlannedQuery("q", (0, 1)),))
+    >>> workload.output_rate(0), workload.load(0)
+    (100.0, 40)
+    >>> split = workload.replicated(0)
+    >>> [(part.name, part.kind, part.inputs) for part in split.operators if part.kind != CLIENT]
+    [('short', 'union', (4, 5)), ('short/1', 'filter', (0,)), ('short/2', 'filter', (1,))]
 
 Cost: making one is linear in the operators.
 """

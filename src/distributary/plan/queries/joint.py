@@ -28,13 +28,14 @@ import numpy as np
 from distributary.errors import DistributaryError
 from distributary.plan.goal import Goal, GoalAggregate, GoalFunction
 from distributary.plan.queries.benefit import PlacementEstimate
-from distributary.plan.queries.forms import BrokersCost, QueriesCost, UnfitError, WayCosts, terms
+from distributary.plan.queries.evaluation import UnfitError, terms
 from distributary.plan.queries.goals import STATISTICS
 from distributary.plan.queries.graph import WHOLE
 from distributary.plan.queries.optimiser import climb
 from distributary.plan.queries.placement import Placement
 from distributary.plan.queries.rules import LOCAL, MIGRATIONS, QueryRule, RuleArea
 from distributary.plan.queries.state import Floats, TreeArrays
+from distributary.plan.queries.system_forms import BrokersCost, QueriesCost
 from distributary.plan.trees.tree import Tree
 
 LEAST = 1e-9
@@ -220,7 +221,7 @@ def _shares(standing: PlacementEstimate) -> tuple[float, list[tuple[float, Float
     shares = []
     for factor, part in found:
         assert isinstance(part, GoalAggregate)
-        ways: WayCosts = form.operators.ways[part]
+        ways = form.operators.ways[part]
         if part.function is not GoalFunction.SUM:
             raise refused
         if ways.upstream:

@@ -117,11 +117,11 @@ class SiteNetwork:
 class Placement:
     """A host for every operator of a workload.
 
-    >>> from distributary.plan.queries.graph import PlannedOperator, Query, Source, client
+    >>> from distributary.plan.queries.graph import PlannedQuery, PlannedSource, client
     >>> from distributary.plan.trees.tree import star
     >>> network = SiteNetwork(Sites(latency=[[0, 5], [5, 0]]), (star(2),))
     >>> operators = (PlannedOperator("large", "filter", (0,)), client("ann", 1, site=1))
-    >>> workload = QueryWorkload((Source("feed", 0, 100, 1),), operators, (Query("q", (0, 1)),))
+    >>> workload = QueryWorkload((PlannedSource("feed", 0, 100, 1),), operators, (PlannedQuery("q", (0, 1)),))
     >>> Placement(workload, network, (1, 1)).moved({0: 0}).hosts
     (0, 1)
     """

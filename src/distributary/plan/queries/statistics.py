@@ -27,8 +27,8 @@ import numpy as np
 from distributary.errors import DistributaryError
 from distributary.plan.goal import GoalAggregate, GoalMembers, Measure, parts
 from distributary.plan.queries.benefit import PlacementEstimate
-from distributary.plan.queries.forms import BrokersCost, QueriesCost
 from distributary.plan.queries.state import Floats, Indices
+from distributary.plan.queries.system_forms import BrokersCost, QueriesCost
 
 VALUE = 8
 NAME = 4

@@ -13,10 +13,13 @@ Rules of this file:
 
 An application adds a rule by writing a script and listing it:
 
-    >>> def adopt(bench, site):                      # a site takes in all its siblings
-    ...     for sibling in bench.children(bench.parent(site)): ...         if sibling != site: ...
-    bench.demote(sibling, site) >>> rule = TreeRule("adoption", 2, lambda tree, owner: ((child,) for child in
-    tree.children[owner]), adopt) >>> rule.rewrite(Tree((-1, 0, 0, 0)), (2,)).changes {1: 2, 3: 2}
+    >>> def adopt(edit, site):                       # a site takes in all its siblings
+    ...     for sibling in edit.children(edit.parent(site)):
+    ...         if sibling != site:
+    ...             edit.demote(sibling, site)
+    >>> children = lambda tree, owner: ((child,) for child in tree.children[owner])
+    >>> TreeRule("adoption", 2, children, adopt).rewrite(Tree((-1, 0, 0, 0)), (2,)).changes
+    {1: 2, 3: 2}
 
 Cost: a rewrite costs as much as the children it moves; a unit offers at most the square of its sites.
 """

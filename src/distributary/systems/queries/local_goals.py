@@ -33,7 +33,8 @@ from distributary.plan.goal import (
     parts,
     place_of,
 )
-from distributary.plan.queries.forms import NodeForm, terms
+from distributary.plan.queries.evaluation import terms
+from distributary.plan.queries.forms import NodeForm
 from distributary.plan.queries.graph import QueryWorkload
 from distributary.plan.queries.placement import Placement, SiteNetwork
 from distributary.plan.queries.state import PlacementState

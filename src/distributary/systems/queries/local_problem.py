@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -26,7 +27,6 @@ import numpy as np
 from distributary.overlay.node import Address
 from distributary.plan.goal import Goal, GoalFunction, GoalMembers, SystemCost
 from distributary.plan.queries.benefit import PlacementEstimate
-from distributary.plan.queries.forms import BrokersCost
 from distributary.plan.queries.graph import (
     CLIENT,
     FILTER,
@@ -36,10 +36,12 @@ from distributary.plan.queries.graph import (
     PlannedSource,
     QueryWorkload,
 )
+from distributary.plan.queries.moves import OperatorMove
 from distributary.plan.queries.optimiser import Climber
 from distributary.plan.queries.placement import Placement, SiteNetwork
 from distributary.plan.queries.rules import QueryRule, RuleArea
-from distributary.plan.queries.state import Floats, Indices, OperatorMove, PlacementState
+from distributary.plan.queries.state import Floats, Indices, PlacementState
+from distributary.plan.queries.system_forms import BrokersCost, SystemForm, system_form
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree
 from distributary.systems.queries.node_model import SUPER, NodeModel, PlacementUnit, ReaderInfo
 from distributary.systems.queries.probes import ProbeResults, StreamUsage
@@ -58,8 +60,8 @@ class ExtremeWithOthers(BrokersCost):
     def cost(self) -> float:
         return float(self._with_others(np.array(super().cost())))
 
-    def after(self, move: OperatorMove) -> Floats:
-        return self._with_others(super().after(move))
+    def cost_after(self, move: OperatorMove) -> Floats:
+        return self._with_others(super().cost_after(move))
 
     def _with_others(self, values: Floats) -> Floats:
         worse = np.fmax if self.function is GoalFunction.MAX else np.fmin
@@ -342,16 +344,17 @@ class LocalProblem:
         """
         function = GoalFunction.SUM if goal.cost.function is GoalFunction.AVERAGE else goal.cost.function
         goal = replace(goal, cost=replace(goal.cost, function=function))
-        standing = PlacementEstimate(goal, self.placement())
-        for site, totals in self._totals().items():
-            for name, total in zip(self.local.names, totals, strict=True):
-                standing.state.quantities[name][self.numbers[site]] = total
         others = [one.value for one in worst if one.site not in self.numbers]
         if not others and len(self.sites) < brokers:
             others = [one.value for one in worst[-1:]]
+        form: Callable[[SystemCost, PlacementState], SystemForm] = system_form
         if function.is_bottleneck and others:
             assert goal.cost.members is GoalMembers.BROKERS
-            standing.system = ExtremeWithOthers(goal.cost, standing.state, others[0])
+            form = partial(ExtremeWithOthers, others=others[0])
+        standing = PlacementEstimate(goal, self.placement(), form)
+        for site, totals in self._totals().items():
+            for name, total in zip(self.local.names, totals, strict=True):
+                standing.state.quantities[name][self.numbers[site]] = total
         return standing
 
     def _totals(self) -> dict[Address, tuple[float, ...]]:

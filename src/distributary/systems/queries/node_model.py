@@ -26,7 +26,7 @@ import numpy as np
 from distributary.flow import splitting_of
 from distributary.overlay.node import Address, Node
 from distributary.plan.goal import Goal
-from distributary.plan.queries.forms import evaluated
+from distributary.plan.queries.evaluation import evaluated
 from distributary.plan.queries.graph import FILTER, FINALS, WHOLE
 from distributary.systems.queries.engine import Engine, HostedOperator
 from distributary.systems.queries.local_goals import path_cost_of, totals_of, value_of
