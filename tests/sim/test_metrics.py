@@ -10,7 +10,7 @@ from hypothesis import strategies as some
 
 from distributary.overlay.courier import Packet
 from distributary.overlay.node import Node
-from distributary.overlay.ring.upkeep import PredecessorNotice
+from distributary.overlay.ring.stabilisation import PredecessorNotice
 from distributary.overlay.wire import size_of
 from distributary.sim.latency import Constant
 from distributary.sim.metrics import Cost, Metrics, Traffic

@@ -1,1 +1,16 @@
-"""Protocols without I/O: nodes as state machines, rings, multicast, replication."""
+"""Protocols without I/O: nodes as state machines that the simulator and the live runner drive alike.
+
+Modules, in reading order:
+
+- `node`: what a node is, how it is driven, and how layers are put on it.
+- `broker`: what a node that serves clients offers them.
+- `wire`: how many bytes a message takes.
+- `ring/`: a ring of nodes that finds the owner of any key, and keeps itself in order (Chord as corrected).
+- `courier`: brings messages at least once to nodes that are up, and has each handled once.
+- `replication`: keeps what belongs to a key at its owner and at the nodes that follow.
+- `hypercube`: bit vectors as vertices of a hypercube, its spanning trees, and its place on a ring.
+- `tree/`: a dissemination tree whose nodes change their parents without losing events.
+
+Promised to other rooms: a node touches no socket, clock, disk or global random source; messages are immutable
+and can be measured by `wire`; the order and number of a message's fields are its format.
+"""

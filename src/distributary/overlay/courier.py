@@ -161,8 +161,7 @@ class Courier:
     def carry(self, ring: Ring) -> None:
         """Carry the messages of a ring from now on: a hop that does not answer is gone round."""
         self._ring = ring
-        ring.forward = self._forward
-        ring.hold = self._hold
+        ring.carried_by(self._forward, self._hold)
 
     # Sending.
 

@@ -58,7 +58,7 @@ class ReplicaItem(NamedTuple):
     entry: Any
 
 
-class VersionMark(NamedTuple):
+class Mark(NamedTuple):
     """An item without its entry: enough to tell which of two is newer."""
 
     key: int
@@ -85,13 +85,13 @@ class DigestMismatch(NamedTuple):
 
     after: int
     last: int
-    marks: tuple[VersionMark, ...]
+    marks: tuple[Mark, ...]
 
 
 class ReplicaRequest(NamedTuple):
     """An owner's request for items that a sibling has in newer versions."""
 
-    marks: tuple[VersionMark, ...]
+    marks: tuple[Mark, ...]
 
 
 class StrayItems(NamedTuple):
@@ -104,7 +104,7 @@ class StrayItems(NamedTuple):
 class StrayReceipt(NamedTuple):
     """The owner has these, or newer ones: their keeper may forget them."""
 
-    marks: tuple[VersionMark, ...]
+    marks: tuple[Mark, ...]
 
 
 class Replication:
@@ -296,7 +296,7 @@ class Replication:
         for item in items:
             self._asked_after[item.key] = self.ring.node.now
         if digest_of(items) != digest:
-            self._send(sender, DigestMismatch(after, last, tuple(VersionMark(*item[:3]) for item in items)))
+            self._send(sender, DigestMismatch(after, last, tuple(Mark(*item[:3]) for item in items)))
 
     def _differing(self, message: DigestMismatch, sender: Address) -> None:
         """Give a sibling what it lacks, and ask for what it has newer."""
@@ -311,7 +311,7 @@ class Replication:
         if wanted:
             self._send(sender, ReplicaRequest(wanted))
 
-    def _lacks(self, mark: VersionMark) -> bool:
+    def _lacks(self, mark: Mark) -> bool:
         item = self._items.get(mark.key, {}).get(mark.name)
         return item is None or item.version < mark.version
 
@@ -322,7 +322,7 @@ class Replication:
         for item in message.items:
             if self._keep(item):
                 self._give(self._siblings_now(), [item])
-        self._send(message.keeper, StrayReceipt(tuple(VersionMark(*item[:3]) for item in message.items)))
+        self._send(message.keeper, StrayReceipt(tuple(Mark(*item[:3]) for item in message.items)))
 
     def _kept(self, message: StrayReceipt, sender: Address) -> None:
         """Forget strays that are safe, unless an owner has asked after them or they changed meanwhile."""
@@ -332,7 +332,7 @@ class Replication:
                 if item.version == mark.version:
                     self._forget(mark.key, mark.name)
 
-    def _found(self, marks: Iterable[VersionMark]) -> list[ReplicaItem]:
+    def _found(self, marks: Iterable[Mark]) -> list[ReplicaItem]:
         """The items here that these marks stand for, in the same or newer versions."""
         items = (self._items.get(mark.key, {}).get(mark.name) for mark in marks)
         return [item for item in items if item is not None]
@@ -385,9 +385,10 @@ def digest_of(items: Iterable[ReplicaItem]) -> int:
 
     It does not depend on their order, nor on the process.
     """
-    return sum(_hash(VersionMark(*item[:3])) for item in items) % (1 << 64)
+    return sum(_hash(Mark(*item[:3])) for item in items) % (1 << 64)
 
 
 @lru_cache(maxsize=1 << 16)
-def _hash(mark: VersionMark) -> int:
+def _hash(mark: Mark) -> int:
+    # The text names the class and its fields: nodes agree only while all of them call these the same.
     return int.from_bytes(blake2b(repr(mark).encode(), digest_size=8).digest(), "big")

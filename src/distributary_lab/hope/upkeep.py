@@ -25,15 +25,10 @@ from distributary.overlay.replication import (
 )
 from distributary.overlay.ring.circle import Circle
 from distributary.overlay.ring.fingers import ONE_WAY
+from distributary.overlay.ring.questions import NeighboursReply, NeighboursRequest, OwnerLookup, OwnerReply
 from distributary.overlay.ring.ring import Ring, RoutedPayload, settle
-from distributary.overlay.ring.upkeep import (
-    NeighboursReply,
-    NeighboursRequest,
-    OwnerLookup,
-    OwnerReply,
-    PredecessorNotice,
-    Upkeep,
-)
+from distributary.overlay.ring.stabilisation import PredecessorNotice
+from distributary.overlay.ring.upkeep import Upkeep
 from distributary.overlay.wire import size_of
 from distributary.sim.deployment import Deployment
 from distributary.sim.latency import Constant

@@ -14,6 +14,7 @@ from distributary.overlay.ring.circle import Circle
 from distributary.overlay.ring.fingers import BOTH_WAYS, ONE_WAY, Rule
 from distributary.overlay.ring.invariants import problems, unsettled
 from distributary.overlay.ring.ring import Arrival, Ring, settle
+from distributary.overlay.ring.stabilisation import Stabilisation
 from distributary.overlay.ring.upkeep import Upkeep
 from distributary.sim.latency import Uniform
 from distributary.sim.population import Population
@@ -52,7 +53,7 @@ class RingWorld:
         *,
         rule: Rule = BOTH_WAYS,
         successor_count: int = 3,
-        upkeep: type[Upkeep] = Upkeep,
+        stabilisation: type[Stabilisation] = Stabilisation,
         couriers: bool = False,
         copies: int = 0,
         bits: int = BITS,
@@ -60,7 +61,7 @@ class RingWorld:
         self.world = Simulator(seed, Uniform(0.01, 0.1, seed=seed))
         self.random = Random(f"{seed}/churn")
         self.settings: dict[str, Any] = {"rule": rule, "successor_count": successor_count}
-        self.upkeep = upkeep
+        self.stabilisation = stabilisation
         self.couriers = couriers
         self.copies = copies
         self.circle = Circle(bits)
@@ -80,7 +81,11 @@ class RingWorld:
         if courier is not None:
             courier.carry(ring)
         via = None if address in self.founders else [self.population.contact(address) for _ in range(3)]
-        upkeep = self.upkeep(ring, None if via is None else [one for one in via if one is not None])
+        upkeep = Upkeep(
+            ring,
+            None if via is None else [one for one in via if one is not None],
+            stabilisation=self.stabilisation,
+        )
         ring.watch(self.note_change)
         return RingMember(ring, upkeep, courier, self.copies)
 
@@ -172,9 +177,11 @@ class RingWorld:
             self.changed = True
 
 
-def under_churn(seed: int, upkeep: type[Upkeep] = Upkeep) -> RingWorld:
+def under_churn(seed: int, stabilisation: type[Stabilisation] = Stabilisation) -> RingWorld:
     """A ring of a few nodes with churn planned for 40 seconds."""
-    ring = RingWorld(seed, founders(seed, 6), rule=(ONE_WAY, BOTH_WAYS)[seed % 2], upkeep=upkeep)
+    ring = RingWorld(
+        seed, founders(seed, 6), rule=(ONE_WAY, BOTH_WAYS)[seed % 2], stabilisation=stabilisation
+    )
     ring.churn(40, gap=6)
     return ring
 

@@ -10,8 +10,10 @@ from distributary.overlay.node import Node
 from distributary.overlay.ring.circle import Circle
 from distributary.overlay.ring.fingers import BOTH_WAYS, ONE_WAY, Rule
 from distributary.overlay.ring.invariants import cycles, problems, unsettled
+from distributary.overlay.ring.questions import NeighboursRequest
 from distributary.overlay.ring.ring import Ring, settle
-from distributary.overlay.ring.upkeep import NeighboursRequest, PredecessorNotice, Upkeep
+from distributary.overlay.ring.stabilisation import PredecessorNotice, Stabilisation
+from distributary.overlay.ring.upkeep import Upkeep
 from overlay.ring.broken import (
     AdoptsUnasked,
     JoinsWithoutList,
@@ -30,13 +32,15 @@ def test_the_invariants_hold_after_every_event_of_churn(seed: int) -> None:
 
 
 @pytest.mark.parametrize("mistake", [AdoptsUnasked, JoinsWithoutList, NeverFillsLists])
-def test_a_mistake_breaks_an_invariant_where_the_right_protocol_does_not(mistake: type[Upkeep]) -> None:
+def test_a_mistake_breaks_an_invariant_where_the_right_protocol_does_not(
+    mistake: type[Stabilisation],
+) -> None:
     caught = next(seed for seed in range(200) if under_churn(seed, mistake).run(45.0))
     assert under_churn(caught).run(45.0) == []
 
 
 @pytest.mark.parametrize("mistake", [AdoptsUnasked, NeverFillsLists, KeepsDeadPredecessors])
-def test_a_mistake_keeps_the_ring_from_coming_to_rest(mistake: type[Upkeep]) -> None:
+def test_a_mistake_keeps_the_ring_from_coming_to_rest(mistake: type[Stabilisation]) -> None:
     for seed in range(20):
         ring = under_churn(seed, mistake)
         ring.run(45.0)

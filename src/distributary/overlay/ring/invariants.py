@@ -6,12 +6,11 @@ words; nothing is good. Both look only at members that are up: give them the rin
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
 from distributary.overlay.node import Address
-from distributary.overlay.ring.ring import Ring
+from distributary.overlay.ring.ring import Ring, at_rest
 
 
 def problems(rings: Iterable[Ring]) -> list[str]:
@@ -81,29 +80,24 @@ def unsettled(rings: Iterable[Ring], fingers: bool = True) -> list[str]:
     """How nodes differ from a ring at rest: `problems` is about safety, this about having arrived."""
     members = {ring.identifier: ring for ring in rings if ring.member}
     order = sorted(members)
-    count = len(order)
     wrong = []
-    for place, address in enumerate(order):
+    for address in order:
         ring = members[address]
-        following = [order[(place + step) % count] for step in range(1, count)][: ring.successor_count]
-        if ring.successors != (following or [address]):
-            wrong.append(f"{address} has successors {ring.successors} rather than {following or [address]}")
-        before = order[place - 1] if count > 1 else None
-        if ring.predecessor != before:
-            wrong.append(f"{address} has predecessor {ring.predecessor} rather than {before}")
+        right = at_rest(ring, order)
+        if ring.successors != right.successors:
+            wrong.append(f"{address} has successors {ring.successors} rather than {right.successors}")
+        if ring.predecessor != right.predecessor:
+            wrong.append(f"{address} has predecessor {ring.predecessor} rather than {right.predecessor}")
         if fingers:
-            wrong += _unsettled_fingers(ring, order)
+            wrong += _unsettled_fingers(ring, right.fingers)
     return wrong
 
 
-def _unsettled_fingers(ring: Ring, order: list[Address]) -> list[str]:
-    wrong = []
-    for finger, address in zip(ring.rule.fingers(ring.circle, ring.identifier), ring.fingers, strict=True):
-        if finger.clockwise:
-            right = order[bisect_left(order, finger.point) % len(order)]
-        else:
-            right = order[bisect_right(order, finger.point) - 1]
-        if address != right:
-            way = "at or after" if finger.clockwise else "at or before"
-            wrong.append(f"{ring.identifier} has {address} {way} {finger.point} rather than {right}")
-    return wrong
+def _unsettled_fingers(ring: Ring, right: list[Address | None]) -> list[str]:
+    points = ring.rule.fingers(ring.circle, ring.identifier)
+    return [
+        f"{ring.identifier} has {has} at or {'after' if finger.clockwise else 'before'} {finger.point} "
+        f"rather than {should}"
+        for finger, has, should in zip(points, ring.fingers, right, strict=True)
+        if has != should
+    ]

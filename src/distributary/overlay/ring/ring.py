@@ -29,7 +29,7 @@ from typing import Any, NamedTuple, TypeVar
 from distributary.overlay.node import Address, Message, Node
 from distributary.overlay.ring.circle import Circle
 from distributary.overlay.ring.fingers import BOTH_WAYS, Rule
-from distributary.overlay.ring.segments import RingSegment, RingView, divide, holds
+from distributary.overlay.ring.segments import RingSegment, divide, holds
 
 P = TypeVar("P")
 
@@ -94,9 +94,9 @@ class Ring:
         self.successors: list[Address] = [node.address]
         self.fingers: list[Address | None] = [None] * len(rule.fingers(circle, node.address))
         self.forward: Callable[[Address, Message], None] = node.send
-        """Hands a message to a next node; the courier puts itself here."""
+        """Hands a message to a next node."""
         self.hold: Callable[[Message], None] | None = None
-        """Keeps a message for a while and then has it handled again; the courier puts itself here."""
+        """Keeps a message for a while and then has it handled again; None where nobody does."""
         self.suspected: set[Address] = set()
         self.listeners: dict[type, Callable[[Any, Arrival], None]] = {}
         self.dropped: Counter[str] = Counter()
@@ -118,6 +118,12 @@ class Ring:
         if kind in self.listeners:
             raise ValueError(f"{kind.__name__} has a listener already")
         self.listeners[kind] = handler
+
+    def carried_by(
+        self, forward: Callable[[Address, Message], None], hold: Callable[[Message], None]
+    ) -> None:
+        """Have messages forwarded and held by a courier."""
+        self.forward, self.hold = forward, hold
 
     def watch(self, watcher: Callable[[], None]) -> None:
         """Have this called whenever the predecessor or the successors have changed."""
@@ -168,7 +174,7 @@ class Ring:
             return first
         return next((one for one in self.successors if one not in self.suspected), first)
 
-    def _passed_over(self) -> tuple[Address, ...]:
+    def passed_over(self) -> tuple[Address, ...]:
         """The suspected successors before the first that is not."""
         if not self.suspected:
             return ()
@@ -257,16 +263,7 @@ class Ring:
         is_tail = tail and self.owns(piece.last)
         if is_tail or holds(self.circle, piece, self.identifier):
             self._hand_over(payload, stamp, None)
-        view = RingView(
-            self.circle,
-            self.rule,
-            self.identifier,
-            self.predecessor,
-            self.successor,
-            self.known(),
-            self._passed_over(),
-        )
-        for target, part, part_tail in divide(view, piece, tail and not is_tail, segment):
+        for target, part, part_tail in divide(self, piece, tail and not is_tail, segment):
             share = SegmentCast(part, part_tail, segment, payload, stamp, hops + 1, waits)
             if target == self.identifier:
                 self._keep(share, "suspected")
@@ -314,17 +311,27 @@ def settle(rings: Sequence[Ring]) -> None:
 
 def settle_among(ring: Ring, members: Sequence[Address]) -> None:
     """Give one node the neighbours and fingers that it has in a ring at rest of these members, sorted."""
+    ring.predecessor, ring.successors, ring.fingers = at_rest(ring, members)
+    ring.forget_known()
+
+
+class RingNeighbours(NamedTuple):
+    """Whom a node knows in its ring."""
+
+    predecessor: Address | None
+    successors: list[Address]
+    fingers: list[Address | None]
+
+
+def at_rest(ring: Ring, members: Sequence[Address]) -> RingNeighbours:
+    """Whom a node knows in a ring at rest of these members, which are sorted and include it."""
     count = len(members)
     place = bisect_left(members, ring.identifier)
-    ring.predecessor = members[place - 1] if count > 1 else None
-    following = [
-        members[(place + step) % count] for step in range(1, min(ring.successor_count, count - 1) + 1)
-    ]
-    ring.successors = following or [ring.identifier]
-    ring.fingers = [
+    following = [members[(place + step) % count] for step in range(1, count)][: ring.successor_count]
+    fingers: list[Address | None] = [
         members[bisect_left(members, finger.point) % count]
         if finger.clockwise
         else members[bisect_right(members, finger.point) - 1]
         for finger in ring.rule.fingers(ring.circle, ring.identifier)
     ]
-    ring.forget_known()
+    return RingNeighbours(members[place - 1] if count > 1 else None, following or [ring.identifier], fingers)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from distributary.overlay.node import Address
 from distributary.overlay.ring.circle import Circle
@@ -40,18 +40,23 @@ class SegmentShare(NamedTuple):
     tail: bool
 
 
-class RingView(NamedTuple):
+class RingView(Protocol):
     """What a node knows of its ring when it divides a segment."""
 
     circle: Circle
     rule: Rule
     identifier: Address
     predecessor: Address | None
-    successor: Address
-    known: tuple[Address, ...]
-    """Sorted, without the node itself and those that it suspects."""
-    passed_over: tuple[Address, ...] = ()
-    """Successors before `successor` that are suspected."""
+
+    @property
+    def successor(self) -> Address:
+        """The first successor that is not suspected."""
+
+    def known(self) -> tuple[Address, ...]:
+        """All that the node knows, sorted, without itself and those that it suspects."""
+
+    def passed_over(self) -> tuple[Address, ...]:
+        """Successors before `successor` that are suspected."""
 
 
 def holds(circle: Circle, piece: RingSegment, identifier: int) -> bool:
@@ -79,18 +84,18 @@ def divide(view: RingView, piece: RingSegment, tail: bool, segment: RingSegment)
 
 def _parts(view: RingView, piece: RingSegment, tail: bool, segment: RingSegment) -> list[SegmentShare]:
     """Divide a piece that does not hold the node among those known in it, or pass it towards it."""
-    circle, targets = view.circle, _targets(view.known, piece)
+    circle, targets = view.circle, _targets(view.known(), piece)
     if isinstance(view.rule, OneWay):
         starts = targets
         if not targets or targets[0] != piece.first:
             starts = [piece.first, *targets]
-            targets = [view.rule.nearest(circle, view.identifier, piece.first, view.known), *targets]
+            targets = [view.rule.nearest(circle, view.identifier, piece.first, view.known()), *targets]
     elif targets:
         middles = [circle.add(one, circle.clockwise(one, other) // 2 + 1) for one, other in pairwise(targets)]
         starts = [piece.first, *middles]
     else:
         starts = [piece.first]
-        targets = [view.rule.nearest(circle, view.identifier, piece.last, view.known)]
+        targets = [view.rule.nearest(circle, view.identifier, piece.last, view.known())]
     ends = [*(circle.add(start, -1) for start in starts[1:]), piece.last]
     shares = [
         _trimmed(view, target, RingSegment(start, end), tail and end == piece.last, segment)
@@ -107,7 +112,7 @@ def _trimmed(
     if holds(circle, piece, target):
         return SegmentShare(target, piece, tail)
     if _within(circle, piece, here, view.successor):
-        if any(holds(circle, piece, one) for one in view.passed_over):
+        if any(holds(circle, piece, one) for one in view.passed_over()):
             return SegmentShare(here, piece, tail)
         if tail and not holds(circle, segment, view.successor):
             return SegmentShare(view.successor, piece, True)
@@ -119,7 +124,7 @@ def _trimmed(
     ):
         return None
     if target == here:  # those nearer are suspected: let somebody before the piece look at it
-        target = ONE_WAY.nearest(circle, here, piece.first, view.known)
+        target = ONE_WAY.nearest(circle, here, piece.first, view.known())
     return SegmentShare(target, piece, tail)
 
 

@@ -1,0 +1,91 @@
+"""Keeps the finger table of a ring node right.
+
+Rules:
+
+- Fingers are looked up one after the other, one lookup a period, and at once when they are suspected. Those
+  within reach of the successors or the predecessor need no lookup.
+- An anticlockwise finger is the predecessor of its point's owner.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from distributary.overlay.node import Address
+from distributary.overlay.ring.contacts import Contacts
+from distributary.overlay.ring.fingers import Finger
+from distributary.overlay.ring.questions import LookupResult, Neighbours, Questions
+from distributary.overlay.ring.ring import Ring
+
+
+class FingerUpkeep:
+    """The fingers of one node."""
+
+    def __init__(self, ring: Ring, questions: Questions, contacts: Contacts) -> None:
+        self._ring, self._questions, self._contacts = ring, questions, contacts
+        self._points: list[Finger] = ring.rule.fingers(ring.circle, ring.identifier)
+        self._next = 0
+        self._sought: set[int] = set()
+        """The places in the table that are being looked up."""
+
+    def forget(self) -> None:
+        """Wait for no lookup any more: the node starts again."""
+        self._sought.clear()
+
+    def fix(self) -> None:
+        """See to all fingers that are suspected, and to the next one that must be looked up in any case."""
+        for place, address in enumerate(self._ring.fingers):
+            if address in self._ring.suspected:
+                self._fix(place)
+        for _ in self._points:
+            place = self._next
+            self._next = (place + 1) % len(self._points)
+            if not self._fix(place):
+                return
+
+    def _fix(self, place: int) -> bool:
+        """Set a finger from the neighbours, if they are enough to tell (True); otherwise look it up."""
+        near = self._nearby(self._points[place])
+        if near is not None:
+            self._set(place, near)
+        elif place not in self._sought:
+            self._sought.add(place)
+            self._questions.look_up(self._points[place].point, partial(self._found, place))
+        return near is not None
+
+    def _nearby(self, finger: Finger) -> Address | None:
+        """Who a finger is, if the neighbours are enough to tell."""
+        circle, here, predecessor = self._ring.circle, self._ring.identifier, self._ring.predecessor
+        if finger.clockwise:
+            reaching = (one for one in self._ring.successors if circle.up_to(finger.point, here, one))
+            return next(reaching, None)
+        if predecessor is None:
+            return here if self._ring.successors[0] == here else None
+        behind = circle.clockwise(predecessor, finger.point) < circle.clockwise(predecessor, here)
+        return predecessor if behind else None
+
+    def _found(self, place: int, result: LookupResult | None) -> None:
+        self._sought.discard(place)
+        if result is None:
+            self._test(place)
+            return
+        finger, (owner, predecessor) = self._points[place], result
+        self._set(place, owner if finger.clockwise or owner == finger.point else predecessor)
+
+    def _test(self, place: int) -> None:
+        """See that a lookup did not fail because it went to the very finger that it was for."""
+        ring, present = self._ring, self._ring.fingers[place]
+
+        def answered(told: Neighbours) -> None:
+            if told is None and ring.fingers[place] == present:
+                ring.fingers[place] = None
+                ring.forget_known()
+
+        if present is not None:
+            self._questions.ask(present, answered)
+
+    def _set(self, place: int, address: Address | None) -> None:
+        if address is not None and self._ring.fingers[place] != address:
+            self._ring.fingers[place] = address
+            self._ring.forget_known()
+            self._contacts.remember(address)

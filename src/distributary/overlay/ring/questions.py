@@ -1,0 +1,190 @@
+"""What a ring node asks others: who their neighbours are, and who owns a key.
+
+Rules:
+
+- A question for neighbours is asked `tries` times, `timeout` seconds apart. A node that does not answer has
+  failed as far as the asker knows: it is suspected until it is heard of again.
+- A lookup goes to any member, which routes it to the owner of the key; the owner answers. It has failed
+  without an answer after ten timeouts.
+- Only members answer. Whoever has left hears no answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from distributary.overlay.node import Address
+from distributary.overlay.ring.contacts import Contacts
+from distributary.overlay.ring.ring import Arrival, Ring
+
+
+class NeighboursRequest(NamedTuple):
+    """Who are your neighbours? An answer also says: I am up."""
+
+    number: int
+
+
+class NeighboursReply(NamedTuple):
+    """A member's neighbours."""
+
+    number: int
+    predecessor: Address | None
+    successors: tuple[Address, ...]
+
+
+class OwnerLookup(NamedTuple):
+    """Who owns this key? Goes to any member, which routes it on."""
+
+    number: int
+    key: int
+    asker: Address
+
+
+class OwnerReply(NamedTuple):
+    """The sender owns the key, and this is its predecessor."""
+
+    number: int
+    predecessor: Address | None
+
+
+class LookupResult(NamedTuple):
+    """The owner of a key, and the owner's predecessor."""
+
+    owner: Address
+    predecessor: Address | None
+
+
+Neighbours = NeighboursReply | None
+"""What came of a question for neighbours: None if the node is silent."""
+
+
+@dataclass
+class _Question:
+    """A NeighboursRequest that waits for its answer."""
+
+    address: Address
+    then: Callable[[Neighbours], None]
+    tries: int = 0
+
+
+class Questions:
+    """The questions of one node that wait for answers, and its answers to those of others."""
+
+    def __init__(self, ring: Ring, contacts: Contacts, timeout: float, tries: int) -> None:
+        self.unanswered = 0
+        """Questions for neighbours that were given up."""
+        self.closed = False
+        """Whether the node has left: then no answer is of any use."""
+        self._ring, self._node, self._contacts = ring, ring.node, contacts
+        self._timeout, self._tries = timeout, tries
+        self._questions: dict[int, _Question] = {}
+        self._lookups: dict[int, Callable[[LookupResult | None], None]] = {}
+        self._numbered = 0
+        node = ring.node
+        node.handle(NeighboursRequest, self._requested)
+        node.handle(NeighboursReply, self._replied)
+        node.handle(OwnerLookup, self._lookup_came)
+        node.handle(OwnerReply, self._found)
+        node.at_alarm("upkeep silence", self._silence)
+        node.at_alarm("upkeep lookup", self._lookup_over)
+        ring.listen(OwnerLookup, self._lookup_arrived)
+
+    def close(self) -> None:
+        """The node leaves: hear no more answers."""
+        self.closed = True
+
+    def forget(self) -> None:
+        """Wait for no answer any more: the node starts again."""
+        self._questions.clear()
+        self._lookups.clear()
+
+    # Neighbours.
+
+    def ask(self, address: Address, then: Callable[[Neighbours], None]) -> None:
+        """Ask a node for its neighbours, and call `then` with the answer, or with None if it is silent."""
+        if address == self._ring.identifier:
+            then(self._reply(0))
+            return
+        self._numbered += 1
+        self._questions[self._numbered] = _Question(address, then)
+        self._try(self._numbered)
+
+    def _try(self, number: int) -> None:
+        question = self._questions[number]
+        question.tries += 1
+        self._node.send(question.address, NeighboursRequest(number))
+        self._node.wake_after(self._timeout, "upkeep silence", number)
+
+    def _silence(self, number: int) -> None:
+        question = self._questions.get(number)
+        if question is None:
+            return
+        if question.tries < self._tries:
+            self._try(number)
+            return
+        del self._questions[number]
+        self.unanswered += 1
+        self._ring.suspect(question.address)
+        self._contacts.note_silent(question.address)
+        if not self.closed:
+            question.then(None)
+
+    def _reply(self, number: int) -> NeighboursReply:
+        return NeighboursReply(number, self._ring.predecessor, tuple(self._ring.successors))
+
+    def _requested(self, message: NeighboursRequest, sender: Address) -> None:
+        self._ring.trust(sender)
+        if self._ring.member:
+            self._node.send(sender, self._reply(message.number))
+
+    def _replied(self, message: NeighboursReply, sender: Address) -> None:
+        self._ring.trust(sender)
+        question = self._questions.pop(message.number, None)
+        if question is not None and not self.closed:
+            question.then(message)
+
+    # Owners.
+
+    def look_up(
+        self, key: int, then: Callable[[LookupResult | None], None], via: Address | None = None
+    ) -> None:
+        """Find the owner of a key, in this ring or in that of another node, and call `then` with it.
+
+        None is the result of a lookup that nobody answered.
+        """
+        self._numbered += 1
+        self._lookups[self._numbered] = then
+        lookup = OwnerLookup(self._numbered, key, self._ring.identifier)
+        self._node.wake_after(10 * self._timeout, "upkeep lookup", self._numbered)
+        if via is None:
+            self._ring.route(key, lookup)
+        else:
+            self._node.send(via, lookup)
+
+    def look_up_place(self, then: Callable[[LookupResult | None], None], via: Address) -> None:
+        """Find the first node after this one in the ring of another node."""
+        self.look_up(self._ring.circle.add(self._ring.identifier, 1), then, via)
+
+    def _lookup_over(self, number: int) -> None:
+        self._end_lookup(number, None)
+
+    def _lookup_came(self, message: OwnerLookup, sender: Address) -> None:
+        if self._ring.member:
+            self._ring.route(message.key, message)
+
+    def _lookup_arrived(self, message: OwnerLookup, arrival: Arrival) -> None:
+        reply = OwnerReply(message.number, self._ring.predecessor)
+        if message.asker == self._ring.identifier:
+            self._found(reply, message.asker)
+        else:
+            self._node.send(message.asker, reply)
+
+    def _found(self, message: OwnerReply, sender: Address) -> None:
+        self._end_lookup(message.number, LookupResult(sender, message.predecessor))
+
+    def _end_lookup(self, number: int, result: LookupResult | None) -> None:
+        then = self._lookups.pop(number, None)
+        if then is not None and not self.closed:
+            then(result)
