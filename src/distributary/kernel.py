@@ -2,18 +2,22 @@
 
 A kernel is a function that Numba compiles to machine code. It takes numbers, arrays, and NamedTuples of
 arrays. `Ints`, `Floats` and so on are the array types that kernels use most.
+
+Arrays that belong together are one NamedTuple, a *table*, which says once what each of them holds.
+`read_table` makes such a tuple of the arrays of an index, and `table_arrays` is the way back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
 C = TypeVar("C", bound=Callable[..., Any])
+T = TypeVar("T", bound=NamedTuple)
 
 Bytes = NDArray[np.uint8]
 Flags = NDArray[np.bool_]
@@ -48,6 +52,21 @@ def sealed(array: NDArray[Any]) -> NDArray[Any]:
     view = np.ascontiguousarray(array).view(np.ndarray)
     view.flags.writeable = False
     return view
+
+
+def sealed_table(table: T) -> T:
+    """The table with all its arrays sealed."""
+    return table._make(map(sealed, table))
+
+
+def read_table(table: type[T], arrays: Mapping[str, NDArray[Any]], prefix: str = "") -> T:
+    """The table with these arrays, sealed; the array of a field is named by the prefix and the field."""
+    return table._make(sealed(arrays[prefix + field]) for field in table._fields)
+
+
+def table_arrays(table: NamedTuple, prefix: str = "") -> dict[str, NDArray[Any]]:
+    """The arrays of a table by name, as `read_table` reads them."""
+    return {prefix + field: array for field, array in table._asdict().items()}
 
 
 @kernel

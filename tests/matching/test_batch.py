@@ -57,7 +57,7 @@ def test_each_type_has_its_tag(array: pa.Array, tags: list[int], numbers: list[f
 def test_texts_of_any_arrow_type_are_read_in_place_or_cast(kind: pa.DataType) -> None:
     column = column_of(pa.array(["a", None, "", "é"], pa.string()).cast(kind))
     assert column.tags.tolist() == [STRING, NULL, STRING, STRING]
-    assert [column.strings[row] for row in range(4)] == ["a", None, "", "é"]
+    assert [column.strings.text(row) for row in range(4)] == ["a", None, "", "é"]
     assert [column.value(row) for row in range(4)] == ["a", None, "", "é"]
 
 

@@ -10,7 +10,7 @@ comparison with a smaller literal right) and exact in `value`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,29 +18,20 @@ from numpy.typing import NDArray
 
 from distributary.errors import InputError
 from distributary.filters.path.document import Document, parse_document
-from distributary.kernel import kernel
+from distributary.kernel import Bytes, Flags, Floats, Longs, kernel
 from distributary.model import Event, Value
 
 NULL, NUMBER, STRING, BOOLEAN, OTHER = range(5)
 SLASH = ord("/")
 
 
-class Strings:
+class Strings(NamedTuple):
     """Text of every row as bytes: row i is `data[starts[i]:ends[i]]`; a null row is empty and not valid."""
 
-    __slots__ = ("data", "ends", "starts", "valid")
-
-    def __init__(
-        self,
-        data: NDArray[np.uint8],
-        starts: NDArray[np.int64],
-        ends: NDArray[np.int64],
-        valid: NDArray[np.bool_],
-    ) -> None:
-        self.data = data
-        self.starts = starts
-        self.ends = ends
-        self.valid = valid
+    data: Bytes
+    starts: Longs
+    ends: Longs
+    valid: Flags
 
     @classmethod
     def from_arrow(cls, array: pa.Array) -> Strings:
@@ -66,36 +57,24 @@ class Strings:
         starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
         return cls(np.frombuffer(b"".join(encoded), np.uint8), starts, ends, valid)
 
-    def __getitem__(self, row: int) -> str | None:
+    def text(self, row: int) -> str | None:
+        """The text of a row; None when it is null."""
         if not self.valid[row]:
             return None
         return self.data[self.starts[row] : self.ends[row]].tobytes().decode()
 
 
-class AttributeColumn:
-    """One attribute of every row.
+class AttributeColumn(NamedTuple):
+    """One attribute of every row."""
 
-    `tags[i]` says what row i holds. `numbers[i]` is its value when that is a number, 0 or 1 when it is a
-    boolean. `strings` has the texts where there are any, and is None when no row holds one.
-    """
-
-    __slots__ = ("_exact", "numbers", "strings", "tags")
-
-    def __init__(
-        self,
-        tags: NDArray[np.uint8],
-        numbers: NDArray[np.float64],
-        strings: Strings | None,
-        exact: Callable[[int], Value],
-    ) -> None:
-        self.tags = tags
-        self.numbers = numbers
-        self.strings = strings
-        self._exact = exact
-
-    def value(self, row: int) -> Value:
-        """The value itself, exact whatever its size."""
-        return self._exact(row)
+    tags: Bytes
+    """What each row holds: NULL, NUMBER, STRING, BOOLEAN or OTHER."""
+    numbers: Floats
+    """The value of a row when that is a number, 0 or 1 when it is a boolean."""
+    strings: Strings | None
+    """The texts where there are any; None when no row holds one."""
+    value: Callable[[int], Value]
+    """From a row to its value itself, exact whatever its size."""
 
     @classmethod
     def from_arrow(cls, array: pa.Array) -> AttributeColumn:
@@ -154,12 +133,12 @@ class EventBatch:
         self._built: dict[str, AttributeColumn] = {}
         self._parsed: dict[int, Document] = {}
         self.rejected: dict[int, InputError] = {}
-        """Rows that are set aside, and why. `Matcher` leaves them out of its answers."""
+        """Rows that are rejected, and why. `Matcher` leaves them out of its answers."""
         if ids.null_count:
             for row in np.flatnonzero(~_validity(ids)).tolist():
                 self.rejected[row] = InputError("every event needs one; this one is null", field="id")
         if topics is not None:
-            self._check_topics(topics)
+            self.topics = self._checked(topics)
         if documents is not None:
             self._check_documents(documents)
 
@@ -212,7 +191,7 @@ class EventBatch:
         return list(self._columns)
 
     def document(self, row: int) -> Document | None:
-        """The parsed document of a row; None when it has none or is set aside."""
+        """The parsed document of a row; None when it has none or is rejected."""
         return self._parsed.get(row)
 
     def event(self, row: int) -> Event:
@@ -220,24 +199,25 @@ class EventBatch:
         present = {name: column for name in self._columns if (column := self.column(name)) is not None}
         return Event(
             str(self.ids[row].as_py()),
-            self.topics[row] if self.topics is not None and row not in self.rejected else None,
+            self.topics.text(row) if self.topics is not None and row not in self.rejected else None,
             {name: column.value(row) for name, column in present.items() if column.tags[row] != NULL},
-            self.documents[row] if self.documents is not None else None,
+            self.documents.text(row) if self.documents is not None else None,
         )
 
-    def _check_topics(self, topics: Strings) -> None:
-        """Drop each leading slash and set aside the rows that have an empty level."""
-        topics.starts = topics.starts.copy()
+    def _checked(self, topics: Strings) -> Strings:
+        """The topics without leading slashes; rows that have an empty level are rejected."""
+        topics = topics._replace(starts=topics.starts.copy())
         bad = _trim_topics(topics.data, topics.starts, topics.ends, topics.valid)
         for row in np.flatnonzero(bad).tolist():
-            text = topics[row]
+            text = topics.text(row)
             topics.valid[row] = False
             self.rejected[row] = InputError("an empty level", field="topic", text=text)
+        return topics
 
     def _check_documents(self, documents: Strings) -> None:
         """Parse every document once: whether an event is malformed must not depend on who is subscribed."""
         for row in np.flatnonzero(documents.valid).tolist():
-            text = documents[row]
+            text = documents.text(row)
             if text is None or row in self.rejected:
                 continue
             try:
@@ -286,10 +266,10 @@ def _is_view(kind: pa.DataType) -> bool:
     return bool(kind == pa.string_view())
 
 
-def _validity(array: pa.Array) -> NDArray[np.bool_]:
+def _validity(array: pa.Array) -> Flags:
     if array.null_count == 0:
         return np.ones(len(array), np.bool_)
-    valid: NDArray[np.bool_] = array.is_valid().to_numpy(zero_copy_only=False).copy()
+    valid: Flags = array.is_valid().to_numpy(zero_copy_only=False).copy()
     return valid
 
 
@@ -308,9 +288,7 @@ def _plain(value: Any) -> Value:
 
 
 @kernel
-def _trim_topics(
-    data: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64], valid: NDArray[np.bool_]
-) -> NDArray[np.bool_]:
+def _trim_topics(data: Bytes, starts: Longs, ends: Longs, valid: Flags) -> Flags:
     """Leave each leading slash out; which rows have an empty level?"""
     bad = np.zeros(len(starts), np.bool_)
     suspicious = len(starts) > 0 and _has_slashes_in_a_row(data[starts[0] : ends[-1]])
@@ -329,7 +307,7 @@ def _trim_topics(
 
 
 @kernel
-def _has_slashes_in_a_row(data: NDArray[np.uint8]) -> bool:
+def _has_slashes_in_a_row(data: Bytes) -> bool:
     """Counted without a look at the count, so that many bytes are compared at once."""
     count = 0
     for at in range(1, len(data)):

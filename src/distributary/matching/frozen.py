@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distributary.errors import DistributaryError
+from distributary.kernel import Bytes
 
 MANIFEST = "manifest.json"
 ARRAYS = "arrays.bin"
@@ -65,7 +66,7 @@ def read(directory: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     return arrays, manifest["about"]
 
 
-def _array(data: NDArray[np.uint8], kind: str, shape: list[int], start: int) -> NDArray[Any]:
+def _array(data: Bytes, kind: str, shape: list[int], start: int) -> NDArray[Any]:
     dtype = np.dtype(kind)
     return data[start : start + dtype.itemsize * prod(shape)].view(dtype).reshape(shape)
 

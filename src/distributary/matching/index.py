@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distributary.filters.filter import Filter
+from distributary.kernel import Ints
 from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
 from distributary.model import Event
@@ -26,8 +27,8 @@ Arrays = dict[str, NDArray[Any]]
 class Pairs(NamedTuple):
     """Which rows of a batch match which slots: two arrays of one length, each pair once, in any order."""
 
-    rows: NDArray[np.int32]
-    slots: NDArray[np.int32]
+    rows: Ints
+    slots: Ints
 
     @classmethod
     def none(cls) -> Pairs:

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Generic, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from distributary.kernel import sealed
+from distributary.kernel import Flags, Ints, sealed
 from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
 from distributary.matching.index import Arrays, F, Index, Pairs
@@ -43,7 +43,7 @@ class CompiledSegment:
 
     __slots__ = ("arrays", "dead", "memo", "readable", "slots", "texts")
 
-    def __init__(self, slots: NDArray[np.int32], texts: Arrays, arrays: Arrays) -> None:
+    def __init__(self, slots: Ints, texts: Arrays, arrays: Arrays) -> None:
         self.slots = slots
         self.texts = texts
         self.arrays = arrays
@@ -162,13 +162,11 @@ class Layers(ABC, Generic[F]):
             total += 0 if segment.memo is None else segment.memo.memory()
         return total
 
-    def live(
-        self, number: int, segment: CompiledSegment, positions: NDArray[Any]
-    ) -> NDArray[np.bool_] | None:
+    def live(self, number: int, segment: CompiledSegment, positions: NDArray[Any]) -> Flags | None:
         """Which of these positions still speak for their slot; None when all do."""
         if not segment.dead:
             return None
-        alive: NDArray[np.bool_] = self._home[segment.slots[positions]] == number
+        alive: Flags = self._home[segment.slots[positions]] == number
         return alive
 
     def _parse(self, text: str) -> F:
@@ -203,7 +201,7 @@ class Layers(ABC, Generic[F]):
                 return
             self._rebuild([before, last])
 
-    def _compiled(self, slots: NDArray[np.int32], filters: list[F]) -> CompiledSegment:
+    def _compiled(self, slots: Ints, filters: list[F]) -> CompiledSegment:
         return CompiledSegment(
             slots, frozen.pack_texts([filter.text for filter in filters]), self.compile(filters)
         )
@@ -219,7 +217,7 @@ class Layers(ABC, Generic[F]):
 
     def _rebuild(self, numbers: list[int]) -> None:
         """Replace these segments by one that holds what is alive in them."""
-        slots: list[NDArray[np.int32]] = []
+        slots: list[Ints] = []
         filters: list[F] = []
         for number in numbers:
             segment = self._segments.pop(number)
@@ -260,14 +258,10 @@ class Verifier(Layers[F]):
     """Filters that are never searched, only asked about pairs that another index found."""
 
     @abstractmethod
-    def check(
-        self, arrays: Arrays, batch: EventBatch, rows: NDArray[np.int32], positions: NDArray[np.int32]
-    ) -> NDArray[np.bool_]:
+    def check(self, arrays: Arrays, batch: EventBatch, rows: Ints, positions: Ints) -> Flags:
         """For each pair of a row and a position in this segment: does the row pass?"""
 
-    def verify(
-        self, batch: EventBatch, rows: NDArray[np.int32], slots: NDArray[np.int32]
-    ) -> NDArray[np.bool_]:
+    def verify(self, batch: EventBatch, rows: Ints, slots: Ints) -> Flags:
         """For each pair of a row and a slot: does the row pass? Slots that hold no filter let all pass."""
         if not len(slots):
             return np.ones(0, np.bool_)

@@ -20,11 +20,11 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from distributary.errors import InputError
 from distributary.filters.filter import Filter
 from distributary.filters.kinds import parse_filters
+from distributary.kernel import Flags, Ints
 from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
 from distributary.matching.change import memory
@@ -56,7 +56,7 @@ WHOLE_NUMBERS = range(-(2**63), 2**63)
 class Matches(NamedTuple):
     """The matches of a batch as three columns: by row, and within a row by subscription id."""
 
-    rows: NDArray[np.int32]
+    rows: Ints
     subscriptions: pa.Array
     """Ids, as large strings."""
     subscribers: pa.Array
@@ -205,7 +205,7 @@ class Matcher:
             self._registry.subscribers_of(numbers),
         )
 
-    def tolerant_rows(self, batch: EventBatch) -> NDArray[np.bool_]:
+    def tolerant_rows(self, batch: EventBatch) -> Flags:
         """Which events pass the other filters of at least one subscription with a tolerance.
 
         Their answers depend on what came before, those of all other events do not. Malformed events: False.
@@ -439,7 +439,7 @@ class Matcher:
             passed = _without_rows(passed, malformed)
         return passed
 
-    def _tolerant(self, passed: Pairs, rows: int) -> NDArray[np.bool_]:
+    def _tolerant(self, passed: Pairs, rows: int) -> Flags:
         tolerant = np.zeros(rows, np.bool_)
         tolerant[passed.rows[self._registry.first_changing[passed.slots] >= 0]] = True
         return tolerant
@@ -517,7 +517,7 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _without_rows(pairs: Pairs, unwanted: NDArray[np.bool_]) -> Pairs:
+def _without_rows(pairs: Pairs, unwanted: Flags) -> Pairs:
     keep = ~unwanted[pairs.rows]
     return Pairs(pairs.rows[keep], pairs.slots[keep])
 

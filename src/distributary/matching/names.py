@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from distributary.kernel import kernel, sealed
+from distributary.kernel import Bytes, Flags, Floats, Ints, Longs, Words, kernel, sealed
 from distributary.matching.index import Arrays
 from distributary.matching.memory import WORD, load_word, prefetch, store_word
 
@@ -33,9 +33,9 @@ SORTED_ANEW = 16
 class _Recent(NamedTuple):
     """The changes by ascending number: their texts, and ranks between those of the base."""
 
-    numbers: NDArray[np.int32]
+    numbers: Ints
     texts: pa.Array
-    ranks: NDArray[np.float64]
+    ranks: Floats
 
 
 class NameTable:
@@ -47,10 +47,10 @@ class NameTable:
 
     def __init__(self) -> None:
         self._base: pa.Array
-        self._offsets: NDArray[np.int64]
-        self._bytes: NDArray[np.uint8]
-        self._order: NDArray[np.int32] | None
-        self._rank: NDArray[np.int32] | None
+        self._offsets: Longs
+        self._bytes: Bytes
+        self._order: Ints | None
+        self._rank: Ints | None
         self._replaced: dict[int, str | None]
         self._added: list[str | None]
         self._numbers: dict[str, int]
@@ -99,7 +99,7 @@ class NameTable:
         if text is not None:
             self._numbers[text] = number
 
-    def take(self, numbers: NDArray[np.int32]) -> pa.Array:
+    def take(self, numbers: Ints) -> pa.Array:
         """The texts of these numbers, which have some, as an Arrow array of large strings."""
         recent = self._changes()
         if recent is None or not len(numbers):
@@ -113,7 +113,7 @@ class NameTable:
         taken = self._taken(np.where(changed, np.int32(0), numbers))
         return pc.replace_with_mask(taken, pa.array(changed), patches)
 
-    def ranks(self, numbers: NDArray[np.int32]) -> NDArray[np.float64]:
+    def ranks(self, numbers: Ints) -> Floats:
         """For each of these numbers, which have texts, a value that is ordered as the texts are."""
         recent = self._changes()
         if recent is None or not len(numbers):
@@ -147,15 +147,15 @@ class NameTable:
         self._set_base(pa.concat_arrays(parts), order)
 
     @property
-    def order(self) -> NDArray[np.int32]:
+    def order(self) -> Ints:
         """The numbers of the base that have a text there, in the order of their texts."""
         if self._order is None:
-            indices: NDArray[np.uint64] = pc.sort_indices(self._base).to_numpy()
+            indices: Words = pc.sort_indices(self._base).to_numpy()
             self._order = indices[: len(self._base) - self._base.null_count].astype(np.int32)
         return self._order
 
     @property
-    def rank(self) -> NDArray[np.int32]:
+    def rank(self) -> Ints:
         """For each number of the base its place in the order."""
         if self._rank is None:
             rank = np.zeros(len(self._base), np.int32)
@@ -194,12 +194,7 @@ class NameTable:
             + sum(array.nbytes for array in arrays)
         )
 
-    def _set_base(
-        self,
-        base: pa.Array,
-        order: NDArray[np.int32] | None = None,
-        rank: NDArray[np.int32] | None = None,
-    ) -> None:
+    def _set_base(self, base: pa.Array, order: Ints | None = None, rank: Ints | None = None) -> None:
         self._base = base
         self._order = order
         self._rank = rank
@@ -214,7 +209,7 @@ class NameTable:
         self._numbers = {}
         self._recent = None
 
-    def _taken(self, numbers: NDArray[np.int32]) -> pa.Array:
+    def _taken(self, numbers: Ints) -> pa.Array:
         """The texts of these numbers of the base."""
         offsets, data = _take(sealed(numbers), self._offsets, self._bytes)
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
@@ -242,23 +237,19 @@ class NameTable:
             self._recent = _Recent(numbers, pa.array(texts, pa.large_string()), ranks)
         return self._recent
 
-    def _merged_order(self) -> NDArray[np.int32]:
+    def _merged_order(self) -> Ints:
         """The order with the changes in it."""
         named = sorted(self._numbers.items())
         places = np.array([self._place(text.encode()) for text, _ in named], np.int64)
         stale = np.zeros(len(self._base), np.bool_)
         stale[list(self._replaced)] = True
         gone = np.insert(stale[self.order], places, False)
-        merged: NDArray[np.int32] = np.insert(
-            self.order, places, np.array([number for _, number in named], np.int32)
-        )
+        merged: Ints = np.insert(self.order, places, np.array([number for _, number in named], np.int32))
         return merged[~gone]
 
 
 @kernel
-def _place(
-    text: NDArray[np.uint8], order: NDArray[np.int32], offsets: NDArray[np.int64], data: NDArray[np.uint8]
-) -> int:
+def _place(text: Bytes, order: Ints, offsets: Longs, data: Bytes) -> int:
     """How many of the texts, whose numbers in their order are given, are less than this one."""
     low, high = 0, len(order)
     while low < high:
@@ -275,9 +266,7 @@ def _place(
 
 
 @kernel
-def _take(
-    numbers: NDArray[np.int32], offsets: NDArray[np.int64], data: NDArray[np.uint8]
-) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+def _take(numbers: Ints, offsets: Longs, data: Bytes) -> tuple[Longs, Bytes]:
     """The offsets and bytes of the texts of these numbers; behind the last are bytes of no meaning."""
     ends = np.empty(len(numbers) + 1, np.int64)
     ends[0] = 0
@@ -301,9 +290,7 @@ def _take(
     return ends, taken
 
 
-def _found(
-    keys: NDArray[np.int32], numbers: NDArray[np.int32]
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _found(keys: Ints, numbers: Ints) -> tuple[Longs, Flags]:
     """For each number its place among the ascending keys, and whether it is one of them."""
     places = np.minimum(np.searchsorted(keys, numbers), len(keys) - 1)
     return places, keys[places] == numbers

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from distributary.kernel import kernel
+from distributary.kernel import Floats, Ints, Longs, kernel
 from distributary.matching.index import Pairs
 
 SHORT = 24
@@ -20,7 +19,7 @@ def by_row(pairs: Pairs, rows: int) -> Pairs:
     return Pairs(pairs.rows[order], pairs.slots[order])
 
 
-def by_row_and_rank(pairs: Pairs, ranks: NDArray[np.float64], rows: int) -> Pairs:
+def by_row_and_rank(pairs: Pairs, ranks: Floats, rows: int) -> Pairs:
     """The pairs by row, and within a row by the rank that each has."""
     order, starts = _bucket(pairs.rows, rows)
     _sort_within(order, starts, ranks)
@@ -28,7 +27,7 @@ def by_row_and_rank(pairs: Pairs, ranks: NDArray[np.float64], rows: int) -> Pair
 
 
 @kernel
-def _bucket(pair_rows: NDArray[np.int32], rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _bucket(pair_rows: Ints, rows: int) -> tuple[Longs, Longs]:
     """A stable counting sort: the order of the pairs by row, and where each row starts in it."""
     starts = np.zeros(rows + 1, np.int64)
     for row in pair_rows:
@@ -45,7 +44,7 @@ def _bucket(pair_rows: NDArray[np.int32], rows: int) -> tuple[NDArray[np.int64],
 
 
 @kernel
-def _sort_within(order: NDArray[np.int64], starts: NDArray[np.int64], ranks: NDArray[np.float64]) -> None:
+def _sort_within(order: Longs, starts: Longs, ranks: Floats) -> None:
     for row in range(len(starts) - 1):
         start, end = starts[row], starts[row + 1]
         if end - start > SHORT:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from distributary.errors import InputError, UnknownSubscriptionError
-from distributary.kernel import kernel
+from distributary.kernel import Ints, Longs, kernel
 from distributary.matching import frozen
 from distributary.matching.index import Arrays, Pairs
 from distributary.matching.names import NameTable
@@ -104,7 +104,7 @@ class SubscriptionRegistry:
         self._free.append(number)
         return number, slot, bool(self.changing[number])
 
-    def find_changing(self, serials: NDArray[np.int64]) -> NDArray[np.int32]:
+    def find_changing(self, serials: Longs) -> Ints:
         """For each serial the number of the subscription with a tolerance that has it, or NONE."""
         numbers = self._serials.find(serials)
         current = (self.serial_of[numbers] == serials) & (self.slot_of[numbers] != NONE)
@@ -115,7 +115,7 @@ class SubscriptionRegistry:
         assert name is not None, "subscribers are never struck out"
         return name
 
-    def subscribers_of(self, numbers: NDArray[np.int32]) -> pa.Array:
+    def subscribers_of(self, numbers: Ints) -> pa.Array:
         """The subscribers of these subscriptions, as an Arrow array of large strings."""
         return self.subscribers.take(self.subscriber_of[numbers])
 
@@ -175,7 +175,7 @@ class SubscriptionRegistry:
             self.subscribers.put(code, subscriber)
         return code
 
-    def _link(self, number: int, first: NDArray[np.int32], slot: int) -> None:
+    def _link(self, number: int, first: Ints, slot: int) -> None:
         after = int(first[slot])
         first[slot] = number
         self.following[number] = after
@@ -199,12 +199,7 @@ def grown(array: NDArray[A], position: int) -> NDArray[A]:
 
 
 @kernel
-def _expand(
-    rows: NDArray[np.int32],
-    slots: NDArray[np.int32],
-    first: NDArray[np.int32],
-    following: NDArray[np.int32],
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+def _expand(rows: Ints, slots: Ints, first: Ints, following: Ints) -> tuple[Ints, Ints]:
     total = 0
     for at in range(len(rows)):
         number = first[slots[at]]

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from distributary.filters.filter import Filter
+from distributary.kernel import Flags, Ints
 from distributary.matching.batch import EventBatch
 from distributary.matching.index import Index
 from distributary.model import Event
@@ -49,9 +49,7 @@ class FilterScan(Index[Filter]):
     def match(self, event: Event) -> list[int]:
         return sorted(slot for slot, filter in self._filters.items() if filter.matches(event))
 
-    def verify(
-        self, batch: EventBatch, rows: NDArray[np.int32], slots: NDArray[np.int32]
-    ) -> NDArray[np.bool_]:
+    def verify(self, batch: EventBatch, rows: Ints, slots: Ints) -> Flags:
         """For each pair of a row and a slot: does the row pass? Slots that hold no filter let all pass."""
         events: dict[int, Event] = {}
         passed = np.ones(len(rows), np.bool_)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from distributary.kernel import Ints, Longs
 from distributary.matching.index import Arrays
 
 NONE = -1
@@ -26,16 +27,16 @@ class Serials:
     """From serials to the numbers of the subscriptions that were registered under them last."""
 
     def __init__(self) -> None:
-        self._serials: NDArray[np.int64] = np.empty(0, np.int64)
-        self._numbers: NDArray[np.int32] = np.empty(0, np.int32)
+        self._serials: Longs = np.empty(0, np.int64)
+        self._numbers: Ints = np.empty(0, np.int32)
         self._recent: dict[int, int] = {}
-        self._sorted_recent: tuple[NDArray[np.int64], NDArray[np.int32]] | None = None
+        self._sorted_recent: tuple[Longs, Ints] | None = None
 
     def add(self, serial: int, number: int) -> None:
         self._recent[serial] = number
         self._sorted_recent = None
 
-    def find(self, serials: NDArray[np.int64]) -> NDArray[np.int32]:
+    def find(self, serials: Longs) -> Ints:
         """For each serial the number it was registered for, or NONE; the subscription may be gone since."""
         if self._sorted_recent is None:
             count = len(self._recent)
@@ -48,7 +49,7 @@ class Serials:
         return np.where(recent == NONE, found, recent)
 
     @staticmethod
-    def freeze(serials: NDArray[np.int64], numbers: NDArray[np.int32]) -> Arrays:
+    def freeze(serials: Longs, numbers: Ints) -> Arrays:
         """The arrays of a base that leads from these serials to these numbers."""
         order = np.argsort(serials)
         return {"serials": serials[order], "numbers": numbers[order]}
@@ -63,11 +64,9 @@ class Serials:
         return self._serials.nbytes + self._numbers.nbytes + 150 * len(self._recent)
 
 
-def _looked_up(
-    serials: NDArray[np.int64], keys: NDArray[np.int64], numbers: NDArray[np.int32]
-) -> NDArray[np.int32]:
+def _looked_up(serials: Longs, keys: Longs, numbers: Ints) -> Ints:
     if not len(keys):
         return np.full(len(serials), NONE, np.int32)
     places = np.minimum(np.searchsorted(keys, serials), len(keys) - 1)
-    found: NDArray[np.int32] = np.where(keys[places] == serials, numbers[places], np.int32(NONE))
+    found: Ints = np.where(keys[places] == serials, numbers[places], np.int32(NONE))
     return found

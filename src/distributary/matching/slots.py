@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distributary.filters.filter import Filter
-from distributary.kernel import kernel, sealed
+from distributary.kernel import Bytes, Ints, kernel, sealed
 from distributary.matching import frozen
 from distributary.matching.index import Arrays
 
@@ -42,12 +42,12 @@ class SlotTable:
     """
 
     def __init__(self) -> None:
-        self._digests: NDArray[np.uint8] = np.empty((0, DIGEST), np.uint8)
-        self._order: NDArray[np.int32] = np.empty(0, np.int32)
+        self._digests: Bytes = np.empty((0, DIGEST), np.uint8)
+        self._order: Ints = np.empty(0, np.int32)
         self._replaced: dict[int, bytes | None] = {}
         self._added: list[bytes | None] = []
         self._recent: dict[bytes, int] = {}
-        self._uses: NDArray[np.int32] = np.zeros(64, np.int32)
+        self._uses: Ints = np.zeros(64, np.int32)
         self._drivers: NDArray[np.int8] = np.zeros(64, np.int8)
         self._free: list[int] = []
 
@@ -144,7 +144,7 @@ class SlotTable:
 
 
 @kernel
-def _place(digest: NDArray[np.uint8], order: NDArray[np.int32], digests: NDArray[np.uint8]) -> int:
+def _place(digest: Bytes, order: Ints, digests: Bytes) -> int:
     """How many of the digests of the slots in this order are less than this one."""
     low, high = 0, len(order)
     while low < high:

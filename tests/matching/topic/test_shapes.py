@@ -12,8 +12,9 @@ from distributary.filters.topic import TopicFilter
 from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
 from distributary.matching.index import Arrays
-from distributary.matching.topic.shapes import CHECKED, LEAST_HITS, TopicShapes
+from distributary.matching.topic.shapes import LEAST_HITS, TopicShapes
 from distributary.matching.topic.tree import TopicTree
+from distributary.matching.topic.trie import CHECKED
 from distributary.model import Event
 from distributary.workloads import topics
 

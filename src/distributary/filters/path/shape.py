@@ -193,11 +193,7 @@ def _composed_shape(
 
 
 def _shape_of(
-    text: str,
-    key: str,
-    branches: tuple[LocationPath, ...],
-    places: list[int],
-    literals: list[str | float],
+    text: str, key: str, branches: tuple[LocationPath, ...], places: list[int], literals: list[str | float]
 ) -> PathShape | None:
     """The shape of a text that has been parsed; None when it should not be remembered."""
     starts = [found.start() for found in LITERAL.finditer(text) if found[0][0] != "Q"]

@@ -52,7 +52,7 @@ class TopicNumbers:
         found = np.flatnonzero(wanted[:-1])
         # Rows without a topic have code -1 and find the last entry, which stays 0.
         of_code = np.zeros(len(firsts) + 1, np.int32)
-        of_code[found] = self.of([topics[int(firsts[code])] for code in found])
+        of_code[found] = self.of([topics.text(int(firsts[code])) for code in found])
         return of_code[codes]
 
 

@@ -18,13 +18,12 @@ from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from distributary.kernel import kernel, sealed
+from distributary.kernel import Bytes, Flags, Longs, Words, kernel, sealed_table
 from distributary.matching.batch import Strings
 from distributary.matching.index import Pairs
 from distributary.matching.memory import WORD, load_word, prefetch, store_word
-from distributary.matching.topic.text import same_bytes, topic_arrays
+from distributary.matching.topic.text import same_bytes
 
 LINES = 1 << 19
 ROOM = 1 << 24
@@ -46,27 +45,37 @@ WORD_FACTOR = np.uint64(0xD6E8FEB86659FD93)
 class MemoAnswer(NamedTuple):
     """What is known of the topics of a batch."""
 
-    unknown: NDArray[np.bool_]
+    unknown: Flags
     """The rows whose topics have to be searched."""
     pairs: Pairs
     """What was found for the other rows; a position for a slot."""
-    hashes: NDArray[np.uint64]
+    hashes: Words
+
+
+class MemoTable(NamedTuple):
+    """The memory itself, which kernels write to."""
+
+    lines: Words
+    """By the lower bits of a topic's hash: its upper half, and the place of its record in words."""
+    records: Bytes
+    """Words: the number of positions (upper half) and the topic's length, the positions, and the topic."""
+    used: Longs
+    """One number: the bytes of `records` in use."""
 
 
 class TopicMemo:
     """The memory of one segment."""
 
     def __init__(self, lines: int = LINES, room: int = ROOM) -> None:
-        self._lines = np.zeros(lines, np.uint64)
-        self._records = np.empty(room, np.uint8)
-        self._used = np.full(1, WORD, np.int64)  # a place of zero stands for no record
+        used = np.full(1, WORD, np.int64)  # a place of zero stands for no record
+        self._table = MemoTable(np.zeros(lines, np.uint64), np.empty(room, np.uint8), used)
         self._asked = self._known = self._pause = 0
         self.free = Lock()
         """Held from asking to learning. Who does not get it at once, in another thread, does without."""
 
     def memory(self) -> int:
         """The bytes in use."""
-        return self._lines.nbytes + int(self._used[0])
+        return self._table.lines.nbytes + int(self._table.used[0])
 
     def recall(self, topics: Strings) -> MemoAnswer | None:
         """What is known of these topics; None when it is not worth while to ask."""
@@ -74,34 +83,24 @@ class TopicMemo:
         if self._pause > 0:
             self._pause -= rows
             return None
-        arrays = topic_arrays(topics)
-        hashes = np.empty(rows, np.uint64)
-        unknown = np.empty(rows, np.bool_)
-        found = np.empty((2, MOST * rows), np.int32)
-        known, count = _recall(*arrays, self._lines, self._records, hashes, unknown, *found)
+        found = Pairs(*np.empty((2, MOST * rows), np.int32))
+        answer = MemoAnswer(np.empty(rows, np.bool_), found, np.empty(rows, np.uint64))
+        known, count = _recall(sealed_table(topics), self._table, answer)
         self._asked += rows
         self._known += known
         if self._asked >= TRIED:
             self._pause = PAUSE if self._known * WORTHWHILE < self._asked else 0
             self._asked = self._known = 0
-        return MemoAnswer(unknown, Pairs(found[0, :count], found[1, :count]), hashes)
+        return answer._replace(pairs=Pairs(found.rows[:count], found.slots[:count]))
 
     def learn(self, topics: Strings, recalled: MemoAnswer, found: Pairs) -> None:
         """Keep what was found for the unknown rows, in the order of rows."""
-        _learn(
-            *topic_arrays(topics),
-            self._lines,
-            self._records,
-            self._used,
-            recalled.hashes,
-            sealed(recalled.unknown),
-            sealed(found.rows),
-            sealed(found.slots),
-        )
+        asked = recalled._replace(pairs=sealed_table(found))
+        _learn(sealed_table(topics), self._table, asked)
 
 
 @kernel
-def _hash(data: NDArray[np.uint8], start: int, end: int) -> np.uint64:
+def _hash(data: Bytes, start: int, end: int) -> np.uint64:
     state = np.uint64(end - start) * LENGTH_FACTOR
     at = start
     while at + WORD <= end:
@@ -121,90 +120,71 @@ def _hash(data: NDArray[np.uint8], start: int, end: int) -> np.uint64:
 
 
 @kernel
-def _place(lines: NDArray[np.uint64], state: np.uint64) -> np.int64:
+def _place(lines: Words, state: np.uint64) -> np.int64:
     """Where the record of a topic with this hash may be, 0 for nowhere."""
     line = lines[state & np.uint64(len(lines) - 1)]
     return np.int64(line & LOW) * WORD if line >> U32 == state >> U32 else np.int64(0)
 
 
 @kernel
-def _recall(
-    data: NDArray[np.uint8],
-    starts: NDArray[np.int64],
-    ends: NDArray[np.int64],
-    valid: NDArray[np.bool_],
-    lines: NDArray[np.uint64],
-    records: NDArray[np.uint8],
-    hashes: NDArray[np.uint64],
-    unknown: NDArray[np.bool_],
-    found_rows: NDArray[np.int32],
-    found: NDArray[np.int32],
-) -> tuple[int, int]:
-    """Fill the last four arrays; how many rows are known, and how many pairs were found for them."""
+def _recall(topics: Strings, table: MemoTable, answer: MemoAnswer) -> tuple[int, int]:
+    """Fill in the answer; how many rows are known, and how many pairs were found for them."""
+    lines, records = table.lines, table.records
+    starts, ends, hashes = topics.starts, topics.ends, answer.hashes
     known = count = 0
     for first in range(0, len(starts), BLOCK):
         last = min(first + BLOCK, len(starts))
         for row in range(first, last):
-            hashes[row] = _hash(data, starts[row], ends[row])
+            hashes[row] = _hash(topics.data, starts[row], ends[row])
             prefetch(lines, hashes[row] & np.uint64(len(lines) - 1))
         for row in range(first, last):
             prefetch(records, _place(lines, hashes[row]))
         for row in range(first, last):
-            unknown[row] = valid[row]
+            answer.unknown[row] = topics.valid[row]
             place = _place(lines, hashes[row])
-            if not place or not valid[row]:
+            if not place or not topics.valid[row]:
                 continue
             header = load_word(records, place)
             hits, length = np.int64(header >> U32), np.int64(header & LOW)
             text = place + WORD * (1 + hits)
             if length != ends[row] - starts[row]:
                 continue
-            if same_bytes(records, text, text + length, data, starts[row], ends[row]) != length:
+            if same_bytes(records, text, text + length, topics.data, starts[row], ends[row]) != length:
                 continue
-            unknown[row] = False
+            answer.unknown[row] = False
             known += 1
             for hit in range(hits):
-                found_rows[count] = row
-                found[count] = np.int32(load_word(records, place + WORD * (1 + hit)))
+                answer.pairs.rows[count] = row
+                answer.pairs.slots[count] = np.int32(load_word(records, place + WORD * (1 + hit)))
                 count += 1
     return known, count
 
 
 @kernel
-def _learn(
-    data: NDArray[np.uint8],
-    starts: NDArray[np.int64],
-    ends: NDArray[np.int64],
-    valid: NDArray[np.bool_],
-    lines: NDArray[np.uint64],
-    records: NDArray[np.uint8],
-    used: NDArray[np.int64],
-    hashes: NDArray[np.uint64],
-    unknown: NDArray[np.bool_],
-    found_rows: NDArray[np.int32],
-    found: NDArray[np.int32],
-) -> None:
+def _learn(topics: Strings, table: MemoTable, asked: MemoAnswer) -> None:
+    """Write a record for each unknown row; `asked.pairs` are what was found for those rows."""
+    lines, records = table.lines, table.records
     after = 0
-    for row in range(len(starts)):
+    for row in range(len(topics.starts)):
         first = after
-        while after < len(found) and found_rows[after] == row:
+        while after < len(asked.pairs.rows) and asked.pairs.rows[after] == row:
             after += 1
-        state = hashes[row]
-        length = ends[row] - starts[row]
+        state = asked.hashes[row]
+        length = topics.ends[row] - topics.starts[row]
         size = WORD * (1 + after - first) + (length + WORD - 1) // WORD * WORD
-        if not unknown[row] or after - first > MOST or size + WORD > len(records):
+        if not asked.unknown[row] or after - first > MOST or size + WORD > len(records):
             continue
         if _place(lines, state):
             continue  # the same topic came before in this batch; or, if ever, another of the same hash
-        if used[0] + size > len(records):
+        if table.used[0] + size > len(records):
             lines[:] = 0
-            used[0] = WORD
-        place = used[0]
+            table.used[0] = WORD
+        place = table.used[0]
         store_word(records, place, (np.uint64(after - first) << U32) | np.uint64(length))
         for hit in range(after - first):
-            store_word(records, place + WORD * (1 + hit), np.uint64(found[first + hit]))
+            store_word(records, place + WORD * (1 + hit), np.uint64(asked.pairs.slots[first + hit]))
         text = place + WORD * (1 + after - first)
         for at in range(length):
-            records[text + at] = data[starts[row] + at]
+            records[text + at] = topics.data[topics.starts[row] + at]
         lines[state & np.uint64(len(lines) - 1)] = (state >> U32 << U32) | np.uint64(place // WORD)
-        used[0] += size
+        table.used[0] += size

@@ -7,14 +7,12 @@ byte that no value of theirs can be, and both mark the end with `/#`.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from distributary.kernel import kernel, sealed
+from distributary.kernel import Bytes, Longs, kernel
 from distributary.matching.batch import Strings
-from distributary.matching.index import Arrays
 from distributary.matching.memory import WORD, equal_bytes, load_word
 
 SLASH = ord("/")
@@ -24,22 +22,19 @@ PLUS = ord("+")
 DOLLAR = ord("$")
 MQTT = np.frombuffer(b"mqtt:", np.uint8)
 
-TEXT_BYTES = "texts.bytes"
-TEXT_OFFSETS = "texts.offsets"
+TEXTS = "texts."
+"""What the names of a segment's texts begin with; see `FilterTexts`."""
 
 
-def topic_arrays(topics: Strings) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """The topics of a batch, sealed: bytes, starts, ends, validity."""
-    return sealed(topics.data), sealed(topics.starts), sealed(topics.ends), sealed(topics.valid)
+class FilterTexts(NamedTuple):
+    """The canonical texts of a segment: that of filter i is `bytes[offsets[i]:offsets[i + 1]]`."""
 
-
-def text_arrays(arrays: Arrays) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The canonical texts of a segment, sealed: bytes, offsets."""
-    return sealed(arrays[TEXT_BYTES]), sealed(arrays[TEXT_OFFSETS])
+    bytes: Bytes
+    offsets: Longs
 
 
 @kernel
-def read_ends(data: NDArray[np.uint8], start: int, end: int) -> tuple[int, int, int, bool]:
+def read_ends(data: Bytes, start: int, end: int) -> tuple[int, int, int, bool]:
     """Where the levels of a canonical text start and end, its wildcard byte, and whether it is open."""
     mqtt = end - start > len(MQTT)
     if mqtt:
@@ -58,20 +53,15 @@ def read_ends(data: NDArray[np.uint8], start: int, end: int) -> tuple[int, int, 
 
 
 @kernel
-def agrees(
-    data: NDArray[np.uint8],
-    start: int,
-    end: int,
-    topic: NDArray[np.uint8],
-    topic_start: int,
-    topic_end: int,
-) -> bool:
-    """Whether the filter written at `data[start:end]` matches the topic; decided on every byte.
+def agrees(texts: FilterTexts, position: int, topics: Strings, row: int) -> bool:
+    """Whether the filter at that position matches the topic of that row; decided on every byte.
 
     Equal bytes are passed over whatever they mean. Where the two differ, the filter must be at a wildcard, or
     behind one, when the level of the topic begins with the byte by which the wildcard is written.
     """
-    first, end, wildcard, is_open = read_ends(data, start, end)
+    data, topic = texts.bytes, topics.data
+    topic_start, topic_end = topics.starts[row], topics.ends[row]
+    first, end, wildcard, is_open = read_ends(data, texts.offsets[position], texts.offsets[position + 1])
     at, there = first, topic_start
     while True:
         same = same_bytes(data, at, end, topic, there, topic_end)
@@ -81,11 +71,11 @@ def agrees(
             return is_open or there == topic_end
         if there == topic_end:
             return False
-        if _is_wildcard(data, at, first, end, wildcard):
+        if is_wildcard(data, at, first, end, wildcard):
             if there == topic_start and topic[there] == DOLLAR:
                 return False
             at += 1
-        elif topic[there] == SLASH or not _is_wildcard(data, at - 1, first, end, wildcard):
+        elif topic[there] == SLASH or not is_wildcard(data, at - 1, first, end, wildcard):
             return False
         while there < topic_end and topic[there] != SLASH:
             there += 1
@@ -93,10 +83,10 @@ def agrees(
 
 @kernel
 def same_bytes(
-    one: NDArray[np.uint8],
+    one: Bytes,
     start: int | np.int64,
     end: int | np.int64,
-    other: NDArray[np.uint8],
+    other: Bytes,
     other_start: int | np.int64,
     other_end: int | np.int64,
 ) -> int:
@@ -114,7 +104,7 @@ def same_bytes(
 
 
 @kernel
-def _is_wildcard(data: NDArray[np.uint8], at: int, first: int, end: int, wildcard: int) -> bool:
+def is_wildcard(data: Bytes, at: int, first: int, end: int, wildcard: int) -> bool:
     """Whether the byte at that place is a whole level, and the wildcard."""
     if at < first or at >= end or data[at] != wildcard:
         return False

@@ -10,14 +10,13 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from distributary.filters.topic import TopicFilter
-from distributary.kernel import kernel, sealed
-from distributary.matching.batch import EventBatch
+from distributary.kernel import Flags, Ints, kernel, read_table, sealed, sealed_table
+from distributary.matching.batch import EventBatch, Strings
 from distributary.matching.index import Arrays
 from distributary.matching.layers import Verifier
-from distributary.matching.topic.text import agrees, text_arrays, topic_arrays
+from distributary.matching.topic.text import TEXTS, FilterTexts, agrees
 
 
 class TopicVerifier(Verifier[TopicFilter]):
@@ -28,30 +27,17 @@ class TopicVerifier(Verifier[TopicFilter]):
     def compile(self, filters: Sequence[TopicFilter]) -> Arrays:
         return {}
 
-    def check(
-        self, arrays: Arrays, batch: EventBatch, rows: NDArray[np.int32], positions: NDArray[np.int32]
-    ) -> NDArray[np.bool_]:
+    def check(self, arrays: Arrays, batch: EventBatch, rows: Ints, positions: Ints) -> Flags:
         if batch.topics is None:
             return np.zeros(len(rows), np.bool_)
-        return _check(*topic_arrays(batch.topics), *text_arrays(arrays), sealed(rows), sealed(positions))
+        texts = read_table(FilterTexts, arrays, TEXTS)
+        return _check(sealed_table(batch.topics), texts, sealed(rows), sealed(positions))
 
 
 @kernel
-def _check(
-    topics: NDArray[np.uint8],
-    starts: NDArray[np.int64],
-    ends: NDArray[np.int64],
-    valid: NDArray[np.bool_],
-    texts: NDArray[np.uint8],
-    offsets: NDArray[np.int64],
-    rows: NDArray[np.int32],
-    positions: NDArray[np.int32],
-) -> NDArray[np.bool_]:
+def _check(topics: Strings, texts: FilterTexts, rows: Ints, positions: Ints) -> Flags:
     passed = np.zeros(len(rows), np.bool_)
     for pair in range(len(rows)):
-        row, position = rows[pair], positions[pair]
-        if valid[row]:
-            passed[pair] = agrees(
-                texts, offsets[position], offsets[position + 1], topics, starts[row], ends[row]
-            )
+        if topics.valid[rows[pair]]:
+            passed[pair] = agrees(texts, positions[pair], topics, rows[pair])
     return passed

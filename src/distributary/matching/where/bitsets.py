@@ -29,7 +29,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from distributary.filters.where.filter import WhereFilter
-from distributary.kernel import kernel, sealed
+from distributary.kernel import Bytes, Flags, Floats, Ints, Longs, Words, kernel, sealed
 from distributary.matching.batch import NULL, NUMBER, STRING, EventBatch
 from distributary.matching.index import Arrays, Pairs
 from distributary.matching.layers import CompiledIndex
@@ -75,12 +75,12 @@ class KeyTable(NamedTuple):
     """Key i is the value `bits[i]` of line `line[i]` (2 * attribute, + 1 for texts), and leads to the
     conjunctions `postings[start[i]:start[i + 1]]`. `slots` is the hash table, -1 where free."""
 
-    attributes: NDArray[np.int32]
-    line: NDArray[np.int32]
-    bits: NDArray[np.int64]
-    start: NDArray[np.int32]
-    postings: NDArray[np.int32]
-    slots: NDArray[np.int32]
+    attributes: Ints
+    line: Ints
+    bits: Longs
+    start: Ints
+    postings: Ints
+    slots: Ints
 
     @classmethod
     def of(cls, arrays: Arrays) -> KeyTable:
@@ -99,15 +99,15 @@ class BitsetBlocks(NamedTuple):
     `used` lists the attributes of all blocks.
     """
 
-    first: NDArray[np.int32]
-    width: NDArray[np.int32]
-    wide: NDArray[np.bool_]
-    from_bucket: NDArray[np.int32]
-    to_bucket: NDArray[np.int32]
-    attributes: NDArray[np.int32]
-    tables: NDArray[np.int64]
-    used: NDArray[np.int32]
-    words: NDArray[np.uint64]
+    first: Ints
+    width: Ints
+    wide: Flags
+    from_bucket: Ints
+    to_bucket: Ints
+    attributes: Ints
+    tables: Longs
+    used: Ints
+    words: Words
 
     @classmethod
     def of(cls, arrays: Arrays) -> BitsetBlocks:
@@ -121,10 +121,10 @@ class RowBuckets(NamedTuple):
     """The rows by bucket: row i is in `number[a, i]` of attribute a; the rows of bucket b are
     `order[a, begin[a, b]:begin[a, b + 1]]`. Where not `wanted[a]`, no constraint on a holds for any row."""
 
-    number: NDArray[np.uint8]
+    number: Bytes
     order: NDArray[np.uint16]
     begin: NDArray[np.uint16]
-    wanted: NDArray[np.bool_]
+    wanted: Flags
 
 
 class WhereBitsets(CompiledIndex[WhereFilter]):
@@ -200,15 +200,13 @@ class _Search:
                 np.repeat(np.arange(start, end, dtype=np.int32), len(free)), np.tile(free, end - start)
             )
 
-    def _append(self, rows: NDArray[np.int32], conjunctions: NDArray[np.int32]) -> None:
+    def _append(self, rows: Ints, conjunctions: Ints) -> None:
         self.rows = np.concatenate([self.rows[: self.count], rows])
         self.conjunctions = np.concatenate([self.conjunctions[: self.count], conjunctions])
         self.count += len(rows)
 
 
-def _decided(
-    arrays: Arrays, batch: EventBatch, rows: NDArray[np.int32], conjunctions: NDArray[np.int32]
-) -> Pairs:
+def _decided(arrays: Arrays, batch: EventBatch, rows: Ints, conjunctions: Ints) -> Pairs:
     """The pairs of rows and filters, each once, after evaluating those that are uncertain."""
     positions = arrays["owner"][conjunctions]
     flags = arrays["flags"][conjunctions]
@@ -230,7 +228,7 @@ def _decided(
     )
 
 
-def _split(pairs: NDArray[np.int64], filters: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+def _split(pairs: Longs, filters: int) -> tuple[Ints, Ints]:
     rows, positions = np.divmod(pairs, filters)
     return rows.astype(np.int32), positions.astype(np.int32)
 
@@ -308,12 +306,12 @@ def _blocks(planned: SegmentPlan) -> BitsetBlocks:
     return blocks
 
 
-def _widths(sizes: NDArray[np.int64], lead_often: NDArray[np.float64]) -> NDArray[np.int64]:
+def _widths(sizes: Longs, lead_often: Floats) -> Longs:
     """The width that suits each group best: narrow blocks are met by fewer rows, wide ones save meetings."""
     widths = np.array(WIDTHS)
     blocks = np.maximum(sizes[:, None] / (64 * widths), 1)
     cost = (1 + blocks * lead_often[:, None]) * (VISIT + np.minimum(widths, sizes[:, None] / 64))
-    best: NDArray[np.int64] = widths[np.argmin(cost, axis=1)]
+    best: Longs = widths[np.argmin(cost, axis=1)]
     return best
 
 
@@ -338,7 +336,7 @@ def _key_hash(line: int, bits: int) -> Any:
 
 
 @kernel
-def _fill_keys(line: NDArray[np.int32], bits: NDArray[np.int64], slots: NDArray[np.int32]) -> None:
+def _fill_keys(line: Ints, bits: Longs, slots: Ints) -> None:
     mask = np.uint64(len(slots) - 1)
     for key in range(len(line)):
         at = _key_hash(line[key], bits[key]) & mask
@@ -349,19 +347,19 @@ def _fill_keys(line: NDArray[np.int32], bits: NDArray[np.int64], slots: NDArray[
 
 @kernel
 def _fill_blocks(
-    first: NDArray[np.int32],
-    width: NDArray[np.int32],
-    attributes: NDArray[np.int32],
-    tables: NDArray[np.int64],
-    named: NDArray[np.int64],
-    start: NDArray[np.int32],
-    attribute: NDArray[np.int32],
-    piece_start: NDArray[np.int32],
-    first_bucket: NDArray[np.uint8],
-    last_bucket: NDArray[np.uint8],
-    from_bucket: NDArray[np.int32],
-    to_bucket: NDArray[np.int32],
-    words: NDArray[np.uint64],
+    first: Ints,
+    width: Ints,
+    attributes: Ints,
+    tables: Longs,
+    named: Longs,
+    start: Ints,
+    attribute: Ints,
+    piece_start: Ints,
+    first_bucket: Bytes,
+    last_bucket: Bytes,
+    from_bucket: Ints,
+    to_bucket: Ints,
+    words: Words,
 ) -> None:
     for block in range(len(width)):
         for conjunction in range(first[block], first[block + 1]):
@@ -381,7 +379,7 @@ def _fill_blocks(
 
 
 @kernel
-def _row_buckets(buckets: Buckets, attributes: NDArray[np.int32], rows: Rows) -> RowBuckets:
+def _row_buckets(buckets: Buckets, attributes: Ints, rows: Rows) -> RowBuckets:
     """Put the rows into the buckets of each attribute (of those that are asked for)."""
     count = len(rows.tags)
     number = np.empty((len(buckets.size), count), np.uint8)
@@ -405,7 +403,7 @@ def _row_buckets(buckets: Buckets, attributes: NDArray[np.int32], rows: Rows) ->
 
 
 @kernel
-def _sort_by_bucket(number: NDArray[np.uint8], order: NDArray[np.uint16], begin: NDArray[np.uint16]) -> None:
+def _sort_by_bucket(number: Bytes, order: NDArray[np.uint16], begin: NDArray[np.uint16]) -> None:
     """Fill in the order of the rows, and where each bucket begins in it (a counting sort)."""
     begin[:] = 0
     for bucket in number:
@@ -419,7 +417,7 @@ def _sort_by_bucket(number: NDArray[np.uint8], order: NDArray[np.uint16], begin:
 
 
 @kernel
-def _grown(array: NDArray[np.int32]) -> NDArray[np.int32]:
+def _grown(array: Ints) -> Ints:
     larger = np.empty(2 * len(array), np.int32)
     larger[: len(array)] = array
     return larger
@@ -430,12 +428,12 @@ def _find_keyed(
     constraints: Constraints,
     keys: KeyTable,
     rows: Rows,
-    bits: NDArray[np.int64],
+    bits: Longs,
     base: int,
-    out_rows: NDArray[np.int32],
-    out_conjunctions: NDArray[np.int32],
+    out_rows: Ints,
+    out_conjunctions: Ints,
     count: int,
-) -> tuple[NDArray[np.int32], NDArray[np.int32], int]:
+) -> tuple[Ints, Ints, int]:
     mask = np.uint64(len(keys.slots) - 1)
     for attribute in keys.attributes:
         column = rows.where[attribute]
@@ -471,12 +469,12 @@ def _find_grouped(
     blocks: BitsetBlocks,
     rows: Rows,
     buckets: RowBuckets,
-    candidates: NDArray[np.int32],
+    candidates: Ints,
     base: int,
-    out_rows: NDArray[np.int32],
-    out_conjunctions: NDArray[np.int32],
+    out_rows: Ints,
+    out_conjunctions: Ints,
     count: int,
-) -> tuple[NDArray[np.int32], NDArray[np.int32], int]:
+) -> tuple[Ints, Ints, int]:
     for block in range(len(blocks.width)):
         left = _candidates(blocks, block, buckets, candidates)
         while count + left > len(out_rows):
@@ -493,7 +491,7 @@ def _find_grouped(
 
 
 @kernel
-def _candidates(blocks: BitsetBlocks, block: int, buckets: RowBuckets, found: NDArray[np.int32]) -> int:
+def _candidates(blocks: BitsetBlocks, block: int, buckets: RowBuckets, found: Ints) -> int:
     """AND the bitsets of every row's buckets; what is left, as BLOCK * row + place in the block.
 
     Checking the candidates is left to a loop of its own, which lets this one run ahead undisturbed.

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from distributary.filters.where.domain import Domain, TextRange
 from distributary.filters.where.filter import WhereFilter
-from distributary.kernel import kernel, sealed
+from distributary.kernel import Bytes, Flags, Floats, Ints, Longs, kernel, sealed
 from distributary.matching import frozen
 from distributary.matching.batch import BOOLEAN, NULL, NUMBER, OTHER, STRING, AttributeColumn, EventBatch
 from distributary.matching.index import Arrays
@@ -51,14 +51,14 @@ UNCERTAIN, SHARED = 1, 2
 class Constraints(NamedTuple):
     """The constraints of every conjunction, as the kernels read them."""
 
-    start: NDArray[np.int32]
-    attribute: NDArray[np.int32]
-    tag: NDArray[np.uint8]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-    piece_tag: NDArray[np.uint8]
-    piece_low: NDArray[np.float64]
-    piece_high: NDArray[np.float64]
+    start: Ints
+    attribute: Ints
+    tag: Bytes
+    low: Floats
+    high: Floats
+    piece_tag: Bytes
+    piece_low: Floats
+    piece_high: Floats
 
     @classmethod
     def of(cls, arrays: Arrays) -> Constraints:
@@ -71,9 +71,9 @@ class Rows(NamedTuple):
     Column 0 stands for all attributes that the batch does not have.
     """
 
-    tags: NDArray[np.uint8]
-    values: NDArray[np.float64]
-    where: NDArray[np.int32]
+    tags: Bytes
+    values: Floats
+    where: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,17 +85,17 @@ class Flat:
     """
 
     names: list[str]
-    owner: NDArray[np.int32]
-    flags: NDArray[np.uint8]
-    start: NDArray[np.int32]
-    attribute: NDArray[np.int32]
-    piece_start: NDArray[np.int32]
-    tag: NDArray[np.uint8]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
+    owner: Ints
+    flags: Bytes
+    start: Ints
+    attribute: Ints
+    piece_start: Ints
+    tag: Bytes
+    low: Floats
+    high: Floats
     texts: Texts
 
-    def piece_attribute(self) -> NDArray[np.int32]:
+    def piece_attribute(self) -> Ints:
         return np.repeat(self.attribute, np.diff(self.piece_start))
 
     def reordered(self, conjunctions: NDArray[Any], constraints: NDArray[Any]) -> Flat:
@@ -145,14 +145,14 @@ class Flat:
         }
 
 
-def starts_of(sizes: NDArray[Any]) -> NDArray[np.int32]:
+def starts_of(sizes: NDArray[Any]) -> Ints:
     """Where runs of these sizes start, one after another, and where the last one ends."""
     starts = np.zeros(len(sizes) + 1, np.int32)
     np.cumsum(sizes, out=starts[1:])
     return starts
 
 
-def runs(starts: NDArray[Any], sizes: NDArray[Any]) -> NDArray[np.int64]:
+def runs(starts: NDArray[Any], sizes: NDArray[Any]) -> Longs:
     """The numbers start, start + 1, ... of each run, one run after another.
 
     >>> runs(np.array([5, 0]), np.array([2, 3])).tolist()
@@ -160,7 +160,7 @@ def runs(starts: NDArray[Any], sizes: NDArray[Any]) -> NDArray[np.int64]:
     """
     ends = np.cumsum(sizes, dtype=np.int64)
     total = int(ends[-1]) if len(ends) else 0
-    shift: NDArray[np.int64] = np.repeat(starts - (ends - sizes), sizes)
+    shift: Longs = np.repeat(starts - (ends - sizes), sizes)
     return np.arange(total, dtype=np.int64) + shift
 
 
@@ -271,14 +271,7 @@ class _Collected:
             texts,
         )
 
-    def _close_texts(
-        self,
-        pieces: NDArray[np.int64],
-        attribute: NDArray[np.int32],
-        bounds: NDArray[np.uint8],
-        low: NDArray[np.float64],
-        high: NDArray[np.float64],
-    ) -> Texts:
+    def _close_texts(self, pieces: Longs, attribute: Ints, bounds: Bytes, low: Floats, high: Floats) -> Texts:
         """Turn the numbers of texts, as they were met, into closed ranges of ranks."""
         ordered = np.zeros(len(self.texts), np.bool_)
         ends_free = (bounds[pieces] & (LOW_FREE | HIGH_FREE)) == (LOW_FREE | HIGH_FREE)
@@ -303,9 +296,7 @@ class _Collected:
         return named_texts(lists, ordered)
 
 
-def _close_numbers(
-    chosen: NDArray[np.bool_], bounds: NDArray[np.uint8], low: NDArray[np.float64], high: NDArray[np.float64]
-) -> NDArray[np.bool_]:
+def _close_numbers(chosen: Flags, bounds: Bytes, low: Floats, high: Floats) -> Flags:
     """Make the chosen ranges closed, in place; which of them let pass more than they should."""
     low_open, high_open = (bounds & LOW_OPEN) != 0, (bounds & HIGH_OPEN) != 0
     low_rounded = (np.abs(low) >= ROUNDED_FROM) & ((low != -inf) | low_open)
@@ -316,7 +307,7 @@ def _close_numbers(
     high[inward] = np.nextafter(high[inward], -inf)
     low += 0.0  # turns -0.0 into 0.0, so that equal bounds have equal bits
     high += 0.0
-    inexact: NDArray[np.bool_] = chosen & (low_rounded | high_rounded)
+    inexact: Flags = chosen & (low_rounded | high_rounded)
     return inexact
 
 
@@ -334,10 +325,7 @@ def columns_of(arrays: Arrays, batch: EventBatch) -> list[tuple[int, AttributeCo
 
 
 def encode(
-    arrays: Arrays,
-    columns: Sequence[tuple[int, AttributeColumn]],
-    chosen: slice | NDArray[np.int32],
-    count: int,
+    arrays: Arrays, columns: Sequence[tuple[int, AttributeColumn]], chosen: slice | Ints, count: int
 ) -> Rows:
     """The chosen rows of a batch (`count` of them) as the kernels read them."""
     texts = Texts.of(arrays)
@@ -403,9 +391,7 @@ def _filter_of(text: str) -> WhereFilter:
     return WhereFilter.parse(text)
 
 
-def evaluate_pairs(
-    arrays: Arrays, batch: EventBatch, rows: NDArray[np.int32], positions: NDArray[np.int32]
-) -> NDArray[np.bool_]:
+def evaluate_pairs(arrays: Arrays, batch: EventBatch, rows: Ints, positions: Ints) -> Flags:
     """Evaluate the filters themselves: exact whatever they say, and slow."""
     passed = np.zeros(len(rows), np.bool_)
     texts = frozen.within(arrays, "evaluated")

@@ -24,10 +24,10 @@ from math import inf, nextafter
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from distributary.filters.where.domain import Conjunction, Domain, NumberRange, TextRange
 from distributary.filters.where.filter import WhereFilter
+from distributary.kernel import Floats, Longs
 from distributary.matching.batch import BOOLEAN, NULL, NUMBER, OTHER, STRING, tag_of
 from distributary.matching.index import Index
 from distributary.model import Event, Value
@@ -177,7 +177,7 @@ class _Lists:
         self._texts.pop(number, None)
         self._widened.discard(number)
 
-    def holding(self, value: Value) -> NDArray[np.int64]:
+    def holding(self, value: Value) -> Longs:
         tag = tag_of(value)
         key = (tag, None if tag in (NULL, OTHER) else value)
         equal = np.fromiter(self._equal.get(key, ()), np.int64)
@@ -204,7 +204,7 @@ class _NumberRanges:
 
     def __init__(self) -> None:
         self._ranges: dict[int, list[tuple[float, float]]] = {}
-        self._sorted: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]] | None = None
+        self._sorted: tuple[Floats, Floats, Longs] | None = None
 
     def add(self, number: int, low: float, high: float) -> None:
         self._ranges.setdefault(number, []).append((low, high))
@@ -214,7 +214,7 @@ class _NumberRanges:
         if self._ranges.pop(number, None) is not None:
             self._sorted = None
 
-    def holding(self, value: float) -> NDArray[np.int64]:
+    def holding(self, value: float) -> Longs:
         if self._sorted is None:
             entries = sorted(
                 (low, high, number) for number, ranges in self._ranges.items() for low, high in ranges
@@ -223,7 +223,7 @@ class _NumberRanges:
             self._sorted = (table[:, 0].copy(), table[:, 1].copy(), table[:, 2].astype(np.int64))
         lows, highs, numbers = self._sorted
         begun = int(np.searchsorted(lows, value, "right"))
-        holding: NDArray[np.int64] = numbers[:begun][highs[:begun] >= value]
+        holding: Longs = numbers[:begun][highs[:begun] >= value]
         return holding
 
     def memory(self) -> int:

@@ -20,9 +20,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from distributary.kernel import kernel, sealed
+from distributary.kernel import Bytes, Flags, Floats, Ints, Longs, kernel, sealed
 from distributary.matching.batch import BOOLEAN, NULL, NUMBER, OTHER, STRING
 from distributary.matching.index import Arrays
 from distributary.matching.where.constraints import Flat, runs, starts_of
@@ -57,11 +56,11 @@ class Buckets(NamedTuple):
     that no constraint accepts is in NOTHING.
     """
 
-    first: NDArray[np.int32]
-    cuts: NDArray[np.float64]
-    base: NDArray[np.uint8]
-    special: NDArray[np.uint8]
-    size: NDArray[np.int32]
+    first: Ints
+    cuts: Floats
+    base: Bytes
+    special: Bytes
+    size: Ints
 
     @classmethod
     def of(cls, arrays: Arrays) -> Buckets:
@@ -84,9 +83,9 @@ class SegmentPlan:
     buckets: Buckets
     keyed: int
     grouped: int
-    group: NDArray[np.int64]
-    grouped_by: NDArray[np.int32]
-    lead_often: NDArray[np.float64]
+    group: Longs
+    grouped_by: Ints
+    lead_often: Floats
 
 
 def plan(flat: Flat, keyed_below: float = KEYED_BELOW, worth_a_group: float = WORTH_A_GROUP) -> SegmentPlan:
@@ -157,7 +156,7 @@ def _buckets(flat: Flat) -> Buckets:
     )
 
 
-def _cuts(flat: Flat, pieces: NDArray[np.int64], most: int) -> NDArray[np.float64]:
+def _cuts(flat: Flat, pieces: Longs, most: int) -> Floats:
     """The cuts of one line: where ranges begin, and just after where they end."""
     pieces = pieces[:: max(1, len(pieces) // SAMPLE)]
     low, high = flat.low[pieces], flat.high[pieces]
@@ -192,7 +191,7 @@ def bucket_of(buckets: Buckets, attribute: int, tag: int, value: float) -> int:
     return int(base + np.int64(low - start))
 
 
-def piece_buckets(flat: Flat, buckets: Buckets) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+def piece_buckets(flat: Flat, buckets: Buckets) -> tuple[Bytes, Bytes]:
     """The first and the last bucket that each piece reaches into."""
     attribute = sealed(flat.piece_attribute())
     tag = sealed(flat.tag)
@@ -204,9 +203,7 @@ def piece_buckets(flat: Flat, buckets: Buckets) -> tuple[NDArray[np.uint8], NDAr
 
 
 @kernel
-def _buckets_of(
-    buckets: Buckets, attribute: NDArray[np.int32], tag: NDArray[np.uint8], value: NDArray[np.float64]
-) -> NDArray[np.uint8]:
+def _buckets_of(buckets: Buckets, attribute: Ints, tag: Bytes, value: Floats) -> Bytes:
     found = np.empty(len(tag), np.uint8)
     for piece in range(len(tag)):
         found[piece] = bucket_of(buckets, attribute[piece], tag[piece], value[piece])
@@ -216,12 +213,12 @@ def _buckets_of(
 class _Estimate(NamedTuple):
     """How often each constraint holds, which are equalities (or IN), and the number of each value."""
 
-    constraint: NDArray[np.float64]
-    equality: NDArray[np.bool_]
-    value: NDArray[np.int64]
+    constraint: Floats
+    equality: Flags
+    value: Longs
 
 
-def _estimate(flat: Flat, buckets: Buckets, first: NDArray[np.uint8], last: NDArray[np.uint8]) -> _Estimate:
+def _estimate(flat: Flat, buckets: Buckets, first: Bytes, last: Bytes) -> _Estimate:
     attribute = flat.piece_attribute()
     lines = 2 * attribute + (flat.tag == STRING)
     ranged = (flat.tag == NUMBER) | (flat.tag == STRING)
@@ -245,9 +242,7 @@ def _estimate(flat: Flat, buckets: Buckets, first: NDArray[np.uint8], last: NDAr
     )
 
 
-def _key_constraints(
-    flat: Flat, equality: NDArray[np.bool_], often: NDArray[np.float64], keyed_below: float
-) -> NDArray[np.bool_]:
+def _key_constraints(flat: Flat, equality: Flags, often: Floats, keyed_below: float) -> Flags:
     """Which constraints are keys: in each conjunction the rarest equality, if it is rare enough."""
     key = np.zeros(len(often), np.bool_)
     holding = np.flatnonzero(np.diff(flat.start))
@@ -262,12 +257,7 @@ def _key_constraints(
     return key
 
 
-def _leading(
-    conjunctions: NDArray[np.int64],
-    start: NDArray[np.int32],
-    order: NDArray[np.int64],
-    often: NDArray[np.float64],
-) -> NDArray[np.int64]:
+def _leading(conjunctions: Longs, start: Ints, order: Longs, often: Floats) -> Longs:
     """The most selective constraints of each conjunction, padded with -1."""
     leading = np.full((len(conjunctions), GROUPED_BY), -1, np.int64)
     sizes = np.diff(start)[conjunctions]
@@ -281,9 +271,7 @@ def _leading(
     return leading
 
 
-def _groups(
-    attribute: NDArray[np.int32], leading: NDArray[np.int64], often: NDArray[np.float64], worth: float
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+def _groups(attribute: Ints, leading: Longs, often: Floats, worth: float) -> tuple[Longs, Ints]:
     """Number the sets of attributes, giving up the last of those sets that too few conjunctions share."""
     if not len(leading):
         return np.empty(0, np.int64), np.empty((0, GROUPED_BY), np.int32)
@@ -305,7 +293,7 @@ def _groups(
     return group, grouped_by
 
 
-def _numbered(attributes: NDArray[np.int32]) -> NDArray[np.int64]:
+def _numbered(attributes: Ints) -> Longs:
     """Rows that hold the same set get the same number."""
     number = np.zeros(len(attributes), np.int64)
     values = int(attributes.max()) + 2
@@ -316,12 +304,8 @@ def _numbered(attributes: NDArray[np.int32]) -> NDArray[np.int64]:
 
 
 def _lead(
-    flat: Flat,
-    conjunctions: NDArray[np.int64],
-    group: NDArray[np.int64],
-    grouped_by: NDArray[np.int32],
-    often: NDArray[np.float64],
-) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.int64]]:
+    flat: Flat, conjunctions: Longs, group: Longs, grouped_by: Ints, often: Floats
+) -> tuple[Ints, Floats, Longs]:
     """Move each group's lead to the front; how often it holds, and each conjunction's constraint on it."""
     sizes = np.diff(flat.start)[conjunctions]
     of_constraint = np.repeat(np.arange(len(conjunctions)), sizes)

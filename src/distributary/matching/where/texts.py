@@ -15,9 +15,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from distributary.kernel import kernel, sealed
+from distributary.kernel import Bytes, Flags, Floats, Ints, Longs, kernel, sealed
 from distributary.matching.batch import STRING
 from distributary.matching.index import Arrays
 
@@ -34,12 +33,12 @@ class Texts(NamedTuple):
     free; its size is a power of two, or 0. `ordered[a]` says whether unnamed texts need their place.
     """
 
-    first: NDArray[np.int32]
-    offsets: NDArray[np.int64]
-    data: NDArray[np.uint8]
-    slots_first: NDArray[np.int32]
-    slots: NDArray[np.int32]
-    ordered: NDArray[np.bool_]
+    first: Ints
+    offsets: Longs
+    data: Bytes
+    slots_first: Ints
+    slots: Ints
+    ordered: Flags
 
     @classmethod
     def of(cls, arrays: Arrays) -> Texts:
@@ -49,7 +48,7 @@ class Texts(NamedTuple):
         return {f"text_{field}": array for field, array in self._asdict().items()}
 
 
-def named_texts(texts: Sequence[Sequence[str]], ordered: NDArray[np.bool_]) -> Texts:
+def named_texts(texts: Sequence[Sequence[str]], ordered: Flags) -> Texts:
     """The table of the texts of each attribute, which are given sorted and distinct."""
     counts = [len(of_one) for of_one in texts]
     encoded = [text.encode() for of_one in texts for text in of_one]
@@ -72,14 +71,14 @@ def named_texts(texts: Sequence[Sequence[str]], ordered: NDArray[np.bool_]) -> T
     return table
 
 
-def _offsets(counts: Sequence[int]) -> NDArray[np.int64]:
+def _offsets(counts: Sequence[int]) -> Longs:
     offsets = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(np.asarray(counts, np.int64), out=offsets[1:])
     return offsets
 
 
 @kernel
-def text_hash(data: NDArray[np.uint8], start: int, end: int) -> Any:
+def text_hash(data: Bytes, start: int, end: int) -> Any:
     """A hash of some bytes (FNV-1a, folded so that its low bits depend on all of them)."""
     value = FNV_OFFSET
     for at in range(start, end):
@@ -88,14 +87,7 @@ def text_hash(data: NDArray[np.uint8], start: int, end: int) -> Any:
 
 
 @kernel
-def _compare(
-    data: NDArray[np.uint8],
-    start: int,
-    end: int,
-    other: NDArray[np.uint8],
-    other_start: int,
-    other_end: int,
-) -> int:
+def _compare(data: Bytes, start: int, end: int, other: Bytes, other_start: int, other_end: int) -> int:
     """Negative, zero or positive as the first bytes come before, equal or follow the other ones."""
     length = end - start
     other_length = other_end - other_start
@@ -107,13 +99,7 @@ def _compare(
 
 
 @kernel
-def _fill_slots(
-    first: NDArray[np.int32],
-    offsets: NDArray[np.int64],
-    data: NDArray[np.uint8],
-    slots_first: NDArray[np.int32],
-    slots: NDArray[np.int32],
-) -> None:
+def _fill_slots(first: Ints, offsets: Longs, data: Bytes, slots_first: Ints, slots: Ints) -> None:
     for attribute in range(len(first) - 1):
         base = slots_first[attribute]
         mask = np.uint64(slots_first[attribute + 1] - base - 1)
@@ -128,11 +114,11 @@ def _fill_slots(
 def rank_texts(
     texts: Texts,
     attribute: int,
-    data: NDArray[np.uint8],
-    starts: NDArray[np.int64],
-    ends: NDArray[np.int64],
-    tags: NDArray[np.uint8],
-    values: NDArray[np.float64],
+    data: Bytes,
+    starts: Longs,
+    ends: Longs,
+    tags: Bytes,
+    values: Floats,
     column: int,
 ) -> None:
     """Write the rank of each row that holds a text into that column of `values`."""

@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from distributary.filters.where.filter import WhereFilter
-from distributary.kernel import kernel, sealed
+from distributary.kernel import Bytes, Flags, Ints, kernel, sealed
 from distributary.matching.batch import EventBatch
 from distributary.matching.index import Arrays
 from distributary.matching.layers import Verifier
@@ -43,9 +42,7 @@ class WhereVerifier(Verifier[WhereFilter]):
         first = np.searchsorted(flat.owner, np.arange(len(filters) + 1)).astype(np.int32)
         return {**flat.arrays(filters), "first": first}
 
-    def check(
-        self, arrays: Arrays, batch: EventBatch, rows: NDArray[np.int32], positions: NDArray[np.int32]
-    ) -> NDArray[np.bool_]:
+    def check(self, arrays: Arrays, batch: EventBatch, rows: Ints, positions: Ints) -> Flags:
         wanted = np.zeros(batch.rows, np.bool_)
         wanted[rows] = True
         chosen = np.flatnonzero(wanted).astype(np.int32)
@@ -59,7 +56,7 @@ class WhereVerifier(Verifier[WhereFilter]):
             sealed(rows),
             sealed(positions),
         )
-        passed: NDArray[np.bool_] = answers == PASSES
+        passed: Flags = answers == PASSES
         undecided = np.flatnonzero(answers == OPEN)
         if len(undecided):
             passed[undecided] = evaluate_pairs(arrays, batch, rows[undecided], positions[undecided])
@@ -70,12 +67,12 @@ class WhereVerifier(Verifier[WhereFilter]):
 def _check(
     constraints: Constraints,
     rows: Rows,
-    first: NDArray[np.int32],
-    flags: NDArray[np.uint8],
-    places: NDArray[np.int32],
-    pair_row: NDArray[np.int32],
-    pair_position: NDArray[np.int32],
-) -> NDArray[np.uint8]:
+    first: Ints,
+    flags: Bytes,
+    places: Ints,
+    pair_row: Ints,
+    pair_position: Ints,
+) -> Bytes:
     """What the constraints say of each pair; `places` says where a row of the batch is among `rows`."""
     answers = np.zeros(len(pair_row), np.uint8)
     for pair in range(len(pair_row)):
