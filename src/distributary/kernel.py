@@ -34,10 +34,22 @@ def kernel(function: C) -> C:
     Where neither that nor the user's cache directory can be written, the function is compiled anew by
     each process rather than failing.
     """
+    return _compiled(function, forceinline=False)
+
+
+def inlined(function: C) -> C:
+    """Compile `function` as a part of the kernels that call it.
+
+    For the steps of a loop: a call with tables as arguments copies the tables' descriptions each time.
+    """
+    return _compiled(function, forceinline=True)
+
+
+def _compiled(function: C, **options: bool) -> C:
     try:
-        compiled: C = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+        compiled: C = numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function)
     except RuntimeError:
-        compiled = numba.njit(nogil=True, error_model="numpy")(function)
+        compiled = numba.njit(nogil=True, error_model="numpy", **options)(function)
     return compiled
 
 

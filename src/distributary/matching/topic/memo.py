@@ -15,7 +15,7 @@ Cost: two cache lines a topic, fetched ahead. Memory: `LINES` words, and `ROOM` 
 from __future__ import annotations
 
 from threading import Lock
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -83,20 +83,20 @@ class TopicMemo:
         if self._pause > 0:
             self._pause -= rows
             return None
-        found = Pairs(*np.empty((2, MOST * rows), np.int32))
-        answer = MemoAnswer(np.empty(rows, np.bool_), found, np.empty(rows, np.uint64))
-        known, count = _recall(sealed_table(topics), self._table, answer)
+        hashes = np.empty(rows, np.uint64)
+        unknown = np.empty(rows, np.bool_)
+        found = np.empty((2, MOST * rows), np.int32)
+        known, count = _recall(hashes, unknown, *found, *sealed_table(topics), *self._table)
         self._asked += rows
         self._known += known
         if self._asked >= TRIED:
             self._pause = PAUSE if self._known * WORTHWHILE < self._asked else 0
             self._asked = self._known = 0
-        return answer._replace(pairs=Pairs(found.rows[:count], found.slots[:count]))
+        return MemoAnswer(unknown, Pairs(found[0, :count], found[1, :count]), hashes)
 
     def learn(self, topics: Strings, recalled: MemoAnswer, found: Pairs) -> None:
         """Keep what was found for the unknown rows, in the order of rows."""
-        asked = recalled._replace(pairs=sealed_table(found))
-        _learn(sealed_table(topics), self._table, asked)
+        _learn(recalled.hashes, recalled.unknown, *sealed_table(found), *sealed_table(topics), *self._table)
 
 
 @kernel
@@ -127,64 +127,69 @@ def _place(lines: Words, state: np.uint64) -> np.int64:
 
 
 @kernel
-def _recall(topics: Strings, table: MemoTable, answer: MemoAnswer) -> tuple[int, int]:
-    """Fill in the answer; how many rows are known, and how many pairs were found for them."""
-    lines, records = table.lines, table.records
-    starts, ends, hashes = topics.starts, topics.ends, answer.hashes
+def _recall(hashes: Words, unknown: Flags, found_rows: Ints, found: Ints, *arrays: Any) -> tuple[int, int]:
+    """Fill in the first four arrays; how many rows are known, and how many pairs were found for them.
+
+    The other arrays are those of the topics and of the table, one after another: a kernel that is given
+    tables takes microseconds longer to be called, which one event alone would notice.
+    """
+    data, starts, ends, valid = arrays[0:4]
+    lines, records, _ = arrays[4:7]
     known = count = 0
     for first in range(0, len(starts), BLOCK):
         last = min(first + BLOCK, len(starts))
         for row in range(first, last):
-            hashes[row] = _hash(topics.data, starts[row], ends[row])
+            hashes[row] = _hash(data, starts[row], ends[row])
             prefetch(lines, hashes[row] & np.uint64(len(lines) - 1))
         for row in range(first, last):
             prefetch(records, _place(lines, hashes[row]))
         for row in range(first, last):
-            answer.unknown[row] = topics.valid[row]
+            unknown[row] = valid[row]
             place = _place(lines, hashes[row])
-            if not place or not topics.valid[row]:
+            if not place or not valid[row]:
                 continue
             header = load_word(records, place)
             hits, length = np.int64(header >> U32), np.int64(header & LOW)
             text = place + WORD * (1 + hits)
             if length != ends[row] - starts[row]:
                 continue
-            if same_bytes(records, text, text + length, topics.data, starts[row], ends[row]) != length:
+            if same_bytes(records, text, text + length, data, starts[row], ends[row]) != length:
                 continue
-            answer.unknown[row] = False
+            unknown[row] = False
             known += 1
             for hit in range(hits):
-                answer.pairs.rows[count] = row
-                answer.pairs.slots[count] = np.int32(load_word(records, place + WORD * (1 + hit)))
+                found_rows[count] = row
+                found[count] = np.int32(load_word(records, place + WORD * (1 + hit)))
                 count += 1
     return known, count
 
 
 @kernel
-def _learn(topics: Strings, table: MemoTable, asked: MemoAnswer) -> None:
-    """Write a record for each unknown row; `asked.pairs` are what was found for those rows."""
-    lines, records = table.lines, table.records
+def _learn(hashes: Words, unknown: Flags, found_rows: Ints, found: Ints, *arrays: Any) -> None:
+    """Write a record for each unknown row; the pairs are what was found for those rows."""
+    data, starts, ends, _ = arrays[0:4]
+    lines, records, used = arrays[4:7]
     after = 0
-    for row in range(len(topics.starts)):
+    for row in range(len(starts)):
         first = after
-        while after < len(asked.pairs.rows) and asked.pairs.rows[after] == row:
+        while after < len(found_rows) and found_rows[after] == row:
             after += 1
-        state = asked.hashes[row]
-        length = topics.ends[row] - topics.starts[row]
+        state = hashes[row]
+        length = ends[row] - starts[row]
         size = WORD * (1 + after - first) + (length + WORD - 1) // WORD * WORD
-        if not asked.unknown[row] or after - first > MOST or size + WORD > len(records):
+        if not unknown[row] or after - first > MOST or size + WORD > len(records):
             continue
         if _place(lines, state):
             continue  # the same topic came before in this batch; or, if ever, another of the same hash
-        if table.used[0] + size > len(records):
+        if used[0] + size > len(records):
             lines[:] = 0
-            table.used[0] = WORD
-        place = table.used[0]
+            used[0] = WORD
+        place = used[0]
         store_word(records, place, (np.uint64(after - first) << U32) | np.uint64(length))
         for hit in range(after - first):
-            store_word(records, place + WORD * (1 + hit), np.uint64(asked.pairs.slots[first + hit]))
+            store_word(records, place + WORD * (1 + hit), np.uint64(found[first + hit]))
         text = place + WORD * (1 + after - first)
         for at in range(length):
-            records[text + at] = topics.data[topics.starts[row] + at]
+            records[text + at] = data[starts[row] + at]
         lines[state & np.uint64(len(lines) - 1)] = (state >> U32 << U32) | np.uint64(place // WORD)
-        table.used[0] += size
+        used[0] += size

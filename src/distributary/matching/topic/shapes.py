@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distributary.filters.topic import TopicFilter
-from distributary.kernel import Ints, Words, kernel, read_table, sealed_table, table_arrays
+from distributary.kernel import Ints, Words, inlined, kernel, read_table, sealed_table, table_arrays
 from distributary.matching import frozen
 from distributary.matching.batch import EventBatch, Strings
 from distributary.matching.index import Arrays, Pairs
@@ -46,6 +46,10 @@ LEAST_HITS = 1024
 
 REMEMBERED = 1024
 """A segment of so many filters remembers what it found for a topic; a smaller one is searched as fast."""
+
+
+SEARCHED = (*(TEXTS + field for field in FilterTexts._fields), *ShapeTrie._fields, *ShapeTable._fields)
+"""The arrays of a segment that are searched, in the order in which `_nominate` takes them."""
 
 
 class Lookups(NamedTuple):
@@ -119,30 +123,35 @@ class TopicShapes(CompiledIndex[TopicFilter]):
 
     def _search(self, arrays: Arrays, topics: Strings) -> Pairs:
         rows = len(topics.starts)
-        topics = sealed_table(topics)
-        texts = read_table(FilterTexts, arrays, TEXTS)
-        shapes, table = read_table(ShapeTrie, arrays), read_table(ShapeTable, arrays)
+        tables = (*sealed_table(topics), *(arrays[name] for name in SEARCHED))
         hits = Hits(*np.empty((3, max(LEAST_HITS, rows)), np.int32))
         parts: list[Pairs] = []
         row = 0
         while row < rows:
-            following, count = _nominate(row, topics, texts, shapes, table, hits)
+            following, count = _nominate(row, *hits, *tables)
             if following == row:
                 hits = Hits(*np.empty((3, 2 * len(hits.rows)), np.int32))
-            parts.append(Pairs(*_expand(hits, count, table)))
+            entries = hits.entries[:count]
+            parts.append(Pairs(*_expand(hits.rows[:count], entries, arrays["members"], arrays["positions"])))
             row = following
         return Pairs.joined(parts)
 
 
 @kernel
-def _nominate(
-    first_row: int, topics: Strings, texts: FilterTexts, shapes: ShapeTrie, table: ShapeTable, hits: Hits
-) -> tuple[int, int]:
+def _nominate(first_row: int, *arrays: Any) -> tuple[int, int]:
     """Write each row and entry that match, until the hits are full.
+
+    The arrays are those of the hits, the topics, the texts, the trie and the table, one after another: a
+    kernel that is given tables takes microseconds longer to be called, which one event alone would notice.
 
     Returns the first row that is not answered yet, and the number of hits of the rows before it. The arrays
     to write to are given, for a loop that may also replace them is compiled to much slower code.
     """
+    hits = Hits(*arrays[0:3])
+    topics = Strings(*arrays[3:7])
+    texts = FilterTexts(*arrays[7:9])
+    shapes = ShapeTrie(*arrays[9:12])
+    table = ShapeTable(*arrays[12:18])
     room = BLOCK + 2 * len(shapes.levels)
     lookups = Lookups(np.empty(room, np.uint64), np.empty(room, np.uint32), np.empty(room, np.int32))
     few = few_shapes(shapes)
@@ -192,7 +201,7 @@ def _probe(
     return len(topics.starts), count
 
 
-@kernel
+@inlined
 def _probe_few(
     row: int,
     depth: int,
@@ -217,7 +226,7 @@ def _probe_few(
     return count
 
 
-@kernel
+@inlined
 def _walk_trie(
     row: int,
     depth: int,
@@ -253,7 +262,7 @@ def _walk_trie(
     return count
 
 
-@kernel
+@inlined
 def _ask(
     total: np.uint64, shape: np.uint64, row: int, table: ShapeTable, lookups: Lookups, count: int
 ) -> int:
@@ -292,19 +301,17 @@ def _look_up(
 
 
 @kernel
-def _expand(hits: Hits, count: int, table: ShapeTable) -> tuple[Ints, Ints]:
-    """Every filter that the first `count` hits stand for, with its row."""
-    members = table.members
+def _expand(rows: Ints, entries: Ints, members: Ints, positions: Ints) -> tuple[Ints, Ints]:
+    """Every filter that these entries of the table stand for, with the row that was found for the entry."""
     total = 0
-    for entry in hits.entries[:count]:
+    for entry in entries:
         total += members[entry + 1] - members[entry]
-    rows = np.empty(total, np.int32)
+    found_rows = np.empty(total, np.int32)
     found = np.empty(total, np.int32)
-    filled = 0
-    for hit in range(count):
-        entry = hits.entries[hit]
-        for member in range(members[entry], members[entry + 1]):
-            rows[filled] = hits.rows[hit]
-            found[filled] = table.positions[member]
-            filled += 1
-    return rows, found
+    count = 0
+    for hit in range(len(entries)):
+        for member in range(members[entries[hit]], members[entries[hit] + 1]):
+            found_rows[count] = rows[hit]
+            found[count] = positions[member]
+            count += 1
+    return found_rows, found

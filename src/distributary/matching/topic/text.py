@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distributary.kernel import Bytes, Longs, kernel
+from distributary.kernel import Bytes, Longs, inlined, kernel
 from distributary.matching.batch import Strings
 from distributary.matching.memory import WORD, equal_bytes, load_word
 
@@ -52,7 +52,7 @@ def read_ends(data: Bytes, start: int, end: int) -> tuple[int, int, int, bool]:
     return start, end, STAR, not marked
 
 
-@kernel
+@inlined
 def agrees(texts: FilterTexts, position: int, topics: Strings, row: int) -> bool:
     """Whether the filter at that position matches the topic of that row; decided on every byte.
 
