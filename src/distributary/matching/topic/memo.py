@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distributary.kernel import Bytes, Flags, Longs, Words, kernel, sealed_table
+from distributary.kernel import Bytes, Flags, Ints, Longs, Words, kernel, sealed_table
 from distributary.matching.batch import Strings
 from distributary.matching.index import Pairs
 from distributary.matching.memory import WORD, load_word, prefetch, store_word
