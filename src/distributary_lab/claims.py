@@ -1,7 +1,8 @@
-"""The catalogue of claims: one for each figure or table of the seed documents that has results.
+"""The catalogue of claims: one for each figure or table of the seed documents that has results, and our own.
 
 It is read from claims.toml: the id, the claim in our words, and what the paper's text gives as its value
-("shape" when only the trend can be compared, for the plots are lost). An id starts with its document.
+("shape" when only the trend can be compared, for the plots are lost). An id starts with its document, or with
+`beyond` where no document makes the claim; `paper` then says what ours is compared with.
 """
 
 from __future__ import annotations
@@ -59,7 +60,11 @@ class Claim:
 
 
 @cache
-def catalogue() -> dict[str, Claim]:
-    """The claims of the documents by id, in their order."""
+def claims() -> dict[str, Claim]:
+    """All claims by id: those of the documents in their order, then our own."""
+    return _read()
+
+
+def _read() -> dict[str, Claim]:
     text = (files("distributary_lab") / "claims.toml").read_text(encoding="utf-8")
     return {id: Claim(id, **fields) for id, fields in tomllib.loads(text).items()}

@@ -9,9 +9,6 @@
 - A check decides from rows alone, those of the full grid or of the quick one, and says what it saw. A claim
   that does not hold is a finding: the verdict carries the reason.
 - Points that measure time or memory set `alone`: no other point runs meanwhile.
-
-An answer to a claim that no document makes (a comparison beyond the papers, say) brings its claim along, with
-an id that starts with `beyond-`.
 """
 
 from __future__ import annotations
@@ -25,7 +22,6 @@ from typing import Literal
 import numpy as np
 
 from distributary.errors import DistributaryError
-from distributary_lab.claims import BEYOND, Claim
 
 Value = int | float | str | bool
 Point = Mapping[str, Value]
@@ -98,15 +94,18 @@ class Plot:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """How rows answer one claim."""
+class ClaimAnswer:
+    """How rows answer one claim: the check that judges it, and the plots that show it."""
 
     check: Check
     plots: tuple[Plot, ...] = ()
     deviation: str = ""
     """How this answer's set-up differs from the paper's, beside what the experiment says."""
-    claim: Claim | None = None
-    """The claim itself, when it is our own and thus not in the catalogue."""
+
+
+def answer(check: Check, *plots: Plot, deviation: str = "") -> ClaimAnswer:
+    """A check and its plots as an entry of `Experiment.answers`."""
+    return ClaimAnswer(check, plots, deviation)
 
 
 @dataclass(frozen=True)
@@ -120,8 +119,8 @@ class Experiment:
     quick: Sequence[Point]
     """A smaller grid that takes seconds and still shows the point."""
     run: Run
-    answers: Mapping[str, Answer]
-    """By claim id."""
+    answers: Mapping[str, ClaimAnswer]
+    """By claim id, as in claims.toml."""
     deviation: str = ""
     """How our set-up differs from the paper's; empty when it does not."""
     alone: bool = False
@@ -129,15 +128,6 @@ class Experiment:
     """What may be set for all points alike (`distributary lab run --set`), and what it means."""
     settings: Mapping[str, Value] = field(default_factory=dict)
     """What was set."""
-
-    def __post_init__(self) -> None:
-        for claim_id, answer in self.answers.items():
-            own = answer.claim is not None
-            if own != claim_id.startswith(f"{BEYOND}-") or (answer.claim and answer.claim.id != claim_id):
-                raise DistributaryError(
-                    f"experiment {self.name!r}: an answer to {claim_id!r} brings its own claim exactly when "
-                    f"no document makes it, and then the id starts with '{BEYOND}-'"
-                )
 
     def points(self, quick: bool) -> Sequence[Point]:
         """The grid to run."""
@@ -164,6 +154,11 @@ def grid(**choices: Sequence[Value]) -> tuple[Point, ...]:
     for name, values in choices.items():
         points = [{**point, name: value} for point in points for value in values]
     return tuple(points)
+
+
+def seed_from(random: np.random.Generator) -> int:
+    """A seed for a generator of another kind, drawn from the point's."""
+    return int(random.integers(2**31))
 
 
 def point_random(seed: int, name: str, index: int) -> np.random.Generator:

@@ -7,7 +7,7 @@ from functools import cache
 from importlib import import_module
 
 from distributary.errors import DistributaryError
-from distributary_lab.claims import BEYOND, Claim, catalogue
+from distributary_lab.claims import BEYOND, claims
 from distributary_lab.experiment import Experiment
 
 MODULES = (
@@ -54,13 +54,6 @@ def experiments() -> tuple[Experiment, ...]:
 
 
 @cache
-def claims() -> dict[str, Claim]:
-    """All claims by id: those of the documents, then our own."""
-    own = (answer.claim for each in experiments() for answer in each.answers.values())
-    return {**catalogue(), **{claim.id: claim for claim in own if claim is not None}}
-
-
-@cache
 def experiment_of() -> dict[str, Experiment]:
     """The experiment that answers each claim that has one."""
     return {claim_id: each for each in experiments() for claim_id in each.answers}
@@ -98,9 +91,13 @@ def _listed() -> Iterator[Experiment]:
     answered: set[str] = set()
     for module in MODULES:
         for each in import_module(f"distributary_lab.{module}").EXPERIMENTS:
-            twice = answered & set(each.answers)
+            twice, unknown = answered & set(each.answers), set(each.answers) - set(claims())
             if each.name in names or twice:
                 raise DistributaryError(f"{module}: {each.name} {sorted(twice)} is there already")
+            if unknown:
+                raise DistributaryError(
+                    f"{module}: {each.name} answers {sorted(unknown)}, not in claims.toml"
+                )
             names.add(each.name)
             answered |= set(each.answers)
             yield each

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from distributary_lab.claims import Claim
+from distributary_lab.claims import Claim, claims
 from distributary_lab.experiment import Experiment, Outcome, Verdict
-from distributary_lab.registry import claims, experiment_of, experiments
+from distributary_lab.registry import experiment_of, experiments
 from distributary_lab.results import Result, command, load
 from distributary_lab.rows import shown
 

@@ -10,7 +10,7 @@ import pytest
 from distributary.cli.main import main
 from distributary.cli.terminal import FAILED, WELL
 from distributary_lab import registry
-from distributary_lab.claims import catalogue
+from distributary_lab.claims import claims
 from lab.tiny import TINY
 
 TREE = "topic-tree-size"
@@ -31,7 +31,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_list_names_every_claim_and_its_experiment(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["lab", "list", "--json"]) == WELL
     listed = {each["id"]: each for each in json.loads(capsys.readouterr().out)}
-    assert set(listed) >= set(catalogue())
+    assert set(listed) == set(claims())
     assert listed["000-fig6"]["experiment"] == TREE
     assert listed["000-fig4"]["experiment"] is None
     assert listed["000-fig4"]["state"].startswith("not reproduced: ")

@@ -13,8 +13,8 @@ from distributary.systems.hope.addressing import Addressing
 from distributary.systems.hope.kbsp import Kbsp
 from distributary_lab.hope.model import (
     Addresses,
-    Aggregate,
     AggregatedTree,
+    FilterAggregate,
     covering,
     subscription_messages,
     visited,
@@ -72,7 +72,7 @@ def test_an_event_takes_the_ways_to_all_vertices_whose_subscriptions_it_covers(
 @pytest.mark.parametrize("dimension", [4, 6])
 def test_one_filter_a_neighbour_sends_events_where_the_model_says(dimension: int, length: int) -> None:
     world = World(dimension, length, budget=1)
-    tree = AggregatedTree(world.asked, dimension, Aggregate.AND)
+    tree = AggregatedTree(world.asked, dimension, FilterAggregate.AND)
     total = 0
     for number in range(EVENTS):
         found = tree.visited(int(world.published.keys[number]), world.published.filters[number])
@@ -100,7 +100,7 @@ def test_a_subscription_is_told_to_as_many_vertices_as_the_model_says(dimension:
 def test_or_asks_for_the_bits_of_all_and_so_reaches_less_than_it_should() -> None:
     asked = Addresses.of([(0b01, 0b0001), (0b01, 0b0010)], 4)
     event = Addresses.of([(0b11, 0b1001)], 4)
-    sound = AggregatedTree(asked, 2, Aggregate.AND).visited(0b11, event.filters[0])
-    unsound = AggregatedTree(asked, 2, Aggregate.OR).visited(0b11, event.filters[0])
+    sound = AggregatedTree(asked, 2, FilterAggregate.AND).visited(0b11, event.filters[0])
+    unsound = AggregatedTree(asked, 2, FilterAggregate.OR).visited(0b11, event.filters[0])
     assert np.flatnonzero(sound).tolist() == [0b01, 0b11]
     assert np.flatnonzero(unsound).tolist() == [0b11]

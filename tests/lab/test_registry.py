@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from distributary.errors import DistributaryError
-from distributary_lab.claims import DOCUMENTS, Claim, catalogue
-from distributary_lab.experiment import Answer, Experiment, Outcome, Verdict, grid, point_random
-from distributary_lab.registry import claims, experiment_of, experiments, find
+from distributary_lab import registry
+from distributary_lab.claims import DOCUMENTS, claims
+from distributary_lab.experiment import Experiment, Outcome, Verdict, point_random
+from distributary_lab.registry import experiment_of, experiments, find
 from distributary_lab.rows import mean, means, select
 
 EVERY = pytest.mark.parametrize("experiment", experiments(), ids=lambda each: each.name)
 
 
 def test_the_catalogue_has_every_figure_and_table_with_results() -> None:
-    by_seed = [claim.seed for claim in catalogue().values()]
-    assert [by_seed.count(seed) for seed in DOCUMENTS] == [5, 35, 7, 43, 4, 0]
+    by_seed = [claim.seed for claim in claims().values()]
+    assert [by_seed.count(seed) for seed in DOCUMENTS] == [5, 35, 7, 43, 4, 22]
 
 
 def test_every_claim_says_what_and_what_the_paper_has() -> None:
@@ -72,22 +75,19 @@ def test_a_verdict_that_does_not_hold_needs_a_reason() -> None:
         Verdict.of(False, ours=1)
 
 
-def test_an_answer_beyond_the_papers_brings_its_claim() -> None:
-    def answering(**answers: Answer) -> Experiment:
-        renamed = {id.replace("_", "-"): answer for id, answer in answers.items()}
-        return Experiment("x", "x", grid(n=[1]), grid(n=[1]), lambda point, random: [], renamed)
+def test_an_answer_is_to_one_claim_of_the_catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
+    (tree,) = find("topic-tree-size")
 
-    def check(rows: object) -> Verdict:
-        return Verdict.of(True, ours=1)
+    def listed(*listing: Experiment) -> tuple[Experiment, ...]:
+        monkeypatch.setattr(registry, "import_module", lambda name: SimpleNamespace(EXPERIMENTS=listing))
+        monkeypatch.setattr(registry, "MODULES", ("given",))
+        return tuple(registry._listed())
 
-    assert answering(beyond_x=Answer(check, claim=Claim("beyond-x", "text", "paper")))
-    for wrong in (
-        {"beyond_x": Answer(check)},
-        {"beyond_x": Answer(check, claim=Claim("beyond-y", "text", "paper"))},
-        {"t000_fig5": Answer(check, claim=Claim("t000-fig5", "text", "paper"))},
-    ):
-        with pytest.raises(DistributaryError, match="brings its own claim"):
-            answering(**wrong)
+    assert listed(tree) == (tree,)
+    with pytest.raises(DistributaryError, match=r"answers \['beyond-nothing'\], not in claims.toml"):
+        listed(replace(tree, answers={"beyond-nothing": tree.answers["000-fig6"]}))
+    with pytest.raises(DistributaryError, match=r"\['000-fig6'\] is there already"):
+        listed(tree, replace(tree, name="another"))
 
 
 def test_a_point_draws_from_a_stream_of_its_own() -> None:

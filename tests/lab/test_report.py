@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from distributary_lab.claims import catalogue
+from distributary_lab.claims import claims
 from distributary_lab.engines import HERE, run_here
-from distributary_lab.experiment import Answer, Outcome, Plot
+from distributary_lab.experiment import Outcome, Plot, answer
 from distributary_lab.plots import series, svg
-from distributary_lab.registry import claims
 from distributary_lab.report import write_report
 from distributary_lab.results import Result, result_of, save
 from distributary_lab.tasks import tasks_of
@@ -67,7 +66,7 @@ def page_of(out: Path, to: Path) -> Page:
 
 def test_the_table_has_every_claim_before_anything_has_run(tmp_path: Path) -> None:
     lines = {line.claim.id: line for line in table(tmp_path)}
-    assert set(lines) == set(claims()) >= set(catalogue())
+    assert set(lines) == set(claims())
     assert {line.state for line in lines.values()} <= {NO_EXPERIMENT, NOT_RUN, "not reproduced"}
     assert lines["000-fig4"].state == "not reproduced"
     assert "sockets" in lines["000-fig4"].reason
@@ -113,7 +112,7 @@ def test_the_page_tells_of_points_that_failed(tmp_path: Path) -> None:
 def test_no_rows_and_a_check_that_raises_reproduce_nothing() -> None:
     nothing = judge(TINY, CLAIM.id, replace(tiny_result(), rows=()))
     assert nothing.outcome is Outcome.NOT_REPRODUCED
-    broken = replace(TINY, answers={CLAIM.id: Answer(broken_check, claim=CLAIM)})
+    broken = replace(TINY, answers={CLAIM.id: answer(broken_check)})
     verdict = judge(broken, CLAIM.id, tiny_result())
     assert verdict.outcome is Outcome.NOT_REPRODUCED
     assert "nothing of the kind" in verdict.reason

@@ -14,7 +14,7 @@ from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.optimiser import climb
 from distributary.plan.trees.tree import star
 from distributary_lab.experiment import Outcome, Row
-from distributary_lab.tree import bottleneck as bottleneck
+from distributary_lab.tree import bottleneck, climbs
 from distributary_lab.tree import bottleneck_annealing as annealing
 from distributary_lab.tree import bottleneck_limits as limits
 
@@ -47,20 +47,20 @@ def test_every_method_starts_from_the_same_tree_and_ours_ends_at_the_optimum() -
     assert len(rows) == 2 * 6
     for first in (0, 6):
         shares = {str(row["method"]): float(row["share"]) for row in rows[first : first + 6]}
-        assert shares.pop(bottleneck.OURS) == 1
-        start = shares.pop(bottleneck.UNTOUCHED)
+        assert shares.pop(climbs.OURS) == 1
+        start = shares.pop(climbs.UNTOUCHED)
         assert all(start <= share <= 1 for share in shares.values())
 
 
 def test_a_step_that_is_not_worth_what_it_promised_fails_the_run() -> None:
     sites = bottleneck.bottleneck_network(POINT, np.random.default_rng(2))
-    problem = Problem(parse_goal(bottleneck.WIDEST), sites)
+    problem = Problem(parse_goal(climbs.WIDEST), sites)
     found = climb(problem, star(24))
-    assert bottleneck.measured(problem, "climb", found, 1.0)["rewrites"] == len(found.rewrites) > 0
-    step: TreeStep = replace(found.steps[0], after=float(found.steps[0].after) * 2)
-    false: TreeClimb = replace(found, steps=(step, *found.steps[1:]))
+    assert climbs.measured(problem, "climb", found, 1.0)["rewrites"] == len(found.rewrites) > 0
+    step: Step = replace(found.steps[0], after=float(found.steps[0].after) * 2)
+    false: Climb = replace(found, steps=(step, *found.steps[1:]))
     with pytest.raises(DistributaryError, match="a step was to lead to"):
-        bottleneck.measured(problem, "climb", false, 1.0)
+        climbs.measured(problem, "climb", false, 1.0)
 
 
 def rows_with(shares: dict[str, float], rewrites: float = 5.0, large: float = 0.0) -> list[Row]:
@@ -68,7 +68,7 @@ def rows_with(shares: dict[str, float], rewrites: float = 5.0, large: float = 0.
     return [
         {"network": bottleneck.SENDERS, "start": start, "nodes": nodes, "method": method}
         | {"share": share - (large if nodes == 100 and start == "random" and method == "hybrid" else 0)}
-        | {"rewrites": rewrites, "connections": 5 if method == bottleneck.OURS else 9}
+        | {"rewrites": rewrites, "connections": 5 if method == climbs.OURS else 9}
         for start in bottleneck.STARTS
         for nodes in (20, 100)
         for method, share in shares.items()
@@ -81,7 +81,7 @@ GOOD = {
     "directed": 1.0,
     "hybrid": 1.0,
     bottleneck.WITHOUT_SWAP: 0.8,
-    bottleneck.OURS: 1.0,
+    climbs.OURS: 1.0,
 }
 
 
@@ -95,7 +95,7 @@ GOOD = {
         ("003-fig4.15", rows_with(GOOD)),
         ("003-fig4.16", rows_with({**GOOD, "local": 0.6})),
         ("003-fig4.17", rows_with(GOOD, rewrites=30)),
-        ("beyond-tree-bottleneck", rows_with({**GOOD, bottleneck.OURS: 0.99}, large=0.3)),
+        ("beyond-tree-bottleneck", rows_with({**GOOD, climbs.OURS: 0.99}, large=0.3)),
     ],
 )
 def test_checks_hold_on_what_the_thesis_reports_and_not_on_something_else(claim: str, bad: list[Row]) -> None:
@@ -144,7 +144,7 @@ def test_limits_are_kept_and_the_looser_the_more_periods() -> None:
             {"network": bottleneck.PAIRS, "start": start, "method": method, "fanout": limit}
             | {"period": limits.PERIODS, "periods": count, "bottleneck": count}
             for start in bottleneck.STARTS
-            for method in (limits.CLIMB, bottleneck.OURS)
+            for method in (limits.CLIMB, climbs.OURS)
             for limit, count in periods.items()
         ]
 

@@ -7,7 +7,7 @@ import os
 import numpy as np
 
 from distributary_lab.claims import Claim
-from distributary_lab.experiment import Answer, Experiment, Plot, Point, Row, Rows, Verdict, grid
+from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid
 from distributary_lab.rows import mean
 
 CLAIM = Claim("beyond-tiny", "draws stay below <one>", "1")
@@ -43,6 +43,6 @@ TINY = Experiment(
     grid=grid(size=[1, 2, 3, 4], name=["a", "b"]),
     quick=grid(size=[1, 2], name=["a"]),
     run=run,
-    answers={"beyond-tiny": Answer(check, PLOTS, claim=CLAIM)},
+    answers={"beyond-tiny": answer(check, *PLOTS)},
     deviation="none < at all",
 )

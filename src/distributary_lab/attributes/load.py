@@ -8,18 +8,18 @@ subscriptions, in the same run, with the placement made by the system's own prot
 
 from __future__ import annotations
 
+from functools import partial
 from math import log2
 from statistics import fmean
 
 import numpy as np
+from numpy.typing import NDArray
 
 from distributary.model import Event, Subscription
 from distributary.overlay.ring.fingers import BOTH_WAYS
-from distributary.systems.attributes.schema import NumberAttribute, Schema
-from distributary_lab.attributes.ring import AttributeRing
-from distributary_lab.claims import Claim
-from distributary_lab.experiment import Answer, Experiment, Plot, Point, Row, Rows, Verdict, grid
-from distributary_lab.rows import gini, mean, number, select
+from distributary_lab.attributes.ring import AttributeRing, domain
+from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid, seed_from
+from distributary_lab.rows import gini, largest, mean, named, number, select
 
 LEVELS, RANGE = 16, 8
 """A domain of 16 values, and ranges of 8."""
@@ -30,6 +30,10 @@ CENTRE = 300
 
 BALANCED = "arcs"
 PLACEMENTS = ["Chord", "OPChord", BALANCED]
+SMALL_PLACEMENTS = ["Chord", "OPChord", "OPChord, jumping", BALANCED]
+
+ours = partial(AttributeRing, rule=BOTH_WAYS, match="narrowest")
+"""A ring as our system has it: fingers both ways, a subscription in one list."""
 
 
 # The small domain
@@ -38,15 +42,7 @@ PLACEMENTS = ["Chord", "OPChord", BALANCED]
 def run_small(point: Point, random: np.random.Generator) -> list[Row]:
     """Store ranges of a small domain, and count."""
     nodes = int(point["nodes"])
-    schema = Schema((NumberAttribute("level", 0, LEVELS - 1),))
-    ring = AttributeRing(
-        schema,
-        nodes,
-        int(random.integers(2**31)),
-        placement=str(point["placement"]),
-        rule=BOTH_WAYS,
-        match="narrowest",
-    )
+    ring = ours(domain(LEVELS, "level"), nodes, seed_from(random), placement=str(point["placement"]))
     hops = []
     for trial in range(20):
         low = int(random.integers(0, LEVELS - RANGE + 1))
@@ -58,18 +54,14 @@ def run_small(point: Point, random: np.random.Generator) -> list[Row]:
 
 def check_small(rows: Rows) -> Verdict:
     """Ours stays at the formula while the walk grows with the ring."""
-    largest = int(max(number(row, "nodes") for row in rows))
-    hops = {
-        name: mean(rows, "hops", nodes=largest, placement=name)
-        for name in ("Chord", "OPChord", "OPChord, jumping", BALANCED)
-    }
-    formula = log2(largest) / 2 + RANGE
+    most = largest(rows, "nodes")
+    hops = {name: mean(rows, "hops", nodes=most, placement=name) for name in SMALL_PLACEMENTS}
+    formula = log2(most) / 2 + RANGE
     return Verdict.of(
         hops[BALANCED] <= formula and hops[BALANCED] < hops["OPChord, jumping"] < hops["OPChord"],
-        ours=f"{RANGE} of {LEVELS} values on {largest:,} nodes: "
-        + ", ".join(f"{name} {value:.1f}" for name, value in hops.items()),
+        ours=f"{RANGE} of {LEVELS} values on {most:,} nodes: {named(hops, '{:.1f}')}",
         ratio=hops[BALANCED] / hops["OPChord"],
-        reason=f"The formula says {formula:.1f}. A walk passes {largest // LEVELS:,} nodes from one value to "
+        reason=f"The formula says {formula:.1f}. A walk passes {most // LEVELS:,} nodes from one value to "
         "the next; a jump takes a route; arcs put the next value on the next node.",
     )
 
@@ -77,48 +69,57 @@ def check_small(rows: Rows) -> Verdict:
 # Skew
 
 
-def run_skew(point: Point, random: np.random.Generator) -> list[Row]:
-    """Subscribe and publish with values that many ask for, rebalance ours, and see who has what to do."""
-    nodes, placement, skew = int(point["nodes"]), str(point["placement"]), float(point["skew"])
-    schema = Schema((NumberAttribute("price", 0, CELLS - 1),))
-    ring = AttributeRing(
-        schema,
-        nodes,
-        int(random.integers(2**31)),
-        placement="arcs, not yet balanced" if placement == BALANCED else placement,
-        rule=BOTH_WAYS,
-        match="narrowest",
-    )
-    for address in ring.addresses:
-        ring.broker(address)
-    weights = (1.0 + np.arange(CELLS)) ** -skew
-    weights /= weights.sum()
+class SkewedLoad:
+    """Subscriptions and events from random nodes, most of them about the values next to one."""
 
-    def value() -> int:
-        away = int(random.choice(CELLS, p=weights)) * (1 if random.random() < 0.5 else -1)
+    def __init__(self, ring: AttributeRing, skew: float, random: np.random.Generator) -> None:
+        self.ring, self.random = ring, random
+        weights = (1.0 + np.arange(CELLS)) ** -skew
+        self._weights = weights / weights.sum()
+
+    def _value(self) -> int:
+        away = int(self.random.choice(CELLS, p=self._weights)) * (1 if self.random.random() < 0.5 else -1)
         return (CENTRE + away) % CELLS
 
-    def subscribe(name: str) -> int:
-        low, width = value(), int(random.integers(1, 21))
+    def _node(self) -> int:
+        return self.ring.addresses[self.random.integers(len(self.ring.addresses))]
+
+    def subscribe(self, name: str) -> int:
+        """Store a range of up to twenty values; how many messages that took."""
+        low, width = self._value(), int(self.random.integers(1, 21))
         where = f"price between {low} and {min(low + width - 1, CELLS - 1)}"
-        at = ring.addresses[random.integers(nodes)]
-        return ring.subscribe(Subscription(name, "client", where=where), at)
+        return self.ring.subscribe(Subscription(name, "client", where=where), self._node())
 
-    def publish(name: str) -> int:
-        event = Event(name, attributes={"price": value()})
-        return ring.publish(event, ring.addresses[random.integers(nodes)])
+    def publish(self, name: str) -> None:
+        """Publish one value."""
+        event = Event(name, attributes={"price": self._value()})
+        self.ring.publish(event, self._node())
 
-    for number_ in range(nodes):
-        subscribe(f"early {number_}")
-    for number_ in range(2 * nodes):
-        publish(f"early event {number_}")
-    moved = ring.rebalance("price", ring.addresses[0]) if placement == BALANCED else 0
-    served = np.array([ring.brokers[address].served for address in ring.addresses])
-    store = fmean(subscribe(f"late {number_}") for number_ in range(50))
-    for number_ in range(4 * nodes):
-        publish(f"event {number_}")
-    lookups = np.array([ring.brokers[address].served for address in ring.addresses]) - served
-    entries = np.array([ring.brokers[address].entries for address in ring.addresses])
+    def loads(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """By node: lookups served so far, and entries kept."""
+        brokers = [self.ring.brokers[address] for address in self.ring.addresses]
+        return np.array([each.served for each in brokers]), np.array([each.entries for each in brokers])
+
+
+def run_skew(point: Point, random: np.random.Generator) -> list[Row]:
+    """Subscribe and publish with values that many ask for, rebalance ours, and see who has what to do."""
+    nodes, balanced = int(point["nodes"]), point["placement"] == BALANCED
+    placement = "arcs, not yet balanced" if balanced else str(point["placement"])
+    ring = ours(domain(CELLS, "price"), nodes, seed_from(random), placement=placement)
+    for address in ring.addresses:
+        ring.broker(address)
+    load = SkewedLoad(ring, float(point["skew"]), random)
+    for each in range(nodes):
+        load.subscribe(f"early {each}")
+    for each in range(2 * nodes):
+        load.publish(f"early event {each}")
+    moved = ring.rebalance("price", ring.addresses[0]) if balanced else 0
+    served, _ = load.loads()
+    store = fmean(load.subscribe(f"late {each}") for each in range(50))
+    for each in range(4 * nodes):
+        load.publish(f"event {each}")
+    lookups, entries = load.loads()
+    lookups = lookups - served
     return [
         {
             "most lookups by mean": float(lookups.max() / lookups.mean()),
@@ -136,34 +137,33 @@ MEASURES = ("most lookups by mean", "Gini of lookups", "most entries by mean", "
 
 def check_skew(rows: Rows) -> Verdict:
     """More even than OPChord in every measure wherever there is skew, and cheaper than Chord for ranges."""
-    skewed = [row for row in rows if number(row, "skew") > 0]
-    points = sorted({(int(number(row, "nodes")), number(row, "skew")) for row in skewed})
+    points = sorted({(int(number(row, "nodes")), number(row, "skew")) for row in rows if row["skew"]})
+    at = {
+        (nodes, skew, name): select(rows, nodes=nodes, skew=skew, placement=name)
+        for nodes, skew in points
+        for name in PLACEMENTS
+    }
     worse = [
         f"{measure} at skew {skew:g} on {nodes} nodes"
         for nodes, skew in points
         for measure in MEASURES
-        if mean(skewed, measure, nodes=nodes, skew=skew, placement=BALANCED)
-        >= mean(skewed, measure, nodes=nodes, skew=skew, placement="OPChord")
+        if mean(at[nodes, skew, BALANCED], measure) >= mean(at[nodes, skew, "OPChord"], measure)
     ]
+    cheap = all(mean(at[*point, BALANCED], "store") < mean(at[*point, "Chord"], "store") for point in points)
     nodes, skew = points[-1]
-    at = {name: select(skewed, nodes=nodes, skew=skew, placement=name) for name in PLACEMENTS}
-    shown = "; ".join(
+    last = {name: at[nodes, skew, name] for name in PLACEMENTS}
+    texts = "; ".join(
         f"{name}: most lookups {mean(found, MEASURES[0]):.1f} x mean, most entries "
         f"{mean(found, MEASURES[2]):.1f} x mean, {mean(found, 'store'):.0f} messages to store"
-        for name, found in at.items()
-    )
-    cheap = all(
-        mean(skewed, "store", nodes=nodes, skew=skew, placement=BALANCED)
-        < mean(skewed, "store", nodes=nodes, skew=skew, placement="Chord")
-        for nodes, skew in points
+        for name, found in last.items()
     )
     return Verdict.of(
         not worse and cheap,
-        ours=f"{nodes} nodes, skew {skew:g}: {shown}",
-        ratio=mean(at[BALANCED], MEASURES[0]) / mean(at["OPChord"], MEASURES[0]),
+        ours=f"{nodes} nodes, skew {skew:g}: {texts}",
+        ratio=mean(last[BALANCED], MEASURES[0]) / mean(last["OPChord"], MEASURES[0]),
         reason="Not better than OPChord: " + ", ".join(worse)
         if worse
-        else f"Rebalancing took {mean(at[BALANCED], 'rebalancing messages a node'):.1f} messages a node, "
+        else f"Rebalancing took {mean(last[BALANCED], 'rebalancing messages a node'):.1f} messages a node, "
         "storing the subscriptions once more included.",
     )
 
@@ -172,48 +172,25 @@ def _by_skew(title: str, column: str, about: str = "") -> Plot:
     return Plot(title, x="skew", y=column, series=("placement", "nodes"), y_label=column, about=about)
 
 
-SMALL = Claim(
-    "beyond-small-domain",
-    "a range of a domain much smaller than the ring costs a message a value, not a walk past empty nodes",
-    "named in 004 section 4.3, not solved there",
-)
-SKEW = Claim(
-    "beyond-balanced-order",
-    "order-preserving placement can be balanced under skew, with ranges still cheap",
-    "named in 004 section 4.3, not solved there",
+SMALL = Plot(
+    f"Messages to store {RANGE} of {LEVELS} values",
+    x="nodes",
+    y="hops",
+    series="placement",
+    log_x=True,
+    log_y=True,
+    y_label="messages",
+    about="OPChord walks past ever more nodes that hold no value.",
 )
 
 EXPERIMENTS = (
     Experiment(
         name="attributes-small-domain",
         title="Ranges of a small domain on a large ring",
-        grid=grid(
-            nodes=[2**power for power in range(4, 15)],
-            placement=["Chord", "OPChord", "OPChord, jumping", BALANCED],
-        ),
-        quick=grid(
-            nodes=[2**power for power in (4, 6, 8, 10)],
-            placement=["Chord", "OPChord", "OPChord, jumping", BALANCED],
-        ),
+        grid=grid(nodes=[2**power for power in range(4, 15)], placement=SMALL_PLACEMENTS),
+        quick=grid(nodes=[2**power for power in (4, 6, 8, 10)], placement=SMALL_PLACEMENTS),
         run=run_small,
-        answers={
-            SMALL.id: Answer(
-                check_small,
-                plots=(
-                    Plot(
-                        f"Messages to store {RANGE} of {LEVELS} values",
-                        x="nodes",
-                        y="hops",
-                        series="placement",
-                        log_x=True,
-                        log_y=True,
-                        y_label="messages",
-                        about="OPChord walks past ever more nodes that hold no value.",
-                    ),
-                ),
-                claim=SMALL,
-            )
-        },
+        answers={"beyond-small-domain": answer(check_small, SMALL)},
     ),
     Experiment(
         name="attributes-balance",
@@ -222,21 +199,18 @@ EXPERIMENTS = (
         quick=grid(nodes=[64], skew=[0.0, 0.7, 1.2], placement=PLACEMENTS),
         run=run_skew,
         answers={
-            SKEW.id: Answer(
+            "beyond-balanced-order": answer(
                 check_skew,
-                plots=(
-                    _by_skew("Lookups of the busiest node by the mean", "most lookups by mean"),
-                    _by_skew("Inequality of lookups", "Gini of lookups"),
-                    _by_skew("Entries of the fullest node by the mean", "most entries by mean"),
-                    _by_skew("Inequality of entries", "Gini of entries"),
-                    _by_skew(
-                        "Messages to store a range of 1 to 20 values",
-                        "store",
-                        "Where many ask, arcs are short: a range touches more of them, though never more "
-                        "than it has values, save where a value is kept on several nodes.",
-                    ),
+                _by_skew("Lookups of the busiest node by the mean", "most lookups by mean"),
+                _by_skew("Inequality of lookups", "Gini of lookups"),
+                _by_skew("Entries of the fullest node by the mean", "most entries by mean"),
+                _by_skew("Inequality of entries", "Gini of entries"),
+                _by_skew(
+                    "Messages to store a range of 1 to 20 values",
+                    "store",
+                    "Where many ask, arcs are short: a range touches more of them, though never more "
+                    "than it has values, save where a value is kept on several nodes.",
                 ),
-                claim=SKEW,
             )
         },
         deviation="Values follow Zipf's law by their distance from one value: popular ones are neighbours.",

@@ -2,11 +2,12 @@
 
 Every message is counted, on rings at rest of 16 to 16,384 nodes; those of the paper have Chord's one-way
 fingers, ours has both ways. The domain has as many values as there are nodes, which is what the formula for
-OPChord takes for granted: with fewer values than nodes its walk is longer (see `attribute_load`).
+OPChord takes for granted: with fewer values than nodes its walk is longer (see `attributes.load`).
 """
 
 from __future__ import annotations
 
+from functools import partial
 from math import log2
 from statistics import fmean
 
@@ -14,11 +15,9 @@ import numpy as np
 
 from distributary.model import Event, Subscription
 from distributary.overlay.ring.fingers import BOTH_WAYS, ONE_WAY
-from distributary.systems.attributes.schema import NumberAttribute, Schema
-from distributary_lab.attributes.ring import AttributeRing
-from distributary_lab.claims import Claim
-from distributary_lab.experiment import Answer, Experiment, Plot, Point, Row, Rows, Verdict, grid
-from distributary_lab.rows import mean, number, select
+from distributary_lab.attributes.ring import AttributeRing, domain
+from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid, seed_from
+from distributary_lab.rows import largest, mean, named, numbers, select
 
 WITHIN = 0.2
 """A mean may be a fifth off its formula, or a hop a route above it: formulas drop constants."""
@@ -35,13 +34,8 @@ def made(point: Point, random: np.random.Generator) -> AttributeRing:
     """A ring with a value for each node; ours goes both ways, as it does unless told otherwise."""
     nodes, placement = int(point["nodes"]), str(point["placement"])
     rule = BOTH_WAYS if placement == "arcs" else ONE_WAY
-    seed = int(random.integers(2**31))
-    return AttributeRing(domain(nodes), nodes, seed, placement=placement, rule=rule, match="counting")
-
-
-def domain(nodes: int) -> Schema:
-    """One attribute with a value for each node."""
-    return Schema((NumberAttribute("a", 0, nodes - 1),))
+    seed = seed_from(random)
+    return AttributeRing(domain(nodes, "a"), nodes, seed, placement=placement, rule=rule, match="counting")
 
 
 def between(name: str, low: int, count: int) -> Subscription:
@@ -88,10 +82,9 @@ def run_match(point: Point, random: np.random.Generator) -> list[Row]:
     """Publish events with some attributes, and count who is asked; store subscriptions to as many."""
     nodes, matching = int(point["nodes"]), str(point["matching"])
     names = [f"a{number}" for number in range(10)]
-    schema = Schema(tuple(NumberAttribute(name, 0, nodes - 1) for name in names))
     rule = ONE_WAY if matching == "counting" else BOTH_WAYS
-    seed, match = int(random.integers(2**31)), matching.partition(",")[0]
-    ring = AttributeRing(schema, nodes, seed, placement="Chord", rule=rule, match=match)
+    seed, match = seed_from(random), matching.partition(",")[0]
+    ring = AttributeRing(domain(nodes, *names), nodes, seed, placement="Chord", rule=rule, match=match)
     rows: list[Row] = []
     for count in (1, 2, 5, 10):
         asked, messages, stored = [], [], []
@@ -122,13 +115,12 @@ def run_match(point: Point, random: np.random.Generator) -> list[Row]:
 
 def agrees(rows: Rows, column: str) -> tuple[bool, str]:
     """Whether a column follows its formula in every row, and by what ratios."""
-    ratios = [number(row, column) / number(row, "formula") for row in rows]
+    measured, formulas, routes = (numbers(rows, each) for each in (column, "formula", "routes"))
     follows = all(
-        (1 - WITHIN) * number(row, "formula")
-        <= number(row, column)
-        <= number(row, "formula") + max(WITHIN * number(row, "formula"), number(row, "routes"))
-        for row in rows
+        (1 - WITHIN) * formula <= found <= formula + max(WITHIN * formula, hops)
+        for found, formula, hops in zip(measured, formulas, routes, strict=True)
     )
+    ratios = [found / formula for found, formula in zip(measured, formulas, strict=True)]
     return follows, f"{min(ratios):.2f} to {max(ratios):.2f}"
 
 
@@ -137,17 +129,12 @@ def check_store(rows: Rows) -> Verdict:
     (chord, by_chord), (ordered, by_ordered) = (
         agrees(select(rows, placement=name), "hops") for name in ("Chord", "OPChord")
     )
-    largest = max(number(row, "nodes") for row in rows)
-    widest = max(number(row, "values") for row in rows)
-    shown = {
-        name: mean(rows, "hops", placement=name, nodes=int(largest), values=int(widest))
-        for name in PLACEMENTS
-    }
+    most, widest = largest(rows, "nodes"), largest(rows, "values")
+    hops = {name: mean(rows, "hops", placement=name, nodes=most, values=widest) for name in PLACEMENTS}
     return Verdict.of(
         chord and ordered,
-        ours=f"{widest:.0f} values on {largest:,.0f} nodes: Chord {shown['Chord']:.0f}, "
-        f"OPChord {shown['OPChord']:.0f}, arcs {shown['arcs']:.0f} hops",
-        ratio=shown["Chord"] / (widest * log2(largest) / 2),
+        ours=f"{widest} values on {most:,} nodes: {named(hops, '{:.0f}')} hops",
+        ratio=hops["Chord"] / (widest * log2(most) / 2),
         reason=f"Measured by formula: Chord {by_chord}, OPChord {by_ordered}; a route takes up to a hop more "
         "than half the logarithm. The 3-bit example takes 6 hops with Chord and 4 with OPChord, as in "
         "Figures 6 and 7 (tests/systems/attributes/test_attributes.py).",
@@ -157,46 +144,44 @@ def check_store(rows: Rows) -> Verdict:
 def check_update(rows: Rows) -> Verdict:
     """Chord as the formula says; k is the number of values that only one of the two ranges has, halved."""
     follows, ratios = agrees(select(rows, placement="Chord"), "hops")
-    largest = int(max(number(row, "nodes") for row in rows))
-    equality = mean(rows, "hops", placement="Chord", nodes=largest, changed=1)
+    most = largest(rows, "nodes")
+    equality = mean(rows, "hops", placement="Chord", nodes=most, changed=1)
     return Verdict.of(
         follows,
-        ours=f"equality on {largest:,} nodes: {equality:.1f} hops, formula {log2(largest):.0f}",
-        ratio=equality / log2(largest),
-        reason=f"Measured by formula {ratios}, with k the values by which a range moved: "
-        "each is dropped at one end and stored at the other.",
+        ours=f"equality on {most:,} nodes: {equality:.1f} hops, formula {log2(most):.0f}",
+        ratio=equality / log2(most),
+        reason=f"Measured by formula {ratios}, with k the values by which a range moved: each is dropped at "
+        "one end and stored at the other.",
     )
 
 
 def check_match(rows: Rows) -> Verdict:
     """The nodes asked, as the formula says."""
     follows, ratios = agrees(select(rows, matching="counting"), "asked")
-    largest = int(max(number(row, "nodes") for row in rows))
-    widest = int(max(number(row, "attributes") for row in rows))
-    asked = mean(rows, "asked", matching="counting", nodes=largest, attributes=widest)
+    most, widest = largest(rows, "nodes"), largest(rows, "attributes")
+    asked = mean(rows, "asked", matching="counting", nodes=most, attributes=widest)
+    formula = widest * log2(most) / 2
     return Verdict.of(
         follows,
-        ours=f"{widest} attributes on {largest:,} nodes: {asked:.1f} nodes, "
-        f"formula {widest * log2(largest) / 2:.0f}",
-        ratio=asked / (widest * log2(largest) / 2),
-        reason=f"Measured by formula {ratios}. The lists come back by one more message an "
-        "attribute, which the formula does not count.",
+        ours=f"{widest} attributes on {most:,} nodes: {asked:.1f} nodes, formula {formula:.0f}",
+        ratio=asked / formula,
+        reason=f"Measured by formula {ratios}. The lists come back by one more message an attribute, which "
+        "the formula does not count.",
     )
 
 
 def check_narrowest(rows: Rows) -> Verdict:
     """Never more messages than counting on the same ring, and fewer where there are several attributes."""
-    points = {(int(number(row, "nodes")), int(number(row, "attributes"))) for row in rows}
-    ratios = {
-        column: [
+    points = sorted({(int(row["nodes"]), int(row["attributes"])) for row in rows})
+    publish, store = (
+        [
             mean(rows, column, matching="narrowest", nodes=nodes, attributes=count)
             / mean(rows, column, matching="counting, both ways", nodes=nodes, attributes=count)
-            for nodes, count in sorted(points)
+            for nodes, count in points
             if count > 1
         ]
         for column in ("messages", "store")
-    }
-    publish, store = ratios["messages"], ratios["store"]
+    )
     return Verdict.of(
         max(publish) < 1 and max(store) < 1,
         ours=f"messages by those of counting: publish {min(publish):.2f} to {max(publish):.2f}, "
@@ -206,26 +191,59 @@ def check_narrowest(rows: Rows) -> Verdict:
     )
 
 
-NARROWEST = Claim(
-    "beyond-narrowest-list",
-    "a part kept in one list, with all of its sets, takes fewer messages to store and to match than counting",
-    "counting: a list for each attribute, all sent to the publisher",
-)
+by_nodes = partial(Plot, x="nodes", log_x=True, y_label="messages")
 
 
 def _against_formula(title: str, column: str, placement: str, about: str) -> Plot:
-    return Plot(
-        title,
-        x="nodes",
-        y=("hops", "formula"),
-        series=column,
-        where={"placement": placement},
-        log_x=True,
-        x_label="nodes",
-        y_label="messages",
-        about=about,
-    )
+    where = {"placement": placement}
+    return by_nodes(title, y=("hops", "formula"), series=column, where=where, about=about)
 
+
+STORE = (
+    _against_formula("Chord: a route for each value", "values", "Chord", "r x 1/2 log2 N"),
+    _against_formula("OPChord: a route and a walk", "values", "OPChord", "1/2 log2 N + r: flat in N"),
+    _against_formula(
+        "Arcs: one message that divides",
+        "values",
+        "arcs",
+        "Ours, beside the formula for OPChord: order is kept, and so is the cost.",
+    ),
+)
+UPDATE = (
+    _against_formula(
+        "Chord: values that a range loses and gains",
+        "changed",
+        "Chord",
+        "k log2 N; one value is an equality.",
+    ),
+    _against_formula(
+        "OPChord, against the same formula",
+        "changed",
+        "OPChord",
+        "Both ends are routed to once and walked from there.",
+    ),
+)
+ASKED = by_nodes(
+    "Nodes asked for the lists of an event",
+    y=("asked", "formula"),
+    series="attributes",
+    where={"matching": "counting"},
+    about="attributes x 1/2 log2 N",
+)
+by_matching = partial(by_nodes, series="matching", where={"attributes": 5})
+NARROWEST = (
+    by_matching(
+        "All messages of an event with 5 attributes that nobody wants",
+        y="messages",
+        about="Ours (narrowest) goes to all values by one message that divides, and needs no lists sent "
+        "back.",
+    ),
+    by_matching(
+        "Messages to store a subscription to 5 values of 5 attributes",
+        y="store",
+        about="Ours stores it once.",
+    ),
+)
 
 EXPERIMENTS = (
     Experiment(
@@ -234,23 +252,7 @@ EXPERIMENTS = (
         grid=grid(nodes=SIZES, placement=PLACEMENTS),
         quick=grid(nodes=QUICK, placement=PLACEMENTS),
         run=run_store,
-        answers={
-            "004-store": Answer(
-                check_store,
-                plots=(
-                    _against_formula("Chord: a route for each value", "values", "Chord", "r x 1/2 log2 N"),
-                    _against_formula(
-                        "OPChord: a route and a walk", "values", "OPChord", "1/2 log2 N + r: flat in N"
-                    ),
-                    _against_formula(
-                        "Arcs: one message that divides",
-                        "values",
-                        "arcs",
-                        "Ours, beside the formula for OPChord: order is kept, and so is the cost.",
-                    ),
-                ),
-            )
-        },
+        answers={"004-store": answer(check_store, *STORE)},
         deviation="The domain has as many values as there are nodes, with random identifiers.",
     ),
     Experiment(
@@ -259,25 +261,7 @@ EXPERIMENTS = (
         grid=grid(nodes=SIZES, placement=PLACEMENTS),
         quick=grid(nodes=QUICK, placement=PLACEMENTS),
         run=run_update,
-        answers={
-            "004-update": Answer(
-                check_update,
-                plots=(
-                    _against_formula(
-                        "Chord: values that a range loses and gains",
-                        "changed",
-                        "Chord",
-                        "k log2 N; one value is an equality.",
-                    ),
-                    _against_formula(
-                        "OPChord, against the same formula",
-                        "changed",
-                        "OPChord",
-                        "Both ends are routed to once and walked from there.",
-                    ),
-                ),
-            )
-        },
+        answers={"004-update": answer(check_update, *UPDATE)},
         deviation="Ranges are twice as wide as they move.",
     ),
     Experiment(
@@ -287,50 +271,8 @@ EXPERIMENTS = (
         quick=grid(nodes=QUICK, matching=MATCHINGS),
         run=run_match,
         answers={
-            "004-match": Answer(
-                check_match,
-                plots=(
-                    Plot(
-                        "Nodes asked for the lists of an event",
-                        x="nodes",
-                        y=("asked", "formula"),
-                        series="attributes",
-                        where={"matching": "counting"},
-                        log_x=True,
-                        y_label="messages",
-                        about="attributes x 1/2 log2 N",
-                    ),
-                ),
-            ),
-            NARROWEST.id: Answer(
-                check_narrowest,
-                plots=tuple(
-                    Plot(
-                        title,
-                        x="nodes",
-                        y=column,
-                        series="matching",
-                        where={"attributes": 5},
-                        log_x=True,
-                        y_label="messages",
-                        about=about,
-                    )
-                    for title, column, about in (
-                        (
-                            "All messages of an event with 5 attributes that nobody wants",
-                            "messages",
-                            "Ours (narrowest) goes to all values by one message that divides, and needs no "
-                            "lists sent back.",
-                        ),
-                        (
-                            "Messages to store a subscription to 5 values of 5 attributes",
-                            "store",
-                            "Ours stores it once.",
-                        ),
-                    )
-                ),
-                claim=NARROWEST,
-            ),
+            "004-match": answer(check_match, ASKED),
+            "beyond-narrowest-list": answer(check_narrowest, *NARROWEST),
         },
     ),
 )

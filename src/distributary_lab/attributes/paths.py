@@ -1,6 +1,6 @@
 """How long the paths on a ring are: one way, both ways, and the shortest there are (002 Figure 3, 004).
 
-Rings of random identifiers at rest, routed by `overlay.static_ring`, which takes the very hops that messages
+Rings of random identifiers at rest, routed by `overlay.ring.static`, which takes the very hops that messages
 take. Each node knows what the papers give it: fingers and its two neighbours, no longer list of successors.
 
 A path is counted in messages to the owner of the key. The formula of one-way routing, half of log2 N, is
@@ -11,25 +11,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 
 from distributary.overlay.ring.circle import Circle
 from distributary.overlay.ring.fingers import BOTH_WAYS, DOUBLE_TABLE, ONE_WAY, Rule
 from distributary.overlay.ring.static import StaticRing
-from distributary_lab.experiment import (
-    Answer,
-    Experiment,
-    Outcome,
-    Plot,
-    Point,
-    Row,
-    Rows,
-    Value,
-    Verdict,
-    grid,
-)
-from distributary_lab.rows import means, select
+from distributary_lab.experiment import Experiment, Outcome, Plot, Point, Row, Rows, Verdict, answer, grid
+from distributary_lab.rows import means
 
 CIRCLE = Circle(32)
 NEAR = 1.25
@@ -46,6 +36,8 @@ RULES: dict[str, Rule] = {
 SHORTEST_SAME, SHORTEST_DOUBLED = "shortest, both ways", "shortest, table doubled"
 OPTIMUM = "log2(N) / 3"
 """What the paper takes for the optimum (section 4.1)."""
+
+LOOKUPS = ("to the owner", "to its predecessor", "log2(N) / 2")
 
 FIGURE_3 = (100, 200, 400, 800, 1_600, 3_200)
 BEYOND_FIGURE_3 = (10_000, 100_000, 1_000_000)
@@ -69,38 +61,36 @@ def run_routings(point: Point, random: np.random.Generator) -> list[Row]:
 
 def check_figure_3(rows: Rows) -> Verdict:
     """Both ways must be below one way, and near the optimum, at all the paper's sizes."""
-    by_routing = {
-        routing: means(select(rows, routing=routing), "hops", by="nodes")
-        for routing in (*RULES, OPTIMUM, SHORTEST_SAME, SHORTEST_DOUBLED)
-    }
-    one, both, optimum = (by_routing[routing] for routing in ("one way", "both ways", OPTIMUM))
+    one, both, optimum, same_table, doubled = (
+        means(rows, "hops", by="nodes", routing=routing)
+        for routing in ("one way", "both ways", OPTIMUM, SHORTEST_SAME, SHORTEST_DOUBLED)
+    )
     sizes = [nodes for nodes in both if nodes in FIGURE_3]
     if not sizes:
         return Verdict(Outcome.NOT_REPRODUCED, "not run", reason="no ring of 100 to 3,200 nodes was run")
     below = all(both[nodes] < one[nodes] for nodes in sizes)
     near = all(both[nodes] <= NEAR * optimum[nodes] for nodes in sizes)
-    last, largest = sizes[-1], list(both)[-1]
-    ours = (
-        f"{one[last]:.2f} one way, {both[last]:.2f} both ways, {optimum[last]:.2f} optimal at {last:,} nodes"
+    last, most = sizes[-1], max(both)
+    return Verdict.of(
+        below and near,
+        ours=f"{one[last]:.2f} one way, {both[last]:.2f} both ways, {optimum[last]:.2f} optimal at {last:,} "
+        "nodes",
+        ratio=both[last] / optimum[last],
+        reason=f"{'Below' if below else 'Not below'} one way at every size, but the paper calls it close to "
+        f"optimal, taken here as at most {NEAR - 1:.0%} above log2(N) / 3: it is "
+        f"{both[last] / optimum[last] - 1:.0%} above at {last:,} nodes. Against shortest paths over its own "
+        f"table, going both ways takes {both[last] / same_table[last] - 1:.0%} more there, over the doubled "
+        f"table {both[last] / doubled[last] - 1:.0%}. It grows by {_growth(both):.2f} a doubling and the "
+        f"optimum by {_growth(optimum):.2f}, so being near wears off: at {most:,} nodes it takes "
+        f"{both[most]:.2f}, one way {one[most]:.2f}, the optimum {optimum[most]:.2f}.",
     )
-    reason = (
-        f"{'Below' if below else 'Not below'} one way at every size, but the paper calls it close to optimal,"
-        f" taken here as at most {NEAR - 1:.0%} above log2(N) / 3: it is {both[last] / optimum[last] - 1:.0%}"
-        f" above at {last:,} nodes. Against shortest paths over its own table, going both ways takes"
-        f" {both[last] / by_routing[SHORTEST_SAME][last] - 1:.0%} more there, over the doubled"
-        f" table {both[last] / by_routing[SHORTEST_DOUBLED][last] - 1:.0%}. It grows by {_growth(both):.2f} a"
-        f" doubling and the optimum by {_growth(optimum):.2f}, so being near wears off: at {largest:,} nodes"
-        f" it takes {both[largest]:.2f}, one way {one[largest]:.2f}, the optimum {optimum[largest]:.2f}."
-    )
-    return Verdict.of(below and near, ours=ours, ratio=both[last] / optimum[last], reason=reason)
 
 
-def _growth(hops: Mapping[Value, float]) -> float:
+def _growth(hops: Mapping[int, float]) -> float:
     """How much a path grows when the nodes double, over the whole range; 0 when there is but one size."""
-    sizes = [float(nodes) for nodes in hops]
-    doublings = math.log2(sizes[-1] / sizes[0])
-    values = list(hops.values())
-    return (values[-1] - values[0]) / doublings if doublings else 0.0
+    fewest, most = min(hops), max(hops)
+    doublings = math.log2(most / fewest)
+    return (hops[most] - hops[fewest]) / doublings if doublings else 0.0
 
 
 def run_lookups(point: Point, random: np.random.Generator) -> list[Row]:
@@ -109,35 +99,37 @@ def run_lookups(point: Point, random: np.random.Generator) -> list[Row]:
     ring = StaticRing.random(nodes, CIRCLE, ONE_WAY, random)
     plain = StaticRing(ring.members, CIRCLE, ONE_WAY, successor_count=1)
     hops = plain.hops(random.integers(nodes, size=QUERIES), random.integers(CIRCLE.size, size=QUERIES))
-    return [
-        {
-            "to the owner": float(hops.mean()),
-            "to its predecessor": float(np.maximum(hops - 1, 0).mean()),
-            "log2(N) / 2": math.log2(nodes) / 2,
-        }
-    ]
+    found = (float(hops.mean()), float(np.maximum(hops - 1, 0).mean()), math.log2(nodes) / 2)
+    return [dict(zip(LOOKUPS, found, strict=True))]
 
 
 def check_lookups(rows: Rows) -> Verdict:
     """The way to the predecessor must be within half a message of the formula, and grow as it does."""
-    measured = means(rows, "to its predecessor", by="nodes")
-    owners = means(rows, "to the owner", by="nodes")
-    formula = means(rows, "log2(N) / 2", by="nodes")
-    sizes = list(measured)
-    off = max(abs(measured[nodes] - formula[nodes]) for nodes in sizes)
-    last = sizes[-1]
+    owners, measured, formula = (means(rows, column, by="nodes") for column in LOOKUPS)
+    off = max(abs(measured[nodes] - formula[nodes]) for nodes in measured)
+    last = max(measured)
     return Verdict.of(
         off <= 0.5,
         ours=f"{measured[last]:.2f} against {formula[last]:.2f} at {last:,} nodes; off by {off:.2f} at most",
         ratio=measured[last] / formula[last],
-        reason=(
-            "Counted to the owner's predecessor, where a lookup ends; the message on to the owner makes it"
-            f" {owners[last]:.2f}."
-        ),
+        reason="Counted to the owner's predecessor, where a lookup ends; the message on to the owner makes "
+        f"it {owners[last]:.2f}.",
     )
 
 
-_QUICK = (16, 64, 256, 1_024, 4_096, 16_384)
+by_nodes = partial(Plot, x="nodes", log_x=True, y_label="mean path")
+ROUTINGS = by_nodes(
+    "Messages to the owner of a key",
+    y="hops",
+    series="routing",
+    about="Both ways, a table of the same size saves a message or more; with twice the table it would be "
+    "near the optimum at any size.",
+)
+MESSAGES = by_nodes(
+    "Messages of a lookup",
+    y=LOOKUPS,
+    about="The formula runs between the two ways of counting, close to the lower one.",
+)
 
 EXPERIMENTS = (
     Experiment(
@@ -146,23 +138,7 @@ EXPERIMENTS = (
         grid=grid(nodes=[*FIGURE_3, *BEYOND_FIGURE_3], repeat=range(3)),
         quick=grid(nodes=[*FIGURE_3, 100_000], repeat=[0]),
         run=run_routings,
-        answers={
-            "002-fig3": Answer(
-                check_figure_3,
-                plots=(
-                    Plot(
-                        "Messages to the owner of a key",
-                        x="nodes",
-                        y="hops",
-                        series="routing",
-                        log_x=True,
-                        y_label="mean path",
-                        about="Both ways, a table of the same size saves a message or more; with twice the "
-                        "table it would be near the optimum at any size.",
-                    ),
-                ),
-            )
-        },
+        answers={"002-fig3": answer(check_figure_3, ROUTINGS)},
         deviation="The paper's optimum is the formula of a full circle; the shortest paths of our rings, by "
         "the same table and by the doubled one that the formula supposes, stand beside it.",
     ),
@@ -170,23 +146,9 @@ EXPERIMENTS = (
         name="ring-lookups",
         title="Lookups on Chord against the formula",
         grid=grid(nodes=[1 << bits for bits in range(4, 21)], repeat=range(3)),
-        quick=grid(nodes=_QUICK, repeat=[0]),
+        quick=grid(nodes=[16, 64, 256, 1_024, 4_096, 16_384], repeat=[0]),
         run=run_lookups,
-        answers={
-            "004-lookup": Answer(
-                check_lookups,
-                plots=(
-                    Plot(
-                        "Messages of a lookup",
-                        x="nodes",
-                        y=("to the owner", "to its predecessor", "log2(N) / 2"),
-                        log_x=True,
-                        y_label="mean path",
-                        about="The formula runs between the two ways of counting, close to the lower one.",
-                    ),
-                ),
-            )
-        },
+        answers={"004-lookup": answer(check_lookups, MESSAGES)},
         deviation="Random identifiers of 32 bits in place of SHA-1 hashes; checked to 2^20 nodes.",
     ),
 )

@@ -28,9 +28,14 @@ from distributary.sim.latency import Constant
 from distributary.sim.metrics import Cost, Metrics
 from distributary.sim.simulator import Cause, Observer, Simulator
 from distributary.systems.attributes.broker import AttributeBroker
-from distributary.systems.attributes.schema import Schema
+from distributary.systems.attributes.schema import NumberAttribute, Schema
 
 CIRCLE = Circle(32)
+
+
+def domain(values: int, *names: str) -> Schema:
+    """Attributes with so many values each, from 0 on."""
+    return Schema(tuple(NumberAttribute(name, 0, values - 1) for name in names))
 
 
 class AttributeRing(Observer):

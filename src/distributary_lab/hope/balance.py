@@ -8,6 +8,7 @@ the events of a key, and every subscription is told to each.
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
 import numpy as np
 
@@ -22,9 +23,8 @@ from distributary.systems.hope.addressing import Addressing, fitting_dimension
 from distributary.systems.hope.kbsp import Kbsp
 from distributary.systems.hope.messages import Notice
 from distributary.workloads import xml_collection
-from distributary_lab.claims import Claim
-from distributary_lab.experiment import Answer, Experiment, Plot, Point, Row, Rows, Verdict, grid
-from distributary_lab.rows import mean, means, number, shown
+from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid
+from distributary_lab.rows import largest, listed, mean, means, shown
 
 CIRCLE = Circle(24)
 
@@ -78,9 +78,10 @@ def run(point: Point, random: np.random.Generator) -> list[Row]:
 
 def check_facets(rows: Rows) -> Verdict:
     """The busiest node is the less busy the more facets there are."""
-    plain = [row for row in rows if row["more_bits"] == 0]
-    busiest, subscribing = means(plain, "busiest", by="facets"), means(plain, "subscribe", by="facets")
-    one, most = min(busiest, key=float), max(busiest, key=float)
+    busiest, subscribing = (
+        means(rows, column, by="facets", more_bits=0) for column in ("busiest", "subscribe")
+    )
+    one, most = min(busiest), max(busiest)
     return Verdict.of(
         busiest[most] < 0.75 * busiest[one],
         ours=f"busiest node {shown(busiest[one])} messages an event with {one}, {shown(busiest[most])} with "
@@ -92,31 +93,27 @@ def check_facets(rows: Rows) -> Verdict:
 
 def check_dimension(rows: Rows) -> Verdict:
     """More bits than log2 N cost messages and relieve nobody."""
-    plain = [row for row in rows if row["facets"] == 1]
-    publishing, busiest, subscribing = (
-        list(means(plain, column, by="more_bits").values()) for column in ("publish", "busiest", "subscribe")
+    publish, subscribe, busiest = (
+        means(rows, column, by="more_bits", facets=1) for column in ("publish", "subscribe", "busiest")
     )
-    bits = list(means(plain, "publish", by="more_bits"))
+    most = max(publish)
+    times = [costs[most] / costs[0] for costs in (publish, subscribe, busiest)]
     texts = [
-        f"{float(more):+.0f}: {shown(event)}, {shown(subscription)}, {shown(load)}"
-        for more, event, subscription, load in zip(bits, publishing, subscribing, busiest, strict=True)
+        f"{bits:+.0f}: {listed([publish[bits], subscribe[bits], busiest[bits]], shown)}" for bits in publish
     ]
-    fitting = bits.index(0)
     return Verdict.of(
-        publishing[fitting] < publishing[-1] and busiest[fitting] <= 1.25 * min(busiest),
-        ours=f"with {float(bits[-1]):+.0f} bits events cost {publishing[-1] / publishing[fitting]:.2f} "
-        "times as much "
-        f"as with log2 N, subscriptions {subscribing[-1] / subscribing[fitting]:.1f} times, and the busiest "
-        "node "
-        f"has {busiest[-1] / busiest[fitting]:.1f} times the messages",
-        reason=f"{max(number(row, 'nodes') for row in rows):,.0f} nodes, of which "
-        f"{shown(mean(plain, 'deliveries'))} want an event. By bits beyond log2 N, messages an event, "
-        "messages "
-        f"a subscription, messages of the busiest node an event: {'; '.join(texts)}. Long filters rule out "
-        "what "
-        "short keys do not, so fewer bits are cheaper still; then nearly every event passes one node.",
+        times[0] > 1 and busiest[0] <= 1.25 * min(busiest.values()),
+        ours=f"with {most:+.0f} bits events cost {times[0]:.2f} times as much as with log2 N, subscriptions "
+        f"{times[1]:.1f} times, and the busiest node has {times[2]:.1f} times the messages",
+        reason=f"{largest(rows, 'nodes'):,} nodes, of which {shown(mean(rows, 'deliveries', facets=1))} want "
+        "an event. By bits beyond log2 N, messages an event, messages a subscription, messages of the "
+        f"busiest node an event: {'; '.join(texts)}. Long filters rule out what short keys do not, so fewer "
+        "bits are cheaper still; then nearly every event passes one node.",
     )
 
+
+by_facets = partial(Plot, x="facets", where={"more_bits": 0}, y_label="messages an event, a subscription")
+by_bits = partial(Plot, x="more_bits", where={"facets": 1}, x_label="bits beyond log2 N", y_label="messages")
 
 EXPERIMENTS = (
     Experiment(
@@ -132,41 +129,13 @@ EXPERIMENTS = (
         ],
         run=run,
         answers={
-            "beyond-hope-facets": Answer(
+            "beyond-hope-facets": answer(
                 check_facets,
-                (
-                    Plot(
-                        "Load of the busiest node, and the price",
-                        x="facets",
-                        y=("busiest", "subscribe"),
-                        where={"more_bits": 0},
-                        y_label="messages an event, a subscription",
-                    ),
-                ),
-                claim=Claim(
-                    "beyond-hope-facets",
-                    "several turned hypercubes share out the load of hot keys",
-                    "one hypercube, as in 001",
-                ),
+                by_facets("Load of the busiest node, and the price", y=("busiest", "subscribe")),
             ),
-            "beyond-hope-dimension": Answer(
+            "beyond-hope-dimension": answer(
                 check_dimension,
-                (
-                    Plot(
-                        "Costs by address length",
-                        x="more_bits",
-                        y=("publish", "subscribe", "busiest"),
-                        where={"facets": 1},
-                        x_label="bits beyond log2 N",
-                        y_label="messages",
-                    ),
-                ),
-                claim=Claim(
-                    "beyond-hope-dimension",
-                    "addresses longer than log2 N bits cost more messages and do not relieve the busiest "
-                    "node",
-                    "001, where the length is log2 N without being varied",
-                ),
+                by_bits("Costs by address length", y=("publish", "subscribe", "busiest")),
             ),
         },
     ),

@@ -8,15 +8,16 @@ themselves through such a failure; here it is counted on arrays, for many failur
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from numpy.typing import NDArray
 
 from distributary.systems.hope.addressing import fitting_dimension
-from distributary_lab.claims import Claim
-from distributary_lab.experiment import Answer, Experiment, Outcome, Plot, Point, Row, Rows, Verdict, grid
-from distributary_lab.hope.delivery import Workload
+from distributary_lab.experiment import Experiment, Outcome, Plot, Point, Row, Rows, Verdict, answer, grid
+from distributary_lab.hope.counting import PublishedCollection
 from distributary_lab.hope.model import Addresses, covering
-from distributary_lab.rows import mean, number, select
+from distributary_lab.rows import largest, mean, number, select
 
 LENGTH = 1024
 FAILURES = 400
@@ -29,7 +30,9 @@ def run(point: Point, random: np.random.Generator) -> list[Row]:
     """Failures of one probability, with so many copies of every list."""
     nodes, probability, copies = int(point["nodes"]), float(point["probability"]), int(point["copies"])
     dimension = fitting_dimension(nodes)
-    published, asked = Workload.of(int(point["documents"]), nodes, random).addresses(dimension, LENGTH)
+    published, asked = PublishedCollection.of(int(point["documents"]), nodes, random).addresses(
+        dimension, LENGTH
+    )
     covered = covering(published, asked)
     any_lost, shares, ratios = 0, [], []
     for failure in range(FAILURES):
@@ -95,21 +98,21 @@ PAPER_RATIO = 0.8
 
 def check_delivery(rows: Rows) -> Verdict:
     """Figure 5.5."""
-    nodes = int(max(number(row, "nodes") for row in rows))
+    nodes = largest(rows, "nodes")
     if not select(rows, nodes=nodes, probability=0.5, copies=8):
         return Verdict(Outcome.NOT_REPRODUCED, "not run", reason="r = 8 was not run")
-    quarter = mean(rows, "delivery_ratio", nodes=nodes, probability=0.25, copies=8)
-    half = mean(rows, "delivery_ratio", nodes=nodes, probability=0.5, copies=8)
-    single = mean(rows, "delivery_ratio", nodes=nodes, probability=0.25, copies=1)
+    quarter, half, single = (
+        mean(rows, "delivery_ratio", nodes=nodes, probability=probability, copies=copies)
+        for probability, copies in ((0.25, 8), (0.5, 8), (0.25, 1))
+    )
     return Verdict.of(
         quarter > 0.999 and half >= PAPER_RATIO and single < quarter,
         ours=f"{quarter:.2%} at 0.25, {half:.1%} at 0.5 (r = 8, {nodes:,} nodes)",
         ratio=half / PAPER_RATIO,
         reason=f"Of what homes that are up should get. A list has r copies; with r = 1, {single:.0%} arrive "
-        "at 0.25. "
-        "At 0.5 and r = 8 one list in 256 is lost, and a delivery passes a few vertices. The paper loses "
-        "more, "
-        "about a fifth; it does not say whether homes that failed count as having received nothing.",
+        "at 0.25. At 0.5 and r = 8 one list in 256 is lost, and a delivery passes a few vertices. The paper "
+        "loses more, about a fifth; it does not say whether homes that failed count as having received "
+        "nothing.",
     )
 
 
@@ -123,16 +126,15 @@ def check_equation(rows: Rows) -> Verdict:
         not below and number(far, "equation") > 10 * number(far, "share_lost"),
         ours=f"off by {number(off, 'any_lost') - number(off, 'equation'):+.2f} at most",
         reason=f"Measured less predicted, at p = {off['probability']}, r = {off['copies']}, {off['nodes']} "
-        "nodes: the "
-        "equation takes the copies of r neighbouring lists to be on the same r nodes, whereas each list has "
-        "its "
-        "own r, which overlap, so the loss of some list is likelier than it says. The share of lists lost is "
-        f"quite another number: at p = {far['probability']}, r = {far['copies']}, {far['nodes']} nodes some "
-        "list is "
-        f"lost with probability {number(far, 'any_lost'):.2f}, and {number(far, 'share_lost'):.2%} of them "
-        "are.",
+        "nodes: the equation takes the copies of r neighbouring lists to be on the same r nodes, whereas "
+        "each list has its own r, which overlap, so the loss of some list is likelier than it says. The "
+        f"share of lists lost is quite another number: at p = {far['probability']}, r = {far['copies']}, "
+        f"{far['nodes']} nodes some list is lost with probability {number(far, 'any_lost'):.2f}, and "
+        f"{number(far, 'share_lost'):.2%} of them are.",
     )
 
+
+by_probability = partial(Plot, x="probability", x_label="probability that a node fails")
 
 EXPERIMENTS = (
     Experiment(
@@ -142,38 +144,20 @@ EXPERIMENTS = (
         quick=grid(nodes=[64], probability=[0.0, 0.25, 0.5], copies=[1, 2, 8], documents=[20]),
         run=run,
         answers={
-            "001-fig5.5": Answer(
+            "001-fig5.5": answer(
                 check_delivery,
-                (
-                    Plot(
-                        "Deliveries that arrive",
-                        x="probability",
-                        y="delivery_ratio",
-                        series=("nodes", "copies"),
-                        x_label="probability that a node fails",
-                        y_label="share",
-                    ),
+                by_probability(
+                    "Deliveries that arrive", y="delivery_ratio", series=("nodes", "copies"), y_label="share"
                 ),
             ),
-            "beyond-hope-equation": Answer(
+            "beyond-hope-equation": answer(
                 check_equation,
-                (
-                    Plot(
-                        "Equation 5.1 and what it is not",
-                        x="probability",
-                        y=("any_lost", "equation", "share_lost"),
-                        series="copies",
-                        where={"nodes": 4096},
-                        x_label="probability that a node fails",
-                        y_label="probability, or share of lists",
-                    ),
-                ),
-                claim=Claim(
-                    "beyond-hope-equation",
-                    "Equation 5.1 is the probability that any list is lost, and a lower bound for it; the "
-                    "share of "
-                    "lists and of deliveries lost is far smaller",
-                    "001 Equation 5.1",
+                by_probability(
+                    "Equation 5.1 and what it is not",
+                    y=("any_lost", "equation", "share_lost"),
+                    series="copies",
+                    where={"nodes": 4096},
+                    y_label="probability, or share of lists",
                 ),
             ),
         },

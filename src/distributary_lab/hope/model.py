@@ -5,9 +5,9 @@ takes the ways, in one spanning tree, from its own vertex to those of the subscr
 covers. So 3,600 documents and 4,096 nodes take seconds. The tests run the nodes themselves on small cubes and
 find the same numbers.
 
-`Aggregate` says what a vertex knows of each neighbour below: a set of filters (as `systems.hope_kbsp` has it
-by default), the bits that all of them ask for (sound, one filter a neighbour), or the bits of all of them
-(what the thesis writes; an event must then cover every filter at once, and deliveries are lost).
+`FilterAggregate` says what a vertex knows of each neighbour below: a set of filters (as `systems.hope.kbsp`
+has it by default), the bits that all of them ask for (sound, one filter a neighbour), or the bits of all of
+them (what the thesis writes; an event must then cover every filter at once, and deliveries are lost).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CHUNK = 256
 """Events that are compared with all subscriptions at a time, so that memory stays small."""
 
 
-class Aggregate(StrEnum):
+class FilterAggregate(StrEnum):
     """What is known of a neighbour."""
 
     SET = "set"
@@ -99,11 +99,11 @@ def visited(root: int, targets: Keys, dimension: int) -> Flags:
 class AggregatedTree:
     """The one filter that each vertex keeps for each neighbour below, and where an event goes by them."""
 
-    def __init__(self, asked: Addresses, dimension: int, aggregate: Aggregate) -> None:
+    def __init__(self, asked: Addresses, dimension: int, aggregate: FilterAggregate) -> None:
         self.dimension = dimension
-        join = np.bitwise_and if aggregate is Aggregate.AND else np.bitwise_or
+        join = np.bitwise_and if aggregate is FilterAggregate.AND else np.bitwise_or
         size, words = 1 << dimension, asked.filters.shape[1]
-        nothing = ~np.uint64(0) if aggregate is Aggregate.AND else np.uint64(0)
+        nothing = ~np.uint64(0) if aggregate is FilterAggregate.AND else np.uint64(0)
         level = np.full((size, words), nothing)
         join.at(level, asked.keys, asked.filters)
         some = np.zeros(size, bool)

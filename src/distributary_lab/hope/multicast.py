@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from statistics import fmean
 from typing import NamedTuple
@@ -29,8 +30,8 @@ from distributary.sim.underlay import Underlay
 from distributary.systems.hope.addressing import Addressing, fitting_dimension
 from distributary.systems.hope.kbpp import Kbpp
 from distributary.systems.hope.messages import Passed, Publication
-from distributary_lab.experiment import Answer, Experiment, Plot, Point, Row, Rows, Verdict, grid
-from distributary_lab.rows import mean, means, shown
+from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid, seed_from
+from distributary_lab.rows import largest, listed, mean, means, named, numbers, shown
 
 SATURATIONS = (0.2, 0.5, 0.75)
 TREES = 40
@@ -43,12 +44,12 @@ def run(point: Point, random: np.random.Generator) -> list[Row]:
     """Trees and ways on one internetwork."""
     nodes = int(point["nodes"])
     dimension = fitting_dimension(nodes)
-    below = Underlay.transit_stub(seed=int(random.integers(2**31)))
+    below = Underlay.transit_stub(seed=seed_from(random))
     rings = full_ring(dimension)
     rows: list[Row] = []
     for _ in range(TREES):
         root = int((random.random(dimension) < float(point["saturation"])) @ (1 << np.arange(dimension)))
-        links = [(parent, child) for parent, child in tree(root)]
+        links = list(tree(root))
         members = [child for _, child in links]
         if not members:
             continue
@@ -132,7 +133,7 @@ def _way(below: Underlay, rings: dict[Address, Ring], here: Address, key: int) -
     return length
 
 
-class Copy(NamedTuple):
+class PublicationCopy(NamedTuple):
     """A publication sent to one covered key."""
 
     event: Event
@@ -161,7 +162,7 @@ def run_kbpp(point: Point, random: np.random.Generator) -> list[Row]:
         for address in range(nodes)
     }
     for broker in brokers.values():
-        broker.ring.listen(Copy, _ignore)
+        broker.ring.listen(PublicationCopy, _ignore)
         world.add(broker.node)
     settle([broker.ring for broker in brokers.values()])
     rows: list[Row] = []
@@ -173,7 +174,7 @@ def run_kbpp(point: Point, random: np.random.Generator) -> list[Row]:
     return rows
 
 
-def _ignore(message: Copy, arrival: Arrival) -> None:
+def _ignore(message: PublicationCopy, arrival: Arrival) -> None:
     """The event has come to a key; nothing follows."""
 
 
@@ -189,15 +190,13 @@ def _publish(
     start = brokers[int(random.integers(len(brokers)))]
     position = start.cubes.position(CubeVertex(key))
     world.call(
-        start.node.address,
-        lambda: start.ring.route(position, Publication(event, 0)),
-        ("tree", event.id),
+        start.node.address, lambda: start.ring.route(position, Publication(event, 0)), ("tree", event.id)
     )
     meeting = brokers[position]
 
     def one_by_one() -> None:
         for covered in covered_keys(key):
-            meeting.ring.route(meeting.cubes.position(CubeVertex(covered)), Copy(event))
+            meeting.ring.route(meeting.cubes.position(Place(covered)), PublicationCopy(event))
 
     world.call(position, one_by_one, ("one by one", event.id))
     world.run()
@@ -216,94 +215,80 @@ def _publish(
 
 def check_stress(rows: Rows) -> Verdict:
     """Figure 4.7: more nodes, more stress; fuller keys, more stress."""
-    by_nodes = {
-        saturation: list(
-            means([row for row in rows if row["saturation"] == saturation], "stress", "nodes").values()
-        )
-        for saturation in SATURATIONS
+    stress = {
+        f"{each:.0%}:": list(means(rows, "stress", by="nodes", saturation=each).values())
+        for each in SATURATIONS
     }
-    rises = all(values[-1] > values[0] for values in by_nodes.values())
-    ends = [values[-1] for values in by_nodes.values()]
-    texts = [f"{saturation:.0%}: {', '.join(map(shown, values))}" for saturation, values in by_nodes.items()]
+    ends = [values[-1] for values in stress.values()]
+    by_nodes = named(stress, lambda values: listed(values, shown), separator="; ")
     return Verdict.of(
-        rises and ends == sorted(ends),
-        ours=f"{', '.join(map(shown, ends))} at {max(int(row['nodes']) for row in rows):,} nodes",
-        reason=f"Copies on a used physical link, by nodes; {'; '.join(texts)}.",
+        all(values[-1] > values[0] for values in stress.values()) and ends == sorted(ends),
+        ours=f"{listed(ends, shown)} at {largest(rows, 'nodes'):,} nodes",
+        reason=f"Copies on a used physical link, by nodes; {by_nodes}.",
     )
 
 
 def check_stretch(rows: Rows) -> Verdict:
     """Figure 4.8."""
-    ours, chord = (list(means(rows, name, "nodes").values()) for name in ("stretch", "stretch_chord"))
+    ours, chord = (list(means(rows, name, by="nodes").values()) for name in ("stretch", "stretch_chord"))
     ratio = fmean(ours) / fmean(chord)
-    growth = ours[-1] / ours[0]
     same = all(abs(one / other - 1) < 0.1 for one, other in zip(ours, chord, strict=True))
+    growth = f"{shown(ours[0])} to {shown(ours[-1])}"
     return Verdict.of(
-        same and growth < 1.25,
-        ours=f"{ratio:.2f} of Chord's; {shown(ours[0])} to {shown(ours[-1])}",
+        same and ours[-1] / ours[0] < 1.25,
+        ours=f"{ratio:.2f} of Chord's; {growth}",
         ratio=ratio,
         reason="HOPE routes on the same ring, so its stretch is Chord's at every size. Both grow with the "
-        "path, "
-        f"which is half the logarithm of the nodes: from {shown(ours[0])} to {shown(ours[-1])} over the "
-        "grid, "
-        f"which is not flat.",
+        f"path, which is half the logarithm of the nodes: from {growth} over the grid, which is not flat.",
     )
 
 
 def check_gain(rows: Rows) -> Verdict:
     """Figure 4.9."""
-    half = [row for row in rows if row["saturation"] == 0.5]
-    ours, scribe = (list(means(half, name, "nodes").values()) for name in ("gain", "gain_scribe"))
-    falls = ours[-1] < ours[0]
-    close = abs(ours[-1] - scribe[-1]) < 0.1
+    ours, scribe = (
+        list(means(rows, name, by="nodes", saturation=0.5).values()) for name in ("gain", "gain_scribe")
+    )
+    distinct = mean(rows, "gain_distinct", saturation=0.5)
     return Verdict.of(
-        falls and close,
+        ours[-1] < ours[0] and abs(ours[-1] - scribe[-1]) < 0.1,
         ours=f"{ours[-1]:.2f}, Scribe-like {scribe[-1]:.2f} at the most nodes",
-        reason=f"By nodes: {', '.join(f'{value:.2f}' for value in ours)}; Scribe-like: "
-        f"{', '.join(f'{value:.2f}' for value in scribe)}. Every node of our tree is a receiver and each "
-        "link leads "
-        "to one that is as far away as any other, so a tree on nodes placed at random saves nothing in "
-        "hops: it "
-        "spares the root, not the network. Counting each physical link once, however many copies cross it, "
-        f"{mean(half, 'gain_distinct'):.2f} are saved. A Scribe-like tree also runs over nodes that are no "
-        "members.",
+        reason=f"By nodes: {listed(ours, '{:.2f}')}; Scribe-like: {listed(scribe, '{:.2f}')}. Every node of "
+        "our tree is a receiver and each link leads to one that is as far away as any other, so a tree on "
+        "nodes placed at random saves nothing in hops: it spares the root, not the network. Counting each "
+        f"physical link once, however many copies cross it, {distinct:.2f} are saved. A Scribe-like tree "
+        "also runs over nodes that are no members.",
     )
 
 
 def check_kbpp(rows: Rows) -> Verdict:
     """Figure 4.10."""
-    traffic = means(rows, "traffic", "saturation")
-    flooding = mean(rows, "traffic_flooding")
-    values = list(traffic.values())
-    steps = [other / one for one, other in pairwise(values)]
-    worst = values[-1] / flooding
+    traffic, flooding = means(rows, "traffic", by="saturation"), mean(rows, "traffic_flooding")
+    worst = traffic[max(traffic)] / flooding
     return Verdict.of(
-        worst < 1 and min(steps) > 1.2,
-        ours=f"{worst:.3f} of flooding at {max(float(row['saturation']) for row in rows):.0%}",
+        worst < 1 and min(other / one for one, other in pairwise(traffic.values())) > 1.2,
+        ours=f"{worst:.3f} of flooding at {max(traffic):.0%}",
         ratio=worst,
-        reason=f"KB a publication by saturation: {', '.join(shown(value / 1000) for value in values)}; "
-        "flooding "
-        f"takes {shown(flooding / 1000)}.",
+        reason=f"KB a publication by saturation: {listed(traffic, lambda sent: shown(sent / 1000))}; "
+        f"flooding takes {shown(flooding / 1000)}.",
     )
 
 
 def check_busiest(rows: Rows) -> Verdict:
     """Figure 4.11."""
-    last = max(float(row["saturation"]) for row in rows)
-    with_tree = mean(rows, "busiest_link", saturation=last)
-    without = mean(rows, "busiest_link_without", saturation=last)
+    last = max(numbers(rows, "saturation"))
+    with_tree, without = (
+        mean(rows, column, saturation=last) for column in ("busiest_link", "busiest_link_without")
+    )
     return Verdict.of(
         without / with_tree >= 10,
         ours=f"{without / with_tree:.0f} times as much without the tree at {last:.0%}",
         reason="With the tree no link carries a publication twice, at any saturation; one by one, half of "
-        "all "
-        "copies leave over the same finger.",
+        "all copies leave over the same finger.",
     )
 
 
-def _by_nodes(title: str, y: str | tuple[str, ...], label: str) -> tuple[Plot, ...]:
-    return (Plot(title, x="nodes", y=y, series="saturation", y_label=label, log_x=True),)
-
+by_nodes = partial(Plot, x="nodes", series="saturation", log_x=True)
+by_saturation = partial(Plot, x="saturation", y_label="bytes", log_y=True)
 
 EXPERIMENTS = (
     Experiment(
@@ -313,15 +298,17 @@ EXPERIMENTS = (
         quick=grid(nodes=[16, 64, 256], saturation=list(SATURATIONS)),
         run=run,
         answers={
-            "001-fig4.7": Answer(check_stress, _by_nodes("Link stress", "stress", "copies a link")),
-            "001-fig4.8": Answer(
+            "001-fig4.7": answer(check_stress, by_nodes("Link stress", y="stress", y_label="copies a link")),
+            "001-fig4.8": answer(
                 check_stretch,
-                _by_nodes("Link stretch", ("stretch", "stretch_chord"), "delay by direct delay"),
+                by_nodes("Link stretch", y=("stretch", "stretch_chord"), y_label="delay by direct delay"),
             ),
-            "001-fig4.9": Answer(
+            "001-fig4.9": answer(
                 check_gain,
-                _by_nodes(
-                    "Gain over unicast", ("gain", "gain_scribe", "gain_distinct"), "share of hops saved"
+                by_nodes(
+                    "Gain over unicast",
+                    y=("gain", "gain_scribe", "gain_distinct"),
+                    y_label="share of hops saved",
                 ),
             ),
         },
@@ -334,29 +321,12 @@ EXPERIMENTS = (
         quick=grid(nodes=[256], saturation=[0.2, 0.4, 0.6], publications=[5]),
         run=run_kbpp,
         answers={
-            "001-fig4.10": Answer(
-                check_kbpp,
-                (
-                    Plot(
-                        "Bytes a publication",
-                        x="saturation",
-                        y=("traffic", "traffic_flooding"),
-                        y_label="bytes",
-                        log_y=True,
-                    ),
-                ),
+            "001-fig4.10": answer(
+                check_kbpp, by_saturation("Bytes a publication", y=("traffic", "traffic_flooding"))
             ),
-            "001-fig4.11": Answer(
+            "001-fig4.11": answer(
                 check_busiest,
-                (
-                    Plot(
-                        "Bytes on the busiest link",
-                        x="saturation",
-                        y=("busiest_link", "busiest_link_without"),
-                        y_label="bytes",
-                        log_y=True,
-                    ),
-                ),
+                by_saturation("Bytes on the busiest link", y=("busiest_link", "busiest_link_without")),
             ),
         },
         deviation="Flooding is one copy to every other node. Keys are drawn, not made from documents.",

@@ -37,8 +37,19 @@ from distributary.systems.hope.addressing import Addressing, fitting_dimension
 from distributary.systems.hope.kbsp import Kbsp
 from distributary.systems.hope.messages import Elsewhere, Enquiry, Here, Passed, Register, Renew
 from distributary.workloads import xml_collection
-from distributary_lab.experiment import Answer, Experiment, Plot, Point, Row, Rows, Value, Verdict, grid
-from distributary_lab.rows import mean, means, number, shown
+from distributary_lab.experiment import (
+    Experiment,
+    Plot,
+    Point,
+    Row,
+    Rows,
+    Value,
+    Verdict,
+    answer,
+    grid,
+    seed_from,
+)
+from distributary_lab.rows import largest, listed, mean, means, shown
 
 PERIOD = 20.0
 REFRESH = 60.0
@@ -46,6 +57,8 @@ RATE = 0.1
 """Subscriptions a node and second (Table 4.1)."""
 PAPER_TRAFFIC = 8_000.0
 """Bytes a second of application traffic at l = 1024 (Figure 4.19)."""
+PAPER_REPLICATION = 788.0
+"""Bytes a second more from one copy to the most (Figure 5.3)."""
 
 GROUPS: dict[str, tuple[type, ...]] = {
     "ring": (NeighboursRequest, NeighboursReply, PredecessorNotice, OwnerLookup, OwnerReply),
@@ -84,9 +97,7 @@ def run(point: Point, random: np.random.Generator) -> list[Row]:
     world = deployment.simulator
     changes = int(nodes * RATE * seconds) if point["changing"] else 0
     wanted = iter(
-        xml_collection.subscriptions(
-            nodes + changes, seed=int(random.integers(2**31)), depth=3, branching=0.2
-        )
+        xml_collection.subscriptions(nodes + changes, seed=seed_from(random), depth=3, branching=0.2)
     )
     living = [next(wanted) for _ in range(nodes)]
     for node, subscription in enumerate(living):
@@ -126,13 +137,9 @@ def _deployment(nodes: int, dimension: int, length: int, siblings: int) -> Deplo
 # Checks.
 
 
-def _largest(rows: Rows) -> int:
-    return int(max(number(row, "nodes") for row in rows))
-
-
 def check_links(rows: Rows) -> Verdict:
     """Figure 4.18."""
-    nodes = _largest(rows)
+    nodes = largest(rows, "nodes")
     links, ring = (mean(rows, column, nodes=nodes) for column in ("links", "ring"))
     most = max(means(rows, "links", by="nodes").values())
     return Verdict.of(
@@ -140,57 +147,47 @@ def check_links(rows: Rows) -> Verdict:
         ours=f"{most:.2f} B/s at most; {links / ring:.0%} of the ring's upkeep",
         ratio=most / 2,
         reason=f"Digests of what is wanted, every {REFRESH:.0f} s across every link in use, and where "
-        "vertices are "
-        f"hosted. At {nodes:,} nodes {shown(links)} B/s, which is {links / PAPER_TRAFFIC:.3%} of the "
-        "paper's 8 KB/s of "
-        "application traffic.",
+        f"vertices are hosted. At {nodes:,} nodes {shown(links)} B/s, which is {links / PAPER_TRAFFIC:.3%} "
+        "of the paper's 8 KB/s of application traffic.",
     )
 
 
 def check_ring(rows: Rows, column: str, paper: float = 20.0) -> Verdict:
     """Figures 4.21 and 4.22."""
-    by_nodes = means(rows, "ring", by="nodes")
-    values = list(by_nodes.values())
-    lengths = means([row for row in rows if row["nodes"] == _largest(rows)], "ring", by="length")
-    independent = max(lengths.values()) - min(lengths.values()) < 0.02 * max(lengths.values())
-    fewest, most = (math.log2(float(nodes)) for nodes in (min(by_nodes, key=float), max(by_nodes, key=float)))
-    mild = values[-1] / values[0] <= most / fewest  # no faster than the logarithm of the nodes
+    ring = means(rows, "ring", by="nodes")
+    fewest, most = min(ring), max(ring)
+    lengths = means(rows, "ring", by="length", nodes=most).values()
+    independent = max(lengths) - min(lengths) < 0.02 * max(lengths)
+    mild = ring[most] / ring[fewest] <= math.log2(most) / math.log2(fewest)
     return Verdict.of(
-        values[-1] < paper and independent and mild,
-        ours=f"{values[-1]:.1f} B/s on average at {_largest(rows):,} nodes",
-        ratio=values[-1] / paper,
-        reason=f"By nodes: {', '.join(f'{value:.1f}' for value in values)} B/s, stabilising every "
-        f"{PERIOD:.0f} s; "
-        f"the busiest node has {shown(mean(rows, column, nodes=_largest(rows)))}. Lower layers' headers are "
-        "not "
-        "counted.",
+        ring[most] < paper and independent and mild,
+        ours=f"{ring[most]:.1f} B/s on average at {most:,} nodes",
+        ratio=ring[most] / paper,
+        reason=f"By nodes: {listed(ring, '{:.1f}')} B/s, stabilising every {PERIOD:.0f} s; the busiest node "
+        f"has {shown(mean(rows, column, nodes=most))}. Lower layers' headers are not counted.",
     )
-
-
-PAPER_REPLICATION = 788.0
 
 
 def check_replication(rows: Rows) -> Verdict:
     """Figure 5.3."""
-    nodes = _largest(rows)
-    by_copies = {int(copies): value for copies, value in means(rows, "replication", by="copies").items()}
-    at_most = {copies: mean(rows, "replication", nodes=nodes, copies=copies) for copies in by_copies}
-    least, most = min(at_most), max(at_most)
-    more = at_most[most] - at_most[least]
+    nodes = largest(rows, "nodes")
+    sent = means(rows, "replication", by="copies", nodes=nodes)
+    least, most = min(sent), max(sent)
+    more = sent[most] - sent[least]
     return Verdict.of(
-        more <= 2 * PAPER_REPLICATION and list(at_most.values()) == sorted(at_most.values()),
+        more <= 2 * PAPER_REPLICATION and list(sent.values()) == sorted(sent.values()),
         ours=f"+{more:,.0f} B/s a node from r = {least} to {most} at {nodes:,} nodes",
         ratio=more / PAPER_REPLICATION,
-        reason=f"B/s a node by r at {nodes:,} nodes: "
-        f"{', '.join(f'{r}: {shown(at_most[r])}' for r in at_most)}. Every "
-        f"node changes its subscription every {1 / RATE:.0f} s; each filter that a vertex learns or forgets "
-        "is "
-        "sent to r - 1 others.",
+        reason=f"B/s a node by r at {nodes:,} nodes: {', '.join(f'{r}: {shown(sent[r])}' for r in sent)}. "
+        f"Every node changes its subscription every {1 / RATE:.0f} s; each filter that a vertex learns or "
+        "forgets is sent to r - 1 others.",
     )
 
 
 CALM: dict[str, Sequence[Value]] = {"changing": [False], "copies": [1]}
 BUSY: dict[str, Sequence[Value]] = {"changing": [True], "length": [1024]}
+
+by_nodes = partial(Plot, x="nodes", series="length", y_label="B/s", log_x=True)
 
 EXPERIMENTS = (
     Experiment(
@@ -200,35 +197,14 @@ EXPERIMENTS = (
         quick=grid(nodes=[16, 64], length=[0, 1024], seconds=[120], **CALM),
         run=run,
         answers={
-            "001-fig4.18": Answer(
-                check_links,
-                (Plot("Upkeep of links", x="nodes", y="links", series="length", y_label="B/s", log_x=True),),
-            ),
-            "001-fig4.21": Answer(
+            "001-fig4.18": answer(check_links, by_nodes("Upkeep of links", y="links")),
+            "001-fig4.21": answer(
                 partial(check_ring, column="ring_in_most"),
-                (
-                    Plot(
-                        "Upkeep of the ring, in",
-                        x="nodes",
-                        y=("ring", "ring_in_most"),
-                        series="length",
-                        y_label="B/s",
-                        log_x=True,
-                    ),
-                ),
+                by_nodes("Upkeep of the ring, in", y=("ring", "ring_in_most")),
             ),
-            "001-fig4.22": Answer(
+            "001-fig4.22": answer(
                 partial(check_ring, column="ring_out_most"),
-                (
-                    Plot(
-                        "Upkeep of the ring, out",
-                        x="nodes",
-                        y=("ring", "ring_out_most"),
-                        series="length",
-                        y_label="B/s",
-                        log_x=True,
-                    ),
-                ),
+                by_nodes("Upkeep of the ring, out", y=("ring", "ring_out_most")),
             ),
         },
         deviation="Periods are ours; the paper gives none.",
@@ -240,19 +216,10 @@ EXPERIMENTS = (
         quick=grid(nodes=[16, 64], copies=[1, 2, 8], seconds=[20], **BUSY),
         run=run,
         answers={
-            "001-fig5.3": Answer(
+            "001-fig5.3": answer(
                 check_replication,
-                (
-                    Plot(
-                        "Replication traffic of a node",
-                        x="nodes",
-                        y="replication",
-                        series="copies",
-                        y_label="B/s",
-                        log_x=True,
-                    ),
-                ),
-            ),
+                by_nodes("Replication traffic of a node", y="replication", series="copies"),
+            )
         },
         deviation="Every node changes its subscription every 10 s; r counts all copies.",
     ),

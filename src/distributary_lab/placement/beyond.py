@@ -6,30 +6,30 @@ and its rules for queries are better applied together.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
-from distributary.plan.queries.goals import BANDWIDTH, LATENCY, LOAD
+from distributary.plan.goal.named import BANDWIDTH, LATENCY, LOAD
+from distributary.plan.goal.query_goal import QueryGoal
 from distributary.plan.queries.joint import improve_both, improve_trees
-from distributary.plan.queries.optimiser import climb
+from distributary.plan.queries.optimiser import QueryClimb, climb
 from distributary.plan.queries.placement import Placement
 from distributary.plan.queries.relaxation import relaxed
 from distributary.plan.queries.rules import DIRECTED, HYBRID, LOCAL, MIGRATIONS
 from distributary.plan.queries.shedding import shed_load
 from distributary.plan.queries.state import Floats
-from distributary_lab.claims import Claim
-from distributary_lab.experiment import Answer, Experiment, Plot, Point, Row, Rows, Verdict, grid
+from distributary_lab.experiment import Plot, Point, Row, Rows, Verdict, answer, grid
 from distributary_lab.placement.networks import (
     CLIENT_TREE,
-    DEVIATION,
     HYBRID_RULES,
     goal_of,
+    placement_experiment,
     row_of,
     start_at,
 )
-from distributary_lab.rows import mean, means, number, select
-from distributary_lab.tree.networks import OPTIONS
+from distributary_lab.rows import listed, mean, means, named, number, numbers
 
 METRICS = {"bandwidth": BANDWIDTH, "latency": LATENCY}
 LIMITS = ("node load <= 5", "fanout <= 12")
@@ -40,43 +40,50 @@ SPRINGS, AFTER_SPRINGS = "springs", "springs, then rules"
 ALIKE, WORTH, PLACED = "all alike", "by worth", "placed, then by worth"
 WORK = "work that cannot be done"
 
+Ends = dict[str, QueryClimb | Placement]
+"""What each method came to."""
+
 
 # What is measured
+
+
+def compared(metric: str, goal: QueryGoal, ends: Ends) -> list[Row]:
+    """Placements for one metric, each also as a share of the first one's cost."""
+    rows = [row_of(goal, method, found) for method, found in ends.items()]
+    first = number(rows[0], "cost")
+    return [{**row, "metric": metric, "share": number(row, "cost") / first} for row in rows]
 
 
 def run_joint(point: Point, random: np.random.Generator) -> list[Row]:
     """Rules for trees, rules for queries, and both in turns, under limits on load and fanout."""
     start = start_at(point, random, limit=LIMIT)
     rows: list[Row] = []
-    for name, text in METRICS.items():
+    for metric, text in METRICS.items():
         goal = goal_of(text, *LIMITS)
-        trees, _, _ = improve_trees(goal, start)
-        found = [
-            row_of(goal, CLIENT_TREE, start),
-            row_of(goal, TREES_ALONE, trees),
-            row_of(goal, QUERIES_ALONE, climb(goal, start, MIGRATIONS, LOCAL)),
-            row_of(goal, BOTH, improve_both(goal, start).placement),
-        ]
-        first = number(found[0], "cost")
-        rows += [{**row, "metric": name, "share": number(row, "cost") / first} for row in found]
+        ends: Ends = {
+            CLIENT_TREE: start,
+            TREES_ALONE: improve_trees(goal, start)[0],
+            QUERIES_ALONE: climb(goal, start, MIGRATIONS, LOCAL),
+            BOTH: improve_both(goal, start).placement,
+        }
+        rows += compared(metric, goal, ends)
     return rows
 
 
 def run_springs(point: Point, random: np.random.Generator) -> list[Row]:
     """Rules beside springs in a space of latencies, and rules after them."""
     start = start_at(point, random)
+    springs = relaxed(start.workload, start.network)
     rows: list[Row] = []
-    for name, text in {**METRICS, "load": LOAD}.items():
+    for metric, text in {**METRICS, "load": LOAD}.items():
         goal = goal_of(text)
-        springs = relaxed(start.workload, start.network)
-        found = [
-            row_of(goal, CLIENT_TREE, start),
-            row_of(goal, SPRINGS, springs),
-            row_of(goal, AFTER_SPRINGS, climb(goal, springs, MIGRATIONS, HYBRID)),
-            row_of(goal, HYBRID_RULES, climb(goal, start, MIGRATIONS, HYBRID)),
-        ]
-        first = number(found[0], "cost")
-        rows += [{**row, "metric": name, "share": number(row, "cost") / first} for row in found]
+        ends: Ends = {
+            CLIENT_TREE: start,
+            SPRINGS: springs,
+            AFTER_SPRINGS: climb(goal, springs, MIGRATIONS, HYBRID),
+            HYBRID_RULES: climb(goal, start, MIGRATIONS, HYBRID),
+        }
+        rows += compared(metric, goal, ends)
     return rows
 
 
@@ -129,62 +136,43 @@ def lost_alike(placement: Placement, limit: float) -> float:
 # Checks
 
 
+def shares_of(rows: Rows, *methods: str) -> dict[str, dict[str, float]]:
+    """By metric, as it stands in texts, and method: what remains of the start's cost, on average."""
+    return {
+        f"{metric}:": {method: mean(rows, "share", metric=metric, method=method) for method in methods}
+        for metric in means(rows, "share", by="metric")
+    }
+
+
+def _told(shares: Mapping[str, Mapping[str, float]]) -> str:
+    return named(shares, lambda each: named(each, lambda share: f"{100 * share:.0f} %"), separator="; ")
+
+
 def check_joint(rows: Rows) -> Verdict:
     """Both together beat each alone, in every run."""
-    shares = {
-        name: {
-            method: mean(rows, "share", metric=name, method=method)
-            for method in (TREES_ALONE, QUERIES_ALONE, BOTH)
-        }
-        for name in METRICS
-    }
+    shares = shares_of(rows, TREES_ALONE, QUERIES_ALONE, BOTH)
     gains = {
-        name: 100 * (1 - found[BOTH] / min(found[TREES_ALONE], found[QUERIES_ALONE]))
-        for name, found in shares.items()
+        metric.rstrip(":"): 100 * (1 - each[BOTH] / min(each[TREES_ALONE], each[QUERIES_ALONE]))
+        for metric, each in shares.items()
     }
-    costs = {
-        method: [number(row, "cost") for row in select(rows, method=method)]
-        for method in (TREES_ALONE, QUERIES_ALONE, BOTH)
-    }
-    everywhere = all(
-        both < min(one, other)
-        for both, one, other in zip(
-            *(costs[each] for each in (BOTH, TREES_ALONE, QUERIES_ALONE)), strict=True
-        )
-    )
-    first = [number(row, "broken") for row in select(rows, method=CLIENT_TREE)]
-    kept = all(
-        number(row, "broken") <= before for row, before in zip(select(rows, method=BOTH), first, strict=True)
-    )
+    trees, queries, both = (numbers(rows, "cost", method=name) for name in (TREES_ALONE, QUERIES_ALONE, BOTH))
+    before, after = (numbers(rows, "broken", method=name) for name in (CLIENT_TREE, BOTH))
+    everywhere = all(all_ < min(one, other) for all_, one, other in zip(both, trees, queries, strict=True))
+    kept = all(now <= first for now, first in zip(after, before, strict=True))
     return Verdict.of(
         everywhere and kept,
-        ours=", ".join(f"{name} {gain:.0f} % less" for name, gain in gains.items())
-        + " than the better alone",
+        ours=named(gains, "{:.0f} % less") + " than the better alone",
         reason="Judged: below either alone in every run, and no more limits broken than at the start. Of the "
-        "start's cost remain "
-        + "; ".join(
-            f"{name}: " + ", ".join(f"{method} {100 * share:.0f} %" for method, share in found.items())
-            for name, found in shares.items()
-        )
-        + f". Limits: {' and '.join(LIMITS)}.",
+        f"start's cost remain {_told(shares)}. Limits: {' and '.join(LIMITS)}.",
     )
 
 
 def check_springs(rows: Rows) -> Verdict:
     """Rules beat springs for every metric."""
-    names = list(means(rows, "share", by="metric"))
-    methods = (SPRINGS, HYBRID_RULES, AFTER_SPRINGS)
-    shares = {
-        str(name): {method: mean(rows, "share", metric=name, method=method) for method in methods}
-        for name in names
-    }
+    shares = shares_of(rows, SPRINGS, HYBRID_RULES, AFTER_SPRINGS)
     return Verdict.of(
-        all(found[HYBRID_RULES] < found[SPRINGS] for found in shares.values()),
-        ours="; ".join(
-            f"{name}: " + ", ".join(f"{method} {100 * share:.0f} %" for method, share in found.items())
-            for name, found in shares.items()
-        )
-        + " of the start's cost",
+        all(each[HYBRID_RULES] < each[SPRINGS] for each in shares.values()),
+        ours=f"{_told(shares)} of the start's cost",
         reason="Judged: rules below springs for every metric. Springs know rates and latencies, and "
         "neither the goal nor what is shared.",
     )
@@ -192,119 +180,60 @@ def check_springs(rows: Rows) -> Verdict:
 
 def check_shedding(rows: Rows) -> Verdict:
     """Shedding by worth loses less than thinning out alike, and least where queries were placed first."""
-    lost = {name: means(select(rows, method=name), "lost", by="overload") for name in (ALIKE, WORTH, PLACED)}
-    least = means(rows, "work", by="overload")
+    lost = {name: means(rows, "lost", by="overload", method=name) for name in (ALIKE, WORTH, PLACED)}
+    work = means(rows, "work", by="overload")
+    texts = named(lost, lambda shares: listed(shares, "{:.0f} %"), separator="; ")
     return Verdict.of(
-        all(lost[PLACED][at] < lost[WORTH][at] < lost[ALIKE][at] for at in least),
-        ours="; ".join(
-            f"{name} " + ", ".join(f"{share:.0f} %" for share in shares.values())
-            for name, shares in lost.items()
-        )
-        + f" of the worth lost at {', '.join(f'{float(at):g}' for at in least)} times what all sites can do",
+        all(lost[PLACED][at] < lost[WORTH][at] < lost[ALIKE][at] for at in work),
+        ours=f"{texts} of the worth lost at {listed(list(work), '{:g}')} times what all sites can do",
         reason="Judged: in this order at every overload. Work that has to be dropped: "
-        + ", ".join(f"{share:.0f} %" for share in least.values())
-        + ". Worths are lognormal.",
+        f"{listed(work, '{:.0f} %')}. Worths are lognormal.",
     )
 
 
 # The experiments
 
-JOINT = Claim(
-    "beyond-placement-joint",
-    "trees and queries improved together cost less than with either kind of rules alone, under limits on "
-    "load and fanout",
-    "an open question of the thesis (003 section 7)",
-)
-SPRING = Claim(
-    "beyond-placement-springs",
-    "placement by rules costs less than by springs in a space of latencies, for bandwidth, latency and load",
-    "no such comparison",
-)
-SHED = Claim(
-    "beyond-placement-shedding",
-    "under overload, shedding by worth loses less of it than thinning out all queries alike, and less still "
-    "after placement",
-    "no such comparison",
-)
 
-LEFT = "of CLIENT-TREE's cost"
+def remaining(*methods: str) -> Plot:
+    """What some methods leave of the start's cost, by metric."""
+    where, label = {"method": methods}, "of CLIENT-TREE's cost"
+    return Plot("What remains of the cost", "metric", "share", "method", where, kind="bars", y_label=label)
+
+
+LOST = Plot(
+    "Worth lost",
+    x="overload",
+    y="lost",
+    series="method",
+    x_label="work, times what all sites together can do",
+    y_label="of all queries' worth, %",
+)
 
 EXPERIMENTS = (
-    Experiment(
+    placement_experiment(
         name="placement-joint",
         title="Trees and queries improved together",
         grid=grid(nodes=[40], queries=[150], run=[1, 2]),
         quick=grid(nodes=[24], queries=[60], run=[1, 2]),
         run=run_joint,
-        options=OPTIONS,
-        answers={
-            JOINT.id: Answer(
-                check_joint,
-                (
-                    Plot(
-                        "What remains of the cost",
-                        x="metric",
-                        y="share",
-                        series="method",
-                        kind="bars",
-                        where={"method": (TREES_ALONE, QUERIES_ALONE, BOTH)},
-                        y_label=LEFT,
-                    ),
-                ),
-                claim=JOINT,
-            ),
-        },
-        deviation=DEVIATION,
+        answers={"beyond-placement-joint": answer(check_joint, remaining(TREES_ALONE, QUERIES_ALONE, BOTH))},
     ),
-    Experiment(
+    placement_experiment(
         name="placement-springs",
         title="Placement by rules and by springs in a space of latencies",
         grid=grid(nodes=[100], queries=[500], run=[1]),
         quick=grid(nodes=[30], queries=[80], run=[1]),
         run=run_springs,
-        options=OPTIONS,
         answers={
-            SPRING.id: Answer(
-                check_springs,
-                (
-                    Plot(
-                        "What remains of the cost",
-                        x="metric",
-                        y="share",
-                        series="method",
-                        kind="bars",
-                        where={"method": (SPRINGS, HYBRID_RULES, AFTER_SPRINGS)},
-                        y_label=LEFT,
-                    ),
-                ),
-                claim=SPRING,
-            ),
+            "beyond-placement-springs": answer(check_springs, remaining(SPRINGS, HYBRID_RULES, AFTER_SPRINGS))
         },
-        deviation=DEVIATION,
     ),
-    Experiment(
+    placement_experiment(
         name="placement-shedding",
         title="What is lost under overload",
         grid=grid(nodes=[40], queries=[200], overloads=["1.1 1.5 2 3"], run=[1, 2]),
         quick=grid(nodes=[20], queries=[80], overloads=["1.1 1.5 2 3"], run=[1]),
         run=run_shedding,
-        options=OPTIONS,
-        answers={
-            SHED.id: Answer(
-                check_shedding,
-                (
-                    Plot(
-                        "Worth lost",
-                        x="overload",
-                        y="lost",
-                        series="method",
-                        x_label="work, times what all sites together can do",
-                        y_label="of all queries' worth, %",
-                    ),
-                ),
-                claim=SHED,
-            ),
-        },
-        deviation=DEVIATION,
+        answers={"beyond-placement-shedding": answer(check_shedding, LOST)},
     ),
 )

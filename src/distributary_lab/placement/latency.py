@@ -7,14 +7,17 @@ the links that a site serves, so that roots on which everybody hangs are slow.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
-from distributary.plan.queries.baselines import at_sources, client_star, globally
+from distributary.plan.goal.named import LATENCY, RESPONSE
+from distributary.plan.queries.baselines import at_sources
 from distributary.plan.queries.generator import with_stars
 from distributary.plan.queries.goals import LATENCY, RESPONSE
 from distributary.plan.queries.optimiser import climb
 from distributary.plan.queries.rules import HYBRID, LOCAL, MIGRATIONS
-from distributary_lab.experiment import Answer, Experiment, Plot, Point, Row, Rows, Verdict, grid
+from distributary_lab.experiment import Plot, Point, Row, Rows, Verdict, answer, grid
 from distributary_lab.placement.networks import (
     CLIENT_STAR,
     CLIENT_TREE,
@@ -23,14 +26,15 @@ from distributary_lab.placement.networks import (
     HYBRID_RULES,
     LOCAL_RULES,
     SOURCE,
-    costs,
-    costs_by_period,
+    baseline,
+    by_period,
     goal_of,
+    placement_experiment,
     row_of,
+    rows_by_period,
     start_at,
 )
-from distributary_lab.rows import mean, number, select
-from distributary_lab.tree.networks import OPTIONS
+from distributary_lab.rows import mean, means, named, number, numbers
 
 PERIODS = 8
 """Periods shown in Figures 5.10 and 5.12."""
@@ -47,31 +51,22 @@ LIMIT = 5
 
 def run_network(point: Point, random: np.random.Generator) -> list[Row]:
     """Figure 5.10: network latency alone, period by period."""
-    start = start_at(point, random)
-    goal, workload, network = goal_of(LATENCY), start.workload, start.network
-    others = {
-        CLIENT_STAR: client_star(workload, network),
-        GLOBAL: globally(goal, workload, network),
-    }
-    levels = {name: row_of(goal, name, placed)["cost"] for name, placed in others.items()}
+    start, goal = start_at(point, random), goal_of(LATENCY)
+    levels = {name: baseline(name, goal, start)["cost"] for name in (CLIENT_STAR, GLOBAL)}
     found = climb(goal, start, MIGRATIONS, LOCAL)
     end = row_of(goal, LOCAL_RULES, found)
-    return [
-        {"period": period, "local": cost, **levels, "rewrites": end["rewrites"], "end": end["cost"]}
-        for period, cost in enumerate(costs_by_period(found, PERIODS))
-    ]
+    return rows_by_period(found, PERIODS, "local", **levels, rewrites=end["rewrites"], end=end["cost"])
 
 
 def run_processing(point: Point, random: np.random.Generator) -> list[Row]:
     """Figure 5.11: with processing, by network size."""
-    start = start_at(point, random, matching=MATCHING)
-    goal, workload, network = goal_of(RESPONSE), start.workload, start.network
+    start, goal = start_at(point, random, matching=MATCHING), goal_of(RESPONSE)
     found = climb(goal, start, MIGRATIONS, HYBRID)
     return [
-        row_of(goal, CLIENT_TREE, start),
-        row_of(goal, CLIENT_STAR, client_star(workload, network)),
-        row_of(goal, SOURCE, at_sources(workload, with_stars(network))),
-        row_of(goal, GLOBAL, globally(goal, workload, network)),
+        baseline(CLIENT_TREE, goal, start),
+        baseline(CLIENT_STAR, goal, start),
+        row_of(goal, SOURCE, at_sources(start.workload, with_stars(start.network))),
+        baseline(GLOBAL, goal, start),
         row_of(goal, HYBRID_RULES, found),
     ]
 
@@ -80,20 +75,13 @@ def run_limited(point: Point, random: np.random.Generator) -> list[Row]:
     """Figure 5.12: network latency where no site may have more than five cycles a second to do."""
     start = start_at(point, random, limit=LIMIT)
     goal = goal_of(LATENCY, f"node load <= {LIMIT}")
-    best = row_of(goal, GLOBAL, globally(goal, start.workload, start.network))
-    others: Row = {
-        GLOBAL: best["cost"],
-        "over": best["broken"],
-        "at_first": row_of(goal, CLIENT_TREE, start)["broken"],
-    }
+    best = baseline(GLOBAL, goal, start)
+    first = baseline(CLIENT_TREE, goal, start)["broken"]
+    others: Row = {GLOBAL: best["cost"], "over": best["broken"], "at_first": first}
     rows: list[Row] = []
     for name, area in ((LOCAL_RULES, LOCAL), (HYBRID_RULES, HYBRID)):
         found = climb(goal, start, MIGRATIONS, area)
-        end = row_of(goal, name, found)
-        rows.extend(
-            {**end, "period": period, "latency": cost, **others}
-            for period, cost in enumerate(costs_by_period(found, PERIODS))
-        )
+        rows += rows_by_period(found, PERIODS, "latency", **row_of(goal, name, found), **others)
     level = {**best, **others, "latency": best["cost"]}
     return rows + [{**level, "period": period} for period in range(PERIODS + 1)]
 
@@ -103,144 +91,102 @@ def run_limited(point: Point, random: np.random.Generator) -> list[Row]:
 
 def check_network(rows: Rows) -> Verdict:
     """Figure 5.10: close to the optimum."""
-    last = select(rows, period=PERIODS)
-    start = mean(select(rows, period=0), "local")
-    end, best, direct = (mean(last, column) for column in ("end", GLOBAL, CLIENT_STAR))
+    start = mean(rows, "local", period=0)
+    end, best, direct, rewrites = (
+        mean(rows, column, period=PERIODS) for column in ("end", GLOBAL, CLIENT_STAR, "rewrites")
+    )
     return Verdict.of(
         end <= 1.05 * best and end < start,
         ours=f"from {start:.0f} ms to {end:.0f}; GLOBAL {best:.0f}, CLIENT-STAR {direct:.0f}",
         ratio=end / best,
         reason="Judged: local rules within 5 % of GLOBAL on the same trees. The thesis takes GLOBAL and "
         "CLIENT-STAR for one optimum. Queries of two feeds tell them apart: over trees, the second feed may "
-        f"come a long way; GLOBAL has {best / direct:.2f} times the star's latency. "
-        f"{mean(last, 'rewrites'):.0f} rewrites.",
+        f"come a long way; GLOBAL has {best / direct:.2f} times the star's latency. {rewrites:.0f} rewrites.",
     )
 
 
 def check_processing(rows: Rows) -> Verdict:
     """Figure 5.11: much better than all but GLOBAL."""
-    names = (CLIENT_TREE, CLIENT_STAR, SOURCE, GLOBAL)
-    ours = costs(rows, "nodes", HYBRID_RULES)
-    others = {name: costs(rows, "nodes", name) for name in names}
+    ours = means(rows, "cost", by="nodes", method=HYBRID_RULES)
+    others = {
+        name: means(rows, "cost", by="nodes", method=name)
+        for name in (CLIENT_TREE, CLIENT_STAR, SOURCE, GLOBAL)
+    }
     gains = {nodes: 100 * (1 - cost / others[CLIENT_TREE][nodes]) for nodes, cost in ours.items()}
-    most = max(gains.values())
+    most, last = max(gains.values()), max(ours)
     beaten = all(
-        ours[nodes] <= 1.05 * others[GLOBAL][nodes]
-        and ours[nodes] < min(others[name][nodes] for name in names[:3])
-        for nodes in ours
+        cost <= 1.05 * others[GLOBAL][nodes]
+        and cost < min(others[name][nodes] for name in (CLIENT_TREE, CLIENT_STAR, SOURCE))
+        for nodes, cost in ours.items()
     )
-    last = max(ours)
-    moved = mean(rows, "rewrites", method=HYBRID_RULES, nodes=last)
-    periods = mean(rows, "periods", method=HYBRID_RULES, nodes=last)
+    moved, periods = (
+        mean(rows, column, method=HYBRID_RULES, nodes=last) for column in ("rewrites", "periods")
+    )
     return Verdict.of(
         beaten and most >= 50,
         ours=", ".join(f"{gain:.0f} % at {nodes}" for nodes, gain in gains.items())
         + f" below CLIENT-TREE; {moved:.0f} rewrites at {last}",
         ratio=most / 75,
-        reason=f"Judged: at least half of CLIENT-TREE's latency saved at some size, at every size below it, "
-        "CLIENT-STAR and SOURCE, and at most 5 % above GLOBAL. "
-        f"At {last} nodes: hybrid {ours[last]:.0f} ms, "
-        + ", ".join(f"{name} {others[name][last]:.0f}" for name in names)
-        + f". In {periods:.0f} periods, in which every site moves up to 17 operators.",
+        reason="Judged: at least half of CLIENT-TREE's latency saved at some size, at every size below it, "
+        f"CLIENT-STAR and SOURCE, and at most 5 % above GLOBAL. At {last} nodes: hybrid {ours[last]:.0f} ms, "
+        f"{named(others, lambda costs: f'{costs[last]:.0f}')}. In {periods:.0f} periods, in which every site "
+        "moves up to 17 operators.",
     )
 
 
 def check_limited(rows: Rows) -> Verdict:
     """Figure 5.12: with directed rules below GLOBAL, without above."""
     local, hybrid = (mean(rows, "cost", method=name) for name in (LOCAL_RULES, HYBRID_RULES))
-    best = mean(rows, GLOBAL)
-    start = mean(rows, "latency", period=0, method=LOCAL_RULES)
+    best, start = mean(rows, GLOBAL), mean(rows, "latency", period=0, method=LOCAL_RULES)
     kept = all(number(row, "broken") <= number(row, "at_first") for row in rows if row["method"] != GLOBAL)
-    over = max(number(row, "over") for row in rows)
+    below = (
+        " Here local rules alone are below GLOBAL too: they reach two levels and siblings in four trees and "
+        "move queries again and again, where GLOBAL never takes back what it decided (and leaves queries "
+        f"where there is no room, up to {max(numbers(rows, 'over')):.0f} sites over the limit)."
+    )
     return Verdict.of(
         hybrid < best < local < start and kept,
         ours=f"hybrid {hybrid:.0f} ms, GLOBAL {best:.0f}, local {local:.0f}, at the start {start:.0f}",
         ratio=hybrid / best,
         reason="Judged: hybrid below GLOBAL, local rules above GLOBAL and below the start, the limit of "
-        f"{LIMIT} cycles kept wherever it is kept at the start."
-        + (
-            ""
-            if local > best
-            else " Here local rules alone are below GLOBAL too: they reach two levels and siblings in four "
-            "trees and move queries again and again, where GLOBAL never takes back what it decided (and "
-            f"leaves queries where there is no room, up to {over:.0f} sites over the limit)."
-        ),
+        f"{LIMIT} cycles kept wherever it is kept at the start." + ("" if local > best else below),
     )
 
 
 # The experiments
 
+MILLISECONDS = "average latency, ms"
+latency_by_period = partial(by_period, y_label=MILLISECONDS)
+LEVELS = latency_by_period("Average latency of a query", y=("local", GLOBAL, CLIENT_STAR), series=())
+LIMITED = latency_by_period("Average latency of a query, at most five cycles a site", y="latency")
+BY_NODES = Plot("Average latency of a query", "nodes", "cost", "method", y_label=MILLISECONDS)
+
 EXPERIMENTS = (
-    Experiment(
+    placement_experiment(
         name="placement-latency",
         title="The average network latency of 500 queries, period by period",
         grid=grid(nodes=[100], queries=[500], run=[1, 2]),
         quick=grid(nodes=[40], queries=[100], run=[1]),
         run=run_network,
-        options=OPTIONS,
-        answers={
-            "003-fig5.10": Answer(
-                check_network,
-                (
-                    Plot(
-                        "Average latency of a query",
-                        x="period",
-                        y=("local", GLOBAL, CLIENT_STAR),
-                        x_label="optimisation period",
-                        y_label="average latency, ms",
-                    ),
-                ),
-            ),
-        },
-        deviation=DEVIATION,
+        answers={"003-fig5.10": answer(check_network, LEVELS)},
     ),
-    Experiment(
+    placement_experiment(
         name="placement-response",
         title="The average latency with processing, by network size",
         grid=grid(nodes=[50, 100, 150], queries=[500], run=[1]),
         quick=grid(nodes=[20, 40], queries=[60], run=[1]),
         run=run_processing,
-        options=OPTIONS,
-        answers={
-            "003-fig5.11": Answer(
-                check_processing,
-                (
-                    Plot(
-                        "Average latency of a query",
-                        x="nodes",
-                        y="cost",
-                        series="method",
-                        y_label="average latency, ms",
-                    ),
-                ),
-            ),
-        },
+        answers={"003-fig5.11": answer(check_processing, BY_NODES)},
         deviation=DEVIATION + " Matching an item costs half a cycle for every link that it is forwarded on. "
         "GLOBAL puts every query where the average latency is best by then, and leaves clients where they "
         "are.",
     ),
-    Experiment(
+    placement_experiment(
         name="placement-latency-limit",
         title="The average network latency under a limit on every site's load",
         grid=grid(nodes=[100], queries=[500], run=[1, 2]),
         quick=grid(nodes=[40], queries=[160], run=[1]),
         run=run_limited,
-        options=OPTIONS,
-        answers={
-            "003-fig5.12": Answer(
-                check_limited,
-                (
-                    Plot(
-                        "Average latency of a query, at most five cycles a site",
-                        x="period",
-                        y="latency",
-                        series="method",
-                        x_label="optimisation period",
-                        y_label="average latency, ms",
-                    ),
-                ),
-            ),
-        },
-        deviation=DEVIATION,
+        answers={"003-fig5.12": answer(check_limited, LIMITED)},
     ),
 )

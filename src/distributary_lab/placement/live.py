@@ -1,6 +1,6 @@
 """Live networks of queries: what following a goal costs them by the number of queries, and what it brings.
 
-Figures 5.18 to 5.21 are measured on the planner's climb (`placement_traffic`). Here the nodes are those that
+Figures 5.18 to 5.21 are measured on the planner's climb (`placement.traffic`). Here the nodes are those that
 run the queries, in the simulator; counted are the messages they send. Every answer is compared with the
 interpreter's, and a wrong one is a claim that does not hold.
 """
@@ -8,14 +8,15 @@ interpreter's, and a wrong one is a claim that does not hold.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
+from statistics import fmean
 from typing import Literal
 
 import numpy as np
 
 from distributary.sim.trials.query_trial import QueryTrial, run_query_trial
-from distributary_lab.claims import Claim
-from distributary_lab.experiment import Answer, Experiment, Plot, Point, Row, Rows, Verdict, grid
-from distributary_lab.rows import mean, means, number, select
+from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid, seed_from
+from distributary_lab.rows import mean, means, numbers
 
 NEIGHBOURHOOD: Literal["neighbourhood"] = "neighbourhood"
 WHOLE: Literal["whole"] = "whole"
@@ -26,14 +27,9 @@ LAST = 3
 
 def trial_of(point: Point, random: np.random.Generator) -> QueryTrial:
     """Queries on nodes, without a goal."""
-    return QueryTrial(
-        nodes=int(point["nodes"]),
-        queries=int(point["queries"]),
-        feeds=int(point["feeds"]),
-        events=int(point["events"]),
-        seconds=float(point["seconds"]),
-        seed=int(random.integers(2**31)),
-    )
+    nodes, queries, feeds, events = (int(point[name]) for name in ("nodes", "queries", "feeds", "events"))
+    seconds, seed = float(point["seconds"]), seed_from(random)
+    return QueryTrial(nodes=nodes, queries=queries, feeds=feeds, events=events, seconds=seconds, seed=seed)
 
 
 # What is measured
@@ -70,35 +66,31 @@ def run_gain(point: Point, random: np.random.Generator) -> list[Row]:
 
 def check_upkeep(rows: Rows) -> Verdict:
     """With many more queries nodes send hardly more, where being told everything costs as many times more."""
-    sent = {told: means(select(rows, told=told), "bytes", by="queries") for told in (NEIGHBOURHOOD, WHOLE)}
-    fewest, most = min(sent[WHOLE]), max(sent[WHOLE])
-    times = {told: each[most] / each[fewest] for told, each in sent.items()}
-    grown = float(most) / float(fewest)
-    wrong = sum(number(row, "wrong") for row in rows)
-    few, many = (
-        {name: mean(rows, name, told=NEIGHBOURHOOD, queries=count) for name in (STATISTICS, WEIGHING)}
-        for count in (fewest, most)
+    near, whole = (means(rows, "bytes", by="queries", told=told) for told in (NEIGHBOURHOOD, WHOLE))
+    fewest, most = min(whole), max(whole)
+    times = near[most] / near[fewest]
+    wrong = sum(numbers(rows, "wrong"))
+    statistics, weighing = (
+        " and ".join(f"{mean(rows, name, told=NEIGHBOURHOOD, queries=count):.0f}" for count in (fewest, most))
+        for name in (STATISTICS, WEIGHING)
     )
     return Verdict.of(
-        times[NEIGHBOURHOOD] <= 2 and not wrong,
-        ours=f"{times[NEIGHBOURHOOD]:.1f} times from {fewest} to {most} queries; told everything, "
-        f"{times[WHOLE]:.1f} times",
-        reason=f"Judged: at most twice for {grown:.0f} times the queries, and every answer right "
-        f"({wrong:.0f} are not). Bytes a node and period: statistics {few[STATISTICS]:.0f} and "
-        f"{many[STATISTICS]:.0f}, weighing {few[WEIGHING]:.0f} and {many[WEIGHING]:.0f}; told everything "
-        f"{sent[WHOLE][fewest]:.0f} and {sent[WHOLE][most]:.0f}.",
+        times <= 2 and not wrong,
+        ours=f"{times:.1f} times from {fewest} to {most} queries; told everything, "
+        f"{whole[most] / whole[fewest]:.1f} times",
+        reason=f"Judged: at most twice for {most / fewest:.0f} times the queries, and every answer right "
+        f"({wrong:.0f} are not). Bytes a node and period: statistics {statistics}, weighing {weighing}; "
+        f"told everything {whole[fewest]:.0f} and {whole[most]:.0f}.",
     )
 
 
 def check_gain(rows: Rows) -> Verdict:
     """A network that follows the goal sends less."""
-    before, after = (mean(rows, "streams", goal=goal) for goal in ("none", "bandwidth"))
-    wrong = sum(number(row, "wrong") for row in rows)
-    pairs = zip(select(rows, goal="none"), select(rows, goal="bandwidth"), strict=True)
-    everywhere = all(number(one, "streams") > number(other, "streams") for one, other in pairs)
+    without, following = (numbers(rows, "streams", goal=goal) for goal in ("none", "bandwidth"))
+    wrong = sum(numbers(rows, "wrong"))
     return Verdict.of(
-        everywhere and not wrong,
-        ours=f"{100 * (1 - after / before):.0f} % less",
+        all(one > other for one, other in zip(without, following, strict=True)) and not wrong,
+        ours=f"{100 * (1 - fmean(following) / fmean(without)):.0f} % less",
         reason=f"Judged: less in every run, and every answer right ({wrong:.0f} are not). Filters apply on "
         f"the way already, wherever they run; {mean(rows, 'moves', goal='bandwidth'):.0f} moves a run.",
     )
@@ -106,24 +98,16 @@ def check_gain(rows: Rows) -> Verdict:
 
 # The experiments
 
-UPKEEP = Claim(
-    "beyond-queries-live-upkeep",
-    "what a node of a running network sends to follow a goal does not grow with the number of queries",
-    "constant (003 Figure 5.18)",
+live_experiment = partial(
+    Experiment,
+    deviation="The simulator's network, with delays of 10 to 100 ms and four trees at most; chains of five "
+    "operators of Table 5.6 over made-up feeds.",
 )
-GAIN = Claim(
-    "beyond-queries-live-gain",
-    "a running network that follows the bandwidth's goal sends less than one with operators at their clients",
-    "no such comparison",
-)
-DEVIATION = (
-    "The simulator's network, with delays of 10 to 100 ms and four trees at most; chains of five operators "
-    "of Table 5.6 over made-up feeds."
-)
-BYTES = "bytes a node and period"
+UPKEEP = Plot("Upkeep by queries", "queries", "bytes", "told", y_label="bytes a node and period")
+STREAMS = Plot("Streams in the end", "run", "streams", "goal", kind="bars", y_label="bytes a second")
 
 EXPERIMENTS = (
-    Experiment(
+    live_experiment(
         name="queries-live-upkeep",
         title="What following a goal costs a running network, by the number of queries",
         grid=grid(
@@ -133,37 +117,14 @@ EXPERIMENTS = (
             nodes=[8], queries=[5, 20], feeds=[10], events=[200], seconds=[60], goal=["load"], run=[1]
         ),
         run=run_upkeep,
-        answers={
-            UPKEEP.id: Answer(
-                check_upkeep,
-                (Plot("Upkeep by queries", x="queries", y="bytes", series="told", y_label=BYTES),),
-                claim=UPKEEP,
-            ),
-        },
-        deviation=DEVIATION,
+        answers={"beyond-queries-live-upkeep": answer(check_upkeep, UPKEEP)},
     ),
-    Experiment(
+    live_experiment(
         name="queries-live-gain",
         title="What a running network saves by itself",
         grid=grid(nodes=[16], queries=[20], feeds=[12], events=[1200], seconds=[300], run=[1, 2, 3]),
         quick=grid(nodes=[8], queries=[6], feeds=[4], events=[300], seconds=[180], run=[1]),
         run=run_gain,
-        answers={
-            GAIN.id: Answer(
-                check_gain,
-                (
-                    Plot(
-                        "Streams in the end",
-                        x="run",
-                        y="streams",
-                        series="goal",
-                        kind="bars",
-                        y_label="bytes a second",
-                    ),
-                ),
-                claim=GAIN,
-            ),
-        },
-        deviation=DEVIATION,
+        answers={"beyond-queries-live-gain": answer(check_gain, STREAMS)},
     ),
 )

@@ -14,18 +14,10 @@ from distributary.plan.queries.baselines import at_sources, client_tree, least_l
 from distributary.plan.queries.goals import LOAD
 from distributary.plan.queries.graph import QueryWorkload
 from distributary.plan.queries.optimiser import climb
-from distributary.plan.queries.placement import Placement, SiteNetwork
-from distributary.plan.queries.rules import (
-    DIRECTED,
-    HYBRID,
-    LOCAL,
-    MIGRATION,
-    MIGRATIONS,
-    PARTITION,
-    QueryRule,
-)
+from distributary.plan.queries.placement import Network, Placement
+from distributary.plan.queries.rules import DIRECTED, HYBRID, LOCAL, MIGRATION, MIGRATIONS, PARTITION, Rule
 from distributary.plan.queries.statistics import Dissemination
-from distributary_lab.experiment import Answer, Experiment, Plot, Point, Row, Rows, Value, Verdict, grid
+from distributary_lab.experiment import Plot, Point, Row, Rows, Verdict, answer, grid, seed_from
 from distributary_lab.placement.networks import (
     CLIENT_TREE,
     DEVIATION,
@@ -33,15 +25,15 @@ from distributary_lab.placement.networks import (
     GLOBAL,
     LOCAL_RULES,
     SOURCE,
-    costs,
-    costs_by_period,
+    baseline,
+    by_period,
     goal_of,
-    listed,
+    placement_experiment,
     row_of,
+    rows_by_period,
     start_at,
 )
-from distributary_lab.rows import mean, means, number, select
-from distributary_lab.tree.networks import OPTIONS
+from distributary_lab.rows import listed, mean, means, named, number, select
 
 PERIODS = 12
 """Periods shown in Figure 5.14."""
@@ -75,20 +67,16 @@ ALL = 0
 
 def run_steps(point: Point, random: np.random.Generator) -> list[Row]:
     """Figure 5.14: period by period, with local and with directed rules."""
-    start = start_at(point, random)
-    goal, workload, network = goal_of(LOAD), start.workload, start.network
-    levels: dict[str, Value] = {
+    start, goal = start_at(point, random), goal_of(LOAD)
+    workload, network = start.workload, start.network
+    levels: Row = {
         OPTIMAL: least_maximum_load(workload, network),
         GLOBAL: row_of(goal, GLOBAL, least_loaded(workload, network))["cost"],
     }
     rows: list[Row] = []
     for name, area in ((LOCAL_RULES, LOCAL), (DIRECTED_RULES, DIRECTED)):
         found = climb(goal, start, MIGRATIONS, area)
-        end = row_of(goal, name, found)
-        rows.extend(
-            {**end, **levels, "period": period, "load": cost}
-            for period, cost in enumerate(costs_by_period(found, PERIODS))
-        )
+        rows += rows_by_period(found, PERIODS, "load", **row_of(goal, name, found), **levels)
     for name, level in levels.items():
         rows += [{**levels, "method": name, "period": at, "load": level} for at in range(PERIODS + 1)]
     return rows
@@ -96,36 +84,36 @@ def run_steps(point: Point, random: np.random.Generator) -> list[Row]:
 
 def run_sizes(point: Point, random: np.random.Generator) -> list[Row]:
     """Figures 5.15 and 5.16: by network size, from three starts."""
-    given = start_at(point, random)
-    goal, workload, network = goal_of(LOAD), given.workload, given.network
+    given, goal = start_at(point, random), goal_of(LOAD)
+    workload, network = given.workload, given.network
     best = least_maximum_load(workload, network)
+    starts = {name: place(workload, network) for name, place in STARTS.items()}
     rows: list[Row] = []
-    for name, place in STARTS.items():
-        found = climb(goal, place(workload, network), MIGRATIONS, DIRECTED)
-        row = row_of(goal, name, found)
-        rows.append({**row, "start": found.before, "improvement": 100 * (1 - found.cost / found.before)})
-    for label, start in ((CLIENT_TREE, "client"), (SOURCE, "root"), (GLOBAL, "greedy")):
-        rows.append(row_of(goal, label, STARTS[start](workload, network)))
+    for name, start in starts.items():
+        found = climb(goal, start, MIGRATIONS, DIRECTED)
+        gain = 100 * (1 - found.cost / found.before)
+        rows.append({**row_of(goal, name, found), "start": found.before, "improvement": gain})
+    for label, name in ((CLIENT_TREE, "client"), (SOURCE, "root"), (GLOBAL, "greedy")):
+        rows.append(row_of(goal, label, starts[name]))
     rows.append({"method": OPTIMAL, "cost": best})
     return [{**row, OPTIMAL: best} for row in rows]
 
 
 def run_statistics(point: Point, random: np.random.Generator) -> list[Row]:
     """Figure 5.17: period by period, with all statistics and with some of them."""
-    start = start_at(point, random)
-    goal = goal_of(LOAD)
+    start, goal = start_at(point, random), goal_of(LOAD)
     best = least_maximum_load(start.workload, start.network)
     rows: list[Row] = []
     for top in map(int, str(point["tops"]).split()):
-        told = Dissemination(None if top == ALL else top, seed=int(random.integers(2**31)))
+        told = Dissemination(None if top == ALL else top, seed=seed_from(random))
         found = climb(goal, start, MIGRATIONS, DIRECTED, statistics=told)
-        end = row_of(goal, DIRECTED_RULES, found)
-        rows.extend(
-            {**end, "top": top, "told": "all" if top == ALL else f"top {top}", OPTIMAL: best}
-            | {"period": period, "load": cost}
-            for period, cost in enumerate(costs_by_period(found, ROUNDS))
-        )
+        end = {**row_of(goal, DIRECTED_RULES, found), "top": top, "told": _named(top), OPTIMAL: best}
+        rows += rows_by_period(found, ROUNDS, "load", **end)
     return rows + [{"told": OPTIMAL, "period": period, "load": best} for period in range(ROUNDS + 1)]
+
+
+def _named(top: int) -> str:
+    return "all" if top == ALL else f"top {top}"
 
 
 def run_partition(point: Point, random: np.random.Generator) -> list[Row]:
@@ -135,7 +123,7 @@ def run_partition(point: Point, random: np.random.Generator) -> list[Row]:
     goal = goal_of(LOAD)
     best = least_maximum_load(start.workload, start.network)
     ends = {name: climb(goal, start, rules, HYBRID) for name, rules in RULES.items()}
-    rows = [row_of(goal, CLIENT_TREE, start), *(row_of(goal, name, found) for name, found in ends.items())]
+    rows = [baseline(CLIENT_TREE, goal, start), *(row_of(goal, name, found) for name, found in ends.items())]
     before = ends[MIGRATED].before
     return [{**row, "bound": best, "improvement": 100 * (1 - number(row, "cost") / before)} for row in rows]
 
@@ -143,197 +131,160 @@ def run_partition(point: Point, random: np.random.Generator) -> list[Row]:
 # Checks
 
 
-def above(rows: Rows, method: str) -> float:
-    """By how much a method ends above the bound in its worst run, in per cent."""
-    return max(100 * (number(row, "cost") / number(row, OPTIMAL) - 1) for row in select(rows, method=method))
+def above(rows: Rows) -> float:
+    """By how much placements are above the bound in the worst run, in per cent."""
+    return max(100 * (number(row, "cost") / number(row, OPTIMAL) - 1) for row in rows)
 
 
 def check_steps(rows: Rows) -> Verdict:
     """Figure 5.14: directed rules come to the optimum, local rules do not."""
-    ends = {name: above(rows, name) for name in (DIRECTED_RULES, LOCAL_RULES)}
+    directed, local = (above(select(rows, method=name)) for name in (DIRECTED_RULES, LOCAL_RULES))
     best, greedy = mean(rows, OPTIMAL), mean(rows, GLOBAL)
     start = mean(rows, "load", period=0, method=LOCAL_RULES)
     return Verdict.of(
-        ends[DIRECTED_RULES] <= 5,
-        ours=f"directed {ends[DIRECTED_RULES]:.1f} % above the bound of {best:.2f} cycles",
-        ratio=1 + ends[DIRECTED_RULES] / 100,
-        reason="Judged: directed rules within 5 % of the bound in every run. The start has "
-        f"{start:.1f} cycles, GLOBAL {greedy:.2f}. Local rules end {ends[LOCAL_RULES]:.1f} % above: "
-        "neighbours in four trees are so many that load is handed on from one to the next, where the "
-        "thesis' local rules stop.",
+        directed <= 5,
+        ours=f"directed {directed:.1f} % above the bound of {best:.2f} cycles",
+        ratio=1 + directed / 100,
+        reason=f"Judged: directed rules within 5 % of the bound in every run. The start has {start:.1f} "
+        f"cycles, GLOBAL {greedy:.2f}. Local rules end {local:.1f} % above: neighbours in four trees are so "
+        "many that load is handed on from one to the next, where the thesis' local rules stop.",
     )
 
 
 def check_sizes(rows: Rows) -> Verdict:
     """Figure 5.15: the optimum at every size, below GLOBAL."""
-    ours, greedy = costs(rows, "nodes", "client"), costs(rows, "nodes", GLOBAL)
-    best = {int(nodes): bound for nodes, bound in means(rows, OPTIMAL, by="nodes").items()}
-    over = {nodes: 100 * (cost / best[nodes] - 1) for nodes, cost in ours.items()}
+    ours, greedy = (means(rows, "cost", by="nodes", method=name) for name in ("client", GLOBAL))
+    best = means(rows, OPTIMAL, by="nodes")
+    over = [100 * (cost / best[nodes] - 1) for nodes, cost in ours.items()]
+    loads = [listed(costs, "{:.2f}") for costs in (ours, greedy)]
     return Verdict.of(
-        max(over.values()) <= 5 and all(ours[nodes] < greedy[nodes] for nodes in ours),
-        ours=f"{listed(ours, 2)} cycles, GLOBAL {listed(greedy, 2)} at {', '.join(map(str, ours))} nodes",
-        ratio=1 + max(over.values()) / 100,
-        reason=f"Judged: within 5 % of the bound and below GLOBAL at every size. Above the bound: "
-        f"{listed(over, 1)} %.",
+        max(over) <= 5 and all(ours[nodes] < greedy[nodes] for nodes in ours),
+        ours=f"{loads[0]} cycles, GLOBAL {loads[1]} at {listed(list(ours))} nodes",
+        ratio=1 + max(over) / 100,
+        reason="Judged: within 5 % of the bound and below GLOBAL at every size. Above the bound: "
+        f"{listed(over, '{:.1f}')} %.",
     )
 
 
 def check_starts(rows: Rows) -> Verdict:
     """Figure 5.16: better from every start; most from the roots, least from the least loaded sites."""
-    gains = {
-        name: {
-            int(at): gain for at, gain in means(select(rows, method=name), "improvement", by="nodes").items()
-        }
-        for name in STARTS
-    }
-    last = max(gains["greedy"])
-    ordered = all(
-        gains["root"][nodes] > gains["client"][nodes] > gains["greedy"][nodes] > 0 for nodes in gains["root"]
-    )
+    gains = {name: means(rows, "improvement", by="nodes", method=name) for name in STARTS}
+    client, root, greedy = (gains[name] for name in ("client", "root", "greedy"))
+    last = max(greedy)
+    ordered = all(root[nodes] > client[nodes] > greedy[nodes] > 0 for nodes in root)
+    by_size = named(gains, lambda gain: listed(gain, "{:.0f}") + " %", separator="; ")
     return Verdict.of(
-        ordered and gains["greedy"][last] >= 14,
-        ours=f"{gains['greedy'][last]:.0f} % from greedy at {last} nodes",
-        ratio=gains["greedy"][last] / 28,
+        ordered and greedy[last] >= 14,
+        ours=f"{greedy[last]:.0f} % from greedy at {last} nodes",
+        ratio=greedy[last] / 28,
         reason="Judged: roots gain most, greedy least, and that at the largest size at least half of the "
-        "thesis' 28 %. "
-        + "; ".join(f"{name} {listed(by_size, 0)} %" for name, by_size in gains.items())
-        + f" at {', '.join(map(str, gains['root']))} nodes.",
+        f"thesis' 28 %. {by_size} at {listed(list(root))} nodes.",
     )
 
 
 def check_statistics(rows: Rows) -> Verdict:
     """Figure 5.17: with some statistics at most ten per cent off."""
     last = select(rows, period=ROUNDS)
-    tops = [int(top) for top in means(last, "cost", by="top")]
-    off = {
-        top: max(100 * (number(row, "cost") / number(row, OPTIMAL) - 1) for row in select(last, top=top))
-        for top in tops
-    }
     periods = means(last, "periods", by="top")
+    off = {_named(top): above(select(last, top=top)) for top in periods}
     return Verdict.of(
         max(off.values()) <= 10,
-        ours=", ".join(f"{'all' if top == ALL else f'top {top}'} {share:.1f} %" for top, share in off.items())
-        + " above the bound",
+        ours=named(off, "{:.1f} %") + " above the bound",
         ratio=1 + max(off.values()) / 100,
         reason="Judged: within 10 % of the bound with every k, in every run. Periods until nothing helps: "
-        + ", ".join(f"{count:.0f}" for count in periods.values())
-        + ".",
+        f"{listed(periods, '{:.0f}')}.",
     )
 
 
 def check_partition(rows: Rows) -> Verdict:
     """Figure 5.23: partition with migration is best."""
-    texts, better = [], {}
-    for kind in (MIXED, FILTERS):
-        own = select(rows, operators=kind)
-        loads = {name: mean(own, "cost", method=name) for name in RULES}
-        better[kind] = 100 * (1 - loads[TOGETHER] / min(loads[MIGRATED], loads[PARTITIONED]))
-        texts.append(f"{kind}: " + ", ".join(f"{name} {load:.2f}" for name, load in loads.items()))
+    loads = {
+        f"{kind}:": {name: mean(rows, "cost", method=name, operators=kind) for name in RULES}
+        for kind in (MIXED, FILTERS)
+    }
+    mixed, filters = (
+        100 * (1 - each[TOGETHER] / min(each[MIGRATED], each[PARTITIONED])) for each in loads.values()
+    )
     bounds = [mean(rows, "bound", operators=kind) for kind in (MIXED, FILTERS)]
     return Verdict.of(
-        better[MIXED] >= 1,
-        ours="; ".join(texts) + " cycles",
+        mixed >= 1,
+        ours=named(loads, lambda each: named(each, "{:.2f}"), separator="; ") + " cycles",
         reason=f"Judged: with the thesis' operators, both together at least 1 % below either alone; it is "
-        f"{better[MIXED]:.1f} %. Without partition no placement can be below {bounds[0]:.2f} cycles, and "
-        "migration alone comes close: sites have many operators to hand on, and the heaviest are sorts, "
-        "which Table 5.1 does not split. Partition pays where single operators weigh most: with few queries "
-        f"of filters alone, both together are {better[FILTERS]:.0f} % below either alone, and the bound "
-        f"without partition is {bounds[1]:.2f}.",
+        f"{mixed:.1f} %. Without partition no placement can be below {bounds[0]:.2f} cycles, and migration "
+        "alone comes close: sites have many operators to hand on, and the heaviest are sorts, which Table "
+        "5.1 does not split. Partition pays where single operators weigh most: with few queries of filters "
+        f"alone, both together are {filters:.0f} % below either alone, and the bound without partition is "
+        f"{bounds[1]:.2f}.",
     )
 
 
 # The experiments
 
 CYCLES = "maximum load of a site, cycles/s"
+BOUND = DEVIATION + " OPTIMAL is a bound that no placement can be below."
+
+BY_SIZE = Plot(
+    "Maximum load",
+    x="nodes",
+    y="cost",
+    series="method",
+    where={"method": ("client", OPTIMAL, GLOBAL, CLIENT_TREE)},
+    y_label=CYCLES,
+    about="`client` is the climb with directed rules from CLIENT-TREE.",
+)
+BY_START = Plot(
+    "Improvement by start",
+    x="nodes",
+    y="improvement",
+    series="method",
+    where={"method": tuple(STARTS)},
+    y_label="below the start, %",
+)
+BY_STATISTICS = by_period(
+    "Maximum load by the number of statistics passed on over a link", y="load", series="told", y_label=CYCLES
+)
+BY_RULES = Plot(
+    "Maximum load, by rules",
+    x="operators",
+    y="cost",
+    series="method",
+    kind="bars",
+    where={"method": tuple(RULES)},
+    y_label=CYCLES,
+)
 
 EXPERIMENTS = (
-    Experiment(
+    placement_experiment(
         name="placement-load",
         title="The maximum load of a site, period by period",
         grid=grid(nodes=[100], queries=[500], run=[1, 2, 3]),
         quick=grid(nodes=[40], queries=[200], run=[1, 2]),
         run=run_steps,
-        options=OPTIONS,
-        answers={
-            "003-fig5.14": Answer(
-                check_steps,
-                (
-                    Plot(
-                        "Maximum load",
-                        x="period",
-                        y="load",
-                        series="method",
-                        x_label="optimisation period",
-                        y_label=CYCLES,
-                    ),
-                ),
-            ),
-        },
-        deviation=DEVIATION + " OPTIMAL is a bound that no placement can be below.",
+        answers={"003-fig5.14": answer(check_steps, by_period("Maximum load", y="load", y_label=CYCLES))},
+        deviation=BOUND,
     ),
-    Experiment(
+    placement_experiment(
         name="placement-load-sizes",
         title="The maximum load by network size and by where queries start",
         grid=grid(nodes=[50, 100, 150, 200], queries=[500], run=[1, 2]),
         quick=grid(nodes=[20, 40], queries=[120], run=[1]),
         run=run_sizes,
-        options=OPTIONS,
         answers={
-            "003-fig5.15": Answer(
-                check_sizes,
-                (
-                    Plot(
-                        "Maximum load",
-                        x="nodes",
-                        y="cost",
-                        series="method",
-                        where={"method": ("client", OPTIMAL, GLOBAL, CLIENT_TREE)},
-                        y_label=CYCLES,
-                        about="`client` is the climb with directed rules from CLIENT-TREE.",
-                    ),
-                ),
-            ),
-            "003-fig5.16": Answer(
-                check_starts,
-                (
-                    Plot(
-                        "Improvement by start",
-                        x="nodes",
-                        y="improvement",
-                        series="method",
-                        where={"method": tuple(STARTS)},
-                        y_label="below the start, %",
-                    ),
-                ),
-            ),
+            "003-fig5.15": answer(check_sizes, BY_SIZE),
+            "003-fig5.16": answer(check_starts, BY_START),
         },
-        deviation=DEVIATION + " OPTIMAL is a bound that no placement can be below.",
+        deviation=BOUND,
     ),
-    Experiment(
+    placement_experiment(
         name="placement-statistics",
         title="The maximum load when sites hear of some others only",
         grid=grid(nodes=[100], queries=[500], tops=["40 80 0"], run=[1, 2, 3]),
         quick=grid(nodes=[40], queries=[200], tops=["8 16 0"], run=[1]),
         run=run_statistics,
-        options=OPTIONS,
-        answers={
-            "003-fig5.17": Answer(
-                check_statistics,
-                (
-                    Plot(
-                        "Maximum load by the number of statistics passed on over a link",
-                        x="period",
-                        y="load",
-                        series="told",
-                        x_label="optimisation period",
-                        y_label=CYCLES,
-                    ),
-                ),
-            ),
-        },
-        deviation=DEVIATION + " OPTIMAL is a bound that no placement can be below.",
+        answers={"003-fig5.17": answer(check_statistics, BY_STATISTICS)},
+        deviation=BOUND,
     ),
-    Experiment(
+    placement_experiment(
         name="placement-partition",
         title="The maximum load by migration, by partition and by both",
         grid=(
@@ -345,23 +296,7 @@ EXPERIMENTS = (
             *grid(nodes=[40], queries=[6], operators=[FILTERS], run=[1]),
         ),
         run=run_partition,
-        options=OPTIONS,
-        answers={
-            "003-fig5.23": Answer(
-                check_partition,
-                (
-                    Plot(
-                        "Maximum load, by rules",
-                        x="operators",
-                        y="cost",
-                        series="method",
-                        kind="bars",
-                        where={"method": tuple(RULES)},
-                        y_label=CYCLES,
-                    ),
-                ),
-            ),
-        },
+        answers={"003-fig5.23": answer(check_partition, BY_RULES)},
         deviation=DEVIATION + " Also with few queries, of filters alone, where single operators weigh most.",
     ),
 )

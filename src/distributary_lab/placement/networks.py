@@ -3,7 +3,7 @@ section 5.5).
 
 Rules:
 
-- Sites are those of `tree_networks`. Over all of them span four trees, each with another root, in which every
+- Sites are those of `tree.networks`. Over all of them span four trees, each with another root, in which every
   site joined under a random one; the 700 feeds are dealt at random to the trees' roots, clients to the other
   sites. Queries are chains of five operators, and which feed they read follows a Zipf distribution.
 - A climb starts with every operator at its client's: CLIENT-TREE, unless an experiment says otherwise.
@@ -14,24 +14,26 @@ Cost: 500 queries on 100 sites are made in a tenth of a second.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from random import Random
 
 import numpy as np
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal import Goal
-from distributary.plan.queries.benefit import PlacementEstimate
+from distributary.plan.goal.query_goal import QueryGoal
+from distributary.plan.goal.query_text import parse_query_goal
+from distributary.plan.queries.baselines import at_sources, client_star, globally
+from distributary.plan.queries.benefit import Standing
 from distributary.plan.queries.generator import at_clients, feed_workload
 from distributary.plan.queries.goals import parse_query_goal
 from distributary.plan.queries.graph import QueryWorkload
 from distributary.plan.queries.optimiser import QueryClimb
 from distributary.plan.queries.placement import Placement, SiteNetwork
 from distributary.plan.trees.tree import random_tree
-from distributary_lab.experiment import Point, Row, Rows
-from distributary_lab.rows import means, select
-from distributary_lab.tree.networks import network_at
+from distributary_lab.experiment import Experiment, Plot, Point, Row, Value, seed_from
+from distributary_lab.rows import stretched
+from distributary_lab.tree.networks import OPTIONS, network_at
 
 TREES = 4
 
@@ -70,13 +72,13 @@ def start_at(
     sites = network_at(point, random)
     if sites.count <= TREES:
         raise DistributaryError(f"{TREES} trees need more sites than the {sites.count} there are")
-    shapes = Random(int(random.integers(2**31)))
+    shapes = Random(seed_from(random))
     trees = tuple(random_tree(sites.count, shapes, root) for root in range(TREES))
     network = SiteNetwork(sites, trees, speed=[speed] * sites.count, matching=matching)
     workload = feed_workload(
         network,
         int(point["queries"]),
-        int(random.integers(2**31)),
+        seed_from(random),
         two_feeds=two_feeds,
         filters_only=filters_only,
     )
@@ -107,43 +109,43 @@ def clients_with_room(
 
 def row_of(goal: Goal, method: str, found: QueryClimb | Placement) -> Row:
     """A placement, or what a climb came to, in numbers; the cost is counted anew."""
+    placement = found if isinstance(found, Placement) else found.placement
+    standing = Standing(goal, placement)
+    row: Row = {"method": method, "cost": standing.cost, "broken": standing.broken(), "rewrites": 0}
     if isinstance(found, Placement):
-        standing = PlacementEstimate(goal, found)
-        return {"method": method, "cost": standing.cost, "broken": standing.broken(), "rewrites": 0}
-    standing = PlacementEstimate(goal, found.placement)
+        return row
     if abs(standing.cost - found.cost) > 1e-6 * abs(found.cost):
         raise DistributaryError(f"{method} promised {found.cost}, and it is {standing.cost}")
-    return {
-        "method": method,
-        "cost": standing.cost,
-        "broken": standing.broken(),
-        "rewrites": len(found.rewrites),
-        "periods": len(found.steps),
+    return {**row, "rewrites": len(found.rewrites), "periods": len(found.steps)}
+
+
+def baseline(name: str, goal: QueryGoal, start: Placement) -> Row:
+    """What one of the thesis' simple placements of the same queries comes to."""
+    workload, network = start.workload, start.network
+    placements = {
+        CLIENT_TREE: lambda: start,
+        CLIENT_STAR: lambda: client_star(workload, network),
+        SOURCE: lambda: at_sources(workload, network),
+        GLOBAL: lambda: globally(goal, workload, network),
     }
+    return row_of(goal, name, placements[name]())
 
 
-def costs_by_period(found: QueryClimb, periods: int) -> list[float]:
-    """The cost at the start and after each of so many periods; a climb that ended stays where it is.
+def rows_by_period(found: QueryClimb, periods: int, column: str, /, **others: Value) -> list[Row]:
+    """A row for the start and for each of so many periods; a climb that ended stays where it is.
 
     >>> # From 9 to 4 in one period.
     >>> from distributary.plan.queries.optimiser import Step
     >>> from distributary.plan.queries.statistics import Traffic
-    >>> costs_by_period(QueryClimb(None, None, 4.0, (Step((), 9.0, 4.0, Traffic()),), 0), 3)
+    >>> found = QueryClimb(None, None, 4.0, (Step((), 9.0, 4.0, Traffic()),), 0)
+    >>> [row["load"] for row in rows_by_period(found, 3, "load")]
     [9.0, 4.0, 4.0, 4.0]
     """
-    costs = [found.before, *(step.after for step in found.steps)]
-    return (costs + [costs[-1]] * periods)[: periods + 1]
+    costs = stretched([found.before, *(step.after for step in found.steps)], periods + 1)
+    return [{**others, "period": period, column: cost} for period, cost in enumerate(costs)]
 
 
-def costs(rows: Rows, by: str, method: str) -> Mapping[int, float]:
-    """What a method's placements cost on average, for each value of a column of whole numbers."""
-    return {int(at): cost for at, cost in means(select(rows, method=method), "cost", by=by).items()}
+placement_experiment = partial(Experiment, options=OPTIONS, deviation=DEVIATION)
+"""An experiment over sites that may be given in files, with the deviation that all of them share."""
 
-
-def listed(values: Mapping[int, float], digits: int = 1) -> str:
-    """Numbers one after the other.
-
-    >>> listed({10: 1.25, 20: 3.0}, 2)
-    '1.25, 3.00'
-    """
-    return ", ".join(f"{value:,.{digits}f}" for value in values.values())
+by_period = partial(Plot, x="period", series="method", x_label="optimisation period")

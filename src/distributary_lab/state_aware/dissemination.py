@@ -23,9 +23,7 @@ from distributary.systems.state_aware.lengths import Balance, BalancedBroker
 from distributary.systems.state_aware.segments import NODES
 from distributary.workloads import stock_days
 from distributary.workloads.quotes import Distribution
-from distributary_lab.claims import Claim
 from distributary_lab.experiment import (
-    Answer,
     Experiment,
     Outcome,
     Plot,
@@ -34,6 +32,7 @@ from distributary_lab.experiment import (
     Rows,
     Value,
     Verdict,
+    answer,
     grid,
 )
 from distributary_lab.rows import gini, mean, number, select
@@ -426,21 +425,19 @@ def _figure_10(sizes: Sequence[int], spans: Sequence[int]) -> tuple[Point, ...]:
     )
 
 
-def _lines(title: str, x: str, y: str, label: str, about: str = "") -> tuple[Plot, ...]:
+def _lines(title: str, x: str, y: str, label: str, about: str = "") -> Plot:
     series = ("system", "distributions") if x == "maximum" else ("system",)
     where: dict[str, Value] = {} if x == "maximum" else {"span": NODES}
-    return (
-        Plot(
-            title,
-            x=x,
-            y=y,
-            series=series,
-            where=where,
-            log_x=x == "nodes",
-            x_label="largest tolerance" if x == "maximum" else "nodes",
-            y_label=label,
-            about=about,
-        ),
+    return Plot(
+        title,
+        x=x,
+        y=y,
+        series=series,
+        where=where,
+        log_x=x == "nodes",
+        x_label="largest tolerance" if x == "maximum" else "nodes",
+        y_label=label,
+        about=about,
     )
 
 
@@ -464,13 +461,13 @@ EXPERIMENTS = (
         run=run_distributions,
         deviation=GENERATED,
         answers={
-            "002-fig9a": Answer(
+            "002-fig9a": answer(
                 check_9a, _lines("Subscription cost", "maximum", "subscription", "messages a subscription")
             ),
-            "002-fig9b": Answer(
+            "002-fig9b": answer(
                 check_9b, _lines("Publication cost", "maximum", "publication", "messages a publication")
             ),
-            "002-fig9c": Answer(check_9c, _lines("Update delay", "maximum", "delay", "hops to a delivery")),
+            "002-fig9c": answer(check_9c, _lines("Update delay", "maximum", "delay", "hops to a delivery")),
         },
     ),
     Experiment(
@@ -481,22 +478,16 @@ EXPERIMENTS = (
         run=run_sizes,
         deviation=GENERATED,
         answers={
-            "002-fig10a": Answer(
+            "002-fig10a": answer(
                 check_10a, _lines("Subscription cost", "nodes", "subscription", "messages a subscription")
             ),
-            "002-fig10b": Answer(check_10b, _lines("Update delay", "nodes", "delay", "hops to a delivery")),
-            "002-fig10c": Answer(
+            "002-fig10b": answer(check_10b, _lines("Update delay", "nodes", "delay", "hops to a delivery")),
+            "002-fig10c": answer(
                 check_10c,
-                (*_lines("Publication cost", "nodes", "publication", "messages a publication"), BY_SPAN),
+                _lines("Publication cost", "nodes", "publication", "messages a publication"),
+                BY_SPAN,
             ),
-            "beyond-thresholds": Answer(
-                check_thresholds,
-                claim=Claim(
-                    "beyond-thresholds",
-                    "thresholds deliver what SF delivers, for fewer messages than SF and MFD",
-                    "002 has SF and MFD",
-                ),
-            ),
+            "beyond-thresholds": answer(check_thresholds),
         },
     ),
     Experiment(
@@ -507,21 +498,14 @@ EXPERIMENTS = (
         run=run_balance,
         deviation="Random walks of even liveliness; items are chosen by Zipf's law, tolerances evenly.",
         answers={
-            "beyond-segment-lengths": Answer(
+            "beyond-segment-lengths": answer(
                 check_balance,
-                plots=(
-                    Plot(
-                        "The busiest node",
-                        x="lengths",
-                        y=("work_most", "kept_most"),
-                        kind="bars",
-                        y_label="messages sent, subscriptions kept",
-                    ),
-                ),
-                claim=Claim(
-                    "beyond-segment-lengths",
-                    "segment lengths that follow the work of their items spread subscriptions more evenly",
-                    "future work of 002",
+                Plot(
+                    "The busiest node",
+                    x="lengths",
+                    y=("work_most", "kept_most"),
+                    kind="bars",
+                    y_label="messages sent, subscriptions kept",
                 ),
             )
         },

@@ -15,6 +15,7 @@ from __future__ import annotations
 import gc
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from time import process_time as clock
 from typing import Any
 
@@ -28,9 +29,8 @@ from distributary.matching.layers import CompiledIndex
 from distributary.matching.topic.regex import TopicRegex, expression
 from distributary.model import Event
 from distributary.workloads import topics
-from distributary_lab.claims import Claim
-from distributary_lab.experiment import Answer, Experiment, Plot, Point, Row, Rows, Verdict, grid
-from distributary_lab.rows import mean, means, number, select, shown
+from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid
+from distributary_lab.rows import largest, listed, means, named, number, select, shown
 
 LEVELS = 7
 OURS = "shapes"
@@ -150,26 +150,24 @@ def _compile_microseconds(filters: Sequence[TopicFilter]) -> float:
     return min(times) / len(filters) * 1e6
 
 
-def _largest(rows: Rows) -> Rows:
-    return select(rows, subscriptions=max(int(row["subscriptions"]) for row in rows))
-
-
-def _costs(rows: Rows, measure: str) -> dict[str, float]:
+def costs_of(rows: Rows, measure: str) -> dict[str, float]:
     """The mean cost of each algorithm where there are most subscriptions."""
-    return {str(name): cost for name, cost in means(_largest(rows), measure, by="algorithm").items()}
+    return means(rows, measure, by="algorithm", subscriptions=largest(rows, "subscriptions"))
 
 
 def _told(costs: dict[str, float], unit: str) -> str:
-    return ", ".join(f"{name} {shown(costs[name])} {unit}" for name in ALGORITHMS if name in costs)
+    ordered = {name: costs[name] for name in ALGORITHMS if name in costs}
+    return named(ordered, lambda cost: f"{shown(cost)} {unit}")
+
+
+def _from_least(costs: dict[str, float]) -> list[str]:
+    return sorted(PAPERS, key=costs.__getitem__)
 
 
 def check_match(rows: Rows) -> Verdict:
     """Figure 5."""
-    costs = _costs(rows, "match")
-    behind = costs["hash"] / costs["tree"]
-    slower = costs["regex"] / costs["hash"]
-    spread = {name: mean(_largest(rows), "match_spread", algorithm=name) for name in ("tree", "hash")}
-    order = ", ".join(sorted(PAPERS, key=lambda name: costs[name]))
+    costs, spread = costs_of(rows, "match"), costs_of(rows, "match_spread")
+    behind, slower = costs["hash"] / costs["tree"], costs["regex"] / costs["hash"]
     candidates = (
         " With a wildcard counted at every level but the first, an event constructs 2^6 candidates of full "
         "depth for hash to look up, whichever exist; the tree walks only edges that exist."
@@ -177,21 +175,20 @@ def check_match(rows: Rows) -> Verdict:
     return Verdict.of(
         1 < behind < CLOSE and slower > ORDERS_OF_MAGNITUDE,
         ours=f"{_told(costs, 'us')}; std {spread['tree']:.2g} us tree, {spread['hash']:.2g} us hash",
-        reason=f"From least to most: {order}. Hash takes {behind:.1f} times as long as the tree, the regular "
-        f"expressions {slower:,.0f} times as long as hash, at {_subscriptions(rows):,} subscriptions."
-        f"{candidates if behind >= CLOSE else ''}",
+        reason=f"From least to most: {listed(_from_least(costs))}. Hash takes {behind:.1f} times as long as "
+        f"the tree, the regular expressions {slower:,.0f} times as long as hash, at "
+        f"{largest(rows, 'subscriptions'):,} subscriptions.{candidates if behind >= CLOSE else ''}",
     )
 
 
 def check_add(rows: Rows) -> Verdict:
     """Figure 7."""
-    costs = _costs(rows, "add")
-    compiling = mean(_largest(rows), "compile", algorithm="regex")
+    compiling, adding = costs_of(rows, "compile")["regex"], costs_of(rows, "add")["regex"]
     return _check_change(
         rows,
         "add",
         f"Of the time to add a regular expression, {shown(compiling)} us is Python's re compiling the "
-        f"pattern, in Python code; the rest takes {shown(max(costs['regex'] - compiling, 0))} us.",
+        f"pattern, in Python code; the rest takes {shown(max(adding - compiling, 0))} us.",
     )
 
 
@@ -206,19 +203,19 @@ def check_remove(rows: Rows) -> Verdict:
 
 
 def _check_change(rows: Rows, measure: str, explanation: str) -> Verdict:
-    costs = _costs(rows, measure)
-    order = sorted(PAPERS, key=lambda name: costs[name])
+    costs = costs_of(rows, measure)
+    order = _from_least(costs)
     least = costs["regex"] <= LEVEL * costs["hash"] and costs["hash"] < CLOSE * costs["regex"]
     holds = least and order[-1] == "tree"
     level = " Regex and hash are level, within a tenth." if holds and order[0] != "regex" else ""
-    found = f"From least to most: {', '.join(order)}.{level}"
+    found = f"From least to most: {listed(order)}.{level}"
     return Verdict.of(holds, ours=_told(costs, "us"), reason=f"{found} {explanation}" if not holds else found)
 
 
 def check_memory(rows: Rows) -> Verdict:
     """Section IV.B.2, in bytes."""
-    costs = _costs(rows, "memory")
-    least = min(PAPERS, key=lambda name: costs[name])
+    costs = costs_of(rows, "memory")
+    least = _from_least(costs)[0]
     return Verdict.of(
         costs["tree"] > max(costs["hash"], costs["regex"]) and costs[OURS] < costs[least],
         ours=_told(costs, "B"),
@@ -241,24 +238,15 @@ def check_ours(rows: Rows) -> Verdict:
     )
 
 
-def _subscriptions(rows: Rows) -> int:
-    return int(_largest(rows)[0]["subscriptions"])
-
-
-def _plot(measure: str, title: str, label: str, about: str, log_y: bool = True) -> Plot:
-    return Plot(
-        title,
-        x="subscriptions",
-        y=measure,
-        series="algorithm",
-        y_label=label,
-        log_y=log_y,
-        about=about,
-    )
-
-
+plot = partial(Plot, x="subscriptions", series="algorithm")
+times = partial(plot, y_label="microseconds", log_y=True)
 FLAT = "The paper's three are flat in the number held; ours compiles what changed in segments, now and then."
-MATCH = _plot("match", "Time to match an event", "microseconds", "On a logarithmic scale, lower is better.")
+MEMORY = plot(
+    "Memory for a subscription",
+    y="memory",
+    y_label="bytes",
+    about="What Python and NumPy hold for each subscription, its text included.",
+)
 
 EXPERIMENTS = (
     Experiment(
@@ -271,47 +259,16 @@ EXPERIMENTS = (
         run=run,
         alone=True,
         answers={
-            "000-fig5": Answer(check_match, (MATCH,)),
-            "000-fig7": Answer(
-                check_add,
-                (_plot("add", "Cost to add one subscription", "microseconds", FLAT),),
+            "000-fig5": answer(
+                check_match,
+                times("Time to match an event", y="match", about="On a logarithmic scale, lower is better."),
             ),
-            "000-fig8": Answer(
-                check_remove,
-                (
-                    _plot(
-                        "remove",
-                        "Cost to remove one subscription",
-                        "microseconds",
-                        FLAT,
-                    ),
-                ),
+            "000-fig7": answer(check_add, times("Cost to add one subscription", y="add", about=FLAT)),
+            "000-fig8": answer(
+                check_remove, times("Cost to remove one subscription", y="remove", about=FLAT)
             ),
-            "beyond-topic-memory": Answer(
-                check_memory,
-                (
-                    _plot(
-                        "memory",
-                        "Memory for a subscription",
-                        "bytes",
-                        "What Python and NumPy hold for each subscription, its text included.",
-                        log_y=False,
-                    ),
-                ),
-                claim=Claim(
-                    "beyond-topic-memory",
-                    "the tree needs the most memory; our index needs less than any of the paper's three",
-                    "a heap of 1 GB for the tree, 64 MB for hash and regex (000, section IV.B.2)",
-                ),
-            ),
-            "beyond-topic-match": Answer(
-                check_ours,
-                claim=Claim(
-                    "beyond-topic-match",
-                    "our topic index matches faster than the topic paper's fastest, the tree, at every size",
-                    "the tree in the same run",
-                ),
-            ),
+            "beyond-topic-memory": answer(check_memory, MEMORY),
+            "beyond-topic-match": answer(check_ours),
         },
         deviation="Python in place of Java 1.6; processor time of one thread, medians of runs of 50 events.",
     ),

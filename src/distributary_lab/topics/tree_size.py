@@ -13,7 +13,18 @@ import numpy as np
 from distributary.filters.topic import TopicFilter
 from distributary.matching.topic.tree import TopicTree
 from distributary.workloads import topics
-from distributary_lab.experiment import Answer, Experiment, Outcome, Plot, Point, Row, Rows, Verdict, grid
+from distributary_lab.experiment import (
+    Experiment,
+    Outcome,
+    Plot,
+    Point,
+    Row,
+    Rows,
+    Verdict,
+    answer,
+    grid,
+    seed_from,
+)
 from distributary_lab.rows import mean, select
 
 PAPER_NODES, PAPER_EDGES = 798_188, 898_187
@@ -27,15 +38,9 @@ LARGEST = {"subscriptions": 100_000, "levels": 10}
 
 def run(point: Point, random: np.random.Generator) -> list[Row]:
     """Build the tree and count."""
-    texts = [
-        str(subscription.topic)
-        for subscription in topics.subscriptions(
-            int(point["subscriptions"]),
-            seed=int(random.integers(2**31)),
-            levels=int(point["levels"]),
-            values=int(point["values"]),
-        )
-    ]
+    count, levels, values = (int(point[name]) for name in ("subscriptions", "levels", "values"))
+    drawn = topics.subscriptions(count, seed=seed_from(random), levels=levels, values=values)
+    texts = [str(subscription.topic) for subscription in drawn]
     tree = TopicTree()
     tree.add_many(range(len(texts)), (TopicFilter.parse(text) for text in texts))
     return [{"nodes": tree.nodes, "edges": tree.edges, "entries": len(set(texts))}]
@@ -63,64 +68,58 @@ def _reason(rows: Rows, leaves: bool) -> str:
     if not fitting:
         return relation
     return (
-        f"With 50 values a level the beginnings meet more often than the paper's count allows, whatever the "
+        "With 50 values a level the beginnings meet more often than the paper's count allows, whatever the "
         f"wildcards do: 50 values give at most 50 + 50 x 51 edges on two levels. {FITTING_VALUES:,} values a "
-        f"level give {mean(fitting, 'nodes'):,.0f} nodes and {mean(fitting, 'edges'):,.0f} edges, as "
-        f"the paper within the spread of seeds, so its trees likely had more values than it says. "
-        f"{relation}"
+        f"level give {mean(fitting, 'nodes'):,.0f} nodes and {mean(fitting, 'edges'):,.0f} edges, as the "
+        f"paper within the spread of seeds, so its trees likely had more values than it says. {relation}"
     )
 
+
+BY_LEVELS = Plot(
+    "Nodes by subscriptions and levels",
+    x="subscriptions",
+    y="nodes",
+    series="levels",
+    where={"values": STATED_VALUES},
+    reference={"paper, 100,000 subscriptions of 10 levels": PAPER_NODES},
+    about="Every level adds nearly a node a subscription, once beginnings differ.",
+)
+TEN_LEVELS = Plot(
+    "Ten levels: tree, and entries of hash and regular expressions",
+    x="subscriptions",
+    y=("nodes", "edges", "entries"),
+    where={"values": STATED_VALUES, "levels": 10},
+    y_label="objects",
+    about="The other two hold one entry for each distinct subscription, at any depth.",
+)
+BY_VALUES = Plot(
+    "Which number of values gives the paper's tree",
+    x="values",
+    y=("nodes", "edges"),
+    where=LARGEST,
+    log_x=True,
+    x_label="values a level",
+    y_label="objects",
+    reference={"paper, nodes": PAPER_NODES, "paper, edges": PAPER_EDGES},
+    about="100,000 subscriptions of 10 levels. The text says 50 values; 5,000 fit.",
+)
+MOST = [LARGEST["subscriptions"]]
+STATED = [STATED_VALUES]
 
 EXPERIMENTS = (
     Experiment(
         name="topic-tree-size",
         title="Nodes and edges of the topic tree",
         grid=(
-            *grid(
-                levels=[4, 6, 8, 10], subscriptions=[10_000, 40_000, 70_000, 100_000], values=[STATED_VALUES]
-            ),
-            *grid(levels=[10], subscriptions=[100_000], values=[200, 1_000, FITTING_VALUES, 20_000]),
-            *grid(levels=[11], subscriptions=[100_000], values=[100]),
+            *grid(levels=[4, 6, 8, 10], subscriptions=[10_000, 40_000, 70_000, 100_000], values=STATED),
+            *grid(levels=[10], subscriptions=MOST, values=[200, 1_000, FITTING_VALUES, 20_000]),
+            *grid(levels=[11], subscriptions=MOST, values=[100]),
         ),
         quick=(
-            *grid(levels=[4, 7, 10], subscriptions=[5_000, 10_000, 20_000], values=[STATED_VALUES]),
-            *grid(levels=[10], subscriptions=[100_000], values=[STATED_VALUES, FITTING_VALUES]),
+            *grid(levels=[4, 7, 10], subscriptions=[5_000, 10_000, 20_000], values=STATED),
+            *grid(levels=[10], subscriptions=MOST, values=[STATED_VALUES, FITTING_VALUES]),
         ),
         run=run,
-        answers={
-            "000-fig6": Answer(
-                check,
-                plots=(
-                    Plot(
-                        "Nodes by subscriptions and levels",
-                        x="subscriptions",
-                        y="nodes",
-                        series="levels",
-                        where={"values": STATED_VALUES},
-                        reference={"paper, 100,000 subscriptions of 10 levels": PAPER_NODES},
-                        about="Every level adds nearly a node a subscription, once beginnings differ.",
-                    ),
-                    Plot(
-                        "Ten levels: tree, and entries of hash and regular expressions",
-                        x="subscriptions",
-                        y=("nodes", "edges", "entries"),
-                        where={"values": STATED_VALUES, "levels": 10},
-                        y_label="objects",
-                        about="The other two hold one entry for each distinct subscription, at any depth.",
-                    ),
-                    Plot(
-                        "Which number of values gives the paper's tree",
-                        x="values",
-                        y=("nodes", "edges"),
-                        where=LARGEST,
-                        log_x=True,
-                        x_label="values a level",
-                        y_label="objects",
-                        reference={"paper, nodes": PAPER_NODES, "paper, edges": PAPER_EDGES},
-                        about="100,000 subscriptions of 10 levels. The text says 50 values; 5,000 fit.",
-                    ),
-                ),
-            )
-        },
+        answers={"000-fig6": answer(check, BY_LEVELS, TEN_LEVELS, BY_VALUES)},
     ),
 )

@@ -14,27 +14,24 @@ import numpy as np
 
 from distributary.plan.trees.annealing import anneal
 from distributary.plan.trees.benefit import Problem
-from distributary.plan.trees.climb import TreeClimb
-from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.optimiser import HYBRID, climb
-from distributary.plan.trees.optimum import best_paths
 from distributary.plan.trees.rules import LOCAL
-from distributary_lab.experiment import Answer, Experiment, Plot, Point, Row, Rows, Verdict, grid
-from distributary_lab.rows import means, select
+from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid, seed_from
+from distributary_lab.rows import listed, means, named, percents
 from distributary_lab.tree.bottleneck import (
     BEST_EFFORT,
     CLASSES,
     RANDOM,
     SHARE,
-    WIDEST,
     bottleneck_network,
     first_tree,
     off,
-    span,
 )
+from distributary_lab.tree.climbs import WIDEST, optimum
 from distributary_lab.tree.networks import OPTIONS
 
 RULES = {"local": LOCAL, "hybrid": HYBRID}
+METHODS = [f"{search}, {rules}" for rules in RULES for search in ("climb", "annealing")]
 
 
 def run(point: Point, random: np.random.Generator) -> list[Row]:
@@ -43,32 +40,27 @@ def run(point: Point, random: np.random.Generator) -> list[Row]:
     rows: list[Row] = []
     for _ in range(int(point["runs"])):
         problem = Problem(parse_goal(WIDEST), bottleneck_network(point, random))
-        best = float(problem.at(best_paths(problem)[0]).cost)
-        seed = int(random.integers(2**31))
-        climbed = climb(problem, first_tree(problem, BEST_EFFORT, seed), RULES[name])
-        rows.append(_row(f"climb, {name}", climbed, best))
-        annealed = anneal(problem, first_tree(problem, RANDOM, seed), Random(seed), RULES[name])
-        rows.append(_row(f"annealing, {name}", annealed, best))
+        best, seed = optimum(problem), seed_from(random)
+        found = {
+            "climb": climb(problem, first_tree(problem, BEST_EFFORT, seed), RULES[name]),
+            "annealing": anneal(problem, first_tree(problem, RANDOM, seed), Random(seed), RULES[name]),
+        }
+        rows.extend(
+            {"method": f"{search}, {name}", "share": float(end.cost) / best, "rewrites": end.applied}
+            for search, end in found.items()
+        )
     return rows
-
-
-def _row(method: str, found: TreeClimb, best: float) -> Row:
-    return {"method": method, "share": float(found.cost) / best, "rewrites": found.applied}
 
 
 def check_convergence(rows: Rows) -> Verdict:
     """Figure 4.18: by local rules neither gets there and annealing is nearer; by directed rules both do."""
-    ends = {
-        f"{search}, {name}": off(rows, f"{search}, {name}")
-        for name in RULES
-        for search in ("climb", "annealing")
-    }
+    ends = {method: off(rows, method) for method in METHODS}
     average = {method: sum(shares.values()) / len(shares) for method, shares in ends.items()}
     return Verdict.of(
         average["annealing, local"] < average["climb, local"]
         and average["climb, local"] > 0.05
         and max(average["annealing, hybrid"], average["climb, hybrid"]) <= 0.05,
-        ours=", ".join(f"{method} {span(list(shares.values()))} off" for method, shares in ends.items()),
+        ours=named(ends, lambda shares: f"{percents(shares)} off"),
         reason="Judged: over all sizes, annealing nearer than the climb with local rules, both within 5 % "
         "with directed ones.",
     )
@@ -76,28 +68,22 @@ def check_convergence(rows: Rows) -> Verdict:
 
 def check_rewrites(rows: Rows) -> Verdict:
     """Table 4.9: a hundredth of the rewrites or less."""
-    counts = {
-        f"{search}, {name}": means(select(rows, method=f"{search}, {name}"), "rewrites", by="nodes")
-        for name in RULES
-        for search in ("climb", "annealing")
-    }
-    climbs = max(max(values.values()) for method, values in counts.items() if method.startswith("climb"))
+    counts = {method: means(rows, "rewrites", by="nodes", method=method) for method in METHODS}
+    pairs = [(counts[f"climb, {name}"], counts[f"annealing, {name}"]) for name in RULES]
+    most = max(max(climbed.values()) for climbed, _ in pairs)
     least = min(
-        counts[f"annealing, {name}"][nodes] / max(counts[f"climb, {name}"][nodes], 1)
-        for name in RULES
-        for nodes in counts[f"climb, {name}"]
+        annealed[nodes] / max(count, 1) for climbed, annealed in pairs for nodes, count in climbed.items()
     )
-    shown = "; ".join(
-        f"{method} "
-        + ", ".join(f"{count:,.1f}" if count < 100 else f"{count:,.0f}" for count in values.values())
-        for method, values in counts.items()
-    )
-    sizes = ", ".join(str(nodes) for nodes in counts["climb, local"])
+    texts = named(counts, lambda values: listed(values, _count), separator="; ")
     return Verdict.of(
-        climbs < 80 and least >= 100,
-        ours=f"at {sizes} nodes: {shown}",
+        most < 80 and least >= 100,
+        ours=f"at {listed(list(counts['climb, local']))} nodes: {texts}",
         reason=f"Annealing applies at least {least:,.0f} times as many.",
     )
+
+
+def _count(count: float) -> str:
+    return f"{count:,.1f}" if count < 100 else f"{count:,.0f}"
 
 
 EXPERIMENTS = (
@@ -115,22 +101,11 @@ EXPERIMENTS = (
         run=run,
         options=OPTIONS,
         answers={
-            "003-fig4.18": Answer(
-                check_convergence,
-                (Plot("By search and rules", x="nodes", y="share", series="method", y_label=SHARE),),
+            "003-fig4.18": answer(
+                check_convergence, Plot("By search and rules", "nodes", "share", "method", y_label=SHARE)
             ),
-            "003-tab4.9": Answer(
-                check_rewrites,
-                (
-                    Plot(
-                        "Rewrites applied",
-                        x="nodes",
-                        y="rewrites",
-                        series="method",
-                        y_label="rewrites",
-                        log_y=True,
-                    ),
-                ),
+            "003-tab4.9": answer(
+                check_rewrites, Plot("Rewrites applied", "nodes", "rewrites", "method", log_y=True)
             ),
         },
         deviation="Sites and bandwidths are the lab's, not PlanetLab's. The best tree met is what annealing "

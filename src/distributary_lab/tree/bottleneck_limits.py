@@ -15,20 +15,18 @@ from distributary.plan.trees.climb import TreeClimb
 from distributary.plan.trees.escape import improve
 from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.optimiser import climb
-from distributary_lab.experiment import Answer, Experiment, Plot, Point, Row, Rows, Verdict, grid
-from distributary_lab.rows import mean, means, number, select
+from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid, seed_from
+from distributary_lab.rows import mean, means, select
 from distributary_lab.tree.bottleneck import (
     DEVIATION,
     NETWORKS,
-    OURS,
     RANDOM,
     STARTS,
-    WIDEST,
     bottleneck_network,
     first_tree,
-    measured,
     on_each_network,
 )
+from distributary_lab.tree.climbs import OURS, WIDEST, measured, promised_costs
 from distributary_lab.tree.networks import OPTIONS
 
 NO_LIMIT = "none"
@@ -44,7 +42,7 @@ def run(point: Point, random: np.random.Generator) -> list[Row]:
     rows: list[Row] = []
     for _ in range(int(point["runs"])):
         sites = bottleneck_network(point, random)
-        seed = int(random.integers(2**31))
+        seed = seed_from(random)
         for fanout in LIMITS:
             limit = None if fanout == NO_LIMIT else int(fanout)
             text = WIDEST if limit is None else f"{WIDEST}\nsubject to fanout <= {limit}"
@@ -59,7 +57,7 @@ def run(point: Point, random: np.random.Generator) -> list[Row]:
 def _periods(problem: Problem, method: str, found: TreeClimb) -> list[Row]:
     """The bottleneck after each period, the last value repeated."""
     ends = measured(problem, method, found, float(found.cost))
-    costs = [float(problem.at(found.start).cost), *(float(step.after) for step in found.steps)]
+    costs = promised_costs(problem, found)
     return [
         {
             "method": method,
@@ -76,10 +74,9 @@ def check_limits(rows: Rows) -> Verdict:
     """Figure 4.19: the stricter the limit, the sooner the climb stops."""
 
     def look(found: Rows) -> tuple[bool, str]:
-        found = [row for row in found if number(row, "period") == PERIODS]
         shown, holds = [], False
         for start in STARTS:
-            ends = select(found, start=start, method=CLIMB)
+            ends = select(found, period=PERIODS, start=start, method=CLIMB)
             periods = means(ends, "periods", by="fanout")
             counts = [periods[limit] for limit in LIMITS]
             costs = [mean(ends, "bottleneck", fanout=limit) for limit in LIMITS]
@@ -89,7 +86,7 @@ def check_limits(rows: Rows) -> Verdict:
             shown.append(f"from {start} {', '.join(texts)}")
         return holds, "; ".join(shown)
 
-    own = [row for row in rows if number(row, "period") == PERIODS]
+    own = select(rows, period=PERIODS)
     strict = {method: mean(own, "bottleneck", method=method, fanout="2") for method in (CLIMB, OURS)}
     return on_each_network(
         rows,
@@ -110,9 +107,9 @@ EXPERIMENTS = (
         run=run,
         options=OPTIONS,
         answers={
-            "003-fig4.19": Answer(
+            "003-fig4.19": answer(
                 check_limits,
-                tuple(
+                *(
                     Plot(
                         f"The bottleneck by period, {name}",
                         x="period",

@@ -18,32 +18,31 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from math import isclose
 from random import Random
 
 import numpy as np
 
 from distributary.errors import DistributaryError
+from distributary.plan.goal.tree_text import parse_goal
+from distributary.plan.trees import rules
 from distributary.plan.trees.benefit import Problem
-from distributary.plan.trees.climb import TreeClimb
-from distributary.plan.trees.cost import system_cost
+from distributary.plan.trees.climbing import Climb
 from distributary.plan.trees.escape import improve
 from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.optimiser import HYBRID, climb
-from distributary.plan.trees.optimum import best_paths
-from distributary.plan.trees.rules import (
-    CHILD_DEMOTION,
-    LOCAL,
-    PARENT_CHILD_SWAP,
-    SIBLING_SWAP,
-    SUBTREE_MIGRATION,
-    SUBTREE_PROMOTION,
-    TreeRule,
-)
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree, random_tree
 from distributary.workloads.feeds import FEEDS, SKEW, Zipf, feeds
-from distributary_lab.experiment import Answer, Experiment, Plot, Point, Row, Rows, Verdict, grid
-from distributary_lab.rows import mean, number, select
+from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid, seed_from
+from distributary_lab.rows import listed, mean, numbers, select, stretched
+from distributary_lab.tree.climbs import (
+    HYBRID_RULES,
+    LOCAL_RULES,
+    OURS,
+    REDUNDANT_DATA,
+    TOTAL_LATENCY,
+    measured_costs,
+    optimum,
+)
 from distributary_lab.tree.networks import OPTIONS, network_at
 
 CLIENTS = 100
@@ -51,32 +50,34 @@ PROCESSING = 1.5
 """Milliseconds that a site takes over a message for each child and client (Figure 4.10)."""
 
 LATENCY, REDUNDANT = "total path latency", "redundant incoming data"
-GOALS = {
-    LATENCY: "minimise aggregate(SUM, aggregate(SUM, link latency, PATH), BROKERS)",
-    REDUNDANT: "minimise aggregate(SUM, superfluous data, BROKERS)",
-}
+GOALS = {LATENCY: TOTAL_LATENCY, REDUNDANT: REDUNDANT_DATA}
 NO_LIMIT = "none"
 FANOUTS: Mapping[str, int | None] = {"2": 2, "6": 6, "10": 10, NO_LIMIT: None}
 PAPER = {
     LATENCY: {"2": 3229, "6": 3036, "10": 2670, NO_LIMIT: 1691},
     REDUNDANT: {"2": 1088, "6": 461, "10": 304, NO_LIMIT: 0},
 }
-LOCAL_RULES, HYBRID_RULES, OURS = "local", "hybrid", "escape"
 
-FIVE: Sequence[TreeRule] = (
-    CHILD_DEMOTION,
-    SUBTREE_PROMOTION,
-    PARENT_CHILD_SWAP,
-    SUBTREE_MIGRATION,
-    SIBLING_SWAP,
+FIVE: Sequence[rules.Rule] = (
+    rules.CHILD_DEMOTION,
+    rules.SUBTREE_PROMOTION,
+    rules.PARENT_CHILD_SWAP,
+    rules.SUBTREE_MIGRATION,
+    rules.SIBLING_SWAP,
 )
 WITHOUT_PROMOTION, WITHOUT_SWAP = "without subtree promotion", "nor parent-child swap"
 ALL_FIVE, ALL_SIX = "all five", "without it, but with child promotion"
-RULES: Mapping[str, Sequence[TreeRule]] = {
+
+
+def _without(given: Sequence[rules.Rule], *dropped: rules.Rule) -> list[rules.Rule]:
+    return [rule for rule in given if rule not in dropped]
+
+
+RULES: Mapping[str, Sequence[rules.Rule]] = {
     ALL_FIVE: FIVE,
-    WITHOUT_PROMOTION: [rule for rule in FIVE if rule is not SUBTREE_PROMOTION],
-    WITHOUT_SWAP: [rule for rule in FIVE if rule not in (SUBTREE_PROMOTION, PARENT_CHILD_SWAP)],
-    ALL_SIX: [rule for rule in LOCAL if rule is not SUBTREE_PROMOTION],
+    WITHOUT_PROMOTION: _without(FIVE, rules.SUBTREE_PROMOTION),
+    WITHOUT_SWAP: _without(FIVE, rules.SUBTREE_PROMOTION, rules.PARENT_CHILD_SWAP),
+    ALL_SIX: _without(rules.LOCAL, rules.SUBTREE_PROMOTION),
 }
 PAPER_REWRITES = 11
 
@@ -96,7 +97,7 @@ def feed_sites(point: Point, random: np.random.Generator, clients: int = CLIENTS
     """The sites of the point with the feed application's clients."""
     sites = network_at(point, random)
     popular = Zipf(FEEDS, SKEW)
-    draws = Random(int(random.integers(2**31)))
+    draws = Random(seed_from(random))
     interest, counts = [0] * sites.count, [0] * sites.count
     for _ in range(clients):
         at = draws.randrange(sites.count)
@@ -106,17 +107,9 @@ def feed_sites(point: Point, random: np.random.Generator, clients: int = CLIENTS
     return replace(sites, clients=counts, interest=interest, rates=rates)
 
 
-def costs_by_step(problem: Problem, found: TreeClimb) -> list[float]:
-    """The cost before the first rewrite and after each, all measured plainly."""
-    tree = found.start
-    costs = [float(system_cost(problem.goal.cost, problem.sites, tree))]
-    for step in found.steps:
-        for rewrite in step.rewrites:
-            tree = tree.changed(rewrite.changes)
-        costs.append(float(system_cost(problem.goal.cost, problem.sites, tree)))
-        if not isclose(costs[-1], float(step.after), rel_tol=1e-9, abs_tol=1e-6):
-            raise DistributaryError(f"a step was to lead to {step.after} and led to {costs[-1]}")
-    return costs
+def costs_by_step(problem: Problem, found: Climb) -> list[float]:
+    """The cost before the first step and after each, all measured plainly; it may fall to 0."""
+    return measured_costs(problem, found, near_zero=1e-6)
 
 
 def run_fanouts(point: Point, random: np.random.Generator) -> list[Row]:
@@ -124,7 +117,7 @@ def run_fanouts(point: Point, random: np.random.Generator) -> list[Row]:
     rows: list[Row] = []
     for _ in range(int(point["runs"])):
         sites = feed_sites(point, random)
-        seed = int(random.integers(2**31))
+        seed = seed_from(random)
         for metric, goal in GOALS.items():
             best = _optimum(metric, sites)
             for fanout, limit in FANOUTS.items():
@@ -147,8 +140,8 @@ def run_fanouts(point: Point, random: np.random.Generator) -> list[Row]:
     return rows
 
 
-def _methods(problem: Problem, start: Tree, every: bool) -> dict[str, TreeClimb]:
-    local = {LOCAL_RULES: climb(problem, start, LOCAL)}
+def _methods(problem: Problem, start: Tree, every: bool) -> dict[str, Climb]:
+    local = {LOCAL_RULES: climb(problem, start, rules.LOCAL)}
     if not every:
         return local
     return {**local, HYBRID_RULES: climb(problem, start, HYBRID), OURS: improve(problem, start)}
@@ -158,8 +151,7 @@ def _optimum(metric: str, sites: Sites) -> float:
     """Without limits: shortest paths, and nothing redundant."""
     if metric == REDUNDANT:
         return 0.0
-    problem = Problem(parse_goal(GOALS[metric]), sites)
-    return float(problem.at(best_paths(problem)[0]).cost)
+    return optimum(Problem(parse_goal(GOALS[metric]), sites))
 
 
 def run_rules(point: Point, random: np.random.Generator) -> list[Row]:
@@ -168,25 +160,18 @@ def run_rules(point: Point, random: np.random.Generator) -> list[Row]:
     goal = parse_goal("minimise aggregate(AVERAGE, superfluous data, BROKERS)")
     for _ in range(int(point["runs"])):
         problem = Problem(goal, feed_sites(point, random))
-        start = random_tree(problem.sites.count, Random(int(random.integers(2**31))))
-        for name, rules in RULES.items():
-            costs = costs_by_step(problem, climb(problem, start, rules))
+        start = random_tree(problem.sites.count, Random(seed_from(random)))
+        for name, chosen in RULES.items():
+            costs = costs_by_step(problem, climb(problem, start, chosen))
             rows.extend({"rules": name, **row} for row in _shown(costs))
     return rows
 
 
 def _shown(costs: Sequence[float]) -> list[Row]:
     """A row for every rewrite, as if every climb took as many."""
-    last = len(costs) - 1
+    ends: Row = {"start": costs[0], "final": costs[-1], "rewrites": len(costs) - 1}
     return [
-        {
-            "step": step,
-            "cost": costs[min(step, last)],
-            "start": costs[0],
-            "final": costs[-1],
-            "rewrites": last,
-        }
-        for step in range(SHOWN_STEPS + 1)
+        {"step": step, "cost": cost, **ends} for step, cost in enumerate(stretched(costs, SHOWN_STEPS + 1))
     ]
 
 
@@ -197,12 +182,12 @@ def run_bandwidth(point: Point, random: np.random.Generator) -> list[Row]:
     for _ in range(int(point["runs"])):
         sites = timed_sites(feed_sites(point, random))
         best = sum(float(sites.rate_of(wanted)) for wanted in sites.interest[1:]) / sites.count
-        seed = int(random.integers(2**31))
+        seed = seed_from(random)
         for name, limit in LIMITS.items():
             text = CONSUMED if limit is None else f"{CONSUMED}; subject to {ON_TIME} <= {limit}"
             problem = Problem(parse_goal(text), sites)
             start = tree_in_time(sites, limit, Random(seed))
-            costs = costs_by_step(problem, climb(problem, start, LOCAL))
+            costs = costs_by_step(problem, climb(problem, start, rules.LOCAL))
             in_optima = [cost / best for cost in costs]
             rows.extend({"limit": name, **row} for row in _shown(in_optima))
     return rows
@@ -267,43 +252,31 @@ def _joined(sites: Sites, limit: float, order: Sequence[int], random: Random) ->
 
 # Checks
 
+WHOLE = "{:,.0f}"
+
 
 def check_fanouts(rows: Rows) -> Verdict:
     """Table 4.8."""
-    ours: dict[str, list[float]] = {
-        metric: [mean(rows, "cost", metric=metric, fanout=fanout, method=LOCAL_RULES) for fanout in FANOUTS]
-        for metric in GOALS
-    }
-    falls = all(one >= other for costs in ours.values() for one, other in pairwise(costs))
-    best = mean(rows, "unlimited", metric=LATENCY)
-    off = ours[LATENCY][-1] / best - 1
-    rewrites = [
-        mean(rows, "rewrites", metric=REDUNDANT, fanout=fanout, method=LOCAL_RULES) for fanout in FANOUTS
-    ]
+
+    def by_fanout(column: str, metric: str, method: str = LOCAL_RULES) -> list[float]:
+        return [mean(rows, column, metric=metric, fanout=fanout, method=method) for fanout in FANOUTS]
+
+    latency, redundant = by_fanout("cost", LATENCY), by_fanout("cost", REDUNDANT)
+    falls = all(one >= other for costs in (latency, redundant) for one, other in pairwise(costs))
+    off = latency[-1] / mean(rows, "unlimited", metric=LATENCY) - 1
+    escaped = ""
+    if select(rows, method=OURS):
+        ours = [listed(by_fanout("cost", metric, OURS), WHOLE) for metric in GOALS]
+        escaped = f" Our optimiser gets {ours[0]} ms and {ours[1]} KB."
     return Verdict.of(
-        falls and ours[LATENCY][0] > ours[LATENCY][-1] and off < 0.01 and ours[REDUNDANT][-1] < 1e-6,
-        ours=f"{_listed(ours[LATENCY])} ms; {_listed(ours[REDUNDANT])} KB",
-        ratio=ours[REDUNDANT][0] / PAPER[REDUNDANT]["2"],
+        falls and latency[0] > latency[-1] and off < 0.01 and redundant[-1] < 1e-6,
+        ours=f"{listed(latency, WHOLE)} ms; {listed(redundant, WHOLE)} KB",
+        ratio=redundant[0] / PAPER[REDUNDANT]["2"],
         reason=f"By local rules; without a limit latency is {off:.2%} off the shortest paths. The ratio is "
         "of redundant data at a fanout of 2. Our latencies are round trips of another network; there a "
-        f"fanout of 6 costs {ours[LATENCY][1] / ours[LATENCY][-1] - 1:.0%} of latency, in the paper 80 %. "
-        f"Rewrites for redundant data: {_listed(rewrites)} (paper: 4, 7, 8, 11)." + _escaped(rows),
+        f"fanout of 6 costs {latency[1] / latency[-1] - 1:.0%} of latency, in the paper 80 %. Rewrites for "
+        f"redundant data: {listed(by_fanout('rewrites', REDUNDANT), WHOLE)} (paper: 4, 7, 8, 11).{escaped}",
     )
-
-
-def _escaped(rows: Rows) -> str:
-    """What our optimiser gets, where it was tried."""
-    if not select(rows, method=OURS):
-        return ""
-    latency, redundant = (
-        _listed([mean(rows, "cost", metric=metric, fanout=fanout, method=OURS) for fanout in FANOUTS])
-        for metric in GOALS
-    )
-    return f" Our optimiser gets {latency} ms and {redundant} KB."
-
-
-def _listed(values: Sequence[float]) -> str:
-    return ", ".join(f"{value:,.0f}" for value in values)
 
 
 def check_rules(rows: Rows) -> Verdict:
@@ -312,7 +285,7 @@ def check_rules(rows: Rows) -> Verdict:
     start = mean(ends, "start", rules=ALL_FIVE)
     left = {name: mean(ends, "final", rules=name) for name in RULES}
     rewrites = mean(ends, "rewrites", rules=ALL_FIVE)
-    worst = max(number(row, "final") for row in select(ends, rules=ALL_FIVE))
+    worst = max(numbers(ends, "final", rules=ALL_FIVE))
     return Verdict.of(
         worst < 1e-6 < left[WITHOUT_PROMOTION] < left[WITHOUT_SWAP] < start,
         ours=f"{rewrites:.0f} rewrites, {left[ALL_FIVE]:.0f} KB",
@@ -328,12 +301,10 @@ def check_rules(rows: Rows) -> Verdict:
 def check_bandwidth(rows: Rows) -> Verdict:
     """Figure 4.10."""
     ends = select(rows, step=0)
-    ratios = {name: mean(ends, "final", limit=name) for name in LIMITS}
-    free, loose, tight = ratios.values()
+    free, loose, tight = (mean(ends, "final", limit=name) for name in LIMITS)
     return Verdict.of(
         free < 1 + 1e-6 and free <= loose <= tight,
         ours=f"{free:.2f}, {loose:.2f}, {tight:.2f} times the optimum",
-        ratio=None,
         reason="With no limit, 300 ms and 200 ms; the optimum is the star. Where matching takes time, the "
         "root cannot feed everybody itself and be in time. Trees that begin within a limit are flatter than "
         "others, so the strictest limit costs least at first and most in the end.",
@@ -349,9 +320,9 @@ EXPERIMENTS = (
         run=run_fanouts,
         options=OPTIONS,
         answers={
-            "003-tab4.8": Answer(
+            "003-tab4.8": answer(
                 check_fanouts,
-                tuple(
+                *(
                     Plot(
                         f"{metric[0].upper()}{metric[1:]} by the most children a site may have",
                         x="fanout",
@@ -376,18 +347,16 @@ EXPERIMENTS = (
         run=run_rules,
         options=OPTIONS,
         answers={
-            "003-fig4.9": Answer(
+            "003-fig4.9": answer(
                 check_rules,
-                (
-                    Plot(
-                        "Redundant data a site, rewrite by rewrite",
-                        x="step",
-                        y="cost",
-                        series="rules",
-                        x_label="rewrites",
-                        y_label="KB",
-                        about="Only promotion, of subtrees or of children, leads to zero.",
-                    ),
+                Plot(
+                    "Redundant data a site, rewrite by rewrite",
+                    x="step",
+                    y="cost",
+                    series="rules",
+                    x_label="rewrites",
+                    y_label="KB",
+                    about="Only promotion, of subtrees or of children, leads to zero.",
                 ),
             )
         },
@@ -401,18 +370,16 @@ EXPERIMENTS = (
         run=run_bandwidth,
         options=OPTIONS,
         answers={
-            "003-fig4.10": Answer(
+            "003-fig4.10": answer(
                 check_bandwidth,
-                (
-                    Plot(
-                        "Bandwidth consumption, rewrite by rewrite",
-                        x="step",
-                        y="cost",
-                        series="limit",
-                        x_label="rewrites",
-                        y_label="times the optimum",
-                        reference={"the star": 1.0},
-                    ),
+                Plot(
+                    "Bandwidth consumption, rewrite by rewrite",
+                    x="step",
+                    y="cost",
+                    series="limit",
+                    x_label="rewrites",
+                    y_label="times the optimum",
+                    reference={"the star": 1.0},
                 ),
                 deviation=f"Matching takes {PROCESSING} ms for each child and client, latency is half a "
                 "round trip, and the root is the most central site: the thesis gives no such numbers. Trees "

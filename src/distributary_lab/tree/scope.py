@@ -7,25 +7,26 @@ their place. Local rules only, from a random tree; shortest paths tell what can 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
+from statistics import fmean
 
 import numpy as np
 
 from distributary.plan.trees.optimiser import climb
-from distributary.plan.trees.optimum import best_paths
-from distributary.plan.trees.rules import FIVE_LEVELS, FOUR_LEVELS, LOCAL, TreeRule
-from distributary_lab.experiment import Answer, Experiment, Plot, Point, Row, Rows, Verdict, grid
-from distributary_lab.rows import means, select
+from distributary.plan.trees.rules import FIVE_LEVELS, FOUR_LEVELS, LOCAL, Rule
+from distributary_lab.experiment import Experiment, Point, Row, Rows, Verdict, answer, grid
+from distributary_lab.rows import listed, means, named
+from distributary_lab.tree.climbs import AVERAGE_LATENCY
 from distributary_lab.tree.latency import (
-    ABOVE,
-    AVERAGE,
     DEVIATION,
     PARTS,
     RUNS,
     SIZES,
+    by_nodes,
     off,
     problem_at,
-    row_of,
-    span,
+    rows_of,
+    spans,
 )
 from distributary_lab.tree.networks import OPTIONS
 
@@ -47,33 +48,28 @@ def run(point: Point, random: np.random.Generator) -> list[Row]:
     """Climbs by every set of rules from the same trees."""
     rows: list[Row] = []
     for _ in range(int(point["runs"])):
-        problem, start, _ = problem_at(point, random, AVERAGE)
-        best = float(problem.at(best_paths(problem)[0]).cost)
-        rows.extend(
-            row_of(problem, name, climb(problem, start, rules), best) for name, rules in SCOPES.items()
-        )
+        problem, start, _ = problem_at(point, random, AVERAGE_LATENCY)
+        rows += rows_of(problem, {name: climb(problem, start, rules) for name, rules in SCOPES.items()})
     return rows
 
 
 # Checks
 
 
-def _average(shares: dict[int, float]) -> float:
-    return float(np.mean(list(shares.values())))
-
-
 def check_units(rows: Rows) -> Verdict:
     """Figure 4.24: near the optimum with any unit, a little nearer with a larger one."""
     ends = {name: off(rows, name) for name in UNITS}
-    gains = [ends[THREE][nodes] - ends[TO_FOUR][nodes] for nodes in ends[THREE]]
-    further = [ends[TO_FOUR][nodes] - ends[TO_FIVE][nodes] for nodes in ends[THREE]]
+    four, five = (
+        [ends[smaller][nodes] - ends[larger][nodes] for nodes in ends[THREE]]
+        for smaller, larger in pairwise(UNITS)
+    )
     worst = max(max(shares.values()) for shares in ends.values())
     return Verdict.of(
-        worst <= 0.01 and _average(ends[TO_FOUR]) <= _average(ends[THREE]),
-        ours=", ".join(f"{name} {span(list(shares.values()))}" for name, shares in ends.items()) + " above",
+        worst <= 0.01 and fmean(ends[TO_FOUR].values()) <= fmean(ends[THREE].values()),
+        ours=f"{named(ends, spans)} above",
         ratio=1 + worst,
         reason="Judged: within 1 % at every size and unit, four levels no worse than three on average. Four "
-        f"levels gain {_points(gains)} points on three, five {_points(further)} on four. Here a third site "
+        f"levels gain {_points(four)} points on three, five {_points(five)} on four. Here a third site "
         "may shorten a way, so that shortest paths are no star, and a few sites stay under the wrong parent.",
     )
 
@@ -84,20 +80,15 @@ def _points(values: Sequence[float]) -> str:
 
 def check_rewrites(rows: Rows) -> Verdict:
     """Figure 4.25: larger units save some rewrites in large networks."""
-    counts = {name: means(select(rows, method=name), "rewrites", by="nodes") for name in UNITS}
+    counts = {name: means(rows, "rewrites", by="nodes", method=name) for name in UNITS}
     largest = max(counts[THREE])
-    saved = {name: counts[THREE][largest] - counts[name][largest] for name in (TO_FOUR, TO_FIVE)}
+    saved = counts[THREE][largest] - counts[TO_FOUR][largest]
+    by_size = named(counts, lambda values: listed(values, "{:.1f}"), separator="; ")
     return Verdict.of(
-        saved[TO_FOUR] > 0,
-        ours=", ".join(f"{name} {values[largest]:.1f}" for name, values in counts.items())
-        + f" at {largest} nodes",
-        ratio=saved[TO_FOUR] / 10,
-        reason="Judged: four levels take fewer than three in the largest network. By size: "
-        + "; ".join(
-            f"{name} " + ", ".join(f"{count:.1f}" for count in values.values())
-            for name, values in counts.items()
-        )
-        + ".",
+        saved > 0,
+        ours=named(counts, lambda values: f"{values[largest]:.1f}") + f" at {largest} nodes",
+        ratio=saved / 10,
+        reason=f"Judged: four levels take fewer than three in the largest network. By size: {by_size}.",
     )
 
 
@@ -108,7 +99,7 @@ def check_without_small(rows: Rows) -> Verdict:
     small, large = min(ends[FIVE]), max(ends[FIVE])
     return Verdict.of(
         ordered and min(ends[FIVE].values()) >= 0.2,
-        ours=", ".join(f"{name} {span(list(shares.values()))}" for name, shares in ends.items()) + " above",
+        ours=f"{named(ends, spans)} above",
         reason="Judged: at every size level 4 behind level 3, level 5 behind both and at least 20 % above. "
         f"Level 5 alone ends {100 * ends[FIVE][small]:.0f} % above at {small} nodes and "
         f"{100 * ends[FIVE][large]:.0f} % at {large}.",
@@ -118,20 +109,13 @@ def check_without_small(rows: Rows) -> Verdict:
 def check_combined(rows: Rows) -> Verdict:
     """Figure 4.27: with the small rules all is well again."""
     ends = {name: off(rows, name) for name in (TO_FOUR, THREE_AND_FIVE, TO_FIVE, FOUR, FIVE)}
-    with_small = [share for name in (TO_FOUR, THREE_AND_FIVE, TO_FIVE) for share in ends[name].values()]
+    worst = max(max(ends[name].values()) for name in (TO_FOUR, THREE_AND_FIVE, TO_FIVE))
     return Verdict.of(
-        max(with_small) <= 0.02,
-        ours=", ".join(f"{name} {span(list(shares.values()))}" for name, shares in ends.items()) + " above",
-        ratio=1 + max(with_small),
+        worst <= 0.02,
+        ours=f"{named(ends, spans)} above",
+        ratio=1 + worst,
         reason="Judged: within 2 % at every size wherever the rules of three levels are among them.",
     )
-
-
-# The experiment
-
-
-def _plot(title: str, *scopes: str, column: str = "above", label: str = ABOVE) -> tuple[Plot, ...]:
-    return (Plot(title, x="nodes", y=column, series="method", where={"method": scopes}, y_label=label),)
 
 
 EXPERIMENTS = (
@@ -143,13 +127,13 @@ EXPERIMENTS = (
         run=run,
         options=OPTIONS,
         answers={
-            "003-fig4.24": Answer(check_units, _plot("Units of three, four and five levels", *UNITS)),
-            "003-fig4.25": Answer(
-                check_rewrites, _plot("Rewrites by unit", *UNITS, column="rewrites", label="rewrites")
+            "003-fig4.24": answer(check_units, by_nodes("Units of three, four and five levels", *UNITS)),
+            "003-fig4.25": answer(check_rewrites, by_nodes("Rewrites by unit", *UNITS, y="rewrites")),
+            "003-fig4.26": answer(
+                check_without_small, by_nodes("Rules of one level alone", THREE, FOUR, FIVE)
             ),
-            "003-fig4.26": Answer(check_without_small, _plot("Rules of one level alone", THREE, FOUR, FIVE)),
-            "003-fig4.27": Answer(
-                check_combined, _plot("With the small rules and without", TO_FOUR, TO_FIVE, FOUR, FIVE)
+            "003-fig4.27": answer(
+                check_combined, by_nodes("With the small rules and without", TO_FOUR, TO_FIVE, FOUR, FIVE)
             ),
         },
         deviation=DEVIATION,

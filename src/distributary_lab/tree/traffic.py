@@ -1,7 +1,7 @@
 """What it takes a live tree to optimise itself: Figures 4.28 to 4.31 of 003.
 
 The tree runs in the simulator over the lab's wide-area network, with clients and events, and improves itself
-by local rules (`systems.tree_optimising`). Counted are the bytes of the messages themselves, by kind: upkeep
+by local rules (`systems.tree.optimising`). Counted are the bytes of the messages themselves, by kind: upkeep
 is what neighbours tell each other in every maintenance period S; optimisation is what a unit exchanges to
 weigh rewrites in every optimisation period P, probes of links included.
 
@@ -11,8 +11,8 @@ its own once in |V| / |D| times p maintenance periods (equation 4.4); the others
 
 from __future__ import annotations
 
+from functools import partial
 from random import Random
-from statistics import fmean
 
 import numpy as np
 
@@ -33,8 +33,9 @@ from distributary.systems.tree.messages import OPTIMISATION, STATISTICS, UPKEEP
 from distributary.systems.tree.optimising import OptimisationSettings
 from distributary.systems.tree.statistics import Gauges
 from distributary.workloads.feeds import FEEDS, SKEW, Zipf
-from distributary_lab.experiment import Answer, Experiment, Plot, Point, Row, Rows, Verdict, grid
-from distributary_lab.rows import mean, means, number
+from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid
+from distributary_lab.rows import largest, mean, means, number, select
+from distributary_lab.tree.climbs import REDUNDANT_DATA, TOTAL_LATENCY, WIDEST
 from distributary_lab.tree.networks import OPTIONS, network_at
 
 CLIENTS = 100
@@ -46,10 +47,10 @@ LATENCY, BOTTLENECK = "total path latency", "bandwidth bottleneck"
 CONSUMPTION, REDUNDANT = "bandwidth consumption", "redundant incoming data"
 VARIANCE = "variance of path latency"
 GOALS = {
-    LATENCY: "minimise aggregate(SUM, aggregate(SUM, link latency, PATH), BROKERS)",
-    BOTTLENECK: "maximise aggregate(MIN, aggregate(MIN, link bandwidth, PATH), BROKERS)",
+    LATENCY: TOTAL_LATENCY,
+    BOTTLENECK: WIDEST,
     CONSUMPTION: "minimise aggregate(SUM, incoming rate, BROKERS)",
-    REDUNDANT: "minimise aggregate(SUM, superfluous data, BROKERS)",
+    REDUNDANT: REDUNDANT_DATA,
     VARIANCE: "minimise aggregate(VARIANCE, aggregate(SUM, link latency, PATH), BROKERS)",
 }
 EXACT = 0.0
@@ -194,48 +195,38 @@ def run_approximation(point: Point, random: np.random.Generator) -> list[Row]:
 
 # Checks.
 
+PAPER_SAVED, PAPER_PRICE, PAPER_STEPS = 0.97, 0.07, 20 / 15
+
 
 def check_traffic(rows: Rows) -> Verdict:
     """Figure 4.28."""
-    upkeep, optimisation = means(rows, "upkeep", "metric"), means(rows, "optimisation", "metric")
+    upkeep, optimisation = (means(rows, column, by="metric") for column in ("upkeep", "optimisation"))
     path = [upkeep[LATENCY], upkeep[BOTTLENECK]]
-    fewest = min(optimisation, key=lambda metric: optimisation[metric])
-    holds = (
-        max(path) < 1024
-        and upkeep[REDUNDANT] < 0.1 * min(path)
-        and optimisation[BOTTLENECK] < optimisation[LATENCY]
-    )
     told = "; ".join(
-        f"{metric} {upkeep[metric]:,.0f} B in S and {optimisation[metric] / 1000:,.1f} KB in P"
-        for metric in upkeep
+        f"{metric} {sent:,.0f} B in S and {optimisation[metric] / 1000:,.1f} KB in P"
+        for metric, sent in upkeep.items()
     )
     return Verdict.of(
-        holds,
+        max(path) < 1024
+        and upkeep[REDUNDANT] < 0.1 * min(path)
+        and optimisation[BOTTLENECK] < optimisation[LATENCY],
         ours=f"a node: {told}",
-        reason=f"Upkeep is as low for extremes as for sums. Least is exchanged in a period for {fewest}: "
-        "where the cost is an extreme only the units on the way to the critical node look for rewrites. "
-        "Metrics of data rates need no upkeep but what a node wants, told when it changes; in a period their "
-        "units exchange what each node's clients want.",
+        reason="Upkeep is as low for extremes as for sums. Least is exchanged in a period for "
+        f"{min(optimisation, key=optimisation.__getitem__)}: where the cost is an extreme only the units on "
+        "the way to the critical node look for rewrites. Metrics of data rates need no upkeep but what a "
+        "node wants, told when it changes; in a period their units exchange what each node's clients want.",
     )
-
-
-PAPER_SAVED, PAPER_PRICE, PAPER_STEPS = 0.97, 0.07, 20 / 15
 
 
 def relative(rows: Rows, column: str) -> dict[float, float]:
     """By period of broadcasts: a column relative to that of exact statistics in the same network."""
-    found: dict[float, list[float]] = {}
-    exact = {_run(row): number(row, column) for row in rows if number(row, "broadcast_period") == EXACT}
-    for row in rows:
-        if number(row, "broadcast_period") != EXACT and exact[_run(row)] > 0:
-            found.setdefault(number(row, "broadcast_period"), []).append(
-                number(row, column) / exact[_run(row)]
-            )
-    return {period: fmean(values) for period, values in sorted(found.items())}
-
-
-def _run(row: Row) -> tuple[float, float]:
-    return number(row, "nodes"), number(row, "run")
+    exact = {(row["nodes"], row["run"]): number(row, column) for row in select(rows, broadcast_period=EXACT)}
+    shares: list[Row] = [
+        {"period": row["broadcast_period"], "share": number(row, column) / exact[row["nodes"], row["run"]]}
+        for row in rows
+        if row["broadcast_period"] != EXACT and exact[row["nodes"], row["run"]] > 0
+    ]
+    return means(shares, "share", by="period")
 
 
 def check_saved(rows: Rows) -> Verdict:
@@ -243,14 +234,14 @@ def check_saved(rows: Rows) -> Verdict:
     share, broadcasts = relative(rows, "bytes"), relative(rows, "broadcast_bytes")
     exact = mean(rows, "bytes", broadcast_period=EXACT)
     saved = 1 - share[1.0]
-    nodes = int(max(number(row, "nodes") for row in rows))
     return Verdict.of(
         saved > 0.5,
         ours=f"{saved:.0%} at p = 1 ({1 - broadcasts[1.0]:.0%} of the broadcasts)",
         ratio=saved / PAPER_SAVED,
-        reason=f"{nodes} nodes; exact statistics take {exact / 1000:.1f} KB a node and period (the paper: 2 "
-        "KB at 100 nodes). The share grows with the nodes: a leaf broadcasts once in as many periods as "
-        "there are nodes. What remains is mostly what a node and its parent tell each other in any case.",
+        reason=f"{largest(rows, 'nodes')} nodes; exact statistics take {exact / 1000:.1f} KB a node and "
+        "period (the paper: 2 KB at 100 nodes). The share grows with the nodes: a leaf broadcasts once in as "
+        "many periods as there are nodes. What remains is mostly what a node and its parent tell each other "
+        "in any case.",
     )
 
 
@@ -269,8 +260,7 @@ def check_price(rows: Rows) -> Verdict:
 
 def check_steps(rows: Rows) -> Verdict:
     """Figure 4.31."""
-    exact = mean(rows, "rewrites_to_best", broadcast_period=EXACT)
-    approximate = mean(rows, "rewrites_to_best", broadcast_period=1.0)
+    exact, approximate = (mean(rows, "rewrites_to_best", broadcast_period=each) for each in (EXACT, 1.0))
     return Verdict.of(
         approximate <= 1.5 * exact,
         ours=f"{approximate:.0f} against {exact:.0f}",
@@ -280,6 +270,16 @@ def check_steps(rows: Rows) -> Verdict:
     )
 
 
+TRAFFIC = Plot(
+    "Bytes a node: upkeep in S, optimisation in P",
+    x="metric",
+    y=("upkeep", "optimisation"),
+    kind="bars",
+    y_label="bytes",
+    log_y=True,
+)
+by_broadcasts = partial(Plot, x="broadcast_period", kind="bars")
+
 EXPERIMENTS = (
     Experiment(
         name="tree-traffic",
@@ -287,21 +287,7 @@ EXPERIMENTS = (
         grid=grid(nodes=[40], feeds=[FEEDS], metric=list(GOALS)[:4], run=list(range(50))),
         quick=grid(nodes=[14], feeds=[60], metric=list(GOALS)[:4], run=[0]),
         run=run_traffic,
-        answers={
-            "003-fig4.28": Answer(
-                check_traffic,
-                (
-                    Plot(
-                        "Bytes a node: upkeep in S, optimisation in P",
-                        x="metric",
-                        y=("upkeep", "optimisation"),
-                        kind="bars",
-                        y_label="bytes",
-                        log_y=True,
-                    ),
-                ),
-            ),
-        },
+        answers={"003-fig4.28": answer(check_traffic, TRAFFIC)},
         deviation=f"S is {MAINTENANCE:g} s and P {PERIOD:g} s of simulated time, since what is exchanged in "
         "a period does not depend on how long that is; feeds have one item each.",
         options=OPTIONS,
@@ -313,18 +299,11 @@ EXPERIMENTS = (
         quick=grid(nodes=[16], broadcast_periods=["0 1"], most_periods=[30], run=[0, 1]),
         run=run_approximation,
         answers={
-            "003-fig4.29": Answer(
-                check_saved,
-                (Plot("Upkeep", x="broadcast_period", y="bytes", kind="bars", y_label="bytes a node and S"),),
+            "003-fig4.29": answer(
+                check_saved, by_broadcasts("Upkeep", y="bytes", y_label="bytes a node and S")
             ),
-            "003-fig4.30": Answer(
-                check_price,
-                (Plot("Variance reached", x="broadcast_period", y="cost", kind="bars", y_label="ms²"),),
-            ),
-            "003-fig4.31": Answer(
-                check_steps,
-                (Plot("Rewrites", x="broadcast_period", y="rewrites_to_best", kind="bars"),),
-            ),
+            "003-fig4.30": answer(check_price, by_broadcasts("Variance reached", y="cost", y_label="ms²")),
+            "003-fig4.31": answer(check_steps, by_broadcasts("Rewrites", y="rewrites_to_best")),
         },
         deviation="p = 0 stands for exact statistics. The simulator takes the place of the LAN emulation.",
         options=OPTIONS,

@@ -11,8 +11,8 @@ documents and paths (`estimate`), as the thesis takes it, and with the items of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +30,8 @@ from distributary.matching.path.signature import (
     false_positive_estimate,
     guaranteed_items,
 )
-from distributary_lab.experiment import Answer, Experiment, Plot, Point, Row, Rows, Value, Verdict, grid
-from distributary_lab.rows import mean, means, select
+from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid
+from distributary_lab.rows import mean, means, numbers
 from distributary_lab.xml.paths import MADE, depth_of, documents, paths, relationship_pairs
 
 LENGTHS = (4, 8, 16, 32, 64, 128, 256)
@@ -39,6 +39,10 @@ HASHES = (1, 2, 3, 4)
 FILTERS = tuple(range(100, 1_000, 100))
 DEPTHS = tuple(range(1, 8))
 PATHS = 900
+SHAPES = {
+    "length": [Shape(length, 1) for length in LENGTHS],
+    "hashes": [Shape(256, hashes) for hashes in HASHES],
+}
 STATED = Shape(256, 1)
 """The shape of Figures 3.18 and 3.19."""
 
@@ -110,102 +114,122 @@ def run(point: Point, random: np.random.Generator) -> list[Row]:
     if sweep == "filters":
         mixed = [filters[number] for number in random.permutation(PATHS)]
         return [sample.row(mixed[:count], STATED) for count in FILTERS]
-    shapes = (
-        [Shape(length, 1) for length in LENGTHS] if sweep == "length" else [Shape(256, k) for k in HASHES]
-    )
-    return [sample.row(filters, shape) for shape in shapes]
+    return [sample.row(filters, shape) for shape in SHAPES[sweep]]
+
+
+def swept(rows: Rows, column: str, sweep: str) -> dict[int, float]:
+    """The mean of a column by the parameter that was swept."""
+    return means(rows, column, by=sweep, sweep=sweep)
 
 
 def check_length(rows: Rows) -> Verdict:
     """Figure 3.16."""
-    swept = select(rows, sweep="length")
-    rates, estimates = (means(swept, name, by="length") for name in ("rate", "estimate"))
+    rates, estimates = (swept(rows, name, "length") for name in ("rate", "estimate"))
     within = [length for length in rates if rates[length] <= estimates[length] + ROUNDING]
-    falls = rates[max(LENGTHS)] < rates[min(LENGTHS)]
+    shortest, longest = min(LENGTHS), max(LENGTHS)
     return Verdict.of(
-        falls and len(within) == len(rates),
-        ours=", ".join(f"{rates[length]:.3f} at {length}" for length in rates),
-        reason=f"The estimate for {mean(swept, 'pairs'):.0f} pairs is {estimates[max(LENGTHS)]:.3f} at "
-        f"{max(LENGTHS)} bits; measured is within it at {len(within)} of {len(rates)} lengths. "
-        f"{mean(swept, 'structural'):.4f} are false whatever the length: the parts are there, not together.",
+        rates[longest] < rates[shortest] and len(within) == len(rates),
+        ours=", ".join(f"{rate:.3f} at {length}" for length, rate in rates.items()),
+        reason=f"The estimate for {mean(rows, 'pairs', sweep='length'):.0f} pairs is "
+        f"{estimates[longest]:.3f} at {longest} bits; measured is within it at {len(within)} of {len(rates)} "
+        f"lengths. {mean(rows, 'structural', sweep='length'):.4f} are false whatever the length: the parts "
+        "are there, not together.",
     )
 
 
 def check_hashes(rows: Rows) -> Verdict:
     """Figure 3.17: least at one hash or two, and more again beyond."""
-    swept = select(rows, sweep="hashes")
-    rates = means(swept, "rate", by="hashes")
-    best = _least(rates)
+    rates, by_pairs, by_document = (
+        swept(rows, name, "hashes") for name in ("rate", "estimate", "estimate_document")
+    )
+    best, least, lasting = (min(each, key=each.__getitem__) for each in (rates, by_pairs, by_document))
+    pairs, items, structural = (
+        mean(rows, name, sweep="hashes") for name in ("pairs", "in_document", "structural")
+    )
     rises = rates[max(HASHES)] > rates[best]
     return Verdict.of(
-        int(best) <= 2 and rises,
-        ours=f"least at k = {best}: " + ", ".join(f"{rates[hashes]:.4f} at {hashes}" for hashes in rates),
+        best <= 2 and rises,
+        ours=f"least at k = {best}: " + ", ".join(f"{rate:.4f} at {k}" for k, rate in rates.items()),
         reason=f"Beyond k = {best} it {'rises' if rises else 'does not rise'}. The estimate for all "
-        f"{mean(swept, 'pairs'):.0f} pairs is least at k = "
-        f"{_least(means(swept, 'estimate', by='hashes'))}, but a signature holds one document, with "
-        f"{mean(swept, 'in_document'):.0f} items, and for these the estimate falls up to k = "
-        f"{_least(means(swept, 'estimate_document', by='hashes'))} of those tried. "
-        f"{mean(swept, 'structural'):.4f} are false whatever k is.",
+        f"{pairs:.0f} pairs is least at k = {least}, but a signature holds one document, with {items:.0f} "
+        f"items, and for these the estimate falls up to k = {lasting} of those tried. {structural:.4f} are "
+        "false whatever k is.",
     )
-
-
-def _least(rates: Mapping[Value, float]) -> Value:
-    return min(rates, key=lambda value: rates[value])
 
 
 def check_filters(rows: Rows) -> Verdict:
     """Figure 3.18."""
-    rates = means(select(rows, sweep="filters"), "rate", by="filters")
-    spread = max(rates.values()) / min(rates.values())
+    rates = swept(rows, "rate", "filters").values()
+    spread = max(rates) / min(rates)
     return Verdict.of(
         spread <= FLAT,
-        ours=f"{min(rates.values()):.4f} to {max(rates.values()):.4f}",
+        ours=f"{min(rates):.4f} to {max(rates):.4f}",
         reason=f"The most is {spread:.2f} times the least; the rates are so low that few paths decide them.",
     )
 
 
 def check_depth(rows: Rows) -> Verdict:
     """Figure 3.19."""
-    swept = select(rows, sweep="depth")
-    depths, rates, structural, by_bits, own = (
-        list(means(swept, name, by="depth").values())
-        for name in ("depth_mean", "rate", "structural", "by_bits", "own_type")
+    columns = ("depth_mean", "rate", "structural", "by_bits", "own_type", "asked")
+    depths, rates, structural, by_bits, own, asked = (
+        list(swept(rows, name, "depth").values()) for name in columns
     )
     rises = rates[-1] > rates[0]
     flattens = abs(rates[-1] - rates[-2]) < abs(rates[1] - rates[0])
-    most = max(float(row["rate"]) for row in swept)
-    asked = [mean(swept, "asked", depth=depth) for depth in (max(DEPTHS), min(DEPTHS))]
+    most = max(numbers(rows, "rate", sweep="depth"))
     return Verdict.of(
         rises and flattens and most <= MOST,
         ours=f"{rates[0]:.4f} at a mean depth of {depths[0]:.1f}, {rates[-1]:.4f} at {depths[-1]:.1f}; "
         f"at most {most:.3f}",
         reason=f"It {'rises' if rises else 'falls'}. Bits met by chance go from {by_bits[0]:.4f} to "
-        f"{by_bits[-1]:.4f}: a deeper path asks for more items, {asked[0]:.1f} instead of {asked[1]:.1f}, "
+        f"{by_bits[-1]:.4f}: a deeper path asks for more items, {asked[-1]:.1f} instead of {asked[0]:.1f}, "
         "and all of them must be met, while the document's signature stays as it is. Among documents of the "
         f"path's own type alone, which lack few of them, the rate goes from {own[0]:.4f} to {own[-1]:.4f} "
         f"({max(own):.4f} at most){', as in the figure' if own[-1] > own[0] else ''}; parts that are there, "
-        "but not together, go from "
-        f"{structural[0]:.4f} to {structural[-1]:.4f}.",
+        f"but not together, go from {structural[0]:.4f} to {structural[-1]:.4f}.",
     )
 
 
-def _plot(
-    title: str, sweep: str, x: str, x_label: str, about: str, *estimates: str, log_y: bool = False
-) -> Plot:
-    return Plot(
-        title,
-        x=x,
-        y=("rate", "structural", *estimates),
-        where={"sweep": sweep},
-        log_x=sweep == "length",
-        log_y=log_y,
-        x_label=x_label,
-        y_label="share of what does not match",
-        about=about,
-    )
+def _plot(sweep: str, title: str, about: str, *others: str, **look: Any) -> Plot:
+    y = ("rate", "structural", *others)
+    label = "share of what does not match"
+    return Plot(title, **{"x": sweep, **look}, y=y, where={"sweep": sweep}, y_label=label, about=about)
 
 
 SWEEPS = ("length", "hashes", "filters", "depth")
+ESTIMATES = ("estimate", "estimate_document")
+
+BY_LENGTH = _plot(
+    "length",
+    "False positives by length",
+    "The estimate is for one absent item; most paths that do not match lack several.",
+    *ESTIMATES,
+    log_x=True,
+    x_label="bits",
+)
+BY_HASHES = _plot(
+    "hashes",
+    "False positives by hashes, 256 bits",
+    "More hashes pay as long as a document leaves most bits unset.",
+    *ESTIMATES,
+    log_y=True,
+    x_label="hashes k",
+)
+BY_FILTERS = _plot(
+    "filters",
+    "False positives by number of paths",
+    "Each path is compared on its own, so their number does not matter.",
+    x_label="paths",
+)
+BY_DEPTH = _plot(
+    "depth",
+    "False positives by depth of the paths",
+    "Chance falls with every item that a path asks for.",
+    "by_bits",
+    "own_type",
+    x="depth_mean",
+    x_label="mean depth",
+)
 
 EXPERIMENTS = (
     Experiment(
@@ -218,61 +242,10 @@ EXPERIMENTS = (
         ),
         run=run,
         answers={
-            "001-fig3.16": Answer(
-                check_length,
-                plots=(
-                    _plot(
-                        "False positives by length",
-                        "length",
-                        "length",
-                        "bits",
-                        "The estimate is for one absent item; most paths that do not match lack several.",
-                        "estimate",
-                        "estimate_document",
-                    ),
-                ),
-            ),
-            "001-fig3.17": Answer(
-                check_hashes,
-                plots=(
-                    _plot(
-                        "False positives by hashes, 256 bits",
-                        "hashes",
-                        "hashes",
-                        "hashes k",
-                        "More hashes pay as long as a document leaves most bits unset.",
-                        "estimate",
-                        "estimate_document",
-                        log_y=True,
-                    ),
-                ),
-            ),
-            "001-fig3.18": Answer(
-                check_filters,
-                plots=(
-                    _plot(
-                        "False positives by number of paths",
-                        "filters",
-                        "filters",
-                        "paths",
-                        "Each path is compared on its own, so their number does not matter.",
-                    ),
-                ),
-            ),
-            "001-fig3.19": Answer(
-                check_depth,
-                plots=(
-                    _plot(
-                        "False positives by depth of the paths",
-                        "depth",
-                        "depth_mean",
-                        "mean depth",
-                        "Chance falls with every item that a path asks for.",
-                        "by_bits",
-                        "own_type",
-                    ),
-                ),
-            ),
+            "001-fig3.16": answer(check_length, BY_LENGTH),
+            "001-fig3.17": answer(check_hashes, BY_HASHES),
+            "001-fig3.18": answer(check_filters, BY_FILTERS),
+            "001-fig3.19": answer(check_depth, BY_DEPTH),
         },
         deviation=f"{MADE} All paths are matched exactly besides, to know which positives are false.",
     ),

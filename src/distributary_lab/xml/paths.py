@@ -14,6 +14,7 @@ from distributary.matching.path.signature import Item
 from distributary.model import Event
 from distributary.workloads import xml_collection
 from distributary.workloads.xml_types import TYPES, DocumentType
+from distributary_lab.experiment import Row, seed_from
 
 MADE = (
     "Documents are made after the element and attribute counts of Table 3.1, with a median of 4 KB; the "
@@ -27,7 +28,7 @@ MOST_RUNS = 30
 def documents(count: int, random: np.random.Generator, size: int = 4_000) -> list[Event]:
     """So many documents of the collection; all of one size when that is not the collection's own."""
     spread = 1.0 if size == 4_000 else 0.0
-    return list(xml_collection.events(count, seed=_seed(random), size=size, spread=spread))
+    return list(xml_collection.events(count, seed=seed_from(random), size=size, spread=spread))
 
 
 def paths(
@@ -43,7 +44,7 @@ def paths(
         PathFilter.parse(made.path)
         for number, kind in enumerate(types)
         for made in xml_collection.subscriptions(
-            share + (number < more), seed=_seed(random), types=[kind], depth=depth, branching=branching
+            share + (number < more), seed=seed_from(random), types=[kind], depth=depth, branching=branching
         )
     ]
 
@@ -80,8 +81,10 @@ def least_seconds(action: Callable[[], object], fewest: int = 3, enough: float =
     return min(taken)
 
 
-def _seed(random: np.random.Generator) -> int:
-    return int(random.integers(2**31))
+def keep_least(row: Row, name: str, action: Callable[[], object], count: int) -> None:
+    """Time an action that does something so many times; the row keeps the least microseconds for one."""
+    microseconds = least_seconds(action, fewest=1, enough=0.02) * 1e6 / count
+    row[name] = min(float(row.get(name, microseconds)), microseconds)
 
 
 def _path_depth(path: LocationPath) -> int:

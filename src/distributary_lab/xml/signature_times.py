@@ -29,9 +29,9 @@ from distributary.matching.path.signature import (
     path_signature,
     structure_signatures,
 )
-from distributary_lab.experiment import Answer, Experiment, Plot, Point, Row, Rows, Verdict, grid
-from distributary_lab.rows import means, select
-from distributary_lab.xml.paths import MADE, documents, least_seconds, paths
+from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid
+from distributary_lab.rows import means
+from distributary_lab.xml.paths import MADE, documents, keep_least, paths
 
 LENGTHS = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
 HASHES = (1, 2, 4, 6, 8, 10, 12, 14, 16)
@@ -75,18 +75,13 @@ def run(point: Point, random: np.random.Generator) -> list[Row]:
     ]
     for _ in range(COMPARING):
         for row, compare in zip(rows, compared, strict=True):
-            _keep_least(row, "comparison", compare, len(trees) * len(filters))
+            keep_least(row, "comparison", compare, len(trees) * len(filters))
     for _ in range(ROUNDS):
         for row, shape in zip(rows, shapes, strict=True):
             for name, sign in (("preprocessing", _signed_afresh), ("preprocessing_ours", _signed)):
                 whole = partial(_preprocess, texts[: int(point["preprocessed"])], shape, sign)
-                _keep_least(row, name, whole, int(point["preprocessed"]))
+                keep_least(row, name, whole, int(point["preprocessed"]))
     return rows
-
-
-def _keep_least(row: Row, name: str, action: Callable[[], object], count: int) -> None:
-    microseconds = least_seconds(action, fewest=1, enough=0.02) * 1e6 / count
-    row[name] = min(float(row.get(name, microseconds)), microseconds)
 
 
 def _compare(shipped: Sequence[Signature], asked: Sequence[Signature]) -> int:
@@ -116,7 +111,7 @@ def _signed_afresh(items: Iterable[Item], shape: Shape) -> Signature:
 
 def check_comparison_by_length(rows: Rows) -> Verdict:
     """Figure 3.10."""
-    by_length = means(select(rows, sweep="length"), "comparison", by="length")
+    by_length = means(rows, "comparison", by="length", sweep="length")
     shortest, longest = by_length[min(LENGTHS)], by_length[max(LENGTHS)]
     growth = longest / shortest
     return Verdict.of(
@@ -128,30 +123,24 @@ def check_comparison_by_length(rows: Rows) -> Verdict:
     )
 
 
-def check_comparison_by_hashes(rows: Rows) -> Verdict:
-    """Figure 3.11."""
-    return _check_flat(select(rows, sweep="hashes"), "comparison", "hashes")
-
-
-def check_preprocessing_by_length(rows: Rows) -> Verdict:
-    """Figure 3.12."""
-    return _check_flat(select(rows, sweep="length"), "preprocessing", "length")
-
-
-def _check_flat(rows: Rows, measure: str, by: str) -> Verdict:
-    costs = means(rows, measure, by=by)
-    spread = max(costs.values()) / min(costs.values())
+def check_flat(rows: Rows, measure: str, sweep: str) -> Verdict:
+    """Figures 3.11 and 3.12: a time that does not depend on what is swept."""
+    costs = means(rows, measure, by=sweep, sweep=sweep)
+    least, most = min(costs.values()), max(costs.values())
     return Verdict.of(
-        spread <= FLAT,
-        ours=f"{min(costs.values()):.3g} to {max(costs.values()):.3g} us",
-        reason=f"The most is {spread:.2f} times the least, over {by} {min(costs)} to {max(costs)}.",
+        most / least <= FLAT,
+        ours=f"{least:.3g} to {most:.3g} us",
+        reason=f"The most is {most / least:.2f} times the least, over {sweep} {min(costs)} to {max(costs)}.",
     )
+
+
+check_comparison_by_hashes = partial(check_flat, measure="comparison", sweep="hashes")
+check_preprocessing_by_length = partial(check_flat, measure="preprocessing", sweep="length")
 
 
 def check_preprocessing_by_hashes(rows: Rows) -> Verdict:
     """Figure 3.13."""
-    swept = select(rows, sweep="hashes")
-    afresh, ours = (means(swept, name, by="hashes") for name in ("preprocessing", "preprocessing_ours"))
+    afresh, ours = (means(rows, name, by="hashes", sweep="hashes") for name in PREPROCESSING)
     few, many = min(HASHES), max(HASHES)
     straight = correlation([float(hashes) for hashes in afresh], list(afresh.values()))
     return Verdict.of(
@@ -162,20 +151,12 @@ def check_preprocessing_by_hashes(rows: Rows) -> Verdict:
     )
 
 
-def _plot(title: str, sweep: str, y: str | tuple[str, ...], x_label: str, about: str) -> Plot:
-    return Plot(
-        title,
-        x=sweep,
-        y=y,
-        where={"sweep": sweep},
-        log_x=sweep == "length",
-        x_label=x_label,
-        y_label="microseconds",
-        about=about,
-    )
-
-
 PREPROCESSING = ("preprocessing", "preprocessing_ours")
+
+by_length = partial(
+    Plot, x="length", where={"sweep": "length"}, x_label="bits", y_label="microseconds", log_x=True
+)
+by_hashes = partial(Plot, x="hashes", where={"sweep": "hashes"}, x_label="hashes k", y_label="microseconds")
 
 EXPERIMENTS = (
     Experiment(
@@ -185,52 +166,36 @@ EXPERIMENTS = (
         quick=grid(sweep=["length", "hashes"], preprocessed=[40], repeat=[0]),
         run=run,
         answers={
-            "001-fig3.10": Answer(
+            "001-fig3.10": answer(
                 check_comparison_by_length,
-                plots=(
-                    _plot(
-                        "Comparing two signatures, by length",
-                        "length",
-                        "comparison",
-                        "bits",
-                        "A path against a document; longer vectors take a little longer.",
-                    ),
+                by_length(
+                    "Comparing two signatures, by length",
+                    y="comparison",
+                    about="A path against a document; longer vectors take a little longer.",
                 ),
             ),
-            "001-fig3.11": Answer(
+            "001-fig3.11": answer(
                 check_comparison_by_hashes,
-                plots=(
-                    _plot(
-                        "Comparing two signatures, by hashes",
-                        "hashes",
-                        "comparison",
-                        "hashes k",
-                        "Vectors of 256 bits compare alike, however many hashes set them.",
-                    ),
+                by_hashes(
+                    "Comparing two signatures, by hashes",
+                    y="comparison",
+                    about="Vectors of 256 bits compare alike, however many hashes set them.",
                 ),
             ),
-            "001-fig3.12": Answer(
+            "001-fig3.12": answer(
                 check_preprocessing_by_length,
-                plots=(
-                    _plot(
-                        "Preprocessing a document, by length",
-                        "length",
-                        PREPROCESSING,
-                        "bits",
-                        "Parsing and hashing do not depend on the length.",
-                    ),
+                by_length(
+                    "Preprocessing a document, by length",
+                    y=PREPROCESSING,
+                    about="Parsing and hashing do not depend on the length.",
                 ),
             ),
-            "001-fig3.13": Answer(
+            "001-fig3.13": answer(
                 check_preprocessing_by_hashes,
-                plots=(
-                    _plot(
-                        "Preprocessing a document, by hashes",
-                        "hashes",
-                        PREPROCESSING,
-                        "hashes k",
-                        "Independent hash functions cost in proportion; positions from one digest do not.",
-                    ),
+                by_hashes(
+                    "Preprocessing a document, by hashes",
+                    y=PREPROCESSING,
+                    about="Independent hash functions cost in proportion; positions from one digest do not.",
                 ),
             ),
         },

@@ -9,6 +9,7 @@ which is what a signature needs in truth, for it holds one document.
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 from statistics import fmean
 
@@ -18,11 +19,12 @@ from distributary.filters.path.document import parse_document
 from distributary.matching.path.signature import Item, Shape, document_items, shape_for, structure_signatures
 from distributary.workloads.xml_collection import DOCUMENTS
 from distributary.workloads.xml_types import TYPES, DocumentType
-from distributary_lab.experiment import Answer, Experiment, Plot, Point, Row, Rows, Verdict, grid
-from distributary_lab.rows import mean, means, select
+from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid
+from distributary_lab.rows import mean, means, number
 from distributary_lab.xml.paths import MADE, documents, paths, relationship_pairs
 
 RATES = (0.05, 0.1, 0.25, 0.5, 0.75)
+PATH_RATES = (0.25, 0.5, 0.75)
 STATED_RATE = 0.25
 PAPER_KILOBYTES = 150
 PAPER_COLLECTION = 3e9
@@ -80,7 +82,7 @@ def run_paths(point: Point, random: np.random.Generator) -> list[Row]:
     texts = [each.text for each in paths(int(point["paths"]), random, types=types)]
     path_bytes = fmean(len(text.encode()) for text in texts)
     rows: list[Row] = []
-    for rate in (0.25, 0.5, 0.75):
+    for rate in PATH_RATES:
         signature_bytes = _bytes_of(shape_for(_pairs(types), rate))
         rows.append(
             {
@@ -104,50 +106,69 @@ def _bytes_of(shape: Shape) -> int:
 
 def check_documents(rows: Rows) -> Verdict:
     """Figure 3.14, by the thesis' count."""
-    by_pairs = select(rows, counted="pairs")
-    space = list(means(by_pairs, "kilobytes", by="rate").values())
+    space = means(rows, "kilobytes", by="rate", counted="pairs").values()
     falls = all(more > less for more, less in pairwise(space))
-    at_rate = {name: select(rows, counted=name, rate=STATED_RATE) for name in ("pairs", "items", "document")}
-    kilobytes = {name: mean(chosen, "kilobytes") for name, chosen in at_rate.items()}
+    kilobytes = means(rows, "kilobytes", by="counted", rate=STATED_RATE)
     ours, ratio = kilobytes["pairs"], kilobytes["pairs"] / PAPER_KILOBYTES
-    kept = all(float(row["measured"]) <= float(row["rate"]) for row in rows)
+    kept = all(number(row, "measured") <= number(row, "rate") for row in rows)
+    pairs, share, measured = (
+        mean(rows, column, counted="pairs", rate=STATED_RATE) for column in ("items", "share", "measured")
+    )
     return Verdict.of(
         falls and kept and 0.5 < ratio < 2,
         ours=f"{ours:.0f} KB at p = {STATED_RATE}, {ours * 1e3 / PAPER_COLLECTION:.0e} of 3 GB",
         ratio=ratio,
-        reason=f"For {mean(at_rate['pairs'], 'items'):.0f} pairs, where the thesis counts 93. "
-        f"It is {mean(at_rate['pairs'], 'share'):.1%} of our documents, which are smaller than the "
-        f"thesis'. Counting labels too it would be {kilobytes['items']:.0f} KB; "
+        reason=f"For {pairs:.0f} pairs, where the thesis counts 93. It is {share:.1%} of our documents, "
+        f"which are smaller than the thesis'. Counting labels too it would be {kilobytes['items']:.0f} KB; "
         f"{kilobytes['document']:.0f} KB suffice for what one document holds. The measured rates are "
-        f"{'' if kept else 'not '}all within the targets: "
-        f"{mean(at_rate['pairs'], 'measured'):.3f} at {STATED_RATE} by pairs.",
+        f"{'' if kept else 'not '}all within the targets: {measured:.3f} at {STATED_RATE} by pairs.",
     )
 
 
 def check_paths(rows: Rows) -> Verdict:
     """Figure 3.15."""
-    by_rate = {rate: means(select(rows, rate=rate), "conserved", by="types") for rate in (0.25, 0.5, 0.75)}
+    saved = {rate: means(rows, "conserved", by="types", rate=rate) for rate in PATH_RATES}
+    fewest, most = min(saved[0.25]), max(saved[0.25])
     falls = all(
-        later <= earlier + 0.02 for rates in by_rate.values() for earlier, later in pairwise(rates.values())
+        later <= earlier + 0.02 for each in saved.values() for earlier, later in pairwise(each.values())
     )
-    most = max(by_rate[0.25])
     ordered = all(
-        by_rate[0.25][count] <= by_rate[0.5][count] <= by_rate[0.75][count] for count in by_rate[0.25]
+        low <= middle <= high
+        for low, middle, high in zip(*(saved[rate].values() for rate in PATH_RATES), strict=True)
     )
-    lost = {rate: rates[min(rates)] - rates[most] for rate, rates in by_rate.items()}
-    faster = lost[0.25] > lost[0.5] > lost[0.75]
-    told = ", ".join(
-        f"p = {rate}: {rates[min(rates)]:.2f} for {min(rates)} and {rates[most]:.2f} for {most} types"
-        for rate, rates in by_rate.items()
-    )
+    lost = [each[fewest] - each[most] for each in saved.values()]
     return Verdict.of(
-        falls and ordered and faster,
-        ours=told,
+        falls and ordered and lost[0] > lost[1] > lost[2],
+        ours=", ".join(
+            f"p = {rate}: {each[fewest]:.2f} for {fewest} and {each[most]:.2f} for {most} types"
+            for rate, each in saved.items()
+        ),
         reason=f"Our paths have {mean(rows, 'path_bytes'):.0f} bytes on average, the thesis' "
         f"{PAPER_PATH_BYTES}; with paths of so many bytes it would be "
         f"{mean(rows, 'conserved_at_64', types=most, rate=0.25):.2f} for {most} types at p = 0.25.",
     )
 
+
+by_rate = partial(Plot, x="rate", series="counted", x_label="false-positive rate p")
+SPACE = by_rate(
+    "Signatures of 3,680 documents",
+    y="kilobytes",
+    about="Sized for the items of the collection, or for those of a document.",
+)
+MEASURED = by_rate(
+    "Rate asked for and rate measured",
+    y="measured",
+    y_label="absent items that seem present",
+    about="Sized for all documents together, a signature holds one, so it does better.",
+)
+CONSERVED = Plot(
+    "Space conservation rate",
+    x="types",
+    y="conserved",
+    series="rate",
+    x_label="document types",
+    about="Below zero a signature is longer than the path that it stands for.",
+)
 
 EXPERIMENTS = (
     Experiment(
@@ -156,30 +177,7 @@ EXPERIMENTS = (
         grid=grid(documents=[DOCUMENTS], repeat=[0]),
         quick=grid(documents=[300], repeat=[0]),
         run=run_documents,
-        answers={
-            "001-fig3.14": Answer(
-                check_documents,
-                plots=(
-                    Plot(
-                        "Signatures of 3,680 documents",
-                        x="rate",
-                        y="kilobytes",
-                        series="counted",
-                        x_label="false-positive rate p",
-                        about="Sized for the items of the collection, or for those of a document.",
-                    ),
-                    Plot(
-                        "Rate asked for and rate measured",
-                        x="rate",
-                        y="measured",
-                        series="counted",
-                        x_label="false-positive rate p",
-                        y_label="absent items that seem present",
-                        about="Sized for all documents together, a signature holds one, so it does better.",
-                    ),
-                ),
-            )
-        },
+        answers={"001-fig3.14": answer(check_documents, SPACE, MEASURED)},
         deviation=MADE,
     ),
     Experiment(
@@ -188,21 +186,7 @@ EXPERIMENTS = (
         grid=grid(types=range(1, 10), paths=[900], repeat=range(10)),
         quick=grid(types=[1, 3, 6, 9], paths=[300], repeat=range(4)),
         run=run_paths,
-        answers={
-            "001-fig3.15": Answer(
-                check_paths,
-                plots=(
-                    Plot(
-                        "Space conservation rate",
-                        x="types",
-                        y="conserved",
-                        series="rate",
-                        x_label="document types",
-                        about="Below zero a signature is longer than the path that it stands for.",
-                    ),
-                ),
-            )
-        },
+        answers={"001-fig3.15": answer(check_paths, CONSERVED)},
         deviation=MADE,
     ),
 )
