@@ -130,6 +130,10 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def _list(parsed: argparse.Namespace) -> int:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     from distributary_lab.claims import DOCUMENTS, claims
     from distributary_lab.registry import experiment_of
     from distributary_lab.verdicts import NO_EXPERIMENT

@@ -57,8 +57,8 @@ def test_a_step_that_is_not_worth_what_it_promised_fails_the_run() -> None:
     problem = Problem(parse_goal(climbs.WIDEST), sites)
     found = climb(problem, star(24))
     assert climbs.measured(problem, "climb", found, 1.0)["rewrites"] == len(found.rewrites) > 0
-    step: Step = replace(found.steps[0], after=float(found.steps[0].after) * 2)
-    false: Climb = replace(found, steps=(step, *found.steps[1:]))
+    step: TreeStep = replace(found.steps[0], after=float(found.steps[0].after) * 2)
+    false: TreeClimb = replace(found, steps=(step, *found.steps[1:]))
     with pytest.raises(DistributaryError, match="a step was to lead to"):
         climbs.measured(problem, "climb", false, 1.0)
 

@@ -196,7 +196,7 @@ def _publish(
 
     def one_by_one() -> None:
         for covered in covered_keys(key):
-            meeting.ring.route(meeting.cubes.position(Place(covered)), PublicationCopy(event))
+            meeting.ring.route(meeting.cubes.position(CubeVertex(covered)), PublicationCopy(event))
 
     world.call(position, one_by_one, ("one by one", event.id))
     world.run()

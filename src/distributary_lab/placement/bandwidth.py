@@ -11,9 +11,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from distributary.plan.goal.named import BANDWIDTH
+from distributary.plan.queries.goals import BANDWIDTH
 from distributary.plan.queries.optimiser import climb
-from distributary.plan.queries.rules import LOCAL, MIGRATION, MIGRATIONS, REPLICATION, Rule
+from distributary.plan.queries.rules import LOCAL, MIGRATION, MIGRATIONS, REPLICATION, QueryRule
 from distributary_lab.experiment import Plot, Point, Row, Rows, Verdict, answer, grid
 from distributary_lab.placement.networks import (
     CLIENT_STAR,

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from distributary.plan.goal.named import BANDWIDTH, LATENCY, LOAD
-from distributary.plan.goal.query_goal import QueryGoal
+from distributary.plan.goal import Goal
+from distributary.plan.queries.goals import BANDWIDTH, LATENCY, LOAD
 from distributary.plan.queries.joint import improve_both, improve_trees
 from distributary.plan.queries.optimiser import QueryClimb, climb
 from distributary.plan.queries.placement import Placement
@@ -47,7 +47,7 @@ Ends = dict[str, QueryClimb | Placement]
 # What is measured
 
 
-def compared(metric: str, goal: QueryGoal, ends: Ends) -> list[Row]:
+def compared(metric: str, goal: Goal, ends: Ends) -> list[Row]:
     """Placements for one metric, each also as a share of the first one's cost."""
     rows = [row_of(goal, method, found) for method, found in ends.items()]
     first = number(rows[0], "cost")

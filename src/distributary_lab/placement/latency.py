@@ -11,7 +11,6 @@ from functools import partial
 
 import numpy as np
 
-from distributary.plan.goal.named import LATENCY, RESPONSE
 from distributary.plan.queries.baselines import at_sources
 from distributary.plan.queries.generator import with_stars
 from distributary.plan.queries.goals import LATENCY, RESPONSE

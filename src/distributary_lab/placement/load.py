@@ -14,8 +14,16 @@ from distributary.plan.queries.baselines import at_sources, client_tree, least_l
 from distributary.plan.queries.goals import LOAD
 from distributary.plan.queries.graph import QueryWorkload
 from distributary.plan.queries.optimiser import climb
-from distributary.plan.queries.placement import Network, Placement
-from distributary.plan.queries.rules import DIRECTED, HYBRID, LOCAL, MIGRATION, MIGRATIONS, PARTITION, Rule
+from distributary.plan.queries.placement import Placement, SiteNetwork
+from distributary.plan.queries.rules import (
+    DIRECTED,
+    HYBRID,
+    LOCAL,
+    MIGRATION,
+    MIGRATIONS,
+    PARTITION,
+    QueryRule,
+)
 from distributary.plan.queries.statistics import Dissemination
 from distributary_lab.experiment import Plot, Point, Row, Rows, Verdict, answer, grid, seed_from
 from distributary_lab.placement.networks import (

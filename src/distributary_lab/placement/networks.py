@@ -21,10 +21,9 @@ from random import Random
 import numpy as np
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal.query_goal import QueryGoal
-from distributary.plan.goal.query_text import parse_query_goal
+from distributary.plan.goal import Goal
 from distributary.plan.queries.baselines import at_sources, client_star, globally
-from distributary.plan.queries.benefit import Standing
+from distributary.plan.queries.benefit import PlacementEstimate
 from distributary.plan.queries.generator import at_clients, feed_workload
 from distributary.plan.queries.goals import parse_query_goal
 from distributary.plan.queries.graph import QueryWorkload
@@ -110,7 +109,7 @@ def clients_with_room(
 def row_of(goal: Goal, method: str, found: QueryClimb | Placement) -> Row:
     """A placement, or what a climb came to, in numbers; the cost is counted anew."""
     placement = found if isinstance(found, Placement) else found.placement
-    standing = Standing(goal, placement)
+    standing = PlacementEstimate(goal, placement)
     row: Row = {"method": method, "cost": standing.cost, "broken": standing.broken(), "rewrites": 0}
     if isinstance(found, Placement):
         return row
@@ -119,7 +118,7 @@ def row_of(goal: Goal, method: str, found: QueryClimb | Placement) -> Row:
     return {**row, "rewrites": len(found.rewrites), "periods": len(found.steps)}
 
 
-def baseline(name: str, goal: QueryGoal, start: Placement) -> Row:
+def baseline(name: str, goal: Goal, start: Placement) -> Row:
     """What one of the thesis' simple placements of the same queries comes to."""
     workload, network = start.workload, start.network
     placements = {

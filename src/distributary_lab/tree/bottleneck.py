@@ -22,7 +22,6 @@ from random import Random
 
 import numpy as np
 
-from distributary.plan.goal.tree_text import parse_goal
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.escape import improve
 from distributary.plan.trees.goals import parse_goal

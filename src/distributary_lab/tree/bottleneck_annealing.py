@@ -14,6 +14,7 @@ import numpy as np
 
 from distributary.plan.trees.annealing import anneal
 from distributary.plan.trees.benefit import Problem
+from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.optimiser import HYBRID, climb
 from distributary.plan.trees.rules import LOCAL
 from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid, seed_from

@@ -11,11 +11,11 @@ from math import isclose
 
 from distributary.errors import DistributaryError
 from distributary.plan.trees.benefit import Problem
-from distributary.plan.trees.climbing import Climb
+from distributary.plan.trees.climb import TreeClimb
 from distributary.plan.trees.cost import system_cost
 from distributary.plan.trees.optimiser import HYBRID
 from distributary.plan.trees.optimum import best_paths
-from distributary.plan.trees.rules import DIRECTED, LOCAL, Rule
+from distributary.plan.trees.rules import DIRECTED, LOCAL, TreeRule
 from distributary.plan.trees.tree import Tree
 from distributary_lab.experiment import Row
 
@@ -27,7 +27,7 @@ REDUNDANT_DATA = "minimise aggregate(SUM, superfluous data, BROKERS)"
 
 LOCAL_RULES, DIRECTED_RULES, HYBRID_RULES = "local", "directed", "hybrid"
 OURS, UNTOUCHED = "escape", "start"
-RULES: dict[str, Sequence[Rule]] = {LOCAL_RULES: LOCAL, DIRECTED_RULES: DIRECTED, HYBRID_RULES: HYBRID}
+RULES: dict[str, Sequence[TreeRule]] = {LOCAL_RULES: LOCAL, DIRECTED_RULES: DIRECTED, HYBRID_RULES: HYBRID}
 
 
 def optimum(problem: Problem) -> float:
@@ -35,17 +35,17 @@ def optimum(problem: Problem) -> float:
     return float(problem.at(best_paths(problem)[0]).cost)
 
 
-def standing(problem: Problem, tree: Tree) -> Climb:
+def standing(problem: Problem, tree: Tree) -> TreeClimb:
     """A tree as it is, to be measured like a climb."""
-    return Climb(tree, tree, problem.at(tree).cost, (), 0)
+    return TreeClimb(tree, tree, problem.at(tree).cost, (), 0)
 
 
-def promised_costs(problem: Problem, found: Climb) -> list[float]:
+def promised_costs(problem: Problem, found: TreeClimb) -> list[float]:
     """The cost at the start and after each period, as the climb has them."""
     return [float(problem.at(found.start).cost), *(float(step.after) for step in found.steps)]
 
 
-def measured_costs(problem: Problem, found: Climb, near_zero: float = 0.0) -> list[float]:
+def measured_costs(problem: Problem, found: TreeClimb, near_zero: float = 0.0) -> list[float]:
     """The same, measured again; an error where a step was promised another cost.
 
     Costs that may be 0 need a difference `near_zero` that is allowed all the same.
@@ -61,7 +61,7 @@ def measured_costs(problem: Problem, found: Climb, near_zero: float = 0.0) -> li
     return costs
 
 
-def measured(problem: Problem, method: str, found: Climb, best: float) -> Row:
+def measured(problem: Problem, method: str, found: TreeClimb, best: float) -> Row:
     """A climb in numbers, after its steps were measured again."""
     measured_costs(problem, found)
     return {

@@ -68,7 +68,7 @@ def problem_at(point: Point, random: np.random.Generator, goal: str) -> tuple[Pr
     return problem, random_tree(problem.sites.count, source), source
 
 
-def rows_of(problem: Problem, ends: dict[str, Climb]) -> list[Row]:
+def rows_of(problem: Problem, ends: dict[str, TreeClimb]) -> list[Row]:
     """Climbs in numbers, after their steps were measured again."""
     best = optimum(problem)
     return [

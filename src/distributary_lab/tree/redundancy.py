@@ -23,10 +23,9 @@ from random import Random
 import numpy as np
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal.tree_text import parse_goal
 from distributary.plan.trees import rules
 from distributary.plan.trees.benefit import Problem
-from distributary.plan.trees.climbing import Climb
+from distributary.plan.trees.climb import TreeClimb
 from distributary.plan.trees.escape import improve
 from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.optimiser import HYBRID, climb
@@ -58,7 +57,7 @@ PAPER = {
     REDUNDANT: {"2": 1088, "6": 461, "10": 304, NO_LIMIT: 0},
 }
 
-FIVE: Sequence[rules.Rule] = (
+FIVE: Sequence[rules.TreeRule] = (
     rules.CHILD_DEMOTION,
     rules.SUBTREE_PROMOTION,
     rules.PARENT_CHILD_SWAP,
@@ -69,11 +68,11 @@ WITHOUT_PROMOTION, WITHOUT_SWAP = "without subtree promotion", "nor parent-child
 ALL_FIVE, ALL_SIX = "all five", "without it, but with child promotion"
 
 
-def _without(given: Sequence[rules.Rule], *dropped: rules.Rule) -> list[rules.Rule]:
+def _without(given: Sequence[rules.TreeRule], *dropped: rules.TreeRule) -> list[rules.TreeRule]:
     return [rule for rule in given if rule not in dropped]
 
 
-RULES: Mapping[str, Sequence[rules.Rule]] = {
+RULES: Mapping[str, Sequence[rules.TreeRule]] = {
     ALL_FIVE: FIVE,
     WITHOUT_PROMOTION: _without(FIVE, rules.SUBTREE_PROMOTION),
     WITHOUT_SWAP: _without(FIVE, rules.SUBTREE_PROMOTION, rules.PARENT_CHILD_SWAP),
@@ -107,7 +106,7 @@ def feed_sites(point: Point, random: np.random.Generator, clients: int = CLIENTS
     return replace(sites, clients=counts, interest=interest, rates=rates)
 
 
-def costs_by_step(problem: Problem, found: Climb) -> list[float]:
+def costs_by_step(problem: Problem, found: TreeClimb) -> list[float]:
     """The cost before the first step and after each, all measured plainly; it may fall to 0."""
     return measured_costs(problem, found, near_zero=1e-6)
 
@@ -140,7 +139,7 @@ def run_fanouts(point: Point, random: np.random.Generator) -> list[Row]:
     return rows
 
 
-def _methods(problem: Problem, start: Tree, every: bool) -> dict[str, Climb]:
+def _methods(problem: Problem, start: Tree, every: bool) -> dict[str, TreeClimb]:
     local = {LOCAL_RULES: climb(problem, start, rules.LOCAL)}
     if not every:
         return local

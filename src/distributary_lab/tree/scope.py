@@ -13,7 +13,7 @@ from statistics import fmean
 import numpy as np
 
 from distributary.plan.trees.optimiser import climb
-from distributary.plan.trees.rules import FIVE_LEVELS, FOUR_LEVELS, LOCAL, Rule
+from distributary.plan.trees.rules import FIVE_LEVELS, FOUR_LEVELS, LOCAL, TreeRule
 from distributary_lab.experiment import Experiment, Point, Row, Rows, Verdict, answer, grid
 from distributary_lab.rows import listed, means, named
 from distributary_lab.tree.climbs import AVERAGE_LATENCY

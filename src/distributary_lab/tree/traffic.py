@@ -294,7 +294,7 @@ EXPERIMENTS = (
     ),
     Experiment(
         name="tree-approximation",
-        title="OptimisationSettings a live tree on approximate statistics",
+        title="Optimising a live tree on approximate statistics",
         grid=grid(nodes=[100], broadcast_periods=["0 1 2 4"], most_periods=[250], run=list(range(50))),
         quick=grid(nodes=[16], broadcast_periods=["0 1"], most_periods=[30], run=[0, 1]),
         run=run_approximation,
