@@ -30,7 +30,7 @@ from distributary.sim.simulator import Simulator
 from distributary.systems.assembly import Settings
 from distributary.systems.tree.broker import TreeAssembly, TreeBroker
 from distributary.systems.tree.messages import OPTIMISATION, STATISTICS, UPKEEP
-from distributary.systems.tree.optimising import OptimisationSettings
+from distributary.systems.tree.optimiser import OptimisationSettings
 from distributary.systems.tree.statistics import Gauges
 from distributary.workloads.feeds import FEEDS, SKEW, Zipf
 from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid
@@ -108,7 +108,7 @@ class LiveTree:
     @property
     def rewrites(self) -> int:
         optimiser = self.broker(1).optimiser
-        return 0 if optimiser is None else optimiser.carrying.done
+        return 0 if optimiser is None else optimiser.executor.done
 
     @property
     def quiet(self) -> int:

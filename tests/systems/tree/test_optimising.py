@@ -21,9 +21,9 @@ from distributary.plan.trees.rules import DIRECTED, FIVE_LEVELS, FOUR_LEVELS, LO
 from distributary.plan.trees.starts import best_effort
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree, random_tree
 from distributary.sim.latency import Matrix
-from distributary.systems.tree.measures import CostModel
+from distributary.systems.tree.cost_model import CostModel
 from distributary.systems.tree.messages import OPTIMISATION, STATISTICS, UPKEEP
-from distributary.systems.tree.optimising import OptimisationSettings
+from distributary.systems.tree.optimiser import OptimisationSettings
 from distributary.systems.tree.statistics import Gauges
 from systems.tree.worlds import World
 
@@ -153,7 +153,7 @@ def assert_same(planned: TreeClimb, world: LiveWorld, reached: Tree, name: str) 
     cost = parse_goal(GOALS[name]).cost
     assert float(system_cost(cost, world.sites, reached)) == pytest.approx(float(planned.cost))
     assert reached == planned.tree
-    assert world.optimisers()[0].carrying.done == len(planned.rewrites)
+    assert world.optimisers()[0].executor.done == len(planned.rewrites)
     assert world.got() == world.expected
     assert unsettled(world.trees()) == []
 
@@ -272,7 +272,7 @@ def test_rewrites_that_touch_different_nodes_are_carried_out_together() -> None:
     problem = Problem(goal, sites)
     assert not climb(problem, reached, LOCAL).rewrites
     periods = world.simulator.now // 25 - 2
-    assert world.optimisers()[0].carrying.done > periods, "in some there were several"
+    assert world.optimisers()[0].executor.done > periods, "in some there were several"
     assert world.got() == world.expected
 
 
@@ -296,7 +296,7 @@ def test_only_those_that_matter_hear_of_others_and_only_of_better_ones() -> None
     costs = {each.tree.address: each.statistics.values for each in world.optimisers()}
     worst = max(costs, key=lambda node: costs[node] or ())
     for optimiser in world.optimisers():
-        heard = set(optimiser.spreading.better())
+        heard = set(optimiser.broadcast.better())
         if optimiser.tree.address == worst:
             assert heard == costs.keys() - {worst}
         elif not optimiser.tree.children and optimiser.tree.address != worst:

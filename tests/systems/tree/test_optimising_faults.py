@@ -12,7 +12,7 @@ import pytest
 from distributary.overlay.tree.topology import unsettled
 from distributary.plan.trees.goals import parse_goal
 from distributary.sim.scenario import random_scenario, replayed_by
-from distributary.systems.tree.optimising import OptimisationSettings
+from distributary.systems.tree.optimiser import OptimisationSettings
 from systems.tree.test_faults import LOSSLESS, NODES, SPARES
 from systems.tree.worlds import World
 
@@ -63,7 +63,7 @@ def test_nothing_is_lost_or_repeated_while_it_optimises_itself_through_faults(na
     kinds = ("loss", "restart with state", "join")
     world = through_faults(name, seed, kinds, duration=30)
     assert_healed(world)
-    assert sum(optimiser.carrying.changes for optimiser in world.optimisers()) > 0
+    assert sum(optimiser.executor.changes for optimiser in world.optimisers()) > 0
 
 
 @pytest.mark.chaos
@@ -76,8 +76,8 @@ def test_nothing_is_lost_or_repeated_through_thousands_of_rewrites_and_faults(
         kinds = tuple(LOSSLESS[(seed + step) % len(LOSSLESS)] for step in (0, 3, 5, 7))
         world = through_faults(name, seed, kinds, duration=120)
         record_property("moves", sum(tree.link.moves for tree in world.trees()))
-        record_property("rewrites", sum(each.carrying.done for each in world.optimisers()))
-        record_property("given up", sum(each.carrying.given_up for each in world.optimisers()))
+        record_property("rewrites", sum(each.executor.done for each in world.optimisers()))
+        record_property("given up", sum(each.executor.given_up for each in world.optimisers()))
         assert_healed(world)
 
 
@@ -86,7 +86,7 @@ def test_a_rewrite_that_loses_a_node_in_the_middle_is_given_up_and_leaves_a_tree
     world = World(NODES, 4, robust=True, optimising=restless("total"))
     for number in range(15):
         world.subscribe(f"s{number}")
-    root = world.optimisers()[0].carrying
+    root = world.optimisers()[0].executor
     crashed = 0
     for _ in range(300):
         world.run(0.1)

@@ -17,7 +17,7 @@ from distributary.sim.latency import Latency, Uniform
 from distributary.sim.simulator import Observer, Simulator
 from distributary.systems.assembly import Settings
 from distributary.systems.tree.broker import TreeAssembly, TreeBroker
-from distributary.systems.tree.optimising import OptimisationSettings, TreeOptimiser
+from distributary.systems.tree.optimiser import OptimisationSettings, TreeOptimiser
 
 FANOUT = 3
 

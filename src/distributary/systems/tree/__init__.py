@@ -1,0 +1,18 @@
+"""Brokers of a dissemination tree that can optimise itself for a goal while events flow (003, XPORT).
+
+Modules, in reading order:
+
+- `broker`: `TreeBroker`, a tree node that serves clients; `TreeAssembly` makes the brokers of one tree.
+- `optimiser`: `TreeOptimiser`, the part of a broker that optimises; `OptimisationSettings` says how.
+- `messages`: what optimising brokers tell each other, by purpose.
+- `cost_model`: what of a goal each broker must know of the others.
+- `statistics`: what a broker measures and hears from its neighbours; `broadcast`: what goes further along the
+  tree.
+- `partial_tree`: the part of the tree that a broker knows, as a small problem of the planner.
+- `rewrite_search`: how a broker finds the best rewrite around it.
+- `rewrite_executor`: how the root has rewrites carried out.
+- `feed_application`: web feeds over a tree: the root polls, and publishes what is new.
+
+Other rooms use `TreeAssembly`, `OptimisationSettings`, `Gauges`, the groups of message kinds, and
+`FeedApplication`.
+"""

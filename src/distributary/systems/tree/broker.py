@@ -22,8 +22,8 @@ from distributary.overlay.tree.state import TreeSettings
 from distributary.overlay.tree.topology import Parents, balanced_parents, settle, unsettled
 from distributary.systems.assembly import CONTACTS, Contact, Settings
 from distributary.systems.home import Home
-from distributary.systems.tree.measures import CostModel
-from distributary.systems.tree.optimising import OptimisationSettings, TreeOptimiser
+from distributary.systems.tree.cost_model import CostModel
+from distributary.systems.tree.optimiser import OptimisationSettings, TreeOptimiser
 
 HEARTBEAT = 1.0
 """Seconds between heartbeats, where nodes may fail."""
@@ -45,7 +45,7 @@ class TreeBroker:
         self,
         tree: TreeNode,
         optimising: OptimisationSettings | None = None,
-        measures: CostModel | None = None,
+        model: CostModel | None = None,
     ) -> None:
         self.tree = tree
         self.node = tree.node
@@ -54,9 +54,9 @@ class TreeBroker:
         tree.on_event(self.home.offer)
         self.optimiser: TreeOptimiser | None = None
         if optimising is not None:
-            measures = measures or CostModel.with_fanout(optimising.goal, tree.settings.fanout)
+            model = model or CostModel.with_fanout(optimising.goal, tree.settings.fanout)
             self.optimiser = TreeOptimiser(
-                tree, optimising, measures, wants=self.wants, clients=lambda: len(self.home)
+                tree, optimising, model, wants=self.wants, clients=lambda: len(self.home)
             )
 
     def subscribe(self, subscription: Subscription) -> None:
@@ -113,7 +113,7 @@ class TreeAssembly:
         self._contact = contact
         self._parents = parents or (lambda nodes: balanced_parents(nodes, self.tree_settings.fanout))
         self._optimising = optimising
-        self._measures = (
+        self._model = (
             None if optimising is None else CostModel.with_fanout(optimising.goal, self.tree_settings.fanout)
         )
         self._seed = seed
@@ -130,7 +130,7 @@ class TreeAssembly:
             seed=self._seed,
             on_elected=self._elected,
         )
-        return TreeBroker(tree, self._optimising, self._measures)
+        return TreeBroker(tree, self._optimising, self._model)
 
     def settle(self, brokers: Iterable[TreeBroker]) -> None:
         """Give the founders, before they start, their places in the tree."""

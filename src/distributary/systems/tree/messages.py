@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from distributary.overlay.node import Address
-from distributary.systems.tree.measures import Entries, Values
+from distributary.systems.tree.cost_model import Entries, Values
 
 Streams = tuple[tuple[str, float], ...]
 """Rates of streams by name, sorted."""
@@ -92,7 +92,7 @@ class StatisticsUpdate(NamedTuple):
 class PeriodStart(NamedTuple):
     """From the root, down the tree: name your best rewrite."""
 
-    number: int
+    period: int
     cost: float
     nodes: int
 
@@ -120,27 +120,27 @@ class TreeNeighbourhood(NamedTuple):
 
 
 class NeighbourhoodRequest(NamedTuple):
-    number: int
+    period: int
     asker: Address
 
 
 class PathRequest(NamedTuple):
     """The neighbourhoods of all nodes from this one up to the root; those on the way add theirs."""
 
-    number: int
+    period: int
     asker: Address
     node: Address
     found: tuple[TreeNeighbourhood, ...]
 
 
 class NeighbourhoodReply(NamedTuple):
-    number: int
+    period: int
     found: TreeNeighbourhood | None
     """None while the sender does not know it itself."""
 
 
 class PathReply(NamedTuple):
-    number: int
+    period: int
     node: Address
     """The one that was asked."""
     found: tuple[TreeNeighbourhood, ...]
@@ -150,12 +150,12 @@ class PathReply(NamedTuple):
 class LinksRequest(NamedTuple):
     """How would your links be to these parents?"""
 
-    number: int
+    period: int
     parents: tuple[Address, ...]
 
 
 class LinksReply(NamedTuple):
-    number: int
+    period: int
     parents: tuple[Address, ...]
     """Those that were asked for."""
     links: tuple[tuple[Address, LinkMeasurement], ...]
@@ -165,7 +165,7 @@ class LinksReply(NamedTuple):
 class RewriteProposal(NamedTuple):
     """To the root: the best that can be done around me."""
 
-    number: int
+    period: int
     benefit: float
     rule: str
     arguments: tuple[Address, ...]

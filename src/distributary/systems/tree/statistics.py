@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from distributary.model import Event
 from distributary.overlay.node import Address
@@ -30,7 +30,7 @@ from distributary.plan.trees.cost import local_value
 from distributary.plan.trees.metrics import Reads, metrics_of
 from distributary.plan.trees.tree import NO_PARENT, Sites
 from distributary.plan.trees.tree import Tree as Plan
-from distributary.systems.tree.measures import IDENTITY, CostEntry, CostModel, Entries, Values
+from distributary.systems.tree.cost_model import IDENTITY, CostEntry, CostModel, Entries, Values
 from distributary.systems.tree.messages import (
     BrokerFacts,
     ChildState,
@@ -102,25 +102,25 @@ def merged(*rows: Streams) -> Streams:
 
 @lru_cache(1 << 12)
 def local_values(
-    measures: CostModel, link: LinkMeasurement | None, facts: BrokerFacts, fanout: int, streams: Streams
+    model: CostModel, link: LinkMeasurement | None, facts: BrokerFacts, fanout: int, streams: Streams
 ) -> Values:
     """A node's part in its own values, under a parent at the end of a link; as the root, without one."""
-    if not measures.paths:
+    if not model.paths:
         return ()
     sites, tree, me = _alone(link, facts, fanout, streams)
-    found = [local_value(path.value, sites, tree, me) for path in measures.paths]
+    found = [local_value(path.value, sites, tree, me) for path in model.paths]
     return tuple(
         IDENTITY[path.function] if value is None else float(value)
-        for path, value in zip(measures.paths, found, strict=True)
+        for path, value in zip(model.paths, found, strict=True)
     )
 
 
 @lru_cache(1 << 12)
 def local_cost(
-    measures: CostModel, link: LinkMeasurement | None, facts: BrokerFacts, fanout: int, streams: Streams
+    model: CostModel, link: LinkMeasurement | None, facts: BrokerFacts, fanout: int, streams: Streams
 ) -> float | None:
     """A node's cost, where that is a local metric or made of such."""
-    node = measures.goal.cost.value
+    node = model.goal.cost.value
     if any(isinstance(part, GoalAggregate) for part in parts(node)):
         return None
     value = local_value(node, *_alone(link, facts, fanout, streams))
@@ -157,21 +157,18 @@ def _alone(
 R = TypeVar("R")
 
 
-class _Momentary(Generic[R]):
+def _momentary(measure: Callable[[Any], R]) -> R:
     """A property that is made anew when time has passed or a message has come, and remembered until then."""
 
-    def __init__(self, measure: Callable[[Any], R]) -> None:
-        self._measure = measure
-        self._name = measure.__name__
-        self.__doc__ = measure.__doc__
-
-    def __get__(self, owner: BrokerStatistics, kind: type[BrokerStatistics]) -> R:
+    def remembered(owner: BrokerStatistics) -> R:
         if owner.remembered_at != owner.tree.node.now:
             owner.forget()
-        if self._name not in owner.remembered:
-            owner.remembered[self._name] = self._measure(owner)
-        found: R = owner.remembered[self._name]
+        if measure.__name__ not in owner.remembered:
+            owner.remembered[measure.__name__] = measure(owner)
+        found: R = owner.remembered[measure.__name__]
         return found
+
+    return property(remembered, doc=measure.__doc__)  # type: ignore[return-value]
 
 
 class BrokerStatistics:
@@ -180,21 +177,19 @@ class BrokerStatistics:
     def __init__(
         self,
         tree: TreeNode,
-        measures: CostModel,
+        model: CostModel,
         gauges: Gauges,
         *,
         wants: Callable[[Event], bool],
         clients: Callable[[], int],
     ) -> None:
         self.tree = tree
-        self.measures = measures
+        self.model = model
         self.gauges = gauges
         self.rest: Entries = ()
         """What is known of those who are not below this node, where extremes need it."""
         self.system = 0.0
         """The cost of the whole tree, as the root last said; where it adds up local metrics, 0."""
-        self.below_of: Callable[[Address, Values], Entries] | None = None
-        """Where everybody tells everybody their costs: those below a child, relative to its values."""
         self.remembered: dict[str, Any] = {}
         self.remembered_at = -1.0
         self._clients = clients
@@ -205,12 +200,12 @@ class BrokerStatistics:
         """The parent's values, with the stamp of the link."""
         self._told: dict[Address, tuple[float, SubtreeReport]] = {}
         self._last: tuple[Address | None, SubtreeReport] | None = None
-        metrics = [metric for each in measures.expressions for metric in metrics_of(each)]
-        self.regular = bool(measures.paths) or any(
+        metrics = [metric for each in model.expressions for metric in metrics_of(each)]
+        self.regular = bool(model.paths) or any(
             metric.place is Place.LINK and metric.reads is Reads.PARENT for metric in metrics
         )
         """Whether nodes tell each other in every period, and not only what has changed."""
-        if measures.needs_streams:
+        if model.needs_streams:
             tree.on_event(lambda event: self._rates.note(event, tree.node.now))
         tree.node.handle(SubtreeReport, self._dependents_told)
         tree.node.handle(PathReport, self._cost_told)
@@ -223,10 +218,10 @@ class BrokerStatistics:
 
     # What is known here.
 
-    @_Momentary
+    @_momentary
     def facts(self) -> BrokerFacts:
         gauge = self.gauges.processing
-        streams = self._rates.own(self.tree.node.now) if self.measures.needs_streams else ()
+        streams = self._rates.own(self.tree.node.now) if self.model.needs_streams else ()
         return BrokerFacts(self._clients(), 0.0 if gauge is None else gauge(self.tree.address), streams)
 
     @property
@@ -234,7 +229,7 @@ class BrokerStatistics:
         """The link to the parent, once it has been measured."""
         return self._link[1] if self._link is not None and self._link[0] == self.tree.link.stamp else None
 
-    @_Momentary
+    @_momentary
     def children(self) -> dict[Address, SubtreeReport]:
         """What the children have told that there are now, where their links are known."""
         told = ((child, self._told.get(child)) for child in self.tree.children)
@@ -248,7 +243,7 @@ class BrokerStatistics:
         """Whether all children have told, and this node knows its own values."""
         return len(self.children) == len(self.tree.children) and self.values is not None
 
-    @_Momentary
+    @_momentary
     def values(self) -> Values | None:
         """This node's values; None while they are not known."""
         return self._values(self.facts, self.streams)
@@ -256,22 +251,22 @@ class BrokerStatistics:
     def _values(self, facts: BrokerFacts, streams: Streams) -> Values | None:
         fanout = len(self.tree.children)
         if self.tree.is_root or not self.regular:
-            return local_values(self.measures, None, facts, fanout, streams)
+            return local_values(self.model, None, facts, fanout, streams)
         above, link = self._above, self.link
         if above is None or above[0] != self.tree.link.stamp or link is None:
             return None
-        return self.measures.joined(above[1], local_values(self.measures, link, facts, fanout, streams))
+        return self.model.joined(above[1], local_values(self.model, link, facts, fanout, streams))
 
     @property
     def local(self) -> Values:
         """This node's part in its own values."""
         link = None if self.tree.is_root else self.link or LinkMeasurement(0.0)
-        return local_values(self.measures, link, self.facts, len(self.tree.children), self.streams)
+        return local_values(self.model, link, self.facts, len(self.tree.children), self.streams)
 
-    @_Momentary
+    @_momentary
     def streams(self) -> Streams:
         """What those below this node want."""
-        if not self.measures.needs_streams:
+        if not self.model.needs_streams:
             return ()
         return merged(*(told.streams for told in self.children.values()))
 
@@ -282,34 +277,34 @@ class BrokerStatistics:
     def _entries(self, child: SubtreeReport) -> list[CostEntry]:
         """A child and what is below it, relative to this node."""
         values = self._local(child)
-        own = CostEntry(self.measures.weight(child.facts.clients), values)
-        return [own, *(CostEntry(times, self.measures.joined(values, each)) for times, each in child.below)]
+        own = CostEntry(self.model.weight(child.facts.clients), values)
+        return [own, *(CostEntry(times, self.model.joined(values, each)) for times, each in child.below)]
 
     def _local(self, child: SubtreeReport) -> Values:
         link = child.link or LinkMeasurement(0.0)
-        return local_values(self.measures, link, child.facts, child.fanout, child.streams)
+        return local_values(self.model, link, child.facts, child.fanout, child.streams)
 
-    @_Momentary
+    @_momentary
     def below(self) -> Entries:
         """What is below this node, relative to it."""
-        return self.measures.fewer(each for told in self.children.values() for each in self._entries(told))
+        return self.model.fewer(each for told in self.children.values() for each in self._entries(told))
 
     @property
     def own(self) -> list[CostEntry]:
         """This node itself, if it has a cost."""
         values = self.values
-        if values is None or (self.tree.is_root and not self.measures.root_counts):
+        if values is None or (self.tree.is_root and not self.model.root_counts):
             return []
-        return [CostEntry(self.measures.weight(self._clients()), values)]
+        return [CostEntry(self.model.weight(self._clients()), values)]
 
     @property
     def told_values(self) -> Values | None:
         """What others are told of this node: its values, or its cost where that is measured by itself."""
         values = self.values
-        if values is None or self.measures.along_path:
+        if values is None or self.model.along_path:
             return values
         cost = self._local_cost()
-        return (-self.measures.goal.sign * math.inf if cost is None else cost,)
+        return (-self.model.goal.sign * math.inf if cost is None else cost,)
 
     @property
     def ranked(self) -> float | None:
@@ -317,17 +312,17 @@ class BrokerStatistics:
 
         A root without a cost has nowhere to go, and nobody is better.
         """
-        values, sign = self.values, self.measures.goal.sign
-        if values is None or (self.tree.is_root and not self.measures.root_counts):
+        values, sign = self.values, self.model.goal.sign
+        if values is None or (self.tree.is_root and not self.model.root_counts):
             return None
-        cost = self.measures.cost(values) if self.measures.along_path else self._local_cost()
+        cost = self.model.cost(values) if self.model.along_path else self._local_cost()
         return math.inf if cost is None else sign * cost
 
     def _local_cost(self) -> float | None:
-        if self.tree.is_root and not self.measures.root_counts:
+        if self.tree.is_root and not self.model.root_counts:
             return None
         link = None if self.tree.is_root else self.link or LinkMeasurement(0.0)
-        return local_cost(self.measures, link, self.facts, len(self.tree.children), self.streams)
+        return local_cost(self.model, link, self.facts, len(self.tree.children), self.streams)
 
     @property
     def parent_values(self) -> Values | None:
@@ -337,35 +332,34 @@ class BrokerStatistics:
         """Entries relative to this node as they are in the tree."""
         values = self.values
         return (
-            []
-            if values is None
-            else [CostEntry(t, self.measures.joined(values, each)) for t, each in entries]
+            [] if values is None else [CostEntry(t, self.model.joined(values, each)) for t, each in entries]
         )
 
     def worst(self) -> float | None:
         """The extreme cost in this node's subtree, itself included."""
-        worst = self.measures.worst([*self.own, *self.absolute(self.below)])
-        return None if worst is None else self.measures.cost(worst.values)
+        worst = self.model.worst([*self.own, *self.absolute(self.below)])
+        return None if worst is None else self.model.cost(worst.values)
 
-    def neighbourhood(self) -> TreeNeighbourhood | None:
-        """This node and its children; None while something of it is not known."""
-        values = self.values
+    def neighbourhood(
+        self, below_of: Callable[[Address, Values], Entries] | None = None
+    ) -> TreeNeighbourhood | None:
+        """This node and its children; None while something of it is not known.
+
+        Where everybody tells everybody their costs, `below_of` gives the nodes below a child, relative to its
+        values; otherwise it is what the child has told.
+        """
+        values, tree = self.values, self.tree
         if values is None or not self.complete:
             return None
-        return TreeNeighbourhood(
-            self.tree.address,
-            None if self.tree.is_root else self.tree.parent,
-            values,
-            self.facts,
-            tuple(self._known(child, told, values) for child, told in sorted(self.children.items())),
-        )
-
-    def _known(self, child: Address, told: SubtreeReport, values: Values) -> ChildState:
-        below = told.below
-        if self.below_of is not None:
-            below = self.below_of(child, self.measures.joined(values, self._local(told)))
-        link = told.link or LinkMeasurement(0.0)
-        return ChildState(child, link, told.facts, told.fanout, told.size, below, told.streams)
+        children = []
+        for child, told in sorted(self.children.items()):
+            below = told.below
+            if below_of is not None:
+                below = below_of(child, self.model.joined(values, self._local(told)))
+            link = told.link or LinkMeasurement(0.0)
+            children.append(ChildState(child, link, told.facts, told.fanout, told.size, below, told.streams))
+        parent = None if tree.is_root else tree.parent
+        return TreeNeighbourhood(tree.address, parent, values, self.facts, tuple(children))
 
     # Telling.
 
@@ -390,7 +384,7 @@ class BrokerStatistics:
 
     def _dependents(self) -> SubtreeReport:
         tree, facts, streams = self.tree, self.facts, self.streams
-        below = () if self.measures.broadcasts_costs else self.below
+        below = () if self.model.broadcasts_costs else self.below
         everything = merged(facts.streams, streams)
         return SubtreeReport(
             tree.node.now, self.link, facts, len(tree.children), self.size, below, everything
@@ -398,7 +392,7 @@ class BrokerStatistics:
 
     def _rest_of(self, child: Address) -> Entries:
         """What a MIN or MAX must know of those who are not below a child: the worst of them."""
-        if not self.measures.bottleneck:
+        if not self.model.bottleneck:
             return ()
         others = [
             each
@@ -406,7 +400,7 @@ class BrokerStatistics:
             if other != child
             for each in self.absolute(tuple(self._entries(told)))
         ]
-        worst = self.measures.worst([*self.rest, *self.own, *others])
+        worst = self.model.worst([*self.rest, *self.own, *others])
         return () if worst is None else (worst._replace(times=1),)
 
     def _dependents_told(self, message: SubtreeReport, sender: Address) -> None:
@@ -434,16 +428,16 @@ class BrokerStatistics:
 
     def best_parent(self, answers: ProbeResults) -> Address:
         """Of some parents on offer, the one under which this node's own cost is best."""
-        sign = self.measures.goal.sign
+        sign = self.model.goal.sign
         facts, streams = self.facts, self.streams
 
         def rank(parent: Address) -> tuple[bool, float, Address]:
             link = self.measured(parent, answers[parent])
             told = answers[parent].told
-            if not self.measures.along_path or len(told) != len(self.measures.paths):
+            if not self.model.along_path or len(told) != len(self.model.paths):
                 return True, link.latency, parent
-            own = local_values(self.measures, link, facts, len(self.tree.children), streams)
-            values = self.measures.joined(told, own)
-            return not self.measures.within(values), sign * self.measures.cost(values), parent
+            own = local_values(self.model, link, facts, len(self.tree.children), streams)
+            values = self.model.joined(told, own)
+            return not self.model.within(values), sign * self.model.cost(values), parent
 
         return min(answers, key=rank)

@@ -38,7 +38,7 @@ from distributary.plan.trees.metrics import Metric, Reads, metrics_of
 from distributary.plan.trees.path_cost import Links
 from distributary.plan.trees.rules import TreeRewrite, TreeRule
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree, star
-from distributary.systems.tree.measures import CostModel, Entries, Values
+from distributary.systems.tree.cost_model import CostModel, Entries, Values
 from distributary.systems.tree.messages import (
     BrokerFacts,
     ChildState,
@@ -86,7 +86,7 @@ class _Draft:
 class PartialTree:
     """Neighbourhoods that a broker has heard of, and the links that it knows."""
 
-    measures: CostModel
+    model: CostModel
     neighbourhoods: dict[Address, TreeNeighbourhood] = field(default_factory=dict)
     links: dict[LinkKey, LinkMeasurement] = field(default_factory=dict)
     rest: Entries = ()
@@ -114,7 +114,7 @@ class PartialTree:
         draft = _Draft()
         below = {child.address for each in self.neighbourhoods.values() for child in each.children}
         tops = [each for address, each in self.neighbourhoods.items() if address not in below]
-        nothing = self.measures.nothing
+        nothing = self.model.nothing
         if len(tops) == 1 and tops[0].parent is None:
             self._grow(draft, tops[0].address, NO_PARENT, tops[0].facts, None)
         else:
@@ -123,13 +123,13 @@ class PartialTree:
                 self._grow(draft, top.address, root, top.facts, top.values)
             for times, values in self.rest:
                 draft.site(root, times, BrokerFacts(), stored=values)
-        return LocalProblem(self.measures, draft, self.links)
+        return LocalProblem(self.model, draft, self.links)
 
     def _grow(
         self, draft: _Draft, address: Address, parent: int, facts: BrokerFacts, stored: Values | None
     ) -> None:
         # A top that hangs on a site of its own stays as it is, whatever is done below it.
-        count = 0 if stored is not None else self.measures.weight(facts.clients)
+        count = 0 if stored is not None else self.model.weight(facts.clients)
         site = draft.index[address] = draft.site(parent, count, facts, streams=facts.streams, stored=stored)
         for child in self.children(address):
             if child.address in draft.index:
@@ -141,8 +141,8 @@ class PartialTree:
 
     def _hang(self, draft: _Draft, child: ChildState, parent: int) -> None:
         """A child of which no more is known than its parent does."""
-        facts, nothing = child.facts, self.measures.nothing
-        weight = self.measures.weight(facts.clients)
+        facts, nothing = child.facts, self.model.nothing
+        weight = self.model.weight(facts.clients)
         site = draft.index[child.address] = draft.site(parent, weight, facts, streams=facts.streams)
         if not child.fanout:
             return
@@ -156,14 +156,14 @@ class PartialTree:
 class LocalProblem(Problem):
     """The planner's problem over what one broker knows."""
 
-    def __init__(self, measures: CostModel, draft: _Draft, links: Mapping[LinkKey, LinkMeasurement]) -> None:
+    def __init__(self, model: CostModel, draft: _Draft, links: Mapping[LinkKey, LinkMeasurement]) -> None:
         self._draft = draft
         self._pairs = {
             (draft.index[parent], draft.index[child]): link
             for (parent, child), link in links.items()
             if parent in draft.index and child in draft.index
         }
-        super().__init__(_stored_goal(measures, draft.stored), self._sites(draft))
+        super().__init__(_stored_goal(model, draft.stored), self._sites(draft))
         self.tree = Tree(tuple(draft.parents))
         self.addresses = {site: address for address, site in draft.index.items()}
         self.estimate = TreeEstimate(self, self.tree)
@@ -235,29 +235,29 @@ class LocalProblem(Problem):
         return float(self.estimate.benefit(rewrite.changes))
 
 
-def _stored_goal(measures: CostModel, stored: Mapping[int, Values]) -> Goal:
+def _stored_goal(model: CostModel, stored: Mapping[int, Values]) -> Goal:
     """The goal, reading stored values where there are any, and adding up where it takes averages.
 
     A broker does not know how many nodes there are; an average is best where the sum is.
     """
-    goal = measures.goal
+    goal = model.goal
     function = GoalFunction.SUM if goal.cost.function is GoalFunction.AVERAGE else goal.cost.function
-    cost = replace(goal.cost, function=function, value=_with_stored(goal.cost.value, measures, stored))
+    cost = replace(goal.cost, function=function, value=_with_stored(goal.cost.value, model, stored))
     constraints = tuple(
-        replace(each, metric=_with_stored(each.metric, measures, stored))
+        replace(each, metric=_with_stored(each.metric, model, stored))
         for each in goal.constraints
         if not isinstance(each.metric, SystemCost)
     )
     return replace(goal, cost=cost, constraints=constraints)
 
 
-def _with_stored(expression: Expression, measures: CostModel, stored: Mapping[int, Values]) -> Expression:
+def _with_stored(expression: Expression, model: CostModel, stored: Mapping[int, Values]) -> Expression:
     if isinstance(expression, Combination):
-        left = _with_stored(expression.left, measures, stored)
-        return Combination(expression.operator, left, _with_stored(expression.right, measures, stored))
+        left = _with_stored(expression.left, model, stored)
+        return Combination(expression.operator, left, _with_stored(expression.right, model, stored))
     if not isinstance(expression, GoalAggregate) or expression.over is not Scope.PATH:
         return expression
-    which, value = measures.paths.index(expression), expression.value
+    which, value = model.paths.index(expression), expression.value
     metrics = metrics_of(value)
     on_links = any(metric.place is Place.LINK for metric in metrics)
     order = (Reads.NOTHING, Reads.PARENT, Reads.CHILDREN, Reads.SUBTREE)

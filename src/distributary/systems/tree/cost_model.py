@@ -71,8 +71,8 @@ class CostModel:
 
     >>> from distributary.plan.trees.goals import parse_goal
     >>> goal = parse_goal("minimise aggregate(SUM, aggregate(SUM, link latency, PATH), BROKERS)")
-    >>> measures = CostModel(goal)
-    >>> measures.fewer([CostEntry(1, (10.0,)), CostEntry(3, (30.0,))])
+    >>> model = CostModel(goal)
+    >>> model.fewer([CostEntry(1, (10.0,)), CostEntry(3, (30.0,))])
     (CostEntry(times=4, values=(25.0,)),)
     """
 

@@ -13,8 +13,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from distributary.overlay.node import Address
 from distributary.overlay.tree.node import TreeNode
@@ -22,20 +21,20 @@ from distributary.systems.tree.messages import ParentOrder, RewriteProposal
 
 
 @dataclass
-class _Work:
+class _Execution:
     """A rewrite under way."""
 
     rewrite: RewriteProposal
     since: float
     left: dict[Address, Address]
-    ordered: set[Address]
+    """The changes of parent that have not come about."""
+    ordered: set[Address] = field(default_factory=set)
 
 
 class RewriteExecutor:
     """The rewrites that the root has granted."""
 
     def __init__(self, tree: TreeNode, patience: float) -> None:
-        self.tree = tree
         self.patience = patience
         """Seconds until a rewrite is given up."""
         self.done = 0
@@ -43,76 +42,73 @@ class RewriteExecutor:
         self.changes = 0
         """Changes of parent that were made for them."""
         self.given_up = 0
-        self._under_way: list[_Work] = []
-        self._thinned = 0.0
-        """When somebody was last sent elsewhere."""
-        tree.on_move(self._taken)
+        """Rewrites that did not come to their end in time."""
+        self._tree, self._node = tree, tree.node
+        self._under_way: list[_Execution] = []
+        self._redirected = 0.0
+        """When a child of a crowded node was last sent elsewhere."""
+        tree.on_move(self._moved)
 
     @property
     def busy(self) -> bool:
+        """Whether a rewrite is under way."""
         return bool(self._under_way)
 
     @property
     def locked(self) -> frozenset[Address]:
         """The nodes that rewrites under way touch."""
-        return frozenset(address for work in self._under_way for address in work.rewrite.touched)
+        return frozenset(address for one in self._under_way for address in one.rewrite.touched)
 
     def begin(self, rewrite: RewriteProposal) -> bool:
-        """Begin a rewrite, unless the tree is not what it was named for, or another touches the same."""
-        registry = self.tree.root.registry
+        """Begin a rewrite, unless the tree is not what it was proposed for, or another touches the same."""
+        registry = self._tree.root.registry
         if registry is None or rewrite.touched & self.locked:
             return False
         if any(registry.parent(node) != parent for node, parent in rewrite.before):
             return False
-        work = _Work(rewrite, self.tree.node.now, dict(rewrite.changes), set())
-        self._under_way.append(work)
-        registry.permitted.update(work.left)
-        self._order(work)
+        execution = _Execution(rewrite, self._node.now, dict(rewrite.changes))
+        self._under_way.append(execution)
+        registry.permitted.update(execution.left)
+        self._order(execution)
         return True
 
-    def _order(self, work: _Work) -> None:
+    def _order(self, execution: _Execution) -> None:
         """Order the changes that are allowed now."""
-        registry = self.tree.root.registry
-        if registry is None:
-            return
-        for node, parent in work.left.items():
-            if node not in work.ordered and not registry.why_not(node, parent):
-                work.ordered.add(node)
-                self.tree.post(node, ParentOrder(parent))
+        registry = self._tree.root.registry
+        for node, parent in execution.left.items():
+            if registry is not None and node not in execution.ordered and not registry.why_not(node, parent):
+                execution.ordered.add(node)
+                self._tree.post(node, ParentOrder(parent))
 
-    def _taken(self, node: Address) -> None:
-        registry = self.tree.root.registry
+    def _moved(self, node: Address) -> None:
+        registry = self._tree.root.registry
         if registry is None:
             return
-        for work in list(self._under_way):
-            if node in work.left and registry.parent(node) == work.left[node]:
-                del work.left[node]
+        for execution in list(self._under_way):
+            if node in execution.left and registry.parent(node) == execution.left[node]:
+                del execution.left[node]
                 registry.permitted.pop(node, None)
                 self.changes += 1
-            if work.left:
-                self._order(work)
+            if execution.left:
+                self._order(execution)
             else:
-                self._under_way.remove(work)
+                self._under_way.remove(execution)
                 self.done += 1
 
     def check(self) -> None:
-        """Give up what takes too long, and mend what that left."""
-        registry = self.tree.root.registry
+        """Give up what takes too long, and send a child of each crowded node elsewhere."""
+        registry, now = self._tree.root.registry, self._node.now
         if registry is None:
             self._under_way.clear()
             return
-        for work in list(self._under_way):
-            if self.tree.node.now - work.since > self.patience:
-                self._under_way.remove(work)
+        for execution in list(self._under_way):
+            if now - execution.since > self.patience:
+                self._under_way.remove(execution)
                 self.given_up += 1
-                for node in work.left:
+                for node in execution.left:
                     registry.permitted.pop(node, None)
         # Whoever is sent elsewhere needs time to go.
-        if not self._under_way and self.tree.node.now - self._thinned > self.patience / 4:
-            self._thin_out(registry.crowded().values())
-
-    def _thin_out(self, rows: Iterable[list[Address]]) -> None:
-        """Send one child of each node that has too many elsewhere."""
-        for children in rows:
-            self._thinned = self.tree.node.now
-            self.tree.post(children[-1], ParentOrder(None))
+        if not self._under_way and now - self._redirected > self.patience / 4:
+            for children in registry.crowded().values():
+                self._redirected = now
+                self._tree.post(children[-1], ParentOrder(None))

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from distributary.overlay.node import Address
 from distributary.plan.goal import GoalFunction
-from distributary.systems.tree.measures import CostEntry, Entries, Values
+from distributary.systems.tree.cost_model import CostEntry, Entries, Values
 from distributary.systems.tree.messages import NodeStatistic, StatisticsUpdate
 from distributary.systems.tree.statistics import BrokerStatistics
 
@@ -59,9 +59,9 @@ class StatisticsBroadcast:
         self.tree = statistics.tree
         self.nodes = 1
         """How many there are in the tree, as the root last said."""
-        self._measures = statistics.measures
+        self._model = statistics.model
         self._period = period
-        self._everything = self._measures.holistic
+        self._everything = self._model.holistic
         self._active = self._everything or directed
         self._approximate = approximate if self._everything else None
         self._is_critical = is_critical
@@ -72,8 +72,6 @@ class StatisticsBroadcast:
         self._wanted_by: dict[Address, float | None] = {}
         self._told_wanted: dict[Address, float | None] = {}
         self.tree.node.handle(StatisticsUpdate, self._statistics_told)
-        if self._measures.broadcasts_costs:
-            statistics.below_of = self.below
 
     # What has been heard.
 
@@ -89,8 +87,8 @@ class StatisticsBroadcast:
         """A cost as it counts: less is better."""
         if heard.times == NO_COST:
             return -math.inf
-        cost = self._measures.cost(heard.values) if self._measures.along_path else heard.values[0]
-        return self._measures.goal.sign * cost
+        cost = self._model.cost(heard.values) if self._model.along_path else heard.values[0]
+        return self._model.goal.sign * cost
 
     def below(self, child: Address, values: Values) -> Entries:
         """Those below a child, relative to its values; where everybody tells everybody."""
@@ -101,7 +99,7 @@ class StatisticsBroadcast:
             for address, each in self._heard.items()
             if each.via == child and address != child
         ]
-        return self._measures.fewer(entries)
+        return self._model.fewer(entries)
 
     def elsewhere(self) -> list[CostEntry]:
         """All that are not below this node, nor this node itself."""
@@ -150,7 +148,7 @@ class StatisticsBroadcast:
         if values is None:
             return
         if self._phase % self._turn() == 0:
-            has_cost = self._measures.root_counts or not self.tree.is_root
+            has_cost = self._model.root_counts or not self.tree.is_root
             times = sum(each.times for each in self.statistics.own) if has_cost else NO_COST
             self._own = HeardStatistic(times, values, self.tree.node.now, self.tree.address)
         self._phase += 1
@@ -162,11 +160,11 @@ class StatisticsBroadcast:
         return max(1, round(self._weight() * self._approximate))
 
     def _weight(self) -> float:
-        if self._measures.single in (GoalFunction.SUM, None):
+        if self._model.single in (GoalFunction.SUM, None):
             return self.nodes / self.statistics.size
         own = self.statistics.local
         rows = [own, *(each.values for each in self.statistics.below)]
-        worst = (min if self._measures.single is GoalFunction.MIN else max)(values[0] for values in rows)
+        worst = (min if self._model.single is GoalFunction.MIN else max)(values[0] for values in rows)
         return abs(own[0] - worst)
 
     def _forget(self) -> None:
@@ -182,13 +180,11 @@ class StatisticsBroadcast:
         for address, each in known:
             if each.via == neighbour or address == neighbour or sent.get(address, -1.0) >= each.time:
                 continue
-            if self._everything or self._is_wanted(each, self._wanted_by.get(neighbour)):
+            wanted = self._wanted_by.get(neighbour)
+            if self._everything or (wanted is not None and self._rank(each) < wanted):
                 sent[address] = each.time
                 found.append(NodeStatistic(address, each.times, each.values, each.time))
         return tuple(found)
-
-    def _is_wanted(self, heard: HeardStatistic, wanted: float | None) -> bool:
-        return wanted is not None and self._rank(heard) < wanted
 
     def _wanted_without(self, neighbour: Address, own: float | None) -> float | None:
         """The widest wish of this node and its other neighbours."""

@@ -1,0 +1,146 @@
+"""How a broker of a live tree finds the best rewrite around it: asks, measures, weighs.
+
+Rules:
+
+- For local rules it asks the nodes of its unit for their neighbourhoods, level by level; for directed rules
+  all nodes on the way to the root from itself, and from those it has heard to do better.
+- Of all rewrites that the rules allow on what it then knows, it has those links measured that would be new:
+  by the nodes that would be the children.
+- It weighs the rewrites that are left with the planner's benefits and proposes the best that the constraints
+  allow. A node that does not answer, or is in the middle of a change, leaves the search without a result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from distributary.overlay.node import Address
+from distributary.plan.trees.optimiser import NEGLIGIBLE
+from distributary.plan.trees.rules import TreeRewrite, TreeRule
+from distributary.systems.tree.messages import LinkMeasurement, RewriteProposal, TreeNeighbourhood
+from distributary.systems.tree.partial_tree import LocalProblem, PartialTree
+
+
+def plain(benefit: float) -> float:
+    """A benefit without what is rounding: those that are alike count as alike, whoever weighed them.
+
+    >>> plain(0.1 + 0.2) == plain(0.3)
+    True
+    """
+    return float(f"{benefit:.9g}")
+
+
+class RewriteSearch:
+    """One search for the best rewrite around a node, in one optimisation period.
+
+    `ask` requests the neighbourhood of a node, or with `partners` those of all nodes up from it; `measure`
+    has a node measure its links to possible parents; `propose` takes the best rewrite, if there is any.
+    """
+
+    def __init__(
+        self,
+        known: PartialTree,
+        owner: Address,
+        rules: Sequence[TreeRule],
+        period: int,
+        *,
+        ask: Callable[[Address], None],
+        measure: Callable[[Address, tuple[Address, ...]], None],
+        propose: Callable[[RewriteProposal], None],
+        levels: int = 0,
+        partners: frozenset[Address] | None = None,
+    ) -> None:
+        self.partners = partners
+        """For directed rules: the nodes that they may be about."""
+        self._known, self._owner, self._rules, self._period = known, owner, rules, period
+        self._ask, self._measure, self._propose = ask, measure, propose
+        self._levels = levels
+        """So many levels of neighbourhoods below the owner are asked for, its own being the first."""
+        self._waiting: set[Address] = set()
+        """Nodes that have not sent their neighbourhoods."""
+        self._measuring: dict[Address, set[Address]] = {}
+        """Nodes that have not sent their links, and to which parents."""
+        self._over = False
+        self._level = 1
+        self._row: tuple[Address, ...] = (owner,)
+
+    def begin(self, asked: Iterable[Address]) -> None:
+        """Ask these for their neighbourhoods; then, level by level, those below the owner."""
+        self._waiting = set(asked)
+        if not self._waiting:
+            self._descend()
+        for address in sorted(self._waiting):
+            self._ask(address)
+
+    def take_neighbourhoods(self, node: Address, found: tuple[TreeNeighbourhood, ...]) -> None:
+        """Take the neighbourhood of a node, or those of all on its way to the root; none ends the search."""
+        if self._over or node not in self._waiting:
+            return
+        if not found:
+            self._over = True
+            return
+        for each in found:
+            self._known.add(each)
+        self._waiting.discard(node)
+        if not self._waiting:
+            self._descend()
+
+    def _descend(self) -> None:
+        if self._level < self._levels:
+            self._level += 1
+            children = [child for address in self._row for child in self._known.children(address)]
+            self._row = tuple(child.address for child in children)
+            self.begin(child.address for child in children if child.fanout)
+        else:
+            self._measure_links()
+
+    def _measure_links(self) -> None:
+        if not self._known.is_sound(whole=self.partners is not None):
+            self._over = True
+            return
+        problem = self._known.problem()
+        for rewrite in self._rewrites(problem):
+            for parent, child in problem.links_needed(rewrite):
+                self._measuring.setdefault(child, set()).add(parent)
+        needed = sorted(self._measuring.items())
+        if not needed:
+            self._weigh(problem)
+        for child, parents in needed:
+            self._measure(child, tuple(sorted(parents)))
+
+    def take_links(
+        self, child: Address, asked: Iterable[Address], links: Iterable[tuple[Address, LinkMeasurement]]
+    ) -> None:
+        """Take the links of a node to possible parents, as far as these answered its probes."""
+        if self._over or child not in self._measuring:
+            return
+        for parent, link in links:
+            self._known.links[parent, child] = link
+        self._measuring[child] -= set(asked)
+        if not self._measuring[child]:
+            del self._measuring[child]
+        if not self._measuring:
+            self._weigh(self._known.problem())
+
+    def _rewrites(self, problem: LocalProblem) -> list[TreeRewrite]:
+        found = problem.rewrites(self._rules, self._owner)
+        if self.partners is None:
+            return list(found)
+        return [each for each in found if problem.addresses[each.arguments[1]] in self.partners]
+
+    def _weigh(self, problem: LocalProblem) -> None:
+        """End with the best rewrite that the constraints allow; of equals, the first by rule and nodes."""
+        self._over = True
+        least = NEGLIGIBLE * abs(float(problem.estimate.cost))
+        name, parents = problem.addresses, problem.tree.parents
+        weighed = [
+            (-plain(benefit), rewrite.rule, tuple(name[site] for site in rewrite.arguments), rewrite)
+            for rewrite in self._rewrites(problem)
+            if not problem.links_needed(rewrite) and (benefit := problem.weigh(rewrite)) > least
+        ]
+        for loss, rule, arguments, rewrite in sorted(weighed, key=lambda each: each[:3]):
+            if problem.estimate.legal(rewrite.changes):
+                changes = tuple((name[site], name[parent]) for site, parent in rewrite.changes.items())
+                before = tuple((name[site], name[parents[site]]) for site in rewrite.changes)
+                self._propose(RewriteProposal(self._period, -loss, rule, arguments, changes, before))
+                return
