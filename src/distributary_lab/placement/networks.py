@@ -48,6 +48,7 @@ DEVIATION = (
 def goal_of(text: str, *constraints: str) -> Goal:
     """A goal under constraints.
 
+    >>> from distributary.plan.queries.goals import LOAD
     >>> len(goal_of(LOAD, "node load <= 5").constraints)
     1
     """
@@ -134,9 +135,9 @@ def rows_by_period(found: QueryClimb, periods: int, column: str, /, **others: Va
     """A row for the start and for each of so many periods; a climb that ended stays where it is.
 
     >>> # From 9 to 4 in one period.
-    >>> from distributary.plan.queries.optimiser import Step
-    >>> from distributary.plan.queries.statistics import Traffic
-    >>> found = QueryClimb(None, None, 4.0, (Step((), 9.0, 4.0, Traffic()),), 0)
+    >>> from distributary.plan.queries.optimiser import QueryStep
+    >>> from distributary.plan.queries.statistics import OptimiserTraffic
+    >>> found = QueryClimb(None, None, 4.0, (QueryStep((), 9.0, 4.0, OptimiserTraffic()),), 0)
     >>> [row["load"] for row in rows_by_period(found, 3, "load")]
     [9.0, 4.0, 4.0, 4.0]
     """
