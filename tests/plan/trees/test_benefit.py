@@ -18,7 +18,7 @@ from distributary.plan.trees.metrics import Metric, Reads
 from distributary.plan.trees.path_cost import PathCost, is_path_cost
 from distributary.plan.trees.rules import DIRECTED, FIVE_LEVELS, FOUR_LEVELS, LOCAL
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree
-from plan.trees.trees import exact_sites, trees
+from plan.trees.trees import exact_sites, rewrites_of, trees
 
 EVERY_RULE = [*LOCAL, *FOUR_LEVELS, *FIVE_LEVELS, *DIRECTED]
 
@@ -58,7 +58,7 @@ def check_every_rewrite(text: str, tree: Tree, sites: Sites, expect_dependence: 
     count = 0
     for rule in EVERY_RULE:
         for owner in range(len(tree.parents)):
-            for rewrite in rule.rewrites(tree, owner):
+            for rewrite in rewrites_of(rule, tree, owner):
                 recomputed = system_cost(goal.cost, sites, tree.changed(rewrite.changes))
                 assert same(estimate.system.cost_after(rewrite.changes), recomputed), rewrite
                 count += 1
@@ -116,7 +116,7 @@ def test_a_deep_tree_offers_every_rule() -> None:
     parents = (NO_PARENT, 0, 1, 1, 2, 2, 3, 4, 6, 7, 8, 9)
     tree = Tree(parents)
     for rule in EVERY_RULE:
-        assert any(True for owner in range(12) for _ in rule.rewrites(tree, owner)), rule.name
+        assert any(True for owner in range(12) for _ in rewrites_of(rule, tree, owner)), rule.name
     sites = exact_sites(12, 1)
     for node in PATHS:
         for system in SYSTEM:
@@ -165,7 +165,7 @@ def test_from_a_tree_that_keeps_the_constraints_exactly_the_trees_that_keep_them
         return
     for rule in EVERY_RULE:
         for owner in range(len(tree.parents)):
-            for rewrite in rule.rewrites(tree, owner):
+            for rewrite in rewrites_of(rule, tree, owner):
                 broken = violations(goal, sites, tree.changed(rewrite.changes))
                 assert estimate.legal(rewrite.changes) == (not broken)
 

@@ -17,7 +17,7 @@ from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.optimiser import HYBRID, NEGLIGIBLE, candidates, weigh
 from distributary.plan.trees.rules import DIRECTED, FIVE_LEVELS, FOUR_LEVELS, LOCAL, TreeRule
 from distributary.plan.trees.tree import Sites, Tree, random_tree
-from plan.trees.trees import exact_sites, plane_sites, trees
+from plan.trees.trees import exact_sites, plane_sites, rewrites_of, trees
 
 EVERY_RULE = [*LOCAL, *FOUR_LEVELS, *FIVE_LEVELS, *DIRECTED]
 SYSTEM = ["SUM", "AVERAGE", "MIN", "MAX", "VARIANCE", "STD"]
@@ -77,7 +77,7 @@ def test_a_shape_costs_what_the_rules_changes_cost(
     for rule in EVERY_RULE:
         assert rule.shape is not None
         for owner in range(len(tree.parents)):
-            for rewrite in rule.rewrites(tree, owner):
+            for rewrite in rewrites_of(rule, tree, owner):
                 one, other = rewrite.arguments
                 alone = float(estimate.system.cost_after(rewrite.changes))
                 assert cost_after(layout, int(rule.shape), one, other) == pytest.approx(
@@ -152,7 +152,7 @@ def test_a_shape_is_applied_as_the_rule_changes_the_tree(tree: Tree) -> None:
     for rule in EVERY_RULE:
         assert rule.shape is not None
         for owner in range(count):
-            for rewrite in rule.rewrites(tree, owner):
+            for rewrite in rewrites_of(rule, tree, owner):
                 apply(layout.sites, layout.places, int(rule.shape), *rewrite.arguments)
                 assert tuple(layout.sites["parent"]) == tree.changed(rewrite.changes).parents, rewrite
                 layout.sites["parent"] = tree.parents

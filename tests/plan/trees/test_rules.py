@@ -14,12 +14,13 @@ from distributary.plan.trees.rules import (
     LOCAL,
     NODE_SWAP,
     PARENT_CHILD_SWAP,
+    RewriteShape,
     TreeEdit,
     TreeRule,
     unit,
 )
 from distributary.plan.trees.tree import NO_PARENT, Tree
-from plan.trees.trees import trees
+from plan.trees.trees import rewrites_of, trees
 
 EVERY_RULE = [*LOCAL, *FOUR_LEVELS, *FIVE_LEVELS, *DIRECTED]
 
@@ -77,7 +78,7 @@ def test_what_the_deepest_rules_do(name: str, arguments: tuple[int, ...], change
 def test_every_rewrite_is_a_tree_with_the_same_root_and_changes_something(tree: Tree) -> None:
     for rule in EVERY_RULE:
         for owner in range(len(tree.parents)):
-            for rewrite in rule.rewrites(tree, owner):
+            for rewrite in rewrites_of(rule, tree, owner):
                 changed = tree.changed(rewrite.changes)
                 assert changed.root == tree.root
                 assert changed != tree
@@ -103,10 +104,11 @@ def test_a_changed_tree_is_what_its_parents_say_or_is_refused(tree: Tree, data: 
 @given(trees(largest=12))
 def test_a_single_rule_moves_its_first_argument_under_its_second(tree: Tree) -> None:
     for rule in EVERY_RULE:
-        if rule.single:
+        if rule.shape is RewriteShape.MOVE:
             for owner in range(len(tree.parents)):
-                for rewrite in rule.rewrites(tree, owner):
-                    assert rule.rewrite(tree, rewrite.arguments).changes == rewrite.changes
+                for rewrite in rewrites_of(rule, tree, owner):
+                    site, parent = rewrite.arguments
+                    assert rewrite.changes == {site: parent}
 
 
 @given(trees(largest=12))
@@ -116,7 +118,7 @@ def test_a_local_rule_leaves_all_outside_its_unit_alone(tree: Tree) -> None:
             for owner in range(len(tree.parents)):
                 # The last level keeps its children; a rule that hands them on reaches one level deeper.
                 members = unit(tree, owner, rule.levels + 1)
-                for rewrite in rule.rewrites(tree, owner):
+                for rewrite in rewrites_of(rule, tree, owner):
                     assert rewrite.touched(tree) <= members
 
 
@@ -125,7 +127,7 @@ def test_swaps_exchange_two_places_and_nothing_else(tree: Tree) -> None:
     swaps = [rule for rule in EVERY_RULE if rule is PARENT_CHILD_SWAP or rule.name.startswith("swap")]
     for rule in [*swaps, NODE_SWAP]:
         for owner in range(len(tree.parents)):
-            for rewrite in rule.rewrites(tree, owner):
+            for rewrite in rewrites_of(rule, tree, owner):
                 one, other = rewrite.arguments
                 renamed = {one: other, other: one}
                 expected = [0] * len(tree.parents)
@@ -137,7 +139,7 @@ def test_swaps_exchange_two_places_and_nothing_else(tree: Tree) -> None:
 def test_directed_rules_reach_beyond_the_unit_only() -> None:
     for rule in DIRECTED:
         for site in range(len(UNIT.parents)):
-            for rewrite in rule.rewrites(UNIT, site):
+            for rewrite in rewrites_of(rule, UNIT, site):
                 assert rewrite.arguments[1] not in unit(UNIT, site)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
 from random import Random
 
 from hypothesis import strategies as st
 
+from distributary.plan.trees.rules import TreeRewrite, TreeRule
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree
 
 SMALL = 9
@@ -21,6 +23,11 @@ def trees(draw: st.DrawFn, smallest: int = 2, largest: int = SMALL) -> Tree:
     for place in range(1, count):
         parents[names[place]] = names[draw(st.integers(0, place - 1))]
     return Tree(tuple(parents))
+
+
+def rewrites_of(rule: TreeRule, tree: Tree, owner: int) -> Iterator[TreeRewrite]:
+    """Everything that a rule can do around a site."""
+    return (rule.rewrite(tree, arguments) for arguments in rule.arguments(tree, owner))
 
 
 def exact_sites(count: int, seed: int) -> Sites:

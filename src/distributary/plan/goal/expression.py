@@ -69,11 +69,12 @@ class GoalFunction(Enum):
         """What SUM, MIN or MAX begin with: joined with a value it gives that value."""
         return {GoalFunction.MIN: math.inf, GoalFunction.MAX: -math.inf}.get(self, 0.0)
 
-    def join(self, one: Any, other: Any) -> Any:
-        """The SUM, MIN or MAX of two values."""
+    @property
+    def join(self) -> Callable[[Any, Any], Any]:
+        """What makes the SUM, MIN or MAX of two values."""
         if self is GoalFunction.SUM:
-            return one + other
-        return min(one, other) if self is GoalFunction.MIN else max(one, other)
+            return operator.add
+        return min if self is GoalFunction.MIN else max
 
 
 NODE_FUNCTIONS = (GoalFunction.MIN, GoalFunction.MAX, GoalFunction.SUM, GoalFunction.AVERAGE)

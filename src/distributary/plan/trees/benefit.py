@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from distributary.plan.goal import Constraint, Goal, GoalFunction, Number, SystemCost
+from distributary.plan.trees.cost import TreeCost
 from distributary.plan.trees.incremental import IncrementalCost, NodeCosts
 from distributary.plan.trees.moves import Floats, Moves, link_array
 from distributary.plan.trees.path_cost import Links, PathCost, is_path_cost, link_values
@@ -61,7 +62,20 @@ class Problem:
             return PathCost(cost, self.sites, tree, self.links(cost))
         return IncrementalCost(cost, self.sites, tree)
 
+    def constrained(self, tree: Tree) -> list[tuple[Constraint, TreeCost | NodeCosts]]:
+        """The constraints, each with the values of a tree that it is on."""
+        return [
+            (
+                constraint,
+                self.system(constraint.metric, tree)
+                if isinstance(constraint.metric, SystemCost)
+                else NodeCosts(constraint.metric, self.sites, tree),
+            )
+            for constraint in self.goal.constraints
+        ]
+
     def at(self, tree: Tree) -> TreeEstimate:
+        """A tree's cost, and what rewrites of it are worth."""
         return TreeEstimate(self, tree)
 
 
@@ -80,7 +94,7 @@ class TreeEstimate:
     @property
     def costs(self) -> list[Number | None]:
         """Every site's cost."""
-        return self.system.costs if isinstance(self.system, PathCost) else self.system.nodes.costs
+        return self.system.costs
 
     def benefit(self, changes: Mapping[int, int]) -> Number:
         """By how much these changes of parents bring the goal nearer."""
@@ -121,36 +135,18 @@ class TreeEstimate:
             return True
         after = after or self.tree.changed(changes)
         return all(
-            _allowed(constraint, now, changes, after)
-            for constraint, now in zip(self.problem.goal.constraints, self._constrained, strict=True)
+            _allowed(constraint, old, new)
+            for constraint, now in self._constrained
+            for old, new in now.changed(changes, after)
         )
 
     @cached_property
-    def _constrained(self) -> list[PathCost | IncrementalCost | NodeCosts]:
-        metrics = (constraint.metric for constraint in self.problem.goal.constraints)
-        return [
-            self.problem.system(metric, self.tree)
-            if isinstance(metric, SystemCost)
-            else NodeCosts(metric, self.problem.sites, self.tree)
-            for metric in metrics
-        ]
+    def _constrained(self) -> list[tuple[Constraint, TreeCost | NodeCosts]]:
+        return self.problem.constrained(self.tree)
 
 
-def _allowed(
-    constraint: Constraint,
-    now: PathCost | IncrementalCost | NodeCosts,
-    changes: Mapping[int, int],
-    after: Tree,
-) -> bool:
-    if not isinstance(now, NodeCosts):
-        new = now.cost_after(changes)
-        return constraint.holds(new) or (
-            not constraint.holds(now.cost) and constraint.no_worse(new, now.cost)
-        )
-    for site, cost in now.after(changes, after).items():
-        old = now.costs[site]
-        if cost is None or constraint.holds(cost):
-            continue
-        if old is None or constraint.holds(old) or not constraint.no_worse(cost, old):
-            return False
-    return True
+def _allowed(constraint: Constraint, old: Number | None, new: Number | None) -> bool:
+    """Whether a value keeps the constraint, or breaks it no more than it did before."""
+    if new is None or constraint.holds(new):
+        return True
+    return old is not None and not constraint.holds(old) and constraint.no_worse(new, old)

@@ -6,7 +6,7 @@ Cost: one pass over the tree for each aggregate, and one measurement of each met
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from distributary.errors import DistributaryError
 from distributary.plan.goal import (
@@ -106,6 +106,56 @@ def aggregated(function: GoalFunction, costs: Sequence[Number | None], weight: S
         return mean
     variance = divide(sum((cost - mean) ** 2 * times for cost, times in pairs), count - 1) if count > 1 else 0
     return variance if function is GoalFunction.VARIANCE else math.sqrt(variance)
+
+
+def from_moments(function: GoalFunction, count: int, total: Number, squares: Number) -> Number:
+    """SUM, AVERAGE, VARIANCE or STD from the number of values, their sum and the sum of their squares."""
+    if function is GoalFunction.SUM:
+        return total
+    if function is GoalFunction.AVERAGE:
+        return divide(total, count)
+    variance = divide(squares - divide(total * total, count), count - 1) if count > 1 else 0
+    variance = max(variance, 0)  # rounding may leave a trace below
+    return variance if function is GoalFunction.VARIANCE else math.sqrt(variance)
+
+
+Moments = tuple[int, Number, Number]
+"""How many values there are, their sum and the sum of their squares, about a reference."""
+
+
+class TreeCost:
+    """The system's cost of a tree, and every site's; subclasses know what it is after a rewrite."""
+
+    def __init__(self, cost: SystemCost, sites: Sites, tree: Tree, costs: Costs) -> None:
+        self.function = cost.function
+        self.tree = tree
+        self.costs = costs
+        self.weights = weights(cost.members, sites)
+        self.cost: Number = aggregated(self.function, costs, self.weights)
+        # Squares are taken about the present mean: about zero they would drown the variance in rounding.
+        about_mean = self.function in (GoalFunction.VARIANCE, GoalFunction.STD)
+        self.reference = aggregated(GoalFunction.AVERAGE, costs, self.weights) if about_mean else 0
+
+    def moments(self, times: int, cost: Number | None) -> Moments:
+        """The moments of so many sites with the same cost."""
+        if cost is None or not times:
+            return 0, 0, 0
+        distance = cost - self.reference
+        return times, times * distance, times * distance * distance
+
+    def cost_after(self, changes: Mapping[int, int]) -> Number:
+        """The system's cost with these sites under these parents."""
+        raise NotImplementedError
+
+    def values(self) -> Iterable[tuple[int, Number | None]]:
+        """The cost as a constraint sees it: one value, for which the root stands."""
+        return [(self.tree.root, self.cost)]
+
+    def changed(
+        self, changes: Mapping[int, int], after: Tree
+    ) -> Iterable[tuple[Number | None, Number | None]]:
+        """The value before and after a rewrite."""
+        return [(self.cost, self.cost_after(changes))]
 
 
 def system_cost(cost: SystemCost, sites: Sites, tree: Tree) -> Number:

@@ -35,7 +35,7 @@ from distributary.plan.trees.benefit import Problem, TreeEstimate
 from distributary.plan.trees.climb import TreeClimb, TreeStep
 from distributary.plan.trees.incremental import IncrementalCost
 from distributary.plan.trees.mending import mended
-from distributary.plan.trees.moves import Floats, Moves
+from distributary.plan.trees.moves import JOINS, Floats, Moves
 from distributary.plan.trees.optimiser import tree_and_legal
 from distributary.plan.trees.optimum import best_paths, has_best_paths
 from distributary.plan.trees.path_cost import PathCost
@@ -173,13 +173,11 @@ class Excess:
         state = self.moves.state
         start = self.tree.position[site]
         members = self.tree.order[start : start + self.tree.size[site]]
-        worst = {site: np.inf if state.node_function is GoalFunction.MIN else -np.inf}
+        worst = {site: state.node_function.identity}
         for below in members[1:]:
             local = state.local[below]
             assert local is not None
-            above = worst[self.tree.parents[below]]
-            lower = state.node_function is GoalFunction.MIN
-            worst[below] = min(above, float(local)) if lower else max(above, float(local))
+            worst[below] = state.node_function.join(worst[self.tree.parents[below]], float(local))
         return np.array([worst[member] for member in members])
 
     def gains(self, site: int, parents: Sites) -> Floats:
@@ -190,8 +188,7 @@ class Excess:
         if self.moves.state.node_function is GoalFunction.SUM:
             after = self.moves.costs[members][:, None] + (costs - self.moves.costs[site])[None, :]
         else:
-            lower = self.moves.state.node_function is GoalFunction.MIN
-            joined = np.minimum if lower else np.maximum
+            joined = JOINS[self.moves.state.node_function]
             after = joined(self.between(site)[:, None], costs[None, :])
         short = np.maximum(self.sign * (after - self.bar), 0.0)
         gains: Floats = self.own[members].sum() - self.weights[members] @ short

@@ -13,8 +13,7 @@ Cost: the new tree's sites once, and for each site reached its path. `dependence
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from distributary.plan.goal import (
     Combination,
@@ -25,22 +24,18 @@ from distributary.plan.goal import (
     Scope,
     SystemCost,
     combine,
-    divide,
 )
-from distributary.plan.trees.cost import Costs, aggregated, folded_at, local_value, node_costs, weights
+from distributary.plan.trees.cost import (
+    Costs,
+    TreeCost,
+    aggregated,
+    folded_at,
+    from_moments,
+    local_value,
+    node_costs,
+)
 from distributary.plan.trees.metrics import Reads, metrics_of
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree
-
-
-def finished(function: GoalFunction, count: int, total: Number, squares: Number) -> Number:
-    """SUM, AVERAGE, VARIANCE or STD from the number of values, their sum and the sum of their squares."""
-    if function is GoalFunction.SUM:
-        return total
-    if function is GoalFunction.AVERAGE:
-        return divide(total, count)
-    variance = divide(squares - divide(total * total, count), count - 1) if count > 1 else 0
-    variance = max(variance, 0)  # rounding may leave a trace below
-    return variance if function is GoalFunction.VARIANCE else math.sqrt(variance)
 
 
 def measured_again(expression: Expression, tree: Tree, after: Tree, changes: Mapping[int, int]) -> set[int]:
@@ -77,6 +72,16 @@ class NodeCosts:
                 NodeCosts(expression.left, sites, tree),
                 NodeCosts(expression.right, sites, tree),
             )
+
+    def values(self) -> Iterable[tuple[int, Number | None]]:
+        """Every site and its cost."""
+        return enumerate(self.costs)
+
+    def changed(
+        self, changes: Mapping[int, int], after: Tree
+    ) -> Iterable[tuple[Number | None, Number | None]]:
+        """The costs before and after a rewrite of all sites whose cost may change."""
+        return ((self.costs[site], cost) for site, cost in self.after(changes, after).items())
 
     def after(self, changes: Mapping[int, int], after: Tree) -> dict[int, Number | None]:
         """The new costs of all sites whose cost may change; `after` is the tree with the changes."""
@@ -119,53 +124,38 @@ class NodeCosts:
         return {site: folded_at(expression, after, site, value) for site in reached}
 
 
-class IncrementalCost:
+class IncrementalCost(TreeCost):
     """The system's cost of a tree, and what it is after a rewrite."""
 
     def __init__(self, cost: SystemCost, sites: Sites, tree: Tree) -> None:
-        self.function = cost.function
-        self.tree = tree
+        self.nodes = NodeCosts(cost.value, sites, tree)
+        super().__init__(cost, sites, tree, self.nodes.costs)
         self.measured = 0
         """How many costs were measured for rewrites: what has been spent on them."""
-        self.nodes = NodeCosts(cost.value, sites, tree)
-        self.weights = weights(cost.members, sites)
-        self.cost: Number = aggregated(self.function, self.nodes.costs, self.weights)
-        counted = [site for site, c in enumerate(self.nodes.costs) if c is not None and self.weights[site]]
-        self._count = sum(self.weights[site] for site in counted)
-        # Squares are taken about the present mean: about zero they would drown the variance in rounding.
-        about_mean = self.function in (GoalFunction.VARIANCE, GoalFunction.STD)
-        values = self.nodes.costs
-        self._reference = aggregated(GoalFunction.AVERAGE, values, self.weights) if about_mean else 0
-        moments = [self._moments(site, values[site]) for site in counted]
-        self._total: Number = sum(total for _, total, _ in moments)
-        self._squares: Number = sum(squares for _, _, squares in moments)
+        counted = [site for site, c in enumerate(self.costs) if c is not None and self.weights[site]]
+        moments = [self.moments(self.weights[site], self.costs[site]) for site in counted]
+        self._totals = [sum(moment[part] for moment in moments) for part in range(3)]
         largest_first = self.function is GoalFunction.MAX
-        self._ranked = sorted(counted, key=lambda site: values[site] or 0, reverse=largest_first)
-
-    def _moments(self, site: int, cost: Number | None) -> tuple[int, Number, Number]:
-        if cost is None:
-            return 0, 0, 0
-        times, distance = self.weights[site], cost - self._reference
-        return times, times * distance, times * distance * distance
+        self._ranked = sorted(counted, key=lambda site: self.costs[site] or 0, reverse=largest_first)
 
     def cost_after(self, changes: Mapping[int, int]) -> Number:
-        """The system's cost with these sites under these parents."""
         costs = self.nodes.after(changes, self.tree.changed(changes))
         self.measured += len(costs)
         if self.function.is_bottleneck:
-            best = min if self.function is GoalFunction.MIN else max
             values = [cost for site, cost in costs.items() if cost is not None and self.weights[site]]
-            untouched = next((site for site in self._ranked if site not in costs), None)
-            rest = None if untouched is None else self.nodes.costs[untouched]
-            return best([*values, *([] if rest is None else [rest])])
+            untouched = next((self.costs[site] for site in self._ranked if site not in costs), None)
+            best: Number = (min if self.function is GoalFunction.MIN else max)(
+                [*values, *([] if untouched is None else [untouched])]
+            )
+            return best
         if self.function is GoalFunction.PRODUCT:
-            merged = [costs.get(site, cost) for site, cost in enumerate(self.nodes.costs)]
+            merged = [costs.get(site, cost) for site, cost in enumerate(self.costs)]
             return aggregated(self.function, merged, self.weights)
-        count, total, squares = self._count, self._total, self._squares
+        count, total, squares = self._totals
         for site, cost in costs.items():
-            before = self._moments(site, self.nodes.costs[site])
-            now = self._moments(site, cost)
+            before = self.moments(self.weights[site], self.costs[site])
+            now = self.moments(self.weights[site], cost)
             count += now[0] - before[0]
             total += now[1] - before[1]
             squares += now[2] - before[2]
-        return finished(self.function, count, total, squares)
+        return from_moments(self.function, int(count), total, squares)

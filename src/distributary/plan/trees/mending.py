@@ -21,12 +21,10 @@ from itertools import islice
 from random import Random
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal import Constraint, Goal, Number, SystemCost, constraint_text
+from distributary.plan.goal import Constraint, Goal, Number, constraint_text
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.cost import broken, violations
 from distributary.plan.trees.feasibility import impossible
-from distributary.plan.trees.incremental import IncrementalCost, NodeCosts
-from distributary.plan.trees.path_cost import PathCost
 from distributary.plan.trees.starts import nearest_first
 from distributary.plan.trees.tree import Tree
 
@@ -72,36 +70,24 @@ class Breaches:
 
     def __init__(self, problem: Problem, tree: Tree) -> None:
         self.tree = tree
-        self._values: list[tuple[Constraint, PathCost | IncrementalCost | NodeCosts]] = [
-            (
-                constraint,
-                problem.system(constraint.metric, tree)
-                if isinstance(constraint.metric, SystemCost)
-                else NodeCosts(constraint.metric, problem.sites, tree),
-            )
-            for constraint in problem.goal.constraints
+        self._values = problem.constrained(tree)
+        found = [
+            (gap, site)
+            for constraint, now in self._values
+            for site, cost in now.values()
+            if (gap := _gap(constraint, cost))
         ]
-        found = [(gap, site) for constraint, now in self._values for site, gap in self._gaps(constraint, now)]
         self.total = sum(gap for gap, _ in found)
         self.offenders = [site for _, site in sorted(found, key=lambda item: (-item[0], item[1]))]
         """The worst first; the root stands for the system."""
-
-    def _gaps(
-        self, constraint: Constraint, now: PathCost | IncrementalCost | NodeCosts
-    ) -> Iterator[tuple[int, float]]:
-        costs = enumerate(now.costs) if isinstance(now, NodeCosts) else [(self.tree.root, now.cost)]
-        yield from ((site, gap) for site, cost in costs if (gap := _gap(constraint, cost)))
 
     def after(self, changes: Mapping[int, int]) -> float:
         """The breach that these changes of parents would leave."""
         total = self.total
         after = self.tree.changed(changes)
         for constraint, now in self._values:
-            if isinstance(now, NodeCosts):
-                for site, cost in now.after(changes, after).items():
-                    total += _gap(constraint, cost) - _gap(constraint, now.costs[site])
-            else:
-                total += _gap(constraint, now.cost_after(changes)) - _gap(constraint, now.cost)
+            for old, new in now.changed(changes, after):
+                total += _gap(constraint, new) - _gap(constraint, old)
         return total
 
 

@@ -9,6 +9,8 @@ Cost: a few array operations a site; with MIN and MAX over the path also a searc
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import numpy as np
 import numpy.typing as npt
 
@@ -16,6 +18,13 @@ from distributary.plan.goal import GoalFunction
 from distributary.plan.trees.path_cost import Links, PathCost
 
 Floats = npt.NDArray[np.float64]
+
+JOINS: Mapping[GoalFunction, Callable[..., Floats]] = {
+    GoalFunction.SUM: np.add,
+    GoalFunction.MIN: np.minimum,
+    GoalFunction.MAX: np.maximum,
+}
+"""How costs go on along a path, by the function of the path."""
 
 
 def link_array(links: Links) -> Floats:
@@ -29,21 +38,14 @@ class Moves:
     def __init__(self, dependence: PathCost, links: Floats) -> None:
         self.state = dependence
         self.links = links
-        nothing = {GoalFunction.SUM: 0.0, GoalFunction.MIN: np.inf, GoalFunction.MAX: -np.inf}
-        identity = nothing[dependence.node_function]
+        identity = dependence.node_function.identity
         self.costs: Floats = np.array([identity if c is None else float(c) for c in dependence.costs])
 
     def new_costs(self, site: int, parents: npt.NDArray[np.intp]) -> Floats:
         """The moved site's own cost under each parent."""
         above: Floats = self.costs[parents]
         links: Floats = self.links[parents, site]
-        if self.state.node_function is GoalFunction.SUM:
-            return above + links
-        return (
-            np.minimum(above, links)
-            if self.state.node_function is GoalFunction.MIN
-            else np.maximum(above, links)
-        )
+        return JOINS[self.state.node_function](above, links)
 
     def system_costs(self, site: int, parents: npt.NDArray[np.intp]) -> Floats:
         """The system's cost with the site under each parent; none of them may be in its subtree."""
@@ -66,11 +68,11 @@ class Moves:
         start = state.tree.position[site]
         end = start + state.tree.size[site]
         rest = state.extreme(state.extreme_between(0, start), state.extreme_between(end, len(state.costs)))
-        extreme = np.minimum if state.function is GoalFunction.MIN else np.maximum
+        extreme = JOINS[state.function]
         if state.node_function is GoalFunction.SUM:
             shifted: Floats = extreme(float(rest), float(state.extreme_of(site)) + costs - self.costs[site])
             return shifted
-        joined = np.minimum if state.node_function is GoalFunction.MIN else np.maximum
+        joined = JOINS[state.node_function]
         found = np.full(len(costs), float(rest))
         if state.weights[site]:
             found = extreme(found, costs)

@@ -19,7 +19,7 @@ from distributary.errors import DistributaryError
 from distributary.plan.goal import Direction, GoalAggregate, GoalFunction, Number
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.cost import system_cost, violations
-from distributary.plan.trees.moves import Floats
+from distributary.plan.trees.moves import JOINS, Floats
 from distributary.plan.trees.path_cost import is_path_cost
 from distributary.plan.trees.tree import NO_PARENT, Tree
 
@@ -57,12 +57,7 @@ def best_paths(problem: Problem, root: int = 0) -> tuple[Tree, Floats, list[int]
     sign = problem.goal.sign
     links = problem.link_array(cost)
     count = problem.sites.count
-    nothing = {GoalFunction.SUM: 0.0, GoalFunction.MIN: np.inf, GoalFunction.MAX: -np.inf}[
-        cost.value.function
-    ]
-    join = {GoalFunction.SUM: np.add, GoalFunction.MIN: np.minimum, GoalFunction.MAX: np.maximum}[
-        cost.value.function
-    ]
+    nothing, join = cost.value.function.identity, JOINS[cost.value.function]
     at_root = links[root, root]
     costs = np.full(count, sign * np.inf)
     costs[root] = nothing if np.isnan(at_root) else at_root

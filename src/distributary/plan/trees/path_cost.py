@@ -28,20 +28,16 @@ Cost: a tree is read in the sites times the logarithm (T: times the depth); a re
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from itertools import accumulate
 
 from distributary.plan.goal import GoalAggregate, GoalFunction, Number, Scope, SystemCost
-from distributary.plan.trees.cost import aggregated, local_value, weights
-from distributary.plan.trees.incremental import finished
+from distributary.plan.trees.cost import Moments, TreeCost, aggregated, from_moments, local_value
 from distributary.plan.trees.metrics import BUILT_IN, Metric, Reads, metrics_of
 from distributary.plan.trees.tree import Sites, Tree, star
 
 Links = list[list[Number | None]]
 """The local value of a site under a parent, `[parent][site]`; on the diagonal, of the site as root."""
-
-Moments = tuple[int, Number, Number]
 
 MATRICES = {"link latency": "latency", "link bandwidth": "bandwidth"}
 """Metrics whose values need no measuring: they were given for every pair."""
@@ -74,26 +70,24 @@ def link_values(cost: SystemCost, sites: Sites) -> Links:
     return [[local_value(expression, sites, tree, site) for site in everyone] for tree in stars]
 
 
-class PathCost:
+class PathCost(TreeCost):
     """The system's cost of a tree, and what it is after a rewrite."""
 
     def __init__(self, cost: SystemCost, sites: Sites, tree: Tree, links: Links) -> None:
         assert isinstance(cost.value, GoalAggregate)
-        self.function = cost.function
         self.node_function = cost.value.function
-        self.tree = tree
+        self._join = self.node_function.join
         self.links = links
-        self.weights = weights(cost.members, sites)
         self.local: list[Number | None] = [
             links[site if site == tree.root else tree.parents[site]][site] for site in range(sites.count)
         ]
-        self.costs: list[Number | None] = [None] * sites.count
+        costs: list[Number | None] = [None] * sites.count
         for site in tree.order:
-            above = None if site == tree.root else self.costs[tree.parents[site]]
-            self.costs[site] = self.joined(above, self.local[site])
-        self.cost: Number = aggregated(self.function, self.costs, self.weights)
-        about_mean = self.function in (GoalFunction.VARIANCE, GoalFunction.STD)
-        self.reference = aggregated(GoalFunction.AVERAGE, self.costs, self.weights) if about_mean else 0
+            above = None if site == tree.root else costs[tree.parents[site]]
+            costs[site] = self.joined(above, self.local[site])
+        super().__init__(cost, sites, tree, costs)
+        self.extreme: Callable[[Number, Number], Number] = self.function.join
+        """Of two costs, the one that a system's MIN or MAX takes."""
         self._below: dict[int, dict[Number, int]] = {}
         self._read_order()
 
@@ -101,18 +95,14 @@ class PathCost:
         """A cost from the one above and the site's own metric; either may be missing."""
         if above is None or local is None:
             return local if above is None else above
-        if self.node_function is GoalFunction.SUM:
-            return above + local
-        return min(above, local) if self.node_function is GoalFunction.MIN else max(above, local)
-
-    def extreme(self, one: Number, other: Number) -> Number:
-        return min(one, other) if self.function is GoalFunction.MIN else max(one, other)
+        joined: Number = self._join(above, local)
+        return joined
 
     def _read_order(self) -> None:
         """Totals and extremes along the depth-first order, in which every subtree is an interval."""
         order = self.tree.order
         if self.function.is_bottleneck:
-            self._nothing = math.inf if self.function is GoalFunction.MIN else -math.inf
+            self._nothing = self.function.identity
             costs = ((self.costs[site], self.weights[site]) for site in order)
             row: list[Number] = [self._nothing if c is None or not times else c for c, times in costs]
             self._extremes = [row]
@@ -127,12 +117,6 @@ class PathCost:
                 list(accumulate((moment[part] for moment in moments), initial=0)) for part in range(3)
             ]
             self._sums = sums
-
-    def moments(self, times: int, cost: Number | None) -> Moments:
-        if cost is None or not times:
-            return 0, 0, 0
-        distance = cost - self.reference
-        return times, times * distance, times * distance * distance
 
     def extreme_between(self, start: int, end: int) -> Number:
         """The extreme cost in an interval of the order."""
@@ -210,7 +194,6 @@ class PathCost:
         return new_cost
 
     def cost_after(self, changes: Mapping[int, int]) -> Number:
-        """The system's cost with these sites under these parents."""
         apart, whole = self.pieces(changes)
         new_cost = self.costs_of(changes)
         if self.function.is_bottleneck:
@@ -226,7 +209,7 @@ class PathCost:
             before = self.moments_of(site)
             now = self.subtree_moments(site, new_cost(site))
             total, squares = total + now[1] - before[1], squares + now[2] - before[2]
-        return finished(self.function, count, total, squares)
+        return from_moments(self.function, count, total, squares)
 
     def subtree_moments(self, site: int, cost: Number | None) -> Moments:
         """The moments of a subtree when its top has this cost."""

@@ -144,7 +144,7 @@ class PairRelation(IntEnum):
 
 
 class RuleReach(NamedTuple):
-    """Which pairs of sites a rule takes; `with_children` if one must have some."""
+    """Which pairs of sites a rule takes; `with_children` if the first must have some."""
 
     relation: PairRelation
     levels: int = 0
@@ -154,6 +154,11 @@ class RuleReach(NamedTuple):
     def numbers(self) -> tuple[int, int, int]:
         """The same as plain numbers."""
         return int(self.relation), self.levels, int(self.with_children)
+
+    def pairs(self, tree: Tree, owner: int) -> Iterator[Arguments]:
+        """The pairs in the unit of a site; for a directed rule, those whose first it is."""
+        pairs = PAIRS[self.relation](tree, owner, self.levels)
+        return (pair for pair in pairs if not self.with_children or tree.children[pair[0]])
 
 
 @dataclass(frozen=True)
@@ -172,27 +177,15 @@ class TreeRule:
     reach: RuleReach | None = None
 
     @property
-    def single(self) -> bool:
-        """Whether it comes to moving its first argument under its second."""
-        return self.shape is RewriteShape.MOVE
-
-    @property
     def directed(self) -> bool:
+        """Whether it reaches beyond a unit."""
         return self.levels == 0
 
     def rewrite(self, tree: Tree, arguments: Arguments) -> TreeRewrite:
         """Carry the script out."""
-        bench = TreeEdit(tree)
-        self.script(bench, *arguments)
-        return TreeRewrite(self.name, arguments, bench.changes())
-
-    def rewrites(self, tree: Tree, owner: int) -> Iterator[TreeRewrite]:
-        """Everything this rule can do around the site."""
-        for arguments in self.arguments(tree, owner):
-            if self.single:
-                yield TreeRewrite(self.name, arguments, {arguments[0]: arguments[1]})
-            else:
-                yield self.rewrite(tree, arguments)
+        edit = TreeEdit(tree)
+        self.script(edit, *arguments)
+        return TreeRewrite(self.name, arguments, edit.changes())
 
 
 # Where a rule can be applied
@@ -212,61 +205,34 @@ def unit(tree: Tree, owner: int, levels: int = 3) -> set[int]:
     return members | {tree.parents[owner]} - {NO_PARENT}
 
 
-def _risers(levels: int) -> Callable[[Tree, int], Iterator[Arguments]]:
-    """Sites so many levels below, and the owner they rise to."""
-    return lambda tree, owner: ((site, owner) for site in descendants(tree, owner, levels))
+def _rising(tree: Tree, owner: int, levels: int) -> Iterator[Arguments]:
+    return ((site, owner) for site in descendants(tree, owner, levels))
 
 
-def _parents_at(levels: int) -> Callable[[Tree, int], Iterator[Arguments]]:
-    """Sites so many levels below that have children, and the owner that these rise to."""
-    return lambda tree, owner: (
-        (site, owner) for site in descendants(tree, owner, levels) if tree.children[site]
-    )
+def _swapping(tree: Tree, owner: int, levels: int) -> Iterator[Arguments]:
+    return ((owner, site) for site in descendants(tree, owner, levels) if owner != tree.root)
 
 
-def _swaps(levels: int) -> Callable[[Tree, int], Iterator[Arguments]]:
-    def arguments(tree: Tree, owner: int) -> Iterator[Arguments]:
-        if tree.parents[owner] != NO_PARENT:
-            yield from ((owner, site) for site in descendants(tree, owner, levels))
-
-    return arguments
+def _beside(tree: Tree, owner: int, levels: int) -> Iterator[Arguments]:
+    for site, sibling in permutations(tree.children[owner], 2):
+        yield from ((site, target) for target in descendants(tree, sibling, levels))
 
 
-def _beside(levels: int, with_children: bool) -> Callable[[Tree, int], Iterator[Arguments]]:
-    """A child of the owner, and a site so many levels below one of its siblings."""
-
-    def arguments(tree: Tree, owner: int) -> Iterator[Arguments]:
-        for site, sibling in permutations(tree.children[owner], 2):
-            if tree.children[site] or not with_children:
-                yield from ((site, target) for target in descendants(tree, sibling, levels))
-
-    return arguments
-
-
-def _sibling_swaps(tree: Tree, owner: int) -> Iterator[Arguments]:
+def _siblings(tree: Tree, owner: int, levels: int) -> Iterator[Arguments]:
     for one, other in permutations(tree.children[owner], 2):
         if one < other and (tree.children[one] or tree.children[other]):
             yield one, other
 
 
-def _elsewhere(with_children: bool) -> Callable[[Tree, int], Iterator[Arguments]]:
-    """The site, and each one outside its unit and its subtree."""
-
-    def arguments(tree: Tree, site: int) -> Iterator[Arguments]:
-        if (tree.parents[site] == NO_PARENT and not with_children) or (
-            with_children and not tree.children[site]
-        ):
-            return
-        near = unit(tree, site)
-        for other in range(len(tree.parents)):
-            if other not in near and not tree.below(other, site):
-                yield site, other
-
-    return arguments
+def _elsewhere(tree: Tree, site: int, levels: int) -> Iterator[Arguments]:
+    near = unit(tree, site)
+    for other in range(len(tree.parents)):
+        if other not in near and not tree.below(other, site):
+            yield site, other
 
 
-def _partners(tree: Tree, site: int) -> Iterator[Arguments]:
-    if tree.parents[site] == NO_PARENT:
+def _partners(tree: Tree, site: int, levels: int) -> Iterator[Arguments]:
+    if site == tree.root:
         return
     near = unit(tree, site) | {tree.root, tree.parents[tree.parents[site]]}
     for other in range(len(tree.parents)):
@@ -275,162 +241,140 @@ def _partners(tree: Tree, site: int) -> Iterator[Arguments]:
             yield site, other
 
 
+PAIRS: Mapping[PairRelation, Callable[[Tree, int, int], Iterator[Arguments]]] = {
+    PairRelation.RISE: _rising,
+    PairRelation.SWAP_UP: _swapping,
+    PairRelation.BESIDE: _beside,
+    PairRelation.SIBLINGS: _siblings,
+    PairRelation.ELSEWHERE: _elsewhere,
+    PairRelation.PARTNERS: _partners,
+}
+
+
 # Scripts
 
 
-def raise_site(bench: TreeEdit, site: int, to: int) -> None:
+def raise_site(edit: TreeEdit, site: int, to: int) -> None:
     """Promote a site until it is under the one named."""
-    while bench.parent(site) != to:
-        bench.promote(site)
+    while edit.parent(site) != to:
+        edit.promote(site)
 
 
-def sink_site(bench: TreeEdit, site: int, under: int) -> None:
+def sink_site(edit: TreeEdit, site: int, under: int) -> None:
     """Demote a site, level by level, until it is under the one named."""
     way = [under]
-    while bench.parent(way[-1]) != bench.parent(site):
-        way.append(bench.parent(way[-1]))
+    while edit.parent(way[-1]) != edit.parent(site):
+        way.append(edit.parent(way[-1]))
     for step in reversed(way):
-        bench.demote(site, step)
+        edit.demote(site, step)
 
 
-def raise_subtree(bench: TreeEdit, site: int, to: int) -> None:
+def raise_subtree(edit: TreeEdit, site: int, to: int) -> None:
     """Promote a site's children until they are under the one named."""
-    for child in bench.children(site):
-        raise_site(bench, child, to)
+    for child in edit.children(site):
+        raise_site(edit, child, to)
 
 
-def swap_parent_and_child(bench: TreeEdit, site: int, child: int) -> None:
-    others = [other for other in bench.children(site) if other != child]
-    grandchildren = bench.children(child)
-    bench.promote(child)
-    bench.demote(site, child)
+def swap_parent_and_child(edit: TreeEdit, site: int, child: int) -> None:
+    others = [other for other in edit.children(site) if other != child]
+    grandchildren = edit.children(child)
+    edit.promote(child)
+    edit.demote(site, child)
     for other in others:
-        bench.promote(other)
+        edit.promote(other)
     for grandchild in grandchildren:
-        bench.demote(grandchild, site)
+        edit.demote(grandchild, site)
 
 
-def swap_along_path(bench: TreeEdit, ancestor: int, site: int) -> None:
+def swap_along_path(edit: TreeEdit, ancestor: int, site: int) -> None:
     """Let a site and one above it change places, by swaps of neighbours up the path and down again."""
     between = []
-    above = bench.parent(site)
+    above = edit.parent(site)
     while above != ancestor:
         between.append(above)
-        above = bench.parent(above)
+        above = edit.parent(above)
     for middle in between:
-        swap_parent_and_child(bench, middle, site)
-    swap_parent_and_child(bench, ancestor, site)
+        swap_parent_and_child(edit, middle, site)
+    swap_parent_and_child(edit, ancestor, site)
     for middle in reversed(between):
-        swap_parent_and_child(bench, ancestor, middle)
+        swap_parent_and_child(edit, ancestor, middle)
 
 
-def migrate_subtree(bench: TreeEdit, site: int, to: int) -> None:
+def migrate_subtree(edit: TreeEdit, site: int, to: int) -> None:
     """Hand a site's children to its sibling, or to one below the sibling."""
-    for child in bench.children(site):
-        bench.promote(child)
-        sink_site(bench, child, to)
+    for child in edit.children(site):
+        edit.promote(child)
+        sink_site(edit, child, to)
 
 
-def swap_siblings(bench: TreeEdit, one: int, other: int) -> None:
-    of_one, of_other = bench.children(one), bench.children(other)
+def swap_siblings(edit: TreeEdit, one: int, other: int) -> None:
+    of_one, of_other = edit.children(one), edit.children(other)
     for site, target in [(child, other) for child in of_one] + [(child, one) for child in of_other]:
-        bench.promote(site)
-        bench.demote(site, target)
+        edit.promote(site)
+        edit.demote(site, target)
 
 
-def move_subtree(bench: TreeEdit, site: int, to: int) -> None:
-    for child in bench.children(site):
-        bench.move(child, to)
+def move_subtree(edit: TreeEdit, site: int, to: int) -> None:
+    for child in edit.children(site):
+        edit.move(child, to)
 
 
 # The rules
 
-
-def _move(name: str, levels: int, reach: RuleReach) -> TreeRule:
-    """A site moves, with all below it."""
-    if reach.relation is PairRelation.RISE:
-        return TreeRule(name, levels, _risers(reach.levels), raise_site, RewriteShape.MOVE, reach)
-    return TreeRule(
-        name, levels, _beside(reach.levels, with_children=False), sink_site, RewriteShape.MOVE, reach
-    )
-
-
-def _hand(name: str, levels: int, reach: RuleReach) -> TreeRule:
-    """A site hands its children on."""
-    if reach.relation is PairRelation.RISE:
-        return TreeRule(name, levels, _parents_at(reach.levels), raise_subtree, RewriteShape.HAND, reach)
-    return TreeRule(
-        name, levels, _beside(reach.levels, with_children=True), migrate_subtree, RewriteShape.HAND, reach
-    )
+SCRIPTS: Mapping[tuple[RewriteShape, PairRelation], Callable[..., None]] = {
+    (RewriteShape.MOVE, PairRelation.RISE): raise_site,
+    (RewriteShape.MOVE, PairRelation.BESIDE): sink_site,
+    (RewriteShape.MOVE, PairRelation.ELSEWHERE): TreeEdit.move,
+    (RewriteShape.HAND, PairRelation.RISE): raise_subtree,
+    (RewriteShape.HAND, PairRelation.BESIDE): migrate_subtree,
+    (RewriteShape.HAND, PairRelation.ELSEWHERE): move_subtree,
+    (RewriteShape.SWAP, PairRelation.SWAP_UP): swap_along_path,
+    (RewriteShape.SWAP, PairRelation.PARTNERS): TreeEdit.swap,
+    (RewriteShape.EXCHANGE, PairRelation.SIBLINGS): swap_siblings,
+}
 
 
-def _swap(name: str, levels: int, apart: int) -> TreeRule:
-    """A site and one above it change places."""
-    return TreeRule(
-        name,
-        levels,
-        _swaps(apart),
-        swap_along_path,
-        RewriteShape.SWAP,
-        RuleReach(PairRelation.SWAP_UP, apart),
-    )
+def _rule(name: str, levels: int, shape: str, relation: str, apart: int = 0) -> TreeRule:
+    """A rule of ours: a site that hands its children on must have some."""
+    comes_to, pairs = RewriteShape[shape], PairRelation[relation]
+    reach = RuleReach(pairs, apart, comes_to is RewriteShape.HAND)
+    return TreeRule(name, levels, reach.pairs, SCRIPTS[comes_to, pairs], comes_to, reach)
 
-
-CHILD_DEMOTION = _move("child demotion", 3, RuleReach(PairRelation.BESIDE, 0))
-CHILD_PROMOTION = _move("child promotion", 3, RuleReach(PairRelation.RISE, 2))
-SUBTREE_PROMOTION = _hand("subtree promotion", 3, RuleReach(PairRelation.RISE, 1, True))
-PARENT_CHILD_SWAP = _swap("parent-child swap", 3, 1)
-SUBTREE_MIGRATION = _hand("subtree migration", 3, RuleReach(PairRelation.BESIDE, 0, True))
-SIBLING_SWAP = TreeRule(
-    "sibling swap", 3, _sibling_swaps, swap_siblings, RewriteShape.EXCHANGE, RuleReach(PairRelation.SIBLINGS)
-)
 
 LOCAL: Sequence[TreeRule] = (
-    CHILD_DEMOTION,
-    CHILD_PROMOTION,
-    SUBTREE_PROMOTION,
-    PARENT_CHILD_SWAP,
-    SUBTREE_MIGRATION,
-    SIBLING_SWAP,
+    _rule("child demotion", 3, "MOVE", "BESIDE"),
+    _rule("child promotion", 3, "MOVE", "RISE", 2),
+    _rule("subtree promotion", 3, "HAND", "RISE", 1),
+    _rule("parent-child swap", 3, "SWAP", "SWAP_UP", 1),
+    _rule("subtree migration", 3, "HAND", "BESIDE"),
+    _rule("sibling swap", 3, "EXCHANGE", "SIBLINGS"),
 )
 """The rules of a unit of three levels (Table 4.2)."""
 
+CHILD_DEMOTION, CHILD_PROMOTION, SUBTREE_PROMOTION, PARENT_CHILD_SWAP, SUBTREE_MIGRATION, SIBLING_SWAP = LOCAL
+
 FOUR_LEVELS: Sequence[TreeRule] = (
-    _hand("promote subtree 3 levels up", 4, RuleReach(PairRelation.RISE, 2, True)),
-    _move("demote child 3 levels down", 4, RuleReach(PairRelation.BESIDE, 1)),
-    _swap("swap grandparent-child", 4, 2),
-    _hand("demote subtree 3 levels down", 4, RuleReach(PairRelation.BESIDE, 2, True)),
+    _rule("promote subtree 3 levels up", 4, "HAND", "RISE", 2),
+    _rule("demote child 3 levels down", 4, "MOVE", "BESIDE", 1),
+    _rule("swap grandparent-child", 4, "SWAP", "SWAP_UP", 2),
+    _rule("demote subtree 3 levels down", 4, "HAND", "BESIDE", 2),
 )
 """What a unit of four levels adds (section 4.6.3)."""
 
 FIVE_LEVELS: Sequence[TreeRule] = (
-    _hand("promote subtree 4 levels up", 5, RuleReach(PairRelation.RISE, 3, True)),
-    _move("promote node 4 levels up", 5, RuleReach(PairRelation.RISE, 3)),
-    _move("demote child 4 levels down", 5, RuleReach(PairRelation.BESIDE, 2)),
-    _swap("swap parent-grand-grandchild", 5, 3),
-    _hand("demote subtree 4 levels down", 5, RuleReach(PairRelation.BESIDE, 3, True)),
+    _rule("promote subtree 4 levels up", 5, "HAND", "RISE", 3),
+    _rule("promote node 4 levels up", 5, "MOVE", "RISE", 3),
+    _rule("demote child 4 levels down", 5, "MOVE", "BESIDE", 2),
+    _rule("swap parent-grand-grandchild", 5, "SWAP", "SWAP_UP", 3),
+    _rule("demote subtree 4 levels down", 5, "HAND", "BESIDE", 3),
 )
 """What a unit of five levels adds (section 4.6.3)."""
 
-CHILD_MOVE = TreeRule(
-    "child move",
-    0,
-    _elsewhere(with_children=False),
-    TreeEdit.move,
-    RewriteShape.MOVE,
-    RuleReach(PairRelation.ELSEWHERE),
-)
-SUBTREE_MOVE = TreeRule(
-    "subtree move",
-    0,
-    _elsewhere(with_children=True),
-    move_subtree,
-    RewriteShape.HAND,
-    RuleReach(PairRelation.ELSEWHERE, 0, True),
-)
-NODE_SWAP = TreeRule(
-    "node swap", 0, _partners, TreeEdit.swap, RewriteShape.SWAP, RuleReach(PairRelation.PARTNERS)
-)
+NODE_SWAP = _rule("node swap", 0, "SWAP", "PARTNERS")
 
-DIRECTED: Sequence[TreeRule] = (CHILD_MOVE, SUBTREE_MOVE, NODE_SWAP)
+DIRECTED: Sequence[TreeRule] = (
+    _rule("child move", 0, "MOVE", "ELSEWHERE"),
+    _rule("subtree move", 0, "HAND", "ELSEWHERE"),
+    NODE_SWAP,
+)
 """The rules that reach beyond a unit (section 4.3.2)."""

@@ -11,10 +11,10 @@ from random import Random
 
 import numpy as np
 
-from distributary.plan.goal import Goal, GoalAggregate, GoalFunction
+from distributary.plan.goal import Goal, GoalAggregate
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.metrics import BUILT_IN
-from distributary.plan.trees.moves import Floats
+from distributary.plan.trees.moves import JOINS, Floats
 from distributary.plan.trees.path_cost import is_path_cost
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree, random_tree, star
 
@@ -92,12 +92,8 @@ def _path_cost(problem: Problem) -> tuple[Floats, Callable[..., Floats], float, 
     cost = problem.goal.cost
     if not is_path_cost(cost) or not isinstance(cost.value, GoalAggregate):
         return np.array(problem.sites.latency, dtype=np.float64), np.add, 0.0, 1
-    join, nothing = {
-        GoalFunction.SUM: (np.add, 0.0),
-        GoalFunction.MIN: (np.minimum, math.inf),
-        GoalFunction.MAX: (np.maximum, -math.inf),
-    }[cost.value.function]
-    return problem.link_array(cost), join, nothing, problem.goal.sign
+    function = cost.value.function
+    return problem.link_array(cost), JOINS[function], function.identity, problem.goal.sign
 
 
 def usual_trees(problem: Problem, root: int, seed: int) -> dict[str, Tree]:
