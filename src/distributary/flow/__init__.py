@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from distributary.flow.catalogue import BoundOperator, Catalogue, SharedOperator, Sharing, Stream
 from distributary.flow.incremental.graph import RunningGraph
-from distributary.flow.incremental.operators import BEGINNING, END, RunningOperator, start
+from distributary.flow.incremental.running import BEGINNING, END, RunningOperator
+from distributary.flow.incremental.start import start
 from distributary.flow.intake import SourceIntake
 from distributary.flow.interpreter import QueryAnswer, answer, apply, interpret
 from distributary.flow.language.file import make_operation, read_catalogue, read_query_file

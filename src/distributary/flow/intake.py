@@ -7,7 +7,7 @@ item before the watermark is late. It is set aside with the reason, and the quer
 from __future__ import annotations
 
 from distributary.errors import InputError
-from distributary.flow.incremental.operators import BEGINNING
+from distributary.flow.incremental.running import BEGINNING
 from distributary.flow.language.schema import Item
 from distributary.flow.language.source import RejectedItem, Source
 from distributary.model import Event

@@ -23,8 +23,9 @@ replica.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar, Generic, TypeVar
 from zlib import crc32
 
 from distributary.flow.language.function import Function
@@ -78,86 +79,55 @@ class UnionBranch(Operation):
         return inputs[0] if self.then is None else self.then.schema(inputs[0])
 
 
-@dataclass(frozen=True)
-class PartialAggregate(Operation):
-    """What a replica of an aggregate knows of each window and group, as far as it has seen their items."""
-
-    kind: ClassVar[str] = "partial aggregate"
-
-    aggregate: Aggregate
-
-    def schema(self, *inputs: Schema) -> Schema:
-        whole = self.aggregate.schema(*inputs)
-        groups = {name: whole.attributes[name] for name in self.aggregate.group_by}
-        return Schema({**groups, whole.time: Type.INTEGER, PARTIAL: Type.PARTIAL}, whole.time)
+W = TypeVar("W", bound=Aggregate | Arrangement | Function)
+"""What is divided into replicas that hand partial results to a final operator."""
 
 
 @dataclass(frozen=True)
-class MergeAggregate(Operation):
-    """The results of an aggregate from the partial results of its replicas."""
+class PartialOperation(Operation, Generic[W]):
+    """What a replica does: of each window, it hands on what it knows from the items that it has.
 
-    kind: ClassVar[str] = "merge aggregate"
+    For an aggregate that is the partial results of each group; for an arrangement the items it keeps, each
+    with what decides its place; for a user's function the state that its `partial` gives.
 
-    aggregate: Aggregate
-    input_schema: Schema
-    """Of the aggregate itself."""
+    >>> count = Count("1 minute").canonical
+    >>> PartialOperation(count).schema(Schema({"at": "integer"}, "at")).attributes
+    {'at': <Type.INTEGER: 'integer'>, '#partial': <Type.PARTIAL: 'partial'>}
+    """
 
-    def schema(self, *inputs: Schema) -> Schema:
-        return self.aggregate.schema(self.input_schema)
+    whole: W
 
-
-@dataclass(frozen=True)
-class PartialArrangement(Operation):
-    """What a replica keeps of the items it has of each window, each with what decides its place."""
-
-    kind: ClassVar[str] = "partial arrangement"
-
-    whole: Arrangement
+    @property
+    def kind(self) -> str:  # type: ignore[override]
+        return f"partial {_kind(self.whole)}"
 
     def schema(self, *inputs: Schema) -> Schema:
         whole = self.whole.schema(*inputs)
-        return Schema({**whole.attributes, PARTIAL: Type.PARTIAL}, whole.time)
+        names: Iterable[str] = whole.attributes if isinstance(self.whole, Arrangement) else ()
+        if isinstance(self.whole, Aggregate):
+            names = self.whole.group_by
+        kept = {name: whole.attributes[name] for name in names}
+        return Schema({**kept, whole.time: Type.INTEGER, PARTIAL: Type.PARTIAL}, whole.time)
 
 
 @dataclass(frozen=True)
-class MergeArrangement(Operation):
-    """What all replicas kept, arranged and ranked together."""
+class MergeOperation(Operation, Generic[W]):
+    """What the final operator does: the results of the whole operation from what its replicas handed on."""
 
-    kind: ClassVar[str] = "merge arrangement"
-
-    whole: Arrangement
+    whole: W
     input_schema: Schema
     """Of the whole operation."""
+
+    @property
+    def kind(self) -> str:  # type: ignore[override]
+        return f"merge {_kind(self.whole)}"
 
     def schema(self, *inputs: Schema) -> Schema:
         return self.whole.schema(self.input_schema)
 
 
-@dataclass(frozen=True)
-class PartialFunction(Operation):
-    """The state of a user's function for the items that a replica has of each window."""
-
-    kind: ClassVar[str] = "partial function"
-
-    function: Function
-
-    def schema(self, *inputs: Schema) -> Schema:
-        whole = self.function.schema(*inputs)
-        return Schema({whole.time: Type.INTEGER, PARTIAL: Type.PARTIAL}, whole.time)
-
-
-@dataclass(frozen=True)
-class MergeFunction(Operation):
-    """What a user's function gives for the merged states of its replicas."""
-
-    kind: ClassVar[str] = "merge function"
-
-    function: Function
-    input_schema: Schema
-    """Of the function itself."""
-
-    def schema(self, *inputs: Schema) -> Schema:
-        return self.function.schema(self.input_schema)
+def _kind(whole: Operation) -> str:
+    return "arrangement" if isinstance(whole, Arrangement) else whole.kind
 
 
 @dataclass(frozen=True)
@@ -190,31 +160,18 @@ def splitting_of(operation: Operation, *inputs: Schema) -> Splitting | None:
             return Splitting(operation, Gather(), None)
         case Split():
             return Splitting(operation, Gather(Split()), None)
-        case Count() | Aggregate():
-            return _aggregate(operation.canonical, inputs[0])
-        case Arrangement():
-            final = Gather(MergeArrangement(operation, inputs[0]))
-            return Splitting(PartialArrangement(operation), final, None)
+        case Count():
+            return splitting_of(operation.canonical, *inputs)
+        case Aggregate() if not isinstance(operation.span, TimeWindow):
+            keys = (tuple(operation.group_by),)
+            return Splitting(operation, Gather(), keys) if operation.group_by else None
         case Join():
             return Splitting(operation, Gather(), (tuple(operation.on), tuple(operation.on.values())))
-        case Function():
-            return _function(operation, inputs[0])
-    return None
-
-
-def _aggregate(operation: Any, schema: Schema) -> Splitting | None:
-    aggregate: Aggregate = operation
-    if isinstance(aggregate.span, TimeWindow):
-        return Splitting(PartialAggregate(aggregate), Gather(MergeAggregate(aggregate, schema)), None)
-    return Splitting(aggregate, Gather(), (tuple(aggregate.group_by),)) if aggregate.group_by else None
-
-
-def _function(function: Function, schema: Schema) -> Splitting | None:
-    match function.replicas:
-        case "union":
-            return Splitting(function, Gather(), None)
-        case "keyed":
-            return Splitting(function, Gather(), (tuple(function.by),))
-        case "merge":
-            return Splitting(PartialFunction(function), Gather(MergeFunction(function, schema)), None)
+        case Function(replicas="union"):
+            return Splitting(operation, Gather(), None)
+        case Function(replicas="keyed"):
+            return Splitting(operation, Gather(), (tuple(operation.by),))
+        case Aggregate() | Arrangement() | Function(replicas="merge"):
+            final = Gather(MergeOperation(operation, inputs[0]))
+            return Splitting(PartialOperation(operation), final, None)
     return None

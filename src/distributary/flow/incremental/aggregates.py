@@ -1,4 +1,4 @@
-"""Aggregates piece by piece (see `running` for the rules).
+"""Running aggregates (see `running` for the rules).
 
 Over time windows an aggregate remembers, for each open window and group, the partial results; over count
 windows also the items whose place in the stream is not certain yet, and how many each group has had.
@@ -7,17 +7,17 @@ windows also the items whose place in the stream is not certain yet, and how man
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from typing import Any
 
 from distributary.flow.aggregates import Accumulator, Partial
-from distributary.flow.incremental.operators import Group, RunningOperator, State, frozen, thawed
+from distributary.flow.incremental.running import Group, RunningOperator, Schemas, State, item_state
 from distributary.flow.language.identifiers import group_of, ordinal_id, window_id
 from distributary.flow.language.schema import Item, Schema
 from distributary.flow.language.window import TimeWindow
-from distributary.flow.language.windowed import Aggregate, Count
-from distributary.flow.splitting import PARTIAL, MergeAggregate, PartialAggregate
+from distributary.flow.language.windowed import Aggregate
+from distributary.flow.splitting import PARTIAL, MergeOperation, PartialOperation
 
 
 class RunningAggregate(RunningOperator):
@@ -86,32 +86,33 @@ class RunningAggregate(RunningOperator):
         }
 
 
-def running_aggregate(operation: Aggregate | Count, schemas: Sequence[Schema]) -> RunningOperator:
-    aggregate = operation.canonical
-    assert isinstance(aggregate, Aggregate)
-    if not isinstance(aggregate.span, TimeWindow):
-        return RunningCountWindows(aggregate, schemas[0])
-    accumulators = aggregate.accumulators(schemas[0])
-    conclude = concluding(aggregate, accumulators, aggregate.schema(*schemas).time)
-    return RunningAggregate(aggregate, accumulators.values(), False, conclude)
+def aggregation(operation: Aggregate, schemas: Schemas) -> RunningOperator:
+    """Gives a result for each window and group when the window has passed, or is full."""
+    if not isinstance(operation.span, TimeWindow):
+        return RunningCountWindows(operation, schemas[0])
+    accumulators = operation.accumulators(schemas[0])
+    conclude = concluding(operation, accumulators, operation.schema(*schemas).time)
+    return RunningAggregate(operation, accumulators.values(), False, conclude)
 
 
-def running_partial_aggregate(replica: PartialAggregate, schemas: Sequence[Schema]) -> RunningOperator:
-    aggregate = replica.aggregate
-    time_name = replica.schema(*schemas).time
+def partial_aggregation(operation: PartialOperation[Aggregate], schemas: Schemas) -> RunningOperator:
+    """Gives the partial results of each window and group when the window has passed."""
+    aggregate = operation.whole
+    time_name = operation.schema(*schemas).time
 
     def conclude(group: Group, time: int, partials: list[Partial]) -> dict[str, Any]:
         groups = dict(zip(aggregate.group_by, group, strict=True))
         return {**groups, time_name: time, PARTIAL: tuple(partials)}
 
-    accumulators = aggregate.accumulators(schemas[0]).values()
-    return RunningAggregate(aggregate, accumulators, False, conclude)
+    return RunningAggregate(aggregate, aggregate.accumulators(schemas[0]).values(), False, conclude)
 
 
-def running_merge_aggregate(final: MergeAggregate, schemas: Sequence[Schema]) -> RunningOperator:
-    accumulators = final.aggregate.accumulators(final.input_schema)
-    conclude = concluding(final.aggregate, accumulators, final.schema(*schemas).time)
-    return RunningAggregate(final.aggregate, accumulators.values(), True, conclude)
+def merged_aggregation(operation: MergeOperation[Aggregate], schemas: Schemas) -> RunningOperator:
+    """Merges the partial results of replicas as they come."""
+    aggregate = operation.whole
+    accumulators = aggregate.accumulators(operation.input_schema)
+    conclude = concluding(aggregate, accumulators, operation.schema(*schemas).time)
+    return RunningAggregate(aggregate, accumulators.values(), True, conclude)
 
 
 def concluding(
@@ -130,29 +131,6 @@ def concluding(
     return conclude
 
 
-class Ordered:
-    """Items that wait until the watermark has passed them, and come out in stream order."""
-
-    def __init__(self) -> None:
-        self._heap: list[tuple[tuple[int, int, str], Item]] = []
-
-    def add(self, item: Item) -> None:
-        heappush(self._heap, (item.order, item))
-
-    def passed(self, watermark: int) -> Iterable[Item]:
-        """Take out the items before the watermark, in order."""
-        while self._heap and self._heap[0][0][0] < watermark:
-            yield heappop(self._heap)[1]
-
-    def state(self) -> list[Any]:
-        return [frozen(item) for _, item in self._heap]
-
-    def restore(self, items: Iterable[Any]) -> None:
-        self._heap = []
-        for item in items:
-            self.add(thawed(item))
-
-
 class RunningCountWindows(RunningOperator):
     """Count windows: each group's items are numbered once their order is certain."""
 
@@ -163,17 +141,21 @@ class RunningCountWindows(RunningOperator):
         accumulators = aggregate.accumulators(schema)
         self._accumulators = list(accumulators.values())
         self._conclude = concluding(aggregate, accumulators, aggregate.schema(schema).time)
-        self._waiting = Ordered()
+        self._waiting: list[tuple[tuple[int, int, str], Item]] = []
+        """A heap of the items whose place in the stream is not certain yet."""
         self._seen: dict[Group, int] = defaultdict(int)
         self._open: dict[Group, dict[int, list[Partial]]] = defaultdict(dict)
         """Of each group, the partial results of windows that are not full, by their ordinals."""
 
     def _receive(self, input: int, item: Item) -> list[Item]:
-        self._waiting.add(item)
+        heappush(self._waiting, (item.order, item))
         return []
 
     def _advance(self) -> list[Item]:
-        return [result for item in self._waiting.passed(self.watermark) for result in self._number(item)]
+        results: list[Item] = []
+        while self._waiting and self._waiting[0][1].time < self.watermark:
+            results += self._number(heappop(self._waiting)[1])
+        return results
 
     def _number(self, item: Item) -> list[Item]:
         """Give an item its number in its group; returns the result of the window that it fills."""
@@ -197,7 +179,7 @@ class RunningCountWindows(RunningOperator):
 
     def _state(self) -> State:
         return {
-            "waiting": self._waiting.state(),
+            "waiting": [item_state(item) for _, item in self._waiting],
             "groups": [
                 [
                     list(group),
@@ -209,7 +191,9 @@ class RunningCountWindows(RunningOperator):
         }
 
     def _restore(self, state: State) -> None:
-        self._waiting.restore(state["waiting"])
+        self._waiting = []
+        for item in state["waiting"]:
+            self._receive(0, Item(*item))
         self._seen.clear()
         self._open.clear()
         for group, seen, windows in state["groups"]:

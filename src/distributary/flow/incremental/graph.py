@@ -10,7 +10,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from distributary.flow.catalogue import BoundOperator, Catalogue, SharedOperator
-from distributary.flow.incremental.operators import RunningOperator, State, start
+from distributary.flow.incremental.running import RunningOperator, State
+from distributary.flow.incremental.start import start
 from distributary.flow.language.schema import Item
 
 

@@ -1,4 +1,4 @@
-"""The operators with memory, but for aggregates, piece by piece (see `running` for the rules).
+"""Running joins, arrangements and functions of windows (see `running` for the rules).
 
 What each remembers: a join, the items that a later one may still pair with; sort, truncate, unique and
 windowed functions, the items of open windows.
@@ -11,12 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from distributary.flow.incremental.aggregates import (
-    running_aggregate,
-    running_merge_aggregate,
-    running_partial_aggregate,
-)
-from distributary.flow.incremental.operators import END, Group, RunningOperator, State, frozen, thawed
+from distributary.flow.incremental.running import END, Group, RunningOperator, Schemas, State, item_state
 from distributary.flow.language.function import (
     CallError,
     Function,
@@ -26,27 +21,16 @@ from distributary.flow.language.function import (
     call_window,
 )
 from distributary.flow.language.identifiers import group_of, join_id, window_id
-from distributary.flow.language.operators import Operation
-from distributary.flow.language.schema import Item, Schema
+from distributary.flow.language.schema import Item
 from distributary.flow.language.window import TimeWindow
-from distributary.flow.language.windowed import Aggregate, Arrangement, Count, Join, Sort, Truncate, Unique
-from distributary.flow.splitting import (
-    PARTIAL,
-    MergeAggregate,
-    MergeArrangement,
-    MergeFunction,
-    PartialAggregate,
-    PartialArrangement,
-    PartialFunction,
-)
-
-# Joins
+from distributary.flow.language.windowed import Arrangement, Join, Truncate, Unique
+from distributary.flow.splitting import PARTIAL, MergeOperation, PartialOperation
 
 
 class RunningJoin(RunningOperator):
     """Each new item meets the items of the other side with its key that are near in time."""
 
-    def __init__(self, join: Join, schemas: Sequence[Schema]) -> None:
+    def __init__(self, join: Join, schemas: Schemas) -> None:
         super().__init__(2)
         self._within = join.within
         self._keys = tuple(join.on), tuple(join.on.values())
@@ -91,18 +75,15 @@ class RunningJoin(RunningOperator):
         return []
 
     def _state(self) -> State:
-        sides = [[frozen(item) for items in side.values() for item in items] for side in self._kept]
+        sides = [[item_state(item) for items in side.values() for item in items] for side in self._kept]
         return {"kept": sides}
 
     def _restore(self, state: State) -> None:
         self._kept = ({}, {})
         for side, items in enumerate(state["kept"]):
-            for item in map(thawed, items):
+            for item in (Item(*each) for each in items):
                 key = group_of(item.attributes, self._keys[side])
                 self._kept[side].setdefault(key, []).append(item)
-
-
-# Windows of whole items
 
 
 class WindowBuffer(RunningOperator):
@@ -124,10 +105,10 @@ class WindowBuffer(RunningOperator):
         return [result for start in sorted(closed) for result in self._conclude(start, self._open.pop(start))]
 
     def _state(self) -> State:
-        return {"open": [[start, [frozen(item) for item in items]] for start, items in self._open.items()]}
+        return {"open": [[start, list(map(item_state, items))] for start, items in self._open.items()]}
 
     def _restore(self, state: State) -> None:
-        self._open = {start: [thawed(item) for item in items] for start, items in state["open"]}
+        self._open = {start: [Item(*item) for item in items] for start, items in state["open"]}
 
 
 Place = tuple[Sequence[Any], tuple[int, int, str]]
@@ -169,7 +150,8 @@ def _ranked(operation: Arrangement, start: int, items: list[Item], time_name: st
     ]
 
 
-def running_arrangement(operation: Arrangement, schemas: Sequence[Schema]) -> RunningOperator:
+def arrangement(operation: Arrangement, schemas: Schemas) -> RunningOperator:
+    """Gives what is kept of a window, ranked, when the window has passed."""
     time_name = operation.schema(*schemas).time
 
     def conclude(start: int, items: list[Item]) -> list[Item]:
@@ -178,43 +160,43 @@ def running_arrangement(operation: Arrangement, schemas: Sequence[Schema]) -> Ru
     return WindowBuffer(operation.span, conclude)
 
 
-def running_partial_arrangement(replica: PartialArrangement, schemas: Sequence[Schema]) -> RunningOperator:
-    time_name = replica.schema(*schemas).time
+def partial_arrangement(operation: PartialOperation[Arrangement], schemas: Schemas) -> RunningOperator:
+    """Gives what a replica keeps of a window, with what decided the place of each item."""
+    whole = operation.whole
+    time_name = operation.schema(*schemas).time
 
     def conclude(start: int, items: list[Item]) -> list[Item]:
         return [
             replace(item, attributes={**item.attributes, PARTIAL: place})
-            for place, item in _ranked(replica.whole, start, items, time_name)
+            for place, item in _ranked(whole, start, items, time_name)
         ]
 
-    return WindowBuffer(replica.whole.span, conclude)
+    return WindowBuffer(whole.span, conclude)
 
 
-def running_merge_arrangement(final: MergeArrangement, schemas: Sequence[Schema]) -> RunningOperator:
+def merged_arrangement(operation: MergeOperation[Arrangement], schemas: Schemas) -> RunningOperator:
+    """Gives what is kept of what all replicas kept of a window, ranked."""
+    whole = operation.whole
+
     def conclude(start: int, items: list[Item]) -> list[Item]:
         placed = [((item.attributes[PARTIAL][0], tuple(item.attributes[PARTIAL][1])), item) for item in items]
         results = []
-        for rank, (_, item) in enumerate(kept(final.whole, placed), 1):
+        for rank, (_, item) in enumerate(kept(whole, placed), 1):
             attributes = {name: value for name, value in item.attributes.items() if name != PARTIAL}
             results.append(Item(item.id, item.time, attributes, rank))
         return results
 
-    return WindowBuffer(final.whole.span, conclude)
-
-
-# Functions of the user's
+    return WindowBuffer(whole.span, conclude)
 
 
 class RunningWindowFunction(WindowBuffer):
     """A user's function over the items of each window, in its groups or, as a replica, as a partial state."""
 
-    def __init__(self, operation: Function | PartialFunction, schemas: Sequence[Schema]) -> None:
-        self._partial = isinstance(operation, PartialFunction)
-        self._user = operation.function if isinstance(operation, PartialFunction) else operation
+    def __init__(self, operation: Function | PartialOperation[Function], schemas: Schemas) -> None:
+        self._partial = isinstance(operation, PartialOperation)
+        self._user = operation.whole if isinstance(operation, PartialOperation) else operation
         self._schema = operation.schema(*schemas)
-        window = self._user.span
-        assert window is not None
-        super().__init__(window, self._called)
+        super().__init__(self._user.time_window, self._called)
 
     def _called(self, start: int, items: list[Item]) -> list[Item]:
         groups: dict[Group, list[Item]] = defaultdict(list)
@@ -239,17 +221,12 @@ class RunningWindowFunction(WindowBuffer):
 class RunningMergeFunction(RunningOperator):
     """The final operator of a user's function: the states of each window, merged as they come."""
 
-    def __init__(self, final: MergeFunction, schemas: Sequence[Schema]) -> None:
+    def __init__(self, operation: MergeOperation[Function], schemas: Schemas) -> None:
         super().__init__(1)
-        self._user = final.function
-        self._schema = final.schema(*schemas)
+        self._user = operation.whole
+        self._size = operation.whole.time_window.size
+        self._schema = operation.schema(*schemas)
         self._open: dict[int, Any] = {}
-
-    @property
-    def _size(self) -> int:
-        window = self._user.span
-        assert window is not None
-        return window.size
 
     def _receive(self, input: int, item: Item) -> list[Item]:
         start = item.time - self._size + 1
@@ -271,20 +248,3 @@ class RunningMergeFunction(RunningOperator):
 
     def _restore(self, state: State) -> None:
         self._open = dict(state["open"])
-
-
-WINDOWED: dict[type[Operation], Callable[[Any, Sequence[Schema]], RunningOperator]] = {
-    Aggregate: running_aggregate,
-    Count: running_aggregate,
-    PartialAggregate: running_partial_aggregate,
-    MergeAggregate: running_merge_aggregate,
-    Join: RunningJoin,
-    Sort: running_arrangement,
-    Truncate: running_arrangement,
-    Unique: running_arrangement,
-    PartialArrangement: running_partial_arrangement,
-    MergeArrangement: running_merge_arrangement,
-    Function: RunningWindowFunction,
-    PartialFunction: RunningWindowFunction,
-    MergeFunction: RunningMergeFunction,
-}

@@ -29,7 +29,7 @@ from typing import Any, ClassVar
 
 from distributary.errors import DistributaryError, InputError
 from distributary.flow.language.identifiers import function_id, item_in_window_id, window_id
-from distributary.flow.language.operators import Operation, names_tuple, set_field, table_of_texts
+from distributary.flow.language.operators import Operation, names_tuple, set_fields, table_of_texts
 from distributary.flow.language.problems import Checks
 from distributary.flow.language.schema import PUBLIC_TYPES, FrozenMapping, Item, Schema, Type
 from distributary.flow.language.window import TimeWindow, parse_window
@@ -62,7 +62,7 @@ class Function(Operation):
     def __post_init__(self) -> None:
         checks = Checks()
         if self.replicas == "":
-            set_field(self, "replicas", "union" if self.window is None else "none")
+            set_fields(self, replicas="union" if self.window is None else "none")
         window = None if self.window is None else checks.attempt(parse_window, self.window)
         if window is not None and not isinstance(window, TimeWindow):
             checks.fault("must be a time, such as '10 minutes'", field="window")
@@ -83,10 +83,8 @@ class Function(Operation):
             if (use is not None or name == "use") and (not isinstance(use, str) or not USE.fullmatch(use)):
                 checks.fault(f"must be written module:name, not {use!r}", field=name)
         checks.finish()
-        set_field(self, "window", window.text if window else None)
-        set_field(self, "gives", FrozenMapping(gives))
-        set_field(self, "by", by)
-        set_field(self, "options", FrozenMapping(dict(self.options)))
+        set_fields(self, window=window.text if window else None, gives=FrozenMapping(gives), by=by)
+        set_fields(self, options=FrozenMapping(dict(self.options)))
 
     def _check_replicas(self, by: tuple[str, ...], checks: Checks) -> None:
         allowed = ("none", "union") if self.window is None else REPLICAS
@@ -104,6 +102,12 @@ class Function(Operation):
         """The window, parsed."""
         window = None if self.window is None else parse_window(self.window)
         return window if isinstance(window, TimeWindow) else None
+
+    @property
+    def time_window(self) -> TimeWindow:
+        """The window of a function that has one, parsed."""
+        assert self.span is not None
+        return self.span
 
     def schema(self, *inputs: Schema) -> Schema:
         (given,) = inputs
@@ -159,7 +163,7 @@ def call_window(
     function: Function, schema: Schema, start: int, group: Sequence[Any], items: Sequence[Item]
 ) -> list[Item]:
     """What a function gives for the items of a window (and group), which must be in stream order."""
-    time = _end(function, start)
+    time = start + function.time_window.size - 1
     if function.replicas == "merge":
         return call_finish(function, schema, start, call_partial(function, items))
     rows = _called(function.use, function, list(items))
@@ -191,15 +195,9 @@ def call_finish(function: Function, schema: Schema, start: int, state: State) ->
     """The items that the state of a whole window stands for."""
     if "failed" in state:
         raise CallError(state["failed"])
-    time = _end(function, start)
+    time = start + function.time_window.size - 1
     rows = _called(function.use, function, state["state"])
     return [_item(row, schema, function_id(window_id(start, ()), n), time) for n, row in enumerate(rows)]
-
-
-def _end(function: Function, start: int) -> int:
-    span = function.span
-    assert span is not None
-    return start + span.size - 1
 
 
 def _guarded(use: str | None, *arguments: Any, **options: Any) -> Any:

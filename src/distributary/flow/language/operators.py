@@ -72,9 +72,10 @@ def _plain(value: Any) -> Any:
     return [_plain(inner) for inner in value] if isinstance(value, tuple) else value
 
 
-def set_field(operation: Operation, name: str, value: Any) -> None:
-    """Give a frozen operation a field in its canonical form; only while it is being made."""
-    object.__setattr__(operation, name, value)
+def set_fields(operation: Operation, **values: Any) -> None:
+    """Give a frozen operation fields in their canonical form; only while it is being made."""
+    for name, value in values.items():
+        object.__setattr__(operation, name, value)
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class FilterOperation(Operation):
         for name in ("where", "block"):
             if (text := getattr(self, name)) is not None:
                 try:
-                    set_field(self, name, WhereFilter.parse(text).text)
+                    set_fields(self, **{name: WhereFilter.parse(text).text})
                 except InputError as error:
                     raise InputError(
                         error.reason, field=name, text=error.text, position=error.position
@@ -133,13 +134,13 @@ class Map(Operation):
     def __post_init__(self) -> None:
         checks = Checks()
         given = table_of_texts(self.set, "set", '{ worth = "price * size" }')
-        texts = {name: checks.attempt(canonical, text, f"set.{name}") for name, text in given.items()}
+        texts = checks.attempt_each(given, "set", canonical)
         if not isinstance(self.keep, bool):
-            set_field(self, "keep", checks.attempt(names_tuple, self.keep, "keep"))
-        if not texts and isinstance(self.keep, bool):
+            set_fields(self, keep=checks.attempt(names_tuple, self.keep, "keep"))
+        if not given and isinstance(self.keep, bool):
             checks.fault("is empty and keep names no attributes, so there is nothing to do", field="set")
         checks.finish()
-        set_field(self, "set", FrozenMapping(texts))
+        set_fields(self, set=FrozenMapping(texts))
 
     def kept(self, schema: Schema) -> list[str]:
         """The attributes of the input that stay as they are."""
@@ -153,11 +154,9 @@ class Map(Operation):
     def values(self, schema: Schema) -> dict[str, TypedExpression]:
         """The expressions, checked against the input's schema."""
         checks = Checks()
-        typed = {
-            name: checks.attempt(resolve_text, text, schema, f"set.{name}") for name, text in self.set.items()
-        }
+        typed = checks.attempt_each(self.set, "set", lambda text, field: resolve_text(text, schema, field))
         checks.finish()
-        return {name: value for name, value in typed.items() if value is not None}
+        return typed
 
     def schema(self, *inputs: Schema) -> Schema:
         (given,) = inputs
@@ -186,7 +185,7 @@ class Rename(Operation):
     """From the old name to the new one."""
 
     def __post_init__(self) -> None:
-        set_field(self, "names", _pairs_of_names(self.names, '{ px = "price" }'))
+        set_fields(self, names=_pairs_of_names(self.names, '{ px = "price" }'))
 
     def schema(self, *inputs: Schema) -> Schema:
         (given,) = inputs
@@ -206,7 +205,11 @@ class Rename(Operation):
 
 @dataclass(frozen=True)
 class Copy(Operation):
-    """Copy attributes under further names: `{"price": "last"}` adds `last`, equal to `price`."""
+    """Copy attributes under further names.
+
+    >>> list(Copy({"price": "last"}).schema(Schema({"price": "number", "at": "integer"}, "at")).attributes)
+    ['price', 'at', 'last']
+    """
 
     kind: ClassVar[str] = "copy"
 
@@ -214,7 +217,7 @@ class Copy(Operation):
     """From the attribute to the name of its copy."""
 
     def __post_init__(self) -> None:
-        set_field(self, "names", _pairs_of_names(self.names, '{ price = "last" }'))
+        set_fields(self, names=_pairs_of_names(self.names, '{ price = "last" }'))
 
     def schema(self, *inputs: Schema) -> Schema:
         (given,) = inputs
@@ -232,7 +235,12 @@ class Copy(Operation):
 
 @dataclass(frozen=True)
 class Union(Operation):
-    """All items of two or more streams with the same schema."""
+    """All items of two or more streams with the same schema.
+
+    >>> schema = Schema({"price": "number", "at": "integer"}, "at")
+    >>> Union().schema(schema, schema) == schema
+    True
+    """
 
     kind: ClassVar[str] = "union"
     arity: ClassVar[tuple[int, int | None]] = (2, None)
@@ -244,7 +252,11 @@ class Union(Operation):
 
 @dataclass(frozen=True)
 class Split(Operation):
-    """Two identical copies of a stream, called `name.1` and `name.2`."""
+    """Two identical copies of a stream, called `name.1` and `name.2`.
+
+    >>> Split().ports
+    ('.1', '.2')
+    """
 
     kind: ClassVar[str] = "split"
     ports: ClassVar[tuple[str, ...]] = (".1", ".2")

@@ -6,12 +6,13 @@ several of them to whoever knows the query's name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from distributary.errors import DistributaryError, InputError
 
 T = TypeVar("T")
+V = TypeVar("V")
 
 
 class QueryError(InputError):
@@ -100,6 +101,11 @@ class Checks:
         except DistributaryError as error:
             self.found.extend(faults_of(error))
             return None
+
+    def attempt_each(self, given: Mapping[str, V], field: str, make: Callable[[V, str], T]) -> dict[str, T]:
+        """What the call gives for each value of a table, by its name; without those that failed."""
+        made = {name: self.attempt(make, value, f"{field}.{name}") for name, value in given.items()}
+        return {name: value for name, value in made.items() if value is not None}
 
     def fault(self, reason: str, field: str | None = None) -> None:
         self.found.append(InputError(reason, field=field))

@@ -2,12 +2,24 @@
 
 A `Query` is plain data: its operators with the names of their inputs, which operators' streams are its
 outputs, and which operators form units (super-operators). Whether the names mean anything is for the
-catalogue to say, which knows the sources and the other queries. `QueryBuilder` writes one:
+catalogue to say, which knows the sources and the other queries. `QueryBuilder` writes one, and the
+interpreter answers it:
 
-    build = QueryBuilder("busy")
-    large = build.filter("large", "trades", where="size > 1000")
-    build.count("per_minute", large, window="1 minute", group_by=["symbol"])
-    query = build.query()
+>>> from distributary.flow import Catalogue, answer
+>>> from distributary.model import Event
+>>> trades = Source("trades", {"symbol": "text", "size": "integer", "at": "integer"}, "at", topic="trades")
+>>> build = QueryBuilder("busy")
+>>> large = build.filter("large", trades, where="size > 1000")
+>>> build.count("per_minute", large, window="1 minute", group_by=["symbol"])
+'per_minute'
+>>> catalogue = Catalogue([trades], [build.query()])
+>>> sizes = [("e1", 1500, 10_000), ("e2", 900, 20_000), ("e3", 2000, 30_000)]
+>>> events = [Event(id, "trades", {"symbol": "OTE", "size": size, "at": at}) for id, size, at in sizes]
+>>> answered = answer(catalogue, events)
+>>> [item.id for item in answered.streams["busy.large"]]
+['e1', 'e3']
+>>> [item.attributes for item in answered.streams["busy.per_minute"]]
+[{'symbol': 'OTE', 'count': 2, 'at': 59999}]
 
 An input is the name of a source, of an operator of the same query, or `query.operator` of another one; the
 two streams of a split are `name.1` and `name.2`.
@@ -15,8 +27,9 @@ two streams of a split are `name.1` and `name.2`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Concatenate, ParamSpec
 
 from distributary.errors import InputError
 from distributary.flow.language.function import Function
@@ -104,8 +117,26 @@ def _unread(operators: Sequence[Operator]) -> list[str]:
     return [stream for operator in operators for stream in operator.streams if stream not in read]
 
 
+P = ParamSpec("P")
+Input = str | Source
+"""What an operator reads: a source, or the name of a stream."""
+
+
+def _of_one(operation: Callable[P, Operation]) -> Callable[Concatenate[QueryBuilder, str, Input, P], str]:
+    """The builder's method for an operation of one input: its name, its input, the operation's parameters."""
+
+    def method(build: QueryBuilder, name: str, of: Input, /, *args: P.args, **parameters: P.kwargs) -> str:
+        return build.add(name, operation(*args, **parameters), of)
+
+    method.__doc__ = (operation.__doc__ or "").partition("\n\n")[0]  # without the example
+    return method
+
+
 class QueryBuilder:
     """Writes a query operator by operator; each method returns the name of the stream it adds.
+
+    A method takes the name of the operator, its input (a `Source`, or the name of a stream), and what the
+    operation takes: `filter` what `FilterOperation` takes, `sort` what `Sort` takes, and so on.
 
     >>> build = QueryBuilder("hot")
     >>> high = build.filter("high", "sensors", where="celsius > 30")
@@ -120,60 +151,37 @@ class QueryBuilder:
         self._operators: list[Operator] = []
         self._units: dict[str, tuple[str, ...]] = {}
 
-    def add(self, name: str, operation: Operation, *inputs: str | Source) -> str:
+    def add(self, name: str, operation: Operation, *inputs: Input) -> str:
         """Add an operator of any kind; returns its name."""
         names = tuple(each.name if isinstance(each, Source) else each for each in inputs)
         self._operators.append(Operator(name, operation, names))
         return name
 
-    def filter(self, name: str, of: str | Source, where: str | None = None, block: str | None = None) -> str:
-        """Keep what `where` is true of, or drop what `block` is true of."""
-        return self.add(name, FilterOperation(where, block), of)
+    filter = _of_one(FilterOperation)
+    map = _of_one(Map)
+    rename = _of_one(Rename)
+    copy = _of_one(Copy)
+    aggregate = _of_one(Aggregate)
+    count = _of_one(Count)
+    sort = _of_one(Sort)
+    truncate = _of_one(Truncate)
+    unique = _of_one(Unique)
+    function = _of_one(Function)
 
-    def map(
-        self, name: str, of: str | Source, set: Mapping[str, str], keep: bool | Sequence[str] = True
-    ) -> str:
-        """Compute attributes; `keep` says which of the input's stay."""
-        return self.add(name, Map(set, keep), of)
-
-    def rename(self, name: str, of: str | Source, names: Mapping[str, str]) -> str:
-        """Give attributes other names, from old to new."""
-        return self.add(name, Rename(names), of)
-
-    def copy(self, name: str, of: str | Source, names: Mapping[str, str]) -> str:
-        """Copy attributes under further names."""
-        return self.add(name, Copy(names), of)
-
-    def union(self, name: str, *of: str | Source) -> str:
+    def union(self, name: str, *of: Input) -> str:
         """All items of several streams."""
         return self.add(name, Union(), *of)
 
-    def split(self, name: str, of: str | Source) -> tuple[str, str]:
+    def split(self, name: str, of: Input) -> tuple[str, str]:
         """Add a split; returns the names of its two streams."""
         self.add(name, Split(), of)
         return f"{name}.1", f"{name}.2"
 
-    def aggregate(
-        self,
-        name: str,
-        of: str | Source,
-        window: str,
-        values: Mapping[str, str],
-        group_by: Sequence[str] = (),
-        time: str | None = None,
-    ) -> str:
-        """Count, sum, average, min or max of each window and group."""
-        return self.add(name, Aggregate(window, values, group_by, time), of)
-
-    def count(self, name: str, of: str | Source, window: str, group_by: Sequence[str] = ()) -> str:
-        """How many items each window and group has."""
-        return self.add(name, Count(window, group_by), of)
-
     def join(
         self,
         name: str,
-        left: str | Source,
-        right: str | Source,
+        left: Input,
+        right: Input,
         on: Mapping[str, str] | Sequence[str],
         within: str | int,
         prefix: str = "",
@@ -181,37 +189,6 @@ class QueryBuilder:
     ) -> str:
         """Pairs of items with equal keys, near in time."""
         return self.add(name, Join(on, within, prefix, time), left, right)
-
-    def sort(
-        self, name: str, of: str | Source, window: str, by: Sequence[str], time: str | None = None
-    ) -> str:
-        """The items of each window, ranked."""
-        return self.add(name, Sort(window, by, time), of)
-
-    def truncate(self, name: str, of: str | Source, window: str, items: int) -> str:
-        """The first so many items of each window."""
-        return self.add(name, Truncate(window, items), of)
-
-    def unique(self, name: str, of: str | Source, window: str, by: Sequence[str]) -> str:
-        """The first of the items of a window with equal values."""
-        return self.add(name, Unique(window, by), of)
-
-    def function(
-        self,
-        name: str,
-        of: str | Source,
-        use: str,
-        gives: Mapping[str, str],
-        window: str | None = None,
-        replicas: str = "",
-        by: Sequence[str] = (),
-        partial: str | None = None,
-        merge: str | None = None,
-        options: Mapping[str, str | int | float | bool] | None = None,
-    ) -> str:
-        """What a function of the user's gives; see `distributary.flow.language.function`."""
-        operation = Function(use, gives, window, replicas, by, partial, merge, options or {})
-        return self.add(name, operation, of)
 
     def unit(self, name: str, *members: str) -> None:
         """Make operators one unit: of its streams, only the last one is published."""

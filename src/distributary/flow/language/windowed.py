@@ -7,13 +7,14 @@ stream's watermark passes through every operator unchanged.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from distributary.errors import InputError
 from distributary.flow.aggregates import Accumulator, AggregateCall, accumulator, parse_aggregate
-from distributary.flow.language.operators import Operation, names_tuple, set_field, table_of_texts
+from distributary.flow.language.operators import Operation, names_tuple, set_fields, table_of_texts
 from distributary.flow.language.problems import Checks
 from distributary.flow.language.schema import FrozenMapping, Schema, Type
 from distributary.flow.language.window import TimeWindow, Window, parse_duration, parse_window
@@ -22,8 +23,21 @@ GROUPABLE = (Type.TEXT, Type.INTEGER, Type.BOOLEAN)
 """A number is no good to group by: equal in print is not equal, and engines print it differently."""
 
 
+class WindowOperation(Operation):
+    """An operation over windows: how the window is written, and the attribute that gets the new times."""
+
+    window: str
+    time: str | None
+    """What the time attribute of the output is called; as in the input when not said."""
+
+    @property
+    def span(self) -> Window:
+        """The window, parsed."""
+        return parse_window(self.window)
+
+
 @dataclass(frozen=True)
-class Aggregate(Operation):
+class Aggregate(WindowOperation):
     """Count, sum, average, min or max of the items of each window, for each group.
 
     >>> Aggregate("1 minute", {"n": "count()", "volume": "sum(size)"}, group_by=["symbol"]).window
@@ -36,28 +50,18 @@ class Aggregate(Operation):
     values: Mapping[str, str]
     group_by: tuple[str, ...] | Sequence[str] = ()
     time: str | None = None
-    """What the time attribute of the output is called; as in the input when not said."""
 
     def __post_init__(self) -> None:
         checks = Checks()
         given = table_of_texts(self.values, "values", '{ volume = "sum(size)" }')
-        texts = {
-            name: checks.attempt(parse_aggregate, text, f"values.{name}") for name, text in given.items()
-        }
+        texts = checks.attempt_each(given, "values", lambda text, field: parse_aggregate(text, field).text)
         if not given:
             checks.fault('is empty; write for example { volume = "sum(size)" }', field="values")
         check_time(self.time, checks)
         window = checks.attempt(parse_window, self.window)
         groups = checks.attempt(names_tuple, self.group_by, "group_by")
         checks.finish()
-        set_field(self, "values", FrozenMapping({name: each.text for name, each in texts.items() if each}))
-        set_field(self, "window", window.text if window else "")
-        set_field(self, "group_by", groups)
-
-    @property
-    def span(self) -> Window:
-        """The window, parsed."""
-        return parse_window(self.window)
+        set_fields(self, values=FrozenMapping(texts), window=window.text if window else "", group_by=groups)
 
     @property
     def aggregates(self) -> dict[str, AggregateCall]:
@@ -67,12 +71,11 @@ class Aggregate(Operation):
     def accumulators(self, schema: Schema) -> dict[str, Accumulator]:
         """The arithmetic of each value over items of the input's schema."""
         checks = Checks()
-        found = {
-            name: checks.attempt(accumulator, aggregate, schema, f"values.{name}")
-            for name, aggregate in self.aggregates.items()
-        }
+        found = checks.attempt_each(
+            self.aggregates, "values", lambda call, field: accumulator(call, schema, field)
+        )
         checks.finish()
-        return {name: each for name, each in found.items() if each is not None}
+        return found
 
     def schema(self, *inputs: Schema) -> Schema:
         (given,) = inputs
@@ -87,8 +90,12 @@ class Aggregate(Operation):
 
 
 @dataclass(frozen=True)
-class Count(Operation):
-    """How many items each window has, for each group: an aggregate whose one value is `count`."""
+class Count(WindowOperation):
+    """How many items each window has, for each group: an aggregate whose one value is `count`.
+
+    >>> Count("1 minute", group_by=["symbol"]).canonical.values
+    {'count': 'count()'}
+    """
 
     kind: ClassVar[str] = "count"
 
@@ -100,18 +107,11 @@ class Count(Operation):
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise InputError(f"must name an attribute, not {self.name!r}", field="name")
-        aggregate = self.canonical
-        set_field(self, "window", aggregate.window)
-        set_field(self, "group_by", aggregate.group_by)
+        set_fields(self, window=self.canonical.window, group_by=self.canonical.group_by)
 
     @property
     def canonical(self) -> Aggregate:
         return Aggregate(self.window, {self.name: "count()"}, self.group_by, self.time)
-
-    @property
-    def span(self) -> Window:
-        """The window, parsed."""
-        return parse_window(self.window)
 
     def schema(self, *inputs: Schema) -> Schema:
         return self.canonical.schema(*inputs)
@@ -157,10 +157,7 @@ class Join(Operation):
             checks.fault(f"must be a text, not {prefix!r}", field="prefix")
         check_time(time, checks)
         checks.finish()
-        set_field(self, "on", FrozenMapping(keys or {}))
-        set_field(self, "within", distance)
-        set_field(self, "prefix", prefix)
-        set_field(self, "time", time)
+        set_fields(self, on=FrozenMapping(keys or {}), within=distance, prefix=prefix, time=time)
 
     def from_right(self, right: Schema) -> dict[str, str]:
         """The attributes that the right item gives, by the names they get in the pair."""
@@ -184,19 +181,27 @@ class Join(Operation):
         return with_time(types_of_pair, self.time or left.time, left.time, checks)
 
 
-class Arrangement(Operation):
+class Arrangement(WindowOperation):
     """An operation that keeps some items of each window, arranges them and ranks them from 1.
 
     They keep their ids and get the time of the window's last millisecond: they are given out when it has
     passed, and nothing that reads them may find them late.
     """
 
-    window: str
-    time: str | None
+    def __post_init__(self) -> None:
+        checks = Checks()
+        window = checks.attempt(tumbling_window, self.window)
+        self._check(checks)
+        check_time(self.time, checks)
+        checks.finish()
+        set_fields(self, window=window.text if window else "")
+
+    @abstractmethod
+    def _check(self, checks: Checks) -> None:
+        """Check the parameters of the one kind, and bring them into their canonical form."""
 
     @property
     def span(self) -> TimeWindow:
-        """The window, parsed."""
         return tumbling_window(self.window)
 
     @property
@@ -209,8 +214,11 @@ class Arrangement(Operation):
         """The attributes whose values decide what is kept, and where."""
         return tuple(name for name, _ in self.keys)
 
-    def timed(self, given: Schema, checks: Checks) -> Schema:
-        """The input's schema with the new times."""
+    def schema(self, *inputs: Schema) -> Schema:
+        (given,) = inputs
+        checks = Checks()
+        for name in self.decided_by:
+            checks.attempt(given.require, name, "by")
         return with_time(dict(given.attributes), self.time or given.time, given.time, checks)
 
 
@@ -230,32 +238,22 @@ class Sort(Arrangement):
     by: tuple[str, ...] | Sequence[str]
     time: str | None = None
 
-    def __post_init__(self) -> None:
-        checks = Checks()
-        window = checks.attempt(tumbling_window, self.window)
-        by = checks.attempt(_orders, self.by)
-        check_time(self.time, checks)
-        checks.finish()
-        set_field(self, "window", window.text if window else "")
-        set_field(self, "by", by)
+    def _check(self, checks: Checks) -> None:
+        set_fields(self, by=checks.attempt(_orders, self.by))
 
     @property
     def keys(self) -> tuple[tuple[str, bool], ...]:
-        """The attributes to sort by, and whether downwards."""
         pairs = [order.rpartition(" ") for order in self.by]
         return tuple((name, direction == "desc") for name, _, direction in pairs)
-
-    def schema(self, *inputs: Schema) -> Schema:
-        (given,) = inputs
-        checks = Checks()
-        for name, _ in self.keys:
-            checks.attempt(given.require, name, "by")
-        return self.timed(given, checks)
 
 
 @dataclass(frozen=True)
 class Truncate(Arrangement):
-    """The first so many items of each window, in stream order, ranked."""
+    """The first so many items of each window, in stream order, ranked.
+
+    >>> Truncate("1 hour", items=10)
+    Truncate(window='1 hour', items=10, time=None)
+    """
 
     kind: ClassVar[str] = "truncate"
 
@@ -263,22 +261,18 @@ class Truncate(Arrangement):
     items: int
     time: str | None = None
 
-    def __post_init__(self) -> None:
-        checks = Checks()
-        window = checks.attempt(tumbling_window, self.window)
+    def _check(self, checks: Checks) -> None:
         if isinstance(self.items, bool) or not isinstance(self.items, int) or self.items < 1:
             checks.fault(f"must be a whole number above 0, not {self.items!r}", field="items")
-        check_time(self.time, checks)
-        checks.finish()
-        set_field(self, "window", window.text if window else "")
-
-    def schema(self, *inputs: Schema) -> Schema:
-        return self.timed(inputs[0], Checks())
 
 
 @dataclass(frozen=True)
 class Unique(Arrangement):
-    """Of the items of a window with equal values the first in stream order, ranked; null equals null here."""
+    """Of the items of a window with equal values the first in stream order, ranked; null equals null here.
+
+    >>> Unique("1 hour", by=["title"]).decided_by
+    ('title',)
+    """
 
     kind: ClassVar[str] = "unique"
 
@@ -286,26 +280,15 @@ class Unique(Arrangement):
     by: tuple[str, ...] | Sequence[str]
     time: str | None = None
 
-    def __post_init__(self) -> None:
-        checks = Checks()
-        window = checks.attempt(tumbling_window, self.window)
+    def _check(self, checks: Checks) -> None:
         by = checks.attempt(names_tuple, self.by, "by")
         if by == ():
             checks.fault('is empty; name what must not repeat, for example ["title"]', field="by")
-        check_time(self.time, checks)
-        checks.finish()
-        set_field(self, "window", window.text if window else "")
-        set_field(self, "by", by)
+        set_fields(self, by=by)
 
     @property
     def decided_by(self) -> tuple[str, ...]:
         return tuple(self.by)
-
-    def schema(self, *inputs: Schema) -> Schema:
-        checks = Checks()
-        for name in self.by:
-            checks.attempt(inputs[0].require, name, "by")
-        return self.timed(inputs[0], checks)
 
 
 # Checks that several operations make

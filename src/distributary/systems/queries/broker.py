@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 from distributary.errors import DistributaryError
 from distributary.flow import Item, Query, RejectedItem, Source, SourceIntake
-from distributary.flow.incremental.operators import END
+from distributary.flow.incremental.running import END
 from distributary.model import Delivery, Event, Subscription
 from distributary.overlay.node import Address, Node
 from distributary.systems.queries.checkpoints import CheckpointManager, CheckpointSettings, removal_notice

@@ -27,8 +27,8 @@ from functools import partial
 
 from distributary.errors import DistributaryError
 from distributary.flow import Union, UnionBranch, splitting_of
-from distributary.flow.dividing import branched, divided
-from distributary.flow.incremental.operators import State
+from distributary.flow.incremental.division import branched, divided
+from distributary.flow.incremental.running import State
 from distributary.flow.splitting import Splitting
 from distributary.overlay.node import Address, Node
 from distributary.plan.queries.rules import MIGRATION, PARTITION, REPLICATION

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from distributary.flow import Item, Union, UnionBranch, apply, splitting_of, start
-from distributary.flow.dividing import branched, divided
+from distributary.flow.incremental.division import branched, divided
 from flow.random_queries import KINDS, RANDOMS, SOURCES, random_arrivals, random_operation, random_streams
 
 STREAMS = [(source.name, source.schema) for source in SOURCES]

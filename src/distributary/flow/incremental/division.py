@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from distributary.flow.incremental.operators import State, start, thawed
+from distributary.flow.incremental.running import State
+from distributary.flow.incremental.start import start
 from distributary.flow.language.operators import Operation
 from distributary.flow.language.schema import Item, Schema
 from distributary.flow.splitting import Splitting, UnionBranch
@@ -85,7 +86,7 @@ def _share(splitting: Splitting, state: State, part: int, parts: int) -> State:
     keys = splitting.keys
 
     def own(items: Sequence[Any], input: int = 0) -> list[Any]:
-        return [item for item in items if splitting.part_of(input, thawed(item), parts) == part]
+        return [item for item in items if splitting.part_of(input, Item(*item), parts) == part]
 
     def of_group(group: Sequence[Any]) -> bool:
         stand_in = Item("", 0, dict(zip(keys[0], group, strict=True)))

@@ -1,0 +1,113 @@
+"""Answering whole queries: every operation of a catalogue applied to the whole streams that it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from distributary.flow.catalogue import Catalogue
+from distributary.flow.interpreter import aggregates, operators, windows
+from distributary.flow.interpreter.operators import Inputs, Reject
+from distributary.flow.language.function import Function
+from distributary.flow.language.identifiers import union_id
+from distributary.flow.language.operators import Copy, FilterOperation, Map, Operation, Rename, Split, Union
+from distributary.flow.language.schema import Item, Schema
+from distributary.flow.language.source import RejectedItem, read_events
+from distributary.flow.language.windowed import Aggregate, Join, Sort, Truncate, Unique
+from distributary.flow.splitting import Gather, MergeOperation, PartialOperation, UnionBranch
+from distributary.model import Event
+
+
+@dataclass(frozen=True)
+class QueryAnswer:
+    """What queries give for a set of events."""
+
+    streams: dict[str, list[Item]]
+    """Every stream of the catalogue, in stream order."""
+    rejected: list[RejectedItem]
+
+
+def answer(catalogue: Catalogue, events: Iterable[Event]) -> QueryAnswer:
+    """Every stream of the catalogue for these events, in whatever order they come."""
+    items, rejected = read_events(catalogue.sources.values(), events)
+    answered = interpret(catalogue, items)
+    return QueryAnswer(answered.streams, rejected + answered.rejected)
+
+
+def interpret(catalogue: Catalogue, sources: Mapping[str, Iterable[Item]]) -> QueryAnswer:
+    """Every stream of the catalogue for these items of its sources; a source that is not there is empty."""
+    streams = {name: _in_order(sources.get(name, ())) for name in catalogue.sources}
+    rejected: list[RejectedItem] = []
+    for bound in catalogue.operators:
+        inputs = [streams[name] for name in bound.inputs]
+
+        def reject(id: str, reason: str, name: str = bound.name) -> None:
+            rejected.append(RejectedItem(name, id, reason))
+
+        output = apply(bound.operation, bound.input_schemas, inputs, reject)
+        streams.update(dict.fromkeys(bound.streams, output))
+    return QueryAnswer(streams, rejected)
+
+
+def apply(
+    operation: Operation,
+    schemas: Sequence[Schema],
+    inputs: Sequence[Iterable[Item]],
+    reject: Reject = lambda id, reason: None,
+) -> list[Item]:
+    """The output of one operation over whole streams; `reject` is told what a user's function could not do.
+
+    >>> schema = Schema({"size": "integer", "at": "integer"}, "at")
+    >>> items = [Item(f"e{size}", size, {"size": size, "at": size}) for size in (1, 5)]
+    >>> apply(FilterOperation(where="size > 3"), [schema], [items])
+    [Item(id='e5', time=5, attributes={'size': 5, 'at': 5}, rank=0)]
+    """
+    streams = [_in_order(stream) for stream in inputs]
+    match operation.canonical:
+        case Gather(then):
+            merged = [item for stream in streams for item in stream]
+            return _in_order(merged) if then is None else apply(then, schemas[:1], [merged])
+        case UnionBranch(index, then):
+            named = [replace(item, id=union_id(index, item.id)) for item in streams[0]]
+            return _in_order(named) if then is None else apply(then, schemas, [named])
+        case PartialOperation(whole):
+            meaning = PARTIALS[type(whole)]
+        case MergeOperation(whole):
+            meaning = MERGES[type(whole)]
+        case Function(window=None):
+            meaning = operators.item_function
+        case canonical:
+            meaning = MEANINGS[type(canonical)]
+    return _in_order(meaning(operation.canonical, Inputs(schemas, streams, reject)))
+
+
+def _in_order(items: Iterable[Item]) -> list[Item]:
+    """The items in the order of their stream."""
+    return sorted(items, key=lambda item: item.order)
+
+
+Meanings = dict[type[Operation], Callable[[Any, Inputs], list[Item]]]
+
+MEANINGS: Meanings = {
+    FilterOperation: operators.filtering,
+    Map: operators.mapping,
+    Rename: operators.renaming,
+    Copy: operators.copying,
+    Union: operators.union,
+    Split: operators.split,
+    Aggregate: aggregates.aggregation,
+    Join: windows.join,
+    **dict.fromkeys((Sort, Truncate, Unique), windows.arrangement),
+    Function: windows.window_function,
+}
+PARTIALS: Meanings = {
+    Aggregate: aggregates.partial_aggregation,
+    **dict.fromkeys((Sort, Truncate, Unique), windows.partial_arrangement),
+    Function: windows.partial_function,
+}
+MERGES: Meanings = {
+    Aggregate: aggregates.merged_aggregation,
+    **dict.fromkeys((Sort, Truncate, Unique), windows.merged_arrangement),
+    Function: windows.merged_function,
+}
