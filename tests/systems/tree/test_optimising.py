@@ -82,7 +82,7 @@ class LiveWorld(World):
         fanout: int | None = None,
         everywhere: Sites | None = None,
         robust: bool = False,
-        beat: float | None = None,
+        heartbeat: float | None = None,
         **more: Any,
     ) -> None:
         self.sites = sites
@@ -104,7 +104,7 @@ class LiveWorld(World):
             parents={site + 1: start.parents[site] + 1 for site in start.order[1:]},
             optimising=OptimisationSettings(goal, rules=rules, gauges=gauges, **given),
             fanout=fanout,
-            heartbeat=beat,
+            heartbeat=heartbeat,
             robust=robust,
             watch=False,
         )

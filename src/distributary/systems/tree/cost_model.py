@@ -24,27 +24,14 @@ Rules:
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from typing import NamedTuple
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal import (
-    OPERATIONS,
-    Combination,
-    Constraint,
-    Expression,
-    Goal,
-    GoalAggregate,
-    GoalConstant,
-    GoalFunction,
-    GoalMembers,
-    Place,
-    Scope,
-    SystemCost,
-    parts,
-)
+from distributary.plan import goal as goals
+from distributary.plan.goal import GoalAggregate, GoalFunction
 from distributary.plan.trees.cost import aggregated
 from distributary.plan.trees.metrics import BUILT_IN, Reads, metrics_of
 
@@ -65,9 +52,10 @@ IDENTITY = {GoalFunction.SUM: 0.0, GoalFunction.MIN: math.inf, GoalFunction.MAX:
 """What an aggregate begins with, by its function."""
 
 
-@dataclass(frozen=True, eq=False)
 class CostModel:
     """A goal, and what of it each broker keeps.
+
+    A goal that needs what no broker knows is refused with DistributaryError.
 
     >>> from distributary.plan.trees.goals import parse_goal
     >>> goal = parse_goal("minimise aggregate(SUM, aggregate(SUM, link latency, PATH), BROKERS)")
@@ -76,128 +64,84 @@ class CostModel:
     (CostEntry(times=4, values=(25.0,)),)
     """
 
-    goal: Goal
-
-    def __post_init__(self) -> None:
-        for constraint in self.goal.constraints:
-            if isinstance(constraint.metric, SystemCost):
-                raise DistributaryError(
-                    "a live tree has no constraints on its cost as a whole, only on nodes"
-                )
-        if any(metric.reads is Reads.ANYTHING for each in self.expressions for metric in metrics_of(each)):
+    def __init__(self, goal: goals.Goal) -> None:
+        self.goal = goal
+        node, function = goal.cost.value, goal.cost.function
+        constrained = [
+            (each, each.metric) for each in goal.constraints if not isinstance(each.metric, goals.SystemCost)
+        ]
+        expressions = [node, *(metric for _, metric in constrained)]
+        """The cost of a node, and what is constrained of it."""
+        self.metrics = [metric for each in expressions for metric in metrics_of(each)]
+        aggregates = [
+            part for each in expressions for part in goals.parts(each) if isinstance(part, GoalAggregate)
+        ]
+        self.paths = tuple(dict.fromkeys(one for one in aggregates if one.over is goals.Scope.PATH))
+        """The aggregates over the path, each once; those of the cost before those of constraints."""
+        self.additive = function.is_additive
+        self.bottleneck = function.is_bottleneck
+        self.holistic = not (self.additive or self.bottleneck)
+        self.along_path = _made_of_paths(node)
+        """Whether a node's cost is made of aggregates over its path alone."""
+        self.single = node.function if isinstance(node, GoalAggregate) and self.along_path else None
+        """The function over the path, if a node's cost is one such aggregate and nothing else."""
+        self.root_counts = all(metric.place is goals.Place.NODE for metric in metrics_of(node))
+        """Whether the root has a cost: where links count it has none."""
+        self.broadcasts_costs = self.holistic and self.single is GoalFunction.SUM and len(self.paths) == 1
+        """Whether what is below a node is known by what everybody tells everybody (type V)."""
+        self.needs_streams = any(metric.reads is Reads.SUBTREE for metric in self.metrics)
+        """Whether metrics read what the subtree asks for."""
+        self.aggregates_children = any(one.over is goals.Scope.CHILDREN for one in aggregates)
+        self._on_path = [each for each in constrained if _made_of_paths(each[1])]
+        """The constraints on what is made of aggregates over the path, with what they constrain."""
+        if len(constrained) < len(goal.constraints):
+            raise DistributaryError("a live tree has no constraints on its cost as a whole, only on nodes")
+        if any(metric.reads is Reads.ANYTHING for metric in self.metrics):
             raise DistributaryError("a live tree measures metrics of links and nodes, not of anything")
-        if any(aggregate.function is GoalFunction.AVERAGE for aggregate in self.paths):
+        if any(path.function is GoalFunction.AVERAGE for path in self.paths):
             raise DistributaryError("a live tree has no averages over the path; take a sum")
         if not self.additive and not self.along_path:
             raise DistributaryError(
                 "a live tree sums or averages costs of nodes that are not aggregated over the path"
             )
+        self.nothing: Values = tuple(IDENTITY[path.function] for path in self.paths)
+        """The values of the root, where only links count."""
 
     @staticmethod
-    def with_fanout(goal: Goal, fanout: int | None) -> CostModel:
+    def with_fanout(goal: goals.Goal, fanout: int | None) -> CostModel:
         """The goal, and that no node has more children than that."""
         if fanout is None:
             return CostModel(goal)
-        limit = Constraint(BUILT_IN["fanout"], "<=", fanout)
+        limit = goals.Constraint(BUILT_IN["fanout"], "<=", fanout)
         return CostModel(replace(goal, constraints=(*goal.constraints, limit)))
-
-    @cached_property
-    def expressions(self) -> list[Expression]:
-        """The cost of a node, and what is constrained of it."""
-        constrained = [each.metric for each in self.goal.constraints]
-        return [self.goal.cost.value, *(each for each in constrained if not isinstance(each, SystemCost))]
-
-    @cached_property
-    def paths(self) -> tuple[GoalAggregate, ...]:
-        """The aggregates over the path, each once; those of the cost before those of constraints."""
-        found = (part for each in self.expressions for part in parts(each))
-        return tuple(
-            dict.fromkeys(
-                part for part in found if isinstance(part, GoalAggregate) and part.over is Scope.PATH
-            )
-        )
-
-    @cached_property
-    def additive(self) -> bool:
-        return self.goal.cost.function.is_additive
-
-    @cached_property
-    def bottleneck(self) -> bool:
-        return self.goal.cost.function.is_bottleneck
-
-    @cached_property
-    def holistic(self) -> bool:
-        return not (self.additive or self.bottleneck)
-
-    @cached_property
-    def along_path(self) -> bool:
-        """Whether a node's cost is made of aggregates over its path alone."""
-        return _made_of_paths(self.goal.cost.value)
-
-    @cached_property
-    def single(self) -> GoalFunction | None:
-        """The function over the path, if a node's cost is one such aggregate and nothing else."""
-        node = self.goal.cost.value
-        return node.function if isinstance(node, GoalAggregate) and node.over is Scope.PATH else None
-
-    @cached_property
-    def root_counts(self) -> bool:
-        """Whether the root has a cost: where links count it has none."""
-        return all(metric.place is Place.NODE for metric in metrics_of(self.goal.cost.value))
-
-    @cached_property
-    def broadcasts_costs(self) -> bool:
-        """Whether what is below a node is known by what everybody tells everybody (type V)."""
-        return self.holistic and self.single is GoalFunction.SUM and len(self.paths) == 1
-
-    @cached_property
-    def needs_streams(self) -> bool:
-        """Whether metrics read what the subtree asks for."""
-        return any(m.reads is Reads.SUBTREE for each in self.expressions for m in metrics_of(each))
-
-    @cached_property
-    def aggregates_children(self) -> bool:
-        found = (part for each in self.expressions for part in parts(each))
-        return any(isinstance(part, GoalAggregate) and part.over is Scope.CHILDREN for part in found)
-
-    @property
-    def nothing(self) -> Values:
-        """The values of the root, where only links count."""
-        return tuple(IDENTITY[path.function] for path in self.paths)
 
     def joined(self, above: Values, below: Values) -> Values:
         """Values further down, from those above and those relative to there."""
-        return tuple(map(self._join, self.paths, above, below))
-
-    @staticmethod
-    def _join(path: GoalAggregate, above: float, below: float) -> float:
-        return float(path.function.join(above, below))
+        rows = zip(self.paths, above, below, strict=True)
+        return tuple(float(path.function.join(one, other)) for path, one, other in rows)
 
     def weight(self, clients: int) -> int:
         """How often a node with so many clients counts."""
         members = self.goal.cost.members
-        return (members is not GoalMembers.CLIENTS) + (clients if members is not GoalMembers.BROKERS else 0)
+        of_clients = clients if members is not goals.GoalMembers.BROKERS else 0
+        return (members is not goals.GoalMembers.CLIENTS) + of_clients
 
     def cost(self, values: Values) -> float:
         """A node's cost from its values, where these are all it is made of."""
         return self._evaluated(self.goal.cost.value, values)
 
-    def _evaluated(self, expression: Expression, values: Values) -> float:
-        if isinstance(expression, GoalConstant):
+    def _evaluated(self, expression: goals.Expression, values: Values) -> float:
+        if isinstance(expression, goals.GoalConstant):
             return float(expression.value)
-        if isinstance(expression, Combination):
+        if isinstance(expression, goals.Combination):
             left, right = self._evaluated(expression.left, values), self._evaluated(expression.right, values)
-            return float(OPERATIONS[expression.operator](left, right))
+            return float(goals.OPERATIONS[expression.operator](left, right))
         assert isinstance(expression, GoalAggregate)
         return values[self.paths.index(expression)]
 
     def within(self, values: Values) -> bool:
         """Whether a node with these values keeps the constraints on its path."""
-        return all(
-            constraint.holds(self._evaluated(metric, values))
-            for constraint in self.goal.constraints
-            if not isinstance(metric := constraint.metric, SystemCost) and _made_of_paths(metric)
-        )
+        return all(constraint.holds(self._evaluated(metric, values)) for constraint, metric in self._on_path)
 
     def system_cost(self, entries: Iterable[CostEntry]) -> float:
         """The cost of the tree from its nodes; 0 while none is known."""
@@ -215,9 +159,9 @@ class CostModel:
 
     def fewer(self, entries: Iterable[CostEntry]) -> Entries:
         """The same in as few entries as the goal allows."""
-        alike: dict[Values, int] = {}
+        alike: Counter[Values] = Counter()
         for count, values in entries:
-            alike[values] = alike.get(values, 0) + count
+            alike[values] += count
         merged = [CostEntry(count, values) for values, count in sorted(alike.items())]
         counted = [each for each in merged if each.times]
         if not self.paths or not merged:
@@ -249,19 +193,17 @@ class CostModel:
     def _extremes(self, entries: Sequence[CostEntry]) -> list[CostEntry]:
         """The extremes of what is constrained, which count for nothing else."""
         found: list[CostEntry] = []
-        for constraint in self.goal.constraints:
-            metric = constraint.metric
-            if isinstance(metric, SystemCost) or not _made_of_paths(metric):
-                continue
+        for _, metric in self._on_path:
+            valued = [(self._evaluated(metric, each.values), each) for each in entries]
             for choose in (min, max):
-                worst = choose(entries, key=lambda each, metric=metric: self._evaluated(metric, each.values))  # type: ignore[misc]
-                found.append(worst._replace(times=0))
+                _, extreme = choose(valued, key=lambda pair: pair[0])
+                found.append(extreme._replace(times=0))
         return found
 
 
-def _made_of_paths(expression: Expression) -> bool:
-    if isinstance(expression, Combination):
+def _made_of_paths(expression: goals.Expression) -> bool:
+    if isinstance(expression, goals.Combination):
         return _made_of_paths(expression.left) and _made_of_paths(expression.right)
-    return isinstance(expression, GoalConstant) or (
-        isinstance(expression, GoalAggregate) and expression.over is Scope.PATH
+    return isinstance(expression, goals.GoalConstant) or (
+        isinstance(expression, GoalAggregate) and expression.over is goals.Scope.PATH
     )

@@ -19,19 +19,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from distributary.overlay.node import Address
-from distributary.plan.goal import (
-    Combination,
-    Expression,
-    Goal,
-    GoalAggregate,
-    GoalFunction,
-    Number,
-    Place,
-    Scope,
-    SystemCost,
-)
+from distributary.plan import goal as goals
+from distributary.plan.goal import Expression, GoalAggregate, GoalFunction, SystemCost
 from distributary.plan.trees.benefit import Problem, TreeEstimate
 from distributary.plan.trees.cost import local_value
 from distributary.plan.trees.metrics import Metric, Reads, metrics_of
@@ -51,35 +43,28 @@ LinkKey = tuple[Address, Address]
 """Parent and child."""
 
 
+class _Site(NamedTuple):
+    """A site of the problem that is put together."""
+
+    parent: int
+    times: int
+    """How many nodes it stands for."""
+    facts: BrokerFacts = BrokerFacts()
+    streams: Streams = ()
+    stored: Values | None = None
+    """Its values, if they are not measured here."""
+
+
 @dataclass
 class _Draft:
-    """Sites as they are put together."""
+    """The sites of a problem, and which of them are brokers."""
 
-    parents: list[int] = field(default_factory=list)
-    counts: list[int] = field(default_factory=list)
-    facts: list[BrokerFacts] = field(default_factory=list)
-    streams: list[Streams] = field(default_factory=list)
-    stored: dict[int, Values] = field(default_factory=dict)
-    """Values of sites that are not measured here."""
+    sites: list[_Site] = field(default_factory=list)
     index: dict[Address, int] = field(default_factory=dict)
 
-    def site(
-        self,
-        parent: int,
-        count: int,
-        facts: BrokerFacts,
-        *,
-        streams: Streams = (),
-        stored: Values | None = None,
-    ) -> int:
-        number = len(self.parents)
-        self.parents.append(parent)
-        self.counts.append(count)
-        self.facts.append(facts)
-        self.streams.append(streams)
-        if stored is not None:
-            self.stored[number] = stored
-        return number
+    def add(self, site: _Site) -> int:
+        self.sites.append(site)
+        return len(self.sites) - 1
 
 
 @dataclass
@@ -90,47 +75,57 @@ class PartialTree:
     neighbourhoods: dict[Address, TreeNeighbourhood] = field(default_factory=dict)
     links: dict[LinkKey, LinkMeasurement] = field(default_factory=dict)
     rest: Entries = ()
+    """Nodes that are not in any of the neighbourhoods, as far as they matter."""
 
     def add(self, neighbourhood: TreeNeighbourhood) -> None:
+        """Know a neighbourhood and its links."""
         self.neighbourhoods[neighbourhood.address] = neighbourhood
         for child in neighbourhood.children:
             self.links[neighbourhood.address, child.address] = child.link
 
     def children(self, address: Address) -> tuple[ChildState, ...]:
+        """The children of a node, as far as they are known."""
         known = self.neighbourhoods.get(address)
         return () if known is None else known.children
+
+    @property
+    def _below(self) -> list[Address]:
+        return [child.address for each in self.neighbourhoods.values() for child in each.children]
+
+    @property
+    def _tops(self) -> list[TreeNeighbourhood]:
+        """Neighbourhoods of nodes that are no known node's child."""
+        below = set(self._below)
+        return [each for address, each in self.neighbourhoods.items() if address not in below]
 
     def is_sound(self, whole: bool) -> bool:
         """Whether what was heard fits together: one top, which is the root if the whole way up is known.
 
         While the tree changes, neighbourhoods heard at different times may not.
         """
-        below = [child.address for each in self.neighbourhoods.values() for child in each.children]
-        tops = [each for address, each in self.neighbourhoods.items() if address not in below]
+        below, tops = self._below, self._tops
         return len(below) == len(set(below)) and len(tops) == 1 and (tops[0].parent is None or not whole)
 
     def problem(self) -> LocalProblem:
         """What is known, as the planner takes it."""
-        draft = _Draft()
-        below = {child.address for each in self.neighbourhoods.values() for child in each.children}
-        tops = [each for address, each in self.neighbourhoods.items() if address not in below]
-        nothing = self.model.nothing
+        draft, tops = _Draft(), self._tops
         if len(tops) == 1 and tops[0].parent is None:
             self._grow(draft, tops[0].address, NO_PARENT, tops[0].facts, None)
         else:
-            root = draft.site(NO_PARENT, 0, BrokerFacts(), stored=nothing)
+            root = draft.add(_Site(NO_PARENT, 0, stored=self.model.nothing))
             for top in tops:
                 self._grow(draft, top.address, root, top.facts, top.values)
             for times, values in self.rest:
-                draft.site(root, times, BrokerFacts(), stored=values)
+                draft.add(_Site(root, times, stored=values))
         return LocalProblem(self.model, draft, self.links)
 
     def _grow(
         self, draft: _Draft, address: Address, parent: int, facts: BrokerFacts, stored: Values | None
     ) -> None:
+        """Add a node whose neighbourhood is known, and what is below it."""
         # A top that hangs on a site of its own stays as it is, whatever is done below it.
         count = 0 if stored is not None else self.model.weight(facts.clients)
-        site = draft.index[address] = draft.site(parent, count, facts, streams=facts.streams, stored=stored)
+        site = draft.index[address] = draft.add(_Site(parent, count, facts, facts.streams, stored))
         for child in self.children(address):
             if child.address in draft.index:
                 continue
@@ -140,53 +135,53 @@ class PartialTree:
                 self._hang(draft, child, site)
 
     def _hang(self, draft: _Draft, child: ChildState, parent: int) -> None:
-        """A child of which no more is known than its parent does."""
+        """Add a child of which no more is known than its parent does."""
         facts, nothing = child.facts, self.model.nothing
         weight = self.model.weight(facts.clients)
-        site = draft.index[child.address] = draft.site(parent, weight, facts, streams=facts.streams)
+        site = draft.index[child.address] = draft.add(_Site(parent, weight, facts, facts.streams))
         if not child.fanout:
             return
-        gate = draft.site(site, 0, BrokerFacts(), streams=child.streams, stored=nothing)
+        gate = draft.add(_Site(site, 0, streams=child.streams, stored=nothing))
         for times, values in child.below:
-            draft.site(gate, times, BrokerFacts(), stored=values)
+            draft.add(_Site(gate, times, stored=values))
         for _ in range(child.fanout - 1):
-            draft.site(site, 0, BrokerFacts(), stored=nothing)
+            draft.add(_Site(site, 0, stored=nothing))
 
 
 class LocalProblem(Problem):
     """The planner's problem over what one broker knows."""
 
     def __init__(self, model: CostModel, draft: _Draft, links: Mapping[LinkKey, LinkMeasurement]) -> None:
-        self._draft = draft
+        self._index = draft.index
         self._pairs = {
             (draft.index[parent], draft.index[child]): link
             for (parent, child), link in links.items()
             if parent in draft.index and child in draft.index
         }
-        super().__init__(_stored_goal(model, draft.stored), self._sites(draft))
-        self.tree = Tree(tuple(draft.parents))
+        stored = {number: site.stored for number, site in enumerate(draft.sites) if site.stored is not None}
+        super().__init__(_stored_goal(model, stored), self._make_sites(draft.sites))
+        self.tree = Tree(tuple(site.parent for site in draft.sites))
         self.addresses = {site: address for address, site in draft.index.items()}
         self.estimate = TreeEstimate(self, self.tree)
 
-    def _sites(self, draft: _Draft) -> Sites:
-        count = len(draft.parents)
+    def _make_sites(self, drafted: list[_Site]) -> Sites:
+        count = len(drafted)
         latency = [[math.inf] * count for _ in range(count)]
         bandwidth = [[0.0] * count for _ in range(count)]
         for (parent, child), link in self._pairs.items():
             latency[parent][child], bandwidth[parent][child] = link
         rates: dict[str, float] = {}
-        for streams in draft.streams:
-            for name, rate in streams:
-                rates[name] = max(rate, rates.get(name, 0.0))
+        for name, rate in (stream for site in drafted for stream in site.streams):
+            rates[name] = max(rate, rates.get(name, 0.0))
         bits = {name: 1 << number for number, name in enumerate(rates)}
         return Sites(
             latency=latency,
             bandwidth=bandwidth,
-            clients=[facts.clients for facts in draft.facts],
-            processing=[facts.processing for facts in draft.facts],
-            interest=[sum(bits[name] for name, _ in streams) for streams in draft.streams],
+            clients=[site.facts.clients for site in drafted],
+            processing=[site.facts.processing for site in drafted],
+            interest=[sum(bits[name] for name, _ in site.streams) for site in drafted],
             rates=list(rates.values()),
-            counts=draft.counts,
+            counts=[site.times for site in drafted],
         )
 
     def links(self, cost: SystemCost) -> Links:
@@ -198,7 +193,7 @@ class LocalProblem(Problem):
             known = self._links[cost] = [[None] * count for _ in range(count)]
             pairs = {
                 *self._pairs,
-                *((max(parent, 0), site) for site, parent in enumerate(self._draft.parents)),
+                *((max(parent, 0), site) for site, parent in enumerate(self.tree.parents)),
             }
             stars: dict[int, Tree] = {}
             for parent, site in pairs:
@@ -206,12 +201,9 @@ class LocalProblem(Problem):
                 known[parent][site] = local_value(expression, self.sites, under, site)
         return known
 
-    def site(self, address: Address) -> int | None:
-        return self._draft.index.get(address)
-
     def rewrites(self, rules: Iterable[TreeRule], owner: Address) -> Iterator[TreeRewrite]:
         """All that these rules can do around a node, to nodes that are known."""
-        site = self._draft.index.get(owner)
+        site = self._index.get(owner)
         if site is None:
             return
         real = self.addresses.keys()
@@ -235,7 +227,7 @@ class LocalProblem(Problem):
         return float(self.estimate.benefit(rewrite.changes))
 
 
-def _stored_goal(model: CostModel, stored: Mapping[int, Values]) -> Goal:
+def _stored_goal(model: CostModel, stored: Mapping[int, Values]) -> goals.Goal:
     """The goal, reading stored values where there are any, and adding up where it takes averages.
 
     A broker does not know how many nodes there are; an average is best where the sum is.
@@ -252,23 +244,23 @@ def _stored_goal(model: CostModel, stored: Mapping[int, Values]) -> Goal:
 
 
 def _with_stored(expression: Expression, model: CostModel, stored: Mapping[int, Values]) -> Expression:
-    if isinstance(expression, Combination):
+    if isinstance(expression, goals.Combination):
         left = _with_stored(expression.left, model, stored)
-        return Combination(expression.operator, left, _with_stored(expression.right, model, stored))
-    if not isinstance(expression, GoalAggregate) or expression.over is not Scope.PATH:
+        return goals.Combination(expression.operator, left, _with_stored(expression.right, model, stored))
+    if not isinstance(expression, GoalAggregate) or expression.over is not goals.Scope.PATH:
         return expression
     which, value = model.paths.index(expression), expression.value
     metrics = metrics_of(value)
-    on_links = any(metric.place is Place.LINK for metric in metrics)
+    on_links = any(metric.place is goals.Place.LINK for metric in metrics)
     order = (Reads.NOTHING, Reads.PARENT, Reads.CHILDREN, Reads.SUBTREE)
     reads = max((metric.reads for metric in metrics), key=order.index, default=Reads.NOTHING)
 
-    def measure(sites: Sites, tree: Tree, site: int) -> Number:
+    def measure(sites: Sites, tree: Tree, site: int) -> goals.Number:
         if site in stored:
             return stored[site][which]
         found = local_value(value, sites, tree, site)
         assert found is not None
         return found
 
-    metric = Metric(f"known {which}", Place.LINK if on_links else Place.NODE, reads, measure)
-    return GoalAggregate(expression.function, metric, Scope.PATH)
+    metric = Metric(f"known {which}", goals.Place.LINK if on_links else goals.Place.NODE, reads, measure)
+    return GoalAggregate(expression.function, metric, goals.Scope.PATH)

@@ -27,7 +27,7 @@ from distributary.overlay.tree.node import TreeNode
 from distributary.overlay.tree.probing import ProbeResult, ProbeResults
 from distributary.plan.goal import GoalAggregate, Place, parts
 from distributary.plan.trees.cost import local_value
-from distributary.plan.trees.metrics import Reads, metrics_of
+from distributary.plan.trees.metrics import Reads
 from distributary.plan.trees.tree import NO_PARENT, Sites
 from distributary.plan.trees.tree import Tree as Plan
 from distributary.systems.tree.cost_model import IDENTITY, CostEntry, CostModel, Entries, Values
@@ -200,9 +200,8 @@ class BrokerStatistics:
         """The parent's values, with the stamp of the link."""
         self._told: dict[Address, tuple[float, SubtreeReport]] = {}
         self._last: tuple[Address | None, SubtreeReport] | None = None
-        metrics = [metric for each in model.expressions for metric in metrics_of(each)]
         self.regular = bool(model.paths) or any(
-            metric.place is Place.LINK and metric.reads is Reads.PARENT for metric in metrics
+            metric.place is Place.LINK and metric.reads is Reads.PARENT for metric in model.metrics
         )
         """Whether nodes tell each other in every period, and not only what has changed."""
         if model.needs_streams:
