@@ -19,7 +19,7 @@ from distributary.model import Event
 from distributary.overlay.node import Address, Node
 from distributary.overlay.ring.ring import Ring, settle
 from distributary.sim.deployment import Deployment
-from distributary.sim.latency import Constant, Latency, WideArea
+from distributary.sim.latency import ConstantLatency, Latency, WideAreaLatency
 from distributary.sim.metrics import Metrics
 from distributary.sim.simulator import Observer, Simulator
 from distributary.sim.trace import Trace
@@ -64,11 +64,11 @@ def _messages(count: int, runs: int) -> list[Result]:
     """1,000 nodes throw 1,000 balls."""
     results = []
     made: dict[str, Callable[[], tuple[Latency, Sequence[Observer]]]] = {
-        "simulator": lambda: (Constant(0.05), ()),
-        "with wide-area delays": lambda: (WideArea(seed=SEED), ()),
-        "with counts": lambda: (Constant(0.05), [Metrics(sizes=False)]),
-        "with counts and bytes": lambda: (Constant(0.05), [Metrics()]),
-        "with a trace": lambda: (Constant(0.05), [Trace()]),
+        "simulator": lambda: (ConstantLatency(0.05), ()),
+        "with wide-area delays": lambda: (WideAreaLatency(seed=SEED), ()),
+        "with counts": lambda: (ConstantLatency(0.05), [Metrics(sizes=False)]),
+        "with counts and bytes": lambda: (ConstantLatency(0.05), [Metrics()]),
+        "with a trace": lambda: (ConstantLatency(0.05), [Trace()]),
     }
     for engine, make in made.items():
         few = count // 10 if engine == "with a trace" else count
@@ -165,7 +165,7 @@ class Founded(Deployment):
 
 
 def _deployed(name: str, shared: Settings) -> Founded:
-    world = Simulator(SEED, Constant(0.05))
+    world = Simulator(SEED, ConstantLatency(0.05))
     founders = sorted(Random(SEED).sample(range(shared.circle.size), shared.nodes))
     assembly = system(name).assemble(shared, founders, lambda one: founders[0])
     deployment = Founded(world, assembly)
@@ -178,7 +178,7 @@ def _largest(nodes: int, lookups: int) -> list[Result]:
     """A ring at rest, message by message: what a node takes, and the hops of lookups."""
     gc.collect()
     metrics = Metrics(sizes=False)
-    world = Simulator(SEED, Constant(0.05), [metrics])
+    world = Simulator(SEED, ConstantLatency(0.05), [metrics])
     random = Random(SEED)
     addresses = sorted(random.sample(range(CIRCLE.size), nodes))
     brokers = [LookupBroker(Ring(Node(address), CIRCLE)) for address in addresses]

@@ -19,7 +19,7 @@ from distributary.overlay.tree.interest import Interest, profile_of
 from distributary.overlay.tree.node import TreeNode
 from distributary.overlay.tree.topology import settle
 from distributary.sim.deployment import Deployment
-from distributary.sim.latency import Constant
+from distributary.sim.latency import ConstantLatency
 from distributary.sim.simulator import Simulator
 from distributary.systems.tree.broker import TreeBroker
 
@@ -88,7 +88,7 @@ def first_word(form: Any) -> str:
 
 
 def main() -> None:
-    world = Simulator(seed=1, network=Constant(0.05))
+    world = Simulator(seed=1, network=ConstantLatency(0.05))
     deployment = Deployment(
         world, lambda address: TreeBroker(TreeNode(Node(address), is_root=address == 1, routes=WordRoutes()))
     )

@@ -14,7 +14,7 @@ from distributary.filters.profile import Profile
 from distributary.overlay.node import Node
 from distributary.overlay.tree.state import TreeSettings
 from distributary.sim.deployment import Deployment
-from distributary.sim.latency import WideArea
+from distributary.sim.latency import WideAreaLatency
 from distributary.sim.simulator import Simulator
 from distributary.systems.assembly import Settings
 from distributary.systems.tree.broker import TreeAssembly
@@ -27,7 +27,7 @@ SOURCE = 100
 
 def tree_of_feeds(names, fetch):
     """A tree in the simulator whose root polls these feeds every five minutes."""
-    world = Simulator(seed=1, network=WideArea(seed=1))
+    world = Simulator(seed=1, network=WideAreaLatency(seed=1))
     assembly = TreeAssembly(Settings(len(BROKERS)), BROKERS, lambda address: 1, tree=TreeSettings(fanout=3))
     application = FeedApplication(assembly, dict.fromkeys(names, SOURCE), every=300)
     deployment = Deployment(world, application)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from distributary.sim.simulator import Delivered
+from distributary.sim.simulator import DeliveredItem
 from distributary_lab.experiment import Outcome, Row
 from distributary_lab.systems import comparison
 from distributary_lab.systems.comparison import COMPARED, EXPERIMENTS, Reached
@@ -34,7 +34,7 @@ def test_nodes_reached_in_vain_are_those_that_neither_send_nor_deliver() -> None
     reached.sent(0, 1, 2, "event", cause, 1)
     reached.sent(0, 2, 3, "event", cause, 2)
     reached.sent(0, 2, 4, "event", cause, 2)
-    reached.delivered(Delivered(0, 3, None, cause, 2))
+    reached.delivered(DeliveredItem(0, 3, None, cause, 2))
     reached.sent(0, 5, 6, "upkeep", None, 1)
     assert reached.share_in_vain() == pytest.approx(1 / 3)
 

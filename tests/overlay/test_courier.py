@@ -9,7 +9,7 @@ import pytest
 
 from distributary.overlay.courier import Ack, Courier, Packet
 from distributary.overlay.node import Node, Send, Wake
-from distributary.sim.latency import Constant
+from distributary.sim.latency import ConstantLatency
 from distributary.sim.simulator import Network, Simulator
 from overlay.ring.rings import Hello, Lossy, RestingRing
 
@@ -45,7 +45,7 @@ def test_each_message_is_handled_once_over_a_lossy_link(seed: int) -> None:
 
 
 def test_whoever_sent_is_told_when_a_message_is_given_up() -> None:
-    world, couriers = pair(Constant(0.1))
+    world, couriers = pair(ConstantLatency(0.1))
     failures: list[Any] = []
     couriers[1].on_failure(lambda to, message: failures.append((to, message)))
     world.crash(2)
@@ -56,7 +56,7 @@ def test_whoever_sent_is_told_when_a_message_is_given_up() -> None:
 
 
 def test_a_message_arrives_when_its_receiver_comes_back_in_time() -> None:
-    world, couriers = pair(Constant(0.1))
+    world, couriers = pair(ConstantLatency(0.1))
     world.crash(2)
     world.call(1, lambda: couriers[1].send(2, Hello(7)))
     world.at(5.0, lambda: world.restart(2))
@@ -79,7 +79,7 @@ def test_a_sender_that_restarts_with_its_state_takes_up_what_was_under_way() -> 
 
 
 def test_the_numbers_of_a_new_life_are_not_taken_for_old_ones() -> None:
-    world, couriers = pair(Constant(0.1))
+    world, couriers = pair(ConstantLatency(0.1))
     world.call(1, lambda: couriers[1].send(2, Hello(1)))
     world.run(until=5.0)
     fresh = Node(1)
@@ -113,7 +113,7 @@ def test_numbers_are_remembered_only_while_they_are_under_way() -> None:
 
 
 def test_a_retry_has_the_cause_of_what_it_retries() -> None:
-    world, couriers = pair(Constant(0.1))
+    world, couriers = pair(ConstantLatency(0.1))
     world.crash(2)
     world.call(1, lambda: couriers[1].send(2, Hello(7)), cause="greeting")
     world.at(2.0, lambda: world.restart(2))
@@ -187,7 +187,7 @@ def test_a_segment_multicast_waits_for_a_node_that_is_wrongly_suspected(seed: in
 def test_messages_do_not_multiply_on_a_network_slower_than_the_timeout() -> None:
     """A round trip takes longer than three tries: whoever gives up then has two copies on their way."""
     random = Random(1)
-    ring = RestingRing(random.sample(range(1024), 24), 10, couriers=True, network=Constant(1.6))
+    ring = RestingRing(random.sample(range(1024), 24), 10, couriers=True, network=ConstantLatency(1.6))
     for number in range(30):
         sender, key = random.choice(ring.members), random.choice(ring.members)
         ring.world.at(
@@ -203,7 +203,7 @@ def test_messages_do_not_multiply_on_a_network_slower_than_the_timeout() -> None
 
 
 def test_a_hop_is_awaited_no_longer_once_answers_are_quick_again() -> None:
-    world, couriers = pair(Constant(0.1))
+    world, couriers = pair(ConstantLatency(0.1))
     world.call(1, lambda: couriers[1].send(2, Hello(0)))
     world.run()
     outgoing = couriers[1]._outgoing[2]
@@ -217,7 +217,7 @@ def test_a_hop_is_awaited_no_longer_once_answers_are_quick_again() -> None:
 
 
 def test_a_node_that_was_slow_long_ago_is_awaited_no_longer_than_others() -> None:
-    world, couriers = pair(Constant(0.1))
+    world, couriers = pair(ConstantLatency(0.1))
     world.call(1, lambda: couriers[1].send(2, Hello(0)))
     world.run(until=1)
     outgoing = couriers[1]._outgoing[2]

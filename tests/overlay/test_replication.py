@@ -12,7 +12,7 @@ from distributary.overlay.node import Address, Node
 from distributary.overlay.replication import ReplicaItem, Replicas, Replication, Version, digest_of
 from distributary.overlay.ring.circle import Circle
 from distributary.overlay.ring.ring import Ring, settle
-from distributary.sim.latency import Constant
+from distributary.sim.latency import ConstantLatency
 from distributary.sim.simulator import Simulator
 
 BITS = 8
@@ -22,7 +22,7 @@ class Shelf:
     """A ring with contents whose membership is changed by hand, as upkeep would in the end."""
 
     def __init__(self, members: list[Address], copies: int) -> None:
-        self.world = Simulator(1, Constant(0.05))
+        self.world = Simulator(1, ConstantLatency(0.05))
         self.copies = copies
         self.rings: dict[Address, Ring] = {}
         self.shelves: dict[Address, Replication] = {}

@@ -7,14 +7,14 @@ import pytest
 from distributary.errors import DistributaryError, FilterError, UnknownSubscriptionError
 from distributary.model import Event, Subscription
 from distributary.sim.deployment import Deployment
-from distributary.sim.latency import Constant
+from distributary.sim.latency import ConstantLatency
 from distributary.sim.metrics import Cost
 from distributary.sim.simulator import Simulator
 from sim.floods import Flooding
 
 
 def deployed(count: int = 4) -> Deployment:
-    world = Simulator(1, Constant(0.05))
+    world = Simulator(1, ConstantLatency(0.05))
     deployment = Deployment(world, lambda address: Flooding(address, range(count)))
     for address in range(count):
         deployment.add(address)

@@ -17,15 +17,15 @@ from distributary.sim.faults import (
     Duplication,
     Fault,
     Injection,
-    Join,
-    Leave,
     Loss,
+    NodeJoin,
+    NodeLeave,
     Partition,
     Pause,
     Reordering,
     kinds_of,
 )
-from distributary.sim.latency import Constant
+from distributary.sim.latency import ConstantLatency
 from distributary.sim.population import Population
 from distributary.sim.simulator import Simulator
 from sim.chatter import Chatter, Word, chatting
@@ -36,7 +36,7 @@ Heard = dict[int, list[tuple[float, int, int]]]
 
 def ran(*faults: Fault, count: int = 4) -> tuple[Heard, Injection, Population[Chatter]]:
     """Four nodes talk for nine seconds, 50 ms away from each other, while this happens."""
-    population = chatting(Simulator(1, Constant(0.05)), count)
+    population = chatting(Simulator(1, ConstantLatency(0.05)), count)
     injection = Injection(population, faults)
     population.simulator.run(until=END)
     return {address: member.heard for address, member in population.members.items()}, injection, population
@@ -68,7 +68,7 @@ NODE_FAULTS = [
     Crash(start=3, end=6, node=2),
     Crash(start=3, end=6, node=2, keep_state=False),
     Pause(start=3, end=6, node=2),
-    Leave(start=3, node=2),
+    NodeLeave(start=3, node=2),
 ]
 
 
@@ -237,7 +237,7 @@ def test_a_paused_node_hears_all_that_was_said_meanwhile() -> None:
 
 
 def test_nodes_come_and_go() -> None:
-    heard, injection, population = ran(Join(start=3, node=7), Leave(start=5, node=1))
+    heard, injection, population = ran(NodeJoin(start=3, node=7), NodeLeave(start=5, node=1))
     assert population.up() == [0, 2, 3, 7]
     assert min(time for time, sender, _ in heard[0] if sender == 7) == pytest.approx(3.15)
     assert max(time for time, sender, _ in heard[0] if sender == 1) < 5.1
@@ -250,11 +250,11 @@ def test_a_node_that_can_say_farewell_has_time_to() -> None:
             for address in self.everybody:
                 self.node.send(address, Word(-1))
 
-    world = Simulator(1, Constant(0.05))
+    world = Simulator(1, ConstantLatency(0.05))
     population = Population(world, lambda address: Polite(address, range(3)), farewell=2)
     for address in range(3):
         population.add(address)
-    Injection(population, [Leave(start=3, node=1)])
+    Injection(population, [NodeLeave(start=3, node=1)])
     population.simulator.run(until=4)
     assert population.up() == [0, 2]
     assert (pytest.approx(3.05), 1, -1) in population.members[0].heard
@@ -264,8 +264,8 @@ def test_a_node_that_can_say_farewell_has_time_to() -> None:
 
 def test_faults_of_nodes_that_are_not_there_do_not_fire() -> None:
     _, injection, _ = ran(
-        *(Crash(start=3, end=4, node=9), Pause(start=3, end=4, node=9), Leave(start=3, node=9)),
-        Join(start=3, node=2),
+        *(Crash(start=3, end=4, node=9), Pause(start=3, end=4, node=9), NodeLeave(start=3, node=9)),
+        NodeJoin(start=3, node=2),
     )
     assert injection.fired == {}
 
@@ -297,7 +297,7 @@ def test_a_fault_that_makes_no_sense_is_refused(fault: Fault, complaint: str) ->
 
 
 def test_a_simulator_takes_its_faults_at_once() -> None:
-    population = chatting(Simulator(1, Constant(0.05)))
+    population = chatting(Simulator(1, ConstantLatency(0.05)))
     Injection(population, [])
     with pytest.raises(DistributaryError, match="takes one injection"):
         Injection(population, [])

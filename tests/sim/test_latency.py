@@ -13,18 +13,26 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from distributary.errors import DistributaryError
-from distributary.sim.latency import Bandwidth, Constant, Latency, Matrix, Region, Uniform, WideArea
+from distributary.sim.latency import (
+    BandwidthLatency,
+    ConstantLatency,
+    Latency,
+    MatrixLatency,
+    Region,
+    UniformLatency,
+    WideAreaLatency,
+)
 from distributary.sim.simulator import Simulator
 from sim.chatter import chatting
 
 
 def models(seed: int) -> dict[str, Latency]:
     return {
-        "constant": Constant(0.05),
-        "uniform": Uniform(0.01, 0.7, seed=seed),
-        "matrix": Matrix(["a", "b"], [[0, 80], [300, 1]], seed=seed),
-        "wide area": WideArea(seed=seed),
-        "bandwidth": Bandwidth(Uniform(0.01, 0.7, seed=seed), 500),
+        "constant": ConstantLatency(0.05),
+        "uniform": UniformLatency(0.01, 0.7, seed=seed),
+        "matrix": MatrixLatency(["a", "b"], [[0, 80], [300, 1]], seed=seed),
+        "wide area": WideAreaLatency(seed=seed),
+        "bandwidth": BandwidthLatency(UniformLatency(0.01, 0.7, seed=seed), 500),
     }
 
 
@@ -69,7 +77,7 @@ def test_the_same_seed_gives_the_same_delays_and_another_gives_others() -> None:
 
 
 def test_where_a_node_stands_does_not_depend_on_what_was_asked_before() -> None:
-    forwards, backwards = WideArea(seed=3), WideArea(seed=3)
+    forwards, backwards = WideAreaLatency(seed=3), WideAreaLatency(seed=3)
     pairs = list(combinations(range(12), 2))
     ahead = {pair: forwards.round_trip(*pair) for pair in pairs}
     behind = {pair: backwards.round_trip(*reversed(pair)) for pair in reversed(pairs)}
@@ -78,7 +86,7 @@ def test_where_a_node_stands_does_not_depend_on_what_was_asked_before() -> None:
 
 
 def test_the_wide_area_is_shaped_like_measured_ones() -> None:
-    model = WideArea(seed=1)
+    model = WideAreaLatency(seed=1)
     trips = sorted(1000 * model.round_trip(one, other) for one, other in combinations(range(150), 2))
     assert 100 < median(trips) < 200
     assert trips[len(trips) // 100] < 30, "some are near"
@@ -93,7 +101,7 @@ def test_the_wide_area_is_shaped_like_measured_ones() -> None:
 
 
 def test_messages_of_a_pair_vary_a_little_and_never_beat_the_quickest() -> None:
-    model = WideArea(seed=1)
+    model = WideAreaLatency(seed=1)
     delays = [model.delay(0, 1, 2, "") for _ in range(500)]
     least = model.round_trip(1, 2) / 2
     assert min(delays) >= least
@@ -102,7 +110,7 @@ def test_messages_of_a_pair_vary_a_little_and_never_beat_the_quickest() -> None:
 
 
 def test_a_line_carries_one_message_after_another() -> None:
-    model = Bandwidth(Constant(1.0), bytes_per_second=10)
+    model = BandwidthLatency(ConstantLatency(1.0), bytes_per_second=10)
     text = "123456789"  # ten bytes with its header
     assert model.delays(0.0, 1, 2, text) == (2.0,)
     assert model.delays(0.0, 1, 3, text) == (3.0,), "waits for the first, though it goes elsewhere"
@@ -113,7 +121,7 @@ def test_a_line_carries_one_message_after_another() -> None:
 def test_a_matrix_is_read_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "times.csv"
     path.write_text("\ufeff,Athens,Patras\nAthens,,8.5\n\nPatras,9,0.5\n", encoding="utf-8")
-    model = Matrix.read(path, seed=1, places={1: "Athens", 2: "Patras"})
+    model = MatrixLatency.read(path, seed=1, places={1: "Athens", 2: "Patras"})
     assert model.delay(0, 1, 2, "") == pytest.approx(0.00425)
     assert model.delay(0, 2, 1, "") == pytest.approx(0.0045)
     assert model.delay(0, 1, 1, "") == 0
@@ -140,26 +148,26 @@ def test_a_bad_matrix_is_told_with_its_line(tmp_path: Path, text: str, complaint
     path = tmp_path / "times.csv"
     path.write_text(text)
     with pytest.raises(DistributaryError) as caught:
-        Matrix.read(path, seed=1)
+        MatrixLatency.read(path, seed=1)
     assert complaint in str(caught.value)
     assert str(path) in str(caught.value)
 
 
 def test_bad_settings_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DistributaryError, match="cannot read"):
-        Matrix.read(tmp_path / "nowhere.csv", seed=1)
+        MatrixLatency.read(tmp_path / "nowhere.csv", seed=1)
     (tmp_path / "binary.csv").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(DistributaryError, match="is no CSV file"):
-        Matrix.read(tmp_path / "binary.csv", seed=1)
+        MatrixLatency.read(tmp_path / "binary.csv", seed=1)
     with pytest.raises(DistributaryError, match="as many rows"):
-        Matrix(["a", "b"], [[1, 2]], seed=1)
+        MatrixLatency(["a", "b"], [[1, 2]], seed=1)
     with pytest.raises(DistributaryError, match="'c', which is not in the matrix"):
-        Matrix(["a"], [[1]], seed=1, places={1: "c"})
+        MatrixLatency(["a"], [[1]], seed=1, places={1: "c"})
     with pytest.raises(DistributaryError, match="must not be the smaller"):
-        Uniform(2, 1, seed=1)
+        UniformLatency(2, 1, seed=1)
     with pytest.raises(DistributaryError, match="0 or more"):
-        Constant(-1)
+        ConstantLatency(-1)
     with pytest.raises(DistributaryError, match="bytes a second"):
-        Bandwidth(Constant(1), 0)
+        BandwidthLatency(ConstantLatency(1), 0)
     with pytest.raises(DistributaryError, match="needs 1 round-trip times"):
-        WideArea(seed=1, regions=[Region("a", 1), Region("b", 1)])
+        WideAreaLatency(seed=1, regions=[Region("a", 1), Region("b", 1)])

@@ -10,9 +10,8 @@ from hypothesis import strategies as some
 
 from distributary.overlay.courier import Packet
 from distributary.overlay.node import Node
-from distributary.overlay.ring.stabilisation import PredecessorNotice
 from distributary.overlay.wire import size_of
-from distributary.sim.latency import Constant
+from distributary.sim.latency import ConstantLatency
 from distributary.sim.metrics import Cost, Metrics, Traffic
 from distributary.sim.simulator import Cause, Observer, Simulator
 
@@ -23,11 +22,6 @@ class Ball(NamedTuple):
 
 class Beat(NamedTuple):
     text: str
-
-
-class Elsewhere:
-    class PredecessorNotice(NamedTuple):
-        text: str
 
 
 class EachOne(Observer):
@@ -63,7 +57,7 @@ class Player(Node):
 
 def played(throws: list[tuple[int, int]]) -> tuple[Metrics, EachOne]:
     metrics, each = Metrics(), EachOne()
-    world = Simulator(1, Constant(0.05), [metrics, each])
+    world = Simulator(1, ConstantLatency(0.05), [metrics, each])
     players = [Player(address, 5) for address in range(5)]
     for player in players:
         world.add(player)
@@ -102,7 +96,7 @@ def test_an_operation_costs_the_messages_it_led_to() -> None:
 
 def test_sizes_can_be_left_out() -> None:
     metrics = Metrics(sizes=False)
-    world = Simulator(1, Constant(0.05), [metrics])
+    world = Simulator(1, ConstantLatency(0.05), [metrics])
     world.add(Player(0, 1))
     world.run(until=1.5)
     assert metrics.total() == Traffic(1, 0)
@@ -110,7 +104,7 @@ def test_sizes_can_be_left_out() -> None:
 
 def test_messages_that_reach_nobody_are_counted_too() -> None:
     metrics = Metrics()
-    world = Simulator(1, Constant(0.05), [metrics])
+    world = Simulator(1, ConstantLatency(0.05), [metrics])
     world.add(Player(0, 2))
     world.run(until=10)
     assert metrics.by_link()[0, 1].messages == metrics.missed_messages == 4
@@ -118,23 +112,8 @@ def test_messages_that_reach_nobody_are_counted_too() -> None:
 
 def test_a_packet_counts_as_what_it_carries() -> None:
     metrics = Metrics()
-    world = Simulator(1, Constant(0.05), [metrics])
+    world = Simulator(1, ConstantLatency(0.05), [metrics])
     node = Node(1)
     world.add(node)
     world.call(1, lambda: node.send(2, Packet(0.0, 1, 1, Beat("x"))), cause="asked")
     assert metrics.by_kind() == {"Beat": Traffic(1, size_of(Packet(0.0, 1, 1, Beat("x"))))}
-
-
-def test_kinds_of_the_same_name_are_told_apart_by_their_modules() -> None:
-    metrics = Metrics()
-    world = Simulator(1, Constant(0.05), [metrics])
-    node = Node(1)
-    world.add(node)
-    world.call(1, lambda: node.send(2, PredecessorNotice()), cause="asked")
-    assert list(metrics.by_kind()) == ["PredecessorNotice"]
-    world.call(1, lambda: node.send(2, Elsewhere.Notify("x")), cause="asked")
-    here = __name__.rpartition(".")[2]
-    assert list(metrics.by_kind()) == sorted([f"{here}.Notify", "upkeep.Notify"])
-    assert list(metrics.costs_by_kind("asked")) == list(metrics.by_kind())
-    assert metrics.cost("asked", without=["PredecessorNotice"]) == Cost()
-    assert metrics.cost("asked", only="PredecessorNotice").messages == 2

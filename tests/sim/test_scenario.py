@@ -15,14 +15,14 @@ from distributary.sim.faults import (
     DelaySpike,
     Duplication,
     Fault,
-    Join,
-    Leave,
     Loss,
+    NodeJoin,
+    NodeLeave,
     Partition,
     Pause,
     Reordering,
 )
-from distributary.sim.latency import Constant, Uniform
+from distributary.sim.latency import ConstantLatency, UniformLatency
 from distributary.sim.scenario import SCENARIOS, BrokenPromiseError, Scenario, random_scenario, replayed_by
 from distributary.sim.simulator import Simulator
 from sim.chatter import chatting
@@ -32,7 +32,7 @@ SPARES = (100, 101, 102)
 
 
 def run(scenario: Scenario, seed: int = 1) -> None:
-    population = chatting(Simulator(seed, Uniform(0.02, 0.1, seed=seed)), len(NODES), every=0.5)
+    population = chatting(Simulator(seed, UniformLatency(0.02, 0.1, seed=seed)), len(NODES), every=0.5)
     injection = scenario.inject(population)
     population.simulator.run(until=scenario.healed)
     scenario.require_fired(injection)
@@ -110,8 +110,8 @@ def test_a_seed_is_a_scenario() -> None:
     assert random_scenario(5, NODES) == random_scenario(5, NODES)
     assert random_scenario(5, NODES).faults != random_scenario(6, NODES).faults
     drawn = [fault for seed in range(50) for fault in random_scenario(seed, NODES).faults]
-    assert not any(isinstance(fault, Join) for fault in drawn), "for there are no spares"
-    assert any(isinstance(fault, Leave) for fault in drawn)
+    assert not any(isinstance(fault, NodeJoin) for fault in drawn), "for there are no spares"
+    assert any(isinstance(fault, NodeLeave) for fault in drawn)
 
 
 def test_what_cannot_be_drawn_is_told() -> None:
@@ -126,7 +126,7 @@ def test_what_cannot_be_drawn_is_told() -> None:
 
 
 def test_a_crash_for_ever_does_not_delay_healing_for_ever() -> None:
-    population = chatting(Simulator(1, Constant(0.05)))
+    population = chatting(Simulator(1, ConstantLatency(0.05)))
     scenario = Scenario.of("end", [Crash(start=1, node=2), Pause(start=1, end=2, node=0)])
     assert scenario.healed == 2
     assert scenario.inject(population).healed == 2

@@ -6,13 +6,13 @@ import pytest
 
 from distributary.errors import DistributaryError
 from distributary.overlay.node import Node
-from distributary.sim.latency import Constant
+from distributary.sim.latency import ConstantLatency
 from distributary.sim.simulator import Observer, Simulator
 from sim.chatter import chatting
 
 
 def world_of(*nodes: Node) -> Simulator:
-    world = Simulator(1, Constant(0.5))
+    world = Simulator(1, ConstantLatency(0.5))
     for node in nodes:
         world.add(node)
     return world
@@ -67,7 +67,7 @@ def test_time_passes_to_the_end_that_was_asked_for_and_no_further() -> None:
 
 
 def test_a_run_can_be_cut_into_steps() -> None:
-    whole, cut = (chatting(Simulator(1, Constant(0.03))) for _ in range(2))
+    whole, cut = (chatting(Simulator(1, ConstantLatency(0.03))) for _ in range(2))
     whole.simulator.run(until=3)
     while cut.simulator.steps < whole.simulator.steps:
         cut.simulator.run(most=1)
@@ -198,7 +198,7 @@ def test_observers_see_everything_in_order() -> None:
             seen.append(what)
 
     one = alarming(1)
-    world = Simulator(1, Constant(0.5), [Everything()])
+    world = Simulator(1, ConstantLatency(0.5), [Everything()])
     world.add(one)
     world.call(1, lambda: (one.send(1, "self"), one.send(9, "nobody"), one.wake_after(2, "ring"))[0])
     world.run()

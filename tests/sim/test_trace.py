@@ -15,7 +15,7 @@ import pytest
 from distributary.errors import DistributaryError
 from distributary.model import Event
 from distributary.overlay.node import Node
-from distributary.sim.latency import Constant, WideArea
+from distributary.sim.latency import ConstantLatency, WideAreaLatency
 from distributary.sim.scenario import SCENARIOS, random_scenario
 from distributary.sim.simulator import Simulator
 from distributary.sim.trace import Trace, compare, text_of
@@ -27,7 +27,7 @@ TESTS = Path(__file__).parent.parent
 def traced(seed: int, path: Path | None = None) -> str:
     """Everything that can go wrong does, and is told."""
     with Trace(path) as trace:
-        world = Simulator(seed, WideArea(seed=seed), [trace])
+        world = Simulator(seed, WideAreaLatency(seed=seed), [trace])
         population = chatting(world, 8, every=0.5)
         scenario = random_scenario(
             seed, range(8), kinds=SCENARIOS["everything"], spares=[20, 21], start=1, duration=30, gap=1
@@ -82,7 +82,7 @@ def test_a_trace_tells_what_happened(tmp_path: Path) -> None:
     two.handle(Note, lambda note, sender: two.wake_after(1, "later", note.event.id))
     two.at_alarm("later", two.deliver)
     with Trace(path) as trace:
-        world = Simulator(1, Constant(0.5), [trace])
+        world = Simulator(1, ConstantLatency(0.5), [trace])
         world.add(one)
         world.add(two)
         world.call(1, lambda: one.send(2, Note(Event("e", topic="A"))), cause=("publish", "e"))

@@ -12,7 +12,7 @@ from distributary.overlay.node import Address
 from distributary.sim.deployment import Deployment
 from distributary.sim.scenario import random_scenario
 from distributary.sim.simulator import Simulator
-from distributary.systems.assembly import Assembly, MakeBroker, Settings, settle_brokers
+from distributary.systems.assembly import MakeBroker, RingAssembly, Settings, settle_brokers
 
 Receivers = list[tuple[Address, str]]
 """Address and subscriber of everybody who gets an event, sorted."""
@@ -21,7 +21,7 @@ Receivers = list[tuple[Address, str]]
 def deployed(make: MakeBroker, seed: int, settings: Settings, world: Simulator) -> Deployment:
     """A system on a settled ring."""
     founders = sorted(Random(f"{seed}/founders").sample(range(settings.circle.size), settings.nodes))
-    assembly = Assembly(make, settings, founders, contact=lambda address: deployment.contact(address))
+    assembly = RingAssembly(make, settings, founders, contact=lambda address: deployment.contact(address))
     deployment = Deployment(world, assembly)
     deployment.add_settled(founders, settle_brokers)  # type: ignore[arg-type]
     return deployment

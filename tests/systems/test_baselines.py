@@ -11,20 +11,20 @@ from hypothesis import strategies as some
 from distributary.errors import UnknownSubscriptionError
 from distributary.model import Event, Subscription
 from distributary.sim.deployment import Deployment
-from distributary.sim.latency import Constant, Uniform
+from distributary.sim.latency import ConstantLatency, UniformLatency
 from distributary.sim.scenario import replayed_by
 from distributary.sim.simulator import Simulator
-from distributary.systems.assembly import MakeBroker, Parts, RingBroker, Settings
+from distributary.systems.assembly import MakeBroker, RingBroker, RingParts, Settings
 from distributary.systems.central import CentralBroker
 from distributary.systems.flooding import FloodingBroker
 from systems.healing import Clients, deployed, got, wanted
 
 
-def flooding(parts: Parts) -> tuple[FloodingBroker, None]:
+def flooding(parts: RingParts) -> tuple[FloodingBroker, None]:
     return FloodingBroker(parts.ring, courier=parts.courier), None
 
 
-def central(parts: Parts) -> tuple[CentralBroker, object]:
+def central(parts: RingParts) -> tuple[CentralBroker, object]:
     broker = CentralBroker(
         parts.ring, courier=parts.courier, copies=parts.settings.copies, refresh=parts.settings.refresh
     )
@@ -35,7 +35,7 @@ SYSTEMS: dict[str, MakeBroker] = {"flooding": flooding, "central": central}  # t
 
 
 def baseline(name: str, seed: int, shared: Settings, world: Simulator | None = None) -> Deployment:
-    return deployed(SYSTEMS[name], seed, shared, world or Simulator(seed, Constant(0.05)))
+    return deployed(SYSTEMS[name], seed, shared, world or Simulator(seed, ConstantLatency(0.05)))
 
 
 def random_subscription(random: Random, name: str) -> Subscription:
@@ -126,6 +126,6 @@ def test_unknown_subscriptions_cannot_be_given_up(name: str) -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_after_the_last_fault_has_healed_everything_is_delivered_once(name: str, seed: int) -> None:
     with replayed_by(f"pytest tests/systems/test_baselines.py -k 'healed and {seed}-{name}'"):
-        world = Simulator(seed, Uniform(0.01, 0.1, seed=seed))
+        world = Simulator(seed, UniformLatency(0.01, 0.1, seed=seed))
         deployment = baseline(name, seed, Settings.robust(10, refresh=5.0), world)
         Clients(random_subscription, random_event).live_through_faults(deployment, seed)

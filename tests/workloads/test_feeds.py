@@ -40,7 +40,7 @@ def test_popularity_follows_zipf() -> None:
 
 
 @pytest.mark.parametrize("feed", FEW, ids=lambda feed: str(feed.name))
-def test_a_feed_loses_its_oldest_items_and_gains_new_ones(feed: workload.Feed) -> None:
+def test_a_feed_loses_its_oldest_items_and_gains_new_ones(feed: workload.FeedProfile) -> None:
     before, after = feed.held(1000.0), feed.held(1000.0 + 3 * feed.every)
     assert len(before) == len(after) == feed.items
     assert [item.published for item in before] == sorted(
@@ -52,7 +52,7 @@ def test_a_feed_loses_its_oldest_items_and_gains_new_ones(feed: workload.Feed) -
 
 
 @pytest.mark.parametrize("feed", FEW, ids=lambda feed: str(feed.name))
-def test_what_is_read_of_a_document_is_what_the_feed_holds(feed: workload.Feed) -> None:
+def test_what_is_read_of_a_document_is_what_the_feed_holds(feed: workload.FeedProfile) -> None:
     assert list(read_feed(feed.document(777.0)).items) == feed.held(777.0)
 
 

@@ -14,7 +14,7 @@ from distributary.cli.terminal import FAILED, WELL, Commands, add_command, conso
 from distributary.cli.trials import Trials, add_seeds, fault_table
 
 if TYPE_CHECKING:
-    from distributary.sim.trials.trial import Outcome
+    from distributary.sim.trials.trial import TrialOutcome
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -140,7 +140,7 @@ def _run(parsed: argparse.Namespace) -> int:
     return Trials(run_trial, _show).run_seeds(trial, parsed)
 
 
-def _show(out: Console, outcome: Outcome) -> None:
+def _show(out: Console, outcome: TrialOutcome) -> None:
     """Tell what a trial cost and what happened in it."""
     out.print(_costs_table(outcome))
     out.print(_kinds_table(outcome))
@@ -164,7 +164,7 @@ def _show(out: Console, outcome: Outcome) -> None:
     )
 
 
-def _costs_table(outcome: Outcome) -> Table:
+def _costs_table(outcome: TrialOutcome) -> Table:
     table = Table(
         "operation", title=f"{outcome.trial.system}, {outcome.trial.nodes:,} nodes", title_justify="left"
     )
@@ -184,7 +184,7 @@ def _costs_table(outcome: Outcome) -> Table:
     return table
 
 
-def _kinds_table(outcome: Outcome) -> Table:
+def _kinds_table(outcome: TrialOutcome) -> Table:
     table = Table("kind of message")
     for heading in ("messages", "bytes", "of these upkeep"):
         table.add_column(heading, justify="right")

@@ -1,1 +1,18 @@
-"""A deterministic simulator for overlay nodes: one thread, one seed, one trace."""
+"""A deterministic simulator for overlay nodes: one thread, one seed, one trace.
+
+In reading order:
+
+- `simulator`: runs nodes in virtual time, and tells observers what happens
+- `latency`, `underlay`, `networks`: how long messages take: models, a network of routers, and both by name
+- `trace`: all that happens as lines of text, and where two traces part
+- `metrics`: messages, bytes and hops, by kind, node and operation
+- `population`: nodes that start, crash, come back and leave
+- `deployment`: a publish-subscribe system with its clients, and what its operations cost
+- `faults`: what can go wrong, injected from the seed and counted
+- `scenario`: faults that belong together, and which of them must fire
+- `oracle`: who must get an event, by brute force
+- `trials/`: one system, one scenario, one workload, checked
+
+Same seed, same trace, byte for byte, in every process. A run that meant to inject a fault and did not has
+failed.
+"""

@@ -23,13 +23,13 @@ from distributary.overlay.broker import Broker, Delivery, Event, Subscription
 from distributary.overlay.node import Address
 from distributary.sim.metrics import Cost, Metrics
 from distributary.sim.population import Population
-from distributary.sim.simulator import Delivered, Observer, Simulator
+from distributary.sim.simulator import DeliveredItem, Observer, Simulator
 
 ACKNOWLEDGEMENTS = ("Ack",)
 """The kinds of messages that `costs` counts apart, unless told otherwise."""
 
 
-class Received(NamedTuple):
+class ReceivedDelivery(NamedTuple):
     """A delivery as its client got it: when, at which node, and after how many messages since its publish."""
 
     time: float
@@ -72,12 +72,12 @@ class _Receipts(Observer):
     """Keeps what the clients get."""
 
     def __init__(self) -> None:
-        self.all: list[Received] = []
+        self.all: list[ReceivedDelivery] = []
         self.by_cause: dict[object, list[tuple[float, int]]] = {}
 
-    def delivered(self, delivered: Delivered) -> None:
+    def delivered(self, delivered: DeliveredItem) -> None:
         time, address, item, cause, depth = delivered
-        self.all.append(Received(time, address, item, depth))
+        self.all.append(ReceivedDelivery(time, address, item, depth))
         self.by_cause.setdefault(cause, []).append((time, depth))
 
 
@@ -150,7 +150,7 @@ class Deployment(Population[Broker]):
     # What they get, and what it cost.
 
     @property
-    def deliveries(self) -> list[Received]:
+    def deliveries(self) -> list[ReceivedDelivery]:
         """All deliveries, in the order of time."""
         return self._receipts.all
 

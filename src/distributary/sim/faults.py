@@ -22,7 +22,7 @@ from typing import Any
 
 from distributary.errors import DistributaryError
 from distributary.overlay.node import Address, Message
-from distributary.sim.latency import Latency, Order
+from distributary.sim.latency import Latency, LinkOrder
 from distributary.sim.population import Population
 from distributary.sim.simulator import Simulator
 
@@ -104,7 +104,7 @@ class Pause:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Join:
+class NodeJoin:
     """A new node comes."""
 
     start: float
@@ -112,11 +112,12 @@ class Join:
 
     @property
     def end(self) -> float:
+        """It is over as soon as it has happened."""
         return self.start
 
 
 @dataclass(frozen=True, kw_only=True)
-class Leave:
+class NodeLeave:
     """A node says farewell and goes."""
 
     start: float
@@ -124,11 +125,12 @@ class Leave:
 
     @property
     def end(self) -> float:
+        """It is over as soon as it has happened."""
         return self.start
 
 
 MessageFault = Loss | Duplication | Reordering | DelaySpike | Partition
-NodeFault = Crash | Pause | Join | Leave
+NodeFault = Crash | Pause | NodeJoin | NodeLeave
 Fault = MessageFault | NodeFault
 
 KINDS = (
@@ -170,9 +172,9 @@ def kinds_of(fault: Fault) -> tuple[str, ...]:
             return ("crash", restart) if end < inf else ("crash",)
         case Pause():
             return ("pause",)
-        case Join():
+        case NodeJoin():
             return ("join",)
-        case Leave():
+        case NodeLeave():
             return ("leave",)
 
 
@@ -232,9 +234,9 @@ class Injection:
                 begin, end = self._crash_of(fault)
             case Pause():
                 begin, end = self._pause_of(fault)
-            case Join():
+            case NodeJoin():
                 begin, end = lambda: self._join(fault), _nothing
-            case Leave():
+            case NodeLeave():
                 begin, end = lambda: self._leave(fault), _nothing
             case _:
                 begin, end = self._network.switch(fault, random)
@@ -270,12 +272,12 @@ class Injection:
 
         return begin, lambda: self.population.resume(fault.node)
 
-    def _join(self, fault: Join) -> None:
+    def _join(self, fault: NodeJoin) -> None:
         if fault.node not in self.population.members:
             self.population.add(fault.node)
             self.fired["join"] += 1
 
-    def _leave(self, fault: Leave) -> None:
+    def _leave(self, fault: NodeLeave) -> None:
         if fault.node in self.population.up():
             self.population.leave(fault.node)
             self.fired["leave"] += 1
@@ -291,7 +293,7 @@ class _FaultyNetwork:
     def __init__(self, latency: Latency, fired: Counter[str]) -> None:
         self._latency = latency
         self._fired = fired
-        self._order = Order()
+        self._order = LinkOrder()
         self._on: list[_Effect] = []
         self._held_back: dict[tuple[Address, Address], float] = {}
         """When a message arrives that was held back, by its link, until it is overtaken."""

@@ -25,7 +25,7 @@ from distributary.overlay.node import Address, Message
 from distributary.overlay.wire import size_of
 
 
-class Order:
+class LinkOrder:
     """Keeps the messages of every link in order."""
 
     def __init__(self) -> None:
@@ -48,18 +48,19 @@ class Latency:
     """A model of delays; its kinds say how long one message takes."""
 
     def __init__(self) -> None:
-        self._order = Order()
+        self._order = LinkOrder()
 
     def delay(self, now: float, sender: Address, to: Address, message: Message) -> float:
         """How long this message would take if no other were under way on its link."""
         raise NotImplementedError
 
     def delays(self, now: float, sender: Address, to: Address, message: Message) -> tuple[float, ...]:
+        """The delays of the copies of a message; one for a message that is neither lost nor repeated."""
         return (self._order.kept(now, sender, to, self.delay(now, sender, to, message)),)
 
 
 @dataclass(frozen=True)
-class Constant(Latency):
+class ConstantLatency(Latency):
     """The same for every message."""
 
     seconds: float
@@ -74,10 +75,10 @@ class Constant(Latency):
         return (self.seconds,)
 
 
-class Uniform(Latency):
+class UniformLatency(Latency):
     """Anything between two bounds, drawn for each message.
 
-    >>> model = Uniform(0.01, 0.09, seed=1)
+    >>> model = UniformLatency(0.01, 0.09, seed=1)
     >>> all(0.01 <= model.delay(0, 1, 2, "") <= 0.09 for _ in range(100))
     True
     """
@@ -96,12 +97,12 @@ class Uniform(Latency):
         return self._least + self._range * self._random()
 
 
-class Matrix(Latency):
+class MatrixLatency(Latency):
     """Delays between places, from a table of measured round-trip times.
 
     Each node stands at a place: where `places` puts it, or at one drawn by the seed.
 
-    >>> model = Matrix(["here", "there"], [[1, 80], [82, 1]], seed=1, places={1: "here", 2: "there"})
+    >>> model = MatrixLatency(["here", "there"], [[1, 80], [82, 1]], seed=1, places={1: "here", 2: "there"})
     >>> model.delay(0, 1, 2, ""), model.delay(0, 2, 1, "")
     (0.04, 0.041)
     """
@@ -128,7 +129,9 @@ class Matrix(Latency):
             self._places[address] = self._numbers[name]
 
     @classmethod
-    def read(cls, path: str | Path, *, seed: int, places: Mapping[Address, str] | None = None) -> Matrix:
+    def read(
+        cls, path: str | Path, *, seed: int, places: Mapping[Address, str] | None = None
+    ) -> MatrixLatency:
         """Read a CSV file of round-trip times in milliseconds.
 
         The first line names the places after an empty (or any) first cell; each line after it names a
@@ -177,7 +180,7 @@ Ireland, Tokyo, Singapore, Mumbai, São Paulo, Sydney), rounded to 5 ms; shares 
 and DNS servers are spread: most in North America and Europe."""
 
 
-class WideArea(Latency):
+class WideAreaLatency(Latency):
     """Delays shaped like those measured between hosts of a wide-area network.
 
     A node stands in one of some regions, at a point within it, behind an access link. The round trip between
@@ -187,7 +190,7 @@ class WideArea(Latency):
     The shape is that of the measured sets which simulations commonly use (the King set of DNS servers, 2002;
     PlanetLab's all-pairs pings): several humps from the continents, a long tail, a median of 100 to 200 ms,
     and detours by which for some pairs the way over a third node is shorter. It is no replay of such a set:
-    for that, read one with `Matrix.read`.
+    for that, read one with `MatrixLatency.read`.
     """
 
     ACROSS = 30.0
@@ -264,12 +267,12 @@ class _Host:
     access: float
 
 
-class Bandwidth(Latency):
+class BandwidthLatency(Latency):
     """Another model's delays, and the time a message takes to be put on its sender's line.
 
     A line carries one message after another: what a node sends waits for what it sent before.
 
-    >>> model = Bandwidth(Constant(0.1), bytes_per_second=60)
+    >>> model = BandwidthLatency(ConstantLatency(0.1), bytes_per_second=60)
     >>> model.delays(0.0, 1, 2, "hello"), model.delays(0.0, 1, 3, "hello")
     ((0.2,), (0.30000000000000004,))
     """

@@ -5,7 +5,7 @@ Rules:
 - Everything is counted when it is sent, lost or not. A message that carries another counts as its own kind
   (`Routed`), whatever is inside; only a courier's packet counts as what it carries, so that costs with and
   without couriers can be compared.
-- A kind is named after its class, and after its module as well where two classes have the same name.
+- A kind is named after its class; class names stand once in the house.
 - Counts are kept once, by kind and link; all other sums are made from those, so they agree.
 - An operation is what `Simulator.call` names as a cause; upkeep has none. For each operation the costs are
   kept by kind, so that acknowledgements, say, can be left out.
@@ -15,7 +15,7 @@ Cost: less than a microsecond a message; about two more for a message's bytes, w
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -113,15 +113,16 @@ class Metrics(Observer):
     # Traffic. Dictionaries are in the order of their keys.
 
     def total(self) -> Traffic:
+        """All traffic."""
         counts = self._links.values()
         return Traffic(sum(count for count, _ in counts), sum(size for _, size in counts))
 
     def by_kind(self) -> dict[str, Traffic]:
         """By the name of the message's kind."""
-        names = self._names()
-        return self._sums(lambda kind, sender, to: names[kind])
+        return self._sums(lambda kind, sender, to: kind.__name__)
 
     def by_sender(self) -> dict[Address, Traffic]:
+        """The traffic that each node sent."""
         return self._sums(lambda kind, sender, to: sender)
 
     def by_receiver(self) -> dict[Address, Traffic]:
@@ -133,17 +134,8 @@ class Metrics(Observer):
         return self._sums(lambda kind, sender, to: (sender, to))
 
     def by_kind_and_sender(self) -> dict[tuple[str, Address], Traffic]:
-        names = self._names()
-        return self._sums(lambda kind, sender, to: (names[kind], sender))
-
-    def _names(self) -> dict[type, str]:
-        """What the kinds seen are called."""
-        kinds = dict.fromkeys(kind for kind, _, _ in self._links)
-        count = Counter(kind.__name__ for kind in kinds)
-        return {
-            kind: kind.__name__ if count[kind.__name__] == 1 else f"{_module(kind)}.{kind.__name__}"
-            for kind in kinds
-        }
+        """The traffic of each kind of message and sending node."""
+        return self._sums(lambda kind, sender, to: (kind.__name__, sender))
 
     def _sums(self, key_of: Callable[[type, Address, Address], K]) -> dict[K, Traffic]:
         sums: defaultdict[K, list[int]] = defaultdict(lambda: [0, 0])
@@ -162,8 +154,7 @@ class Metrics(Observer):
 
     def costs_by_kind(self, cause: Cause) -> dict[str, Cost]:
         """What an operation cost, by the kinds of its messages."""
-        names = self._names()
-        return dict(sorted((names[kind], Cost(*spent)) for kind, spent in self._kinds(cause)))
+        return dict(sorted((kind.__name__, Cost(*spent)) for kind, spent in self._kinds(cause)))
 
     def cost(self, cause: Cause, *, without: Iterable[str] = (), only: str | None = None) -> Cost:
         """What an operation cost: messages of classes with these names left out, or of one name only."""
@@ -177,11 +168,10 @@ class Metrics(Observer):
 
     def upkeep(self) -> dict[str, Traffic]:
         """By kind, what no operation caused."""
-        names = self._names()
         caused: defaultdict[str, Traffic] = defaultdict(Traffic)
         for kinds in self._causes.values():
             for kind, (count, size, _) in kinds.items():
-                caused[names[kind]] += Traffic(count, size)
+                caused[kind.__name__] += Traffic(count, size)
         rest = {
             kind: Traffic(
                 traffic.messages - caused[kind].messages,
@@ -194,7 +184,3 @@ class Metrics(Observer):
     def _kinds(self, cause: Cause) -> Iterable[tuple[type, list[int]]]:
         kinds: Mapping[type, list[int]] = self._causes.get(cause, {})
         return kinds.items()
-
-
-def _module(kind: type) -> str:
-    return kind.__module__.rpartition(".")[2]

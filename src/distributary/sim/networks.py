@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from distributary.errors import DistributaryError
-from distributary.sim.latency import Constant, Latency, Matrix, Uniform, WideArea
+from distributary.sim.latency import ConstantLatency, Latency, MatrixLatency, UniformLatency, WideAreaLatency
 from distributary.sim.underlay import Underlay
 
 NETWORKS = {
@@ -21,19 +21,19 @@ def latency_of(text: str, seed: int) -> Latency:
     """The latency model that a text names.
 
     >>> latency_of("constant:0.2", seed=1)
-    Constant(seconds=0.2)
+    ConstantLatency(seconds=0.2)
     """
     name, _, rest = text.partition(":")
     match name:
         case "constant":
-            return Constant(_seconds(rest, text) if rest else 0.05)
+            return ConstantLatency(_seconds(rest, text) if rest else 0.05)
         case "uniform":
             least, _, most = rest.partition("-") if rest else ("0.01", "-", "0.1")
-            return Uniform(_seconds(least, text), _seconds(most, text), seed=seed)
+            return UniformLatency(_seconds(least, text), _seconds(most, text), seed=seed)
         case "wide-area" if not rest:
-            return WideArea(seed=seed)
+            return WideAreaLatency(seed=seed)
         case "matrix" if rest:
-            return Matrix.read(rest, seed=seed)
+            return MatrixLatency.read(rest, seed=seed)
         case "transit-stub" if not rest:
             return Underlay.transit_stub(seed=seed)
         case "links" if rest:

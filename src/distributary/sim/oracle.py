@@ -20,7 +20,7 @@ from distributary.model import Event, Subscription
 from distributary.overlay.node import Address
 
 
-class Standing(NamedTuple):
+class ClientSubscription(NamedTuple):
     """A subscription as its client has it: where, and since when."""
 
     subscription: Subscription
@@ -39,7 +39,7 @@ class Oracle:
     """Knows who must get what.
 
     >>> oracle = Oracle()
-    >>> standings = [Standing(Subscription("s1", "ann", topic="A", change={"a": 2}), at=7)]
+    >>> standings = [ClientSubscription(Subscription("s1", "ann", topic="A", change={"a": 2}), at=7)]
     >>> oracle.wanted(Event("e1", "A", {"a": 5}), standings)
     {(7, 'ann'): ('s1',)}
     >>> oracle.note(Event("e1", "A", {"a": 5}), standings, now=1.0)
@@ -52,7 +52,7 @@ class Oracle:
         self._held: dict[tuple[str, str | None], _Held] = {}
 
     def wanted(
-        self, event: Event, standings: Iterable[Standing]
+        self, event: Event, standings: Iterable[ClientSubscription]
     ) -> dict[tuple[Address, str], tuple[str, ...]]:
         """By node and subscriber, the subscriptions for which the event must be delivered, sorted."""
         found: dict[tuple[Address, str], list[str]] = {}
@@ -62,7 +62,7 @@ class Oracle:
                 found.setdefault((standing.at, subscription.subscriber), []).append(subscription.id)
         return {who: tuple(sorted(found[who])) for who in sorted(found)}
 
-    def note(self, event: Event, standings: Iterable[Standing], now: float) -> None:
+    def note(self, event: Event, standings: Iterable[ClientSubscription], now: float) -> None:
         """An event was delivered for these."""
         for standing in standings:
             change = self._profile(standing.subscription).filters.get("change")
@@ -70,7 +70,7 @@ class Oracle:
                 values = {**self._last(standing, event.topic), **change.numbers(event)}
                 self._held[standing.subscription.id, event.topic] = _Held(values, now)
 
-    def _wants(self, standing: Standing, event: Event) -> bool:
+    def _wants(self, standing: ClientSubscription, event: Event) -> bool:
         profile = self._profile(standing.subscription)
         if not profile.matches(event):
             return False
@@ -79,7 +79,7 @@ class Oracle:
             return True
         return change.moved(change.numbers(event), dict(self._last(standing, event.topic)))
 
-    def _last(self, standing: Standing, topic: str | None) -> Mapping[str, float]:
+    def _last(self, standing: ClientSubscription, topic: str | None) -> Mapping[str, float]:
         held = self._held.get((standing.subscription.id, topic))
         return held.values if held is not None and held.time >= standing.since else {}
 

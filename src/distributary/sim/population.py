@@ -23,7 +23,8 @@ class Member(Protocol):
     """Whatever stands for a node: a ring, a broker."""
 
     @property
-    def node(self) -> Node: ...
+    def node(self) -> Node:
+        """The node that it stands for."""
 
 
 M = TypeVar("M", bound=Member)
@@ -82,6 +83,7 @@ class Population(Generic[M]):
             self.simulator.add(member.node)
 
     def crash(self, address: Address) -> None:
+        """Stop a node at once; what it holds in memory is kept for a restart with state."""
         self.simulator.crash(address)
 
     def restart(self, address: Address, *, keep_state: bool = True) -> None:
@@ -93,9 +95,11 @@ class Population(Generic[M]):
         self.simulator.restart(address, member.node)
 
     def pause(self, address: Address) -> None:
+        """Have a node do nothing for a while."""
         self.simulator.pause(address)
 
     def resume(self, address: Address) -> None:
+        """Have a paused node go on, with all that came meanwhile."""
         self.simulator.resume(address)
 
     def leave(self, address: Address) -> None:

@@ -27,9 +27,9 @@ from distributary.sim.faults import (
     Duplication,
     Fault,
     Injection,
-    Join,
-    Leave,
     Loss,
+    NodeJoin,
+    NodeLeave,
     Partition,
     Pause,
     Reordering,
@@ -228,13 +228,13 @@ class _Draw:
     def _outage(self, kind: str, start: float, end: float, largest_side: int) -> Fault | None:
         """A fault of a node that had none yet; None when there is no such node left."""
         if kind == "join":
-            return Join(start=start, node=self.spares.pop()) if self.spares else None
+            return NodeJoin(start=start, node=self.spares.pop()) if self.spares else None
         if not self.untouched:
             return None
         node = self.untouched.pop()
         makers: dict[str, Callable[[], Fault]] = {
             "pause": lambda: Pause(start=start, end=end, node=node),
-            "leave": lambda: Leave(start=start, node=node),
+            "leave": lambda: NodeLeave(start=start, node=node),
             "restart with state": lambda: Crash(start=start, end=end, node=node),
             "restart without state": lambda: Crash(start=start, end=end, node=node, keep_state=False),
             "partition": lambda: Partition(start=start, end=end, side=self._side(node, largest_side)),

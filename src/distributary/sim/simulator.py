@@ -30,7 +30,7 @@ from distributary.overlay.node import Address, Deliver, Effect, Message, Node, S
 Cause = Hashable | None
 
 
-class Delivered(NamedTuple):
+class DeliveredItem(NamedTuple):
     """An item that a node handed to its clients: when, where, and what it had cost to come there."""
 
     time: float
@@ -67,7 +67,7 @@ class Observer:
     def woken(self, now: float, address: Address, token: Token) -> None:
         """An alarm rang, and its node handles it next."""
 
-    def delivered(self, delivered: Delivered) -> None:
+    def delivered(self, delivered: DeliveredItem) -> None:
         """A node handed an item to its clients."""
 
     def happened(self, now: float, address: Address | None, what: str) -> None:
@@ -97,7 +97,7 @@ class Simulator:
     >>> world.call(7, lambda: node.wake_after(2, "tick", "hello"), cause="greeting")
     >>> world.run()
     >>> world.delivered
-    [Delivered(time=2.0, address=7, item='hello', cause='greeting', depth=0)]
+    [DeliveredItem(time=2.0, address=7, item='hello', cause='greeting', depth=0)]
     """
 
     def __init__(self, seed: int, network: Network, observers: Iterable[Observer] = ()) -> None:
@@ -107,7 +107,7 @@ class Simulator:
         self.steps = 0
         self.nodes: dict[Address, Node] = {}
         """Everybody, those that are down included."""
-        self.delivered: list[Delivered] = []
+        self.delivered: list[DeliveredItem] = []
         self._due: list[Due] = []
         self._order = count()
         self._early = count(-(1 << 60))
@@ -122,7 +122,7 @@ class Simulator:
         self._on_received: list[Callable[[float, Address, Address, Message], None]] = []
         self._on_missed: list[Callable[[float, Address, Address, Message], None]] = []
         self._on_woken: list[Callable[[float, Address, Token], None]] = []
-        self._on_delivered: list[Callable[[Delivered], None]] = []
+        self._on_delivered: list[Callable[[DeliveredItem], None]] = []
         for observer in observers:
             self.observe(observer)
 
@@ -160,6 +160,7 @@ class Simulator:
         return address in self.nodes and address not in self._down
 
     def is_paused(self, address: Address) -> bool:
+        """Whether a node is paused."""
         return address in self._held
 
     def crash(self, address: Address) -> None:
@@ -301,7 +302,7 @@ class Simulator:
                 for delay in delays(now, address, to, message):
                     heappush(due, (now + delay, next(order), ARRIVAL, to, message, address, cause, deeper))
             elif isinstance(effect, Deliver):
-                delivered = Delivered(now, address, effect.item, cause, depth)
+                delivered = DeliveredItem(now, address, effect.item, cause, depth)
                 self.delivered.append(delivered)
                 for listener in self._on_delivered:
                     listener(delivered)

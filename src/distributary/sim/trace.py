@@ -31,7 +31,7 @@ from typing import IO, Any, Self, cast
 
 from distributary.errors import DistributaryError
 from distributary.overlay.node import Address, Message, Token
-from distributary.sim.simulator import Cause, Delivered, Observer
+from distributary.sim.simulator import Cause, DeliveredItem, Observer
 
 CONTEXT = 5
 """Lines shown before the first difference."""
@@ -89,7 +89,7 @@ class Trace(Observer):
     def woken(self, now: float, address: Address, token: Token) -> None:
         self._write(f"{now!r} woken {address} {token.alarm} {text_of(token.about)}")
 
-    def delivered(self, delivered: Delivered) -> None:
+    def delivered(self, delivered: DeliveredItem) -> None:
         time, address, item, cause, depth = delivered
         self._write(f"{time!r} delivered {address} {text_of(item)} | {_cause_text(cause)} depth {depth}")
 

@@ -30,7 +30,7 @@ from typing import TypeVar
 from distributary.errors import DistributaryError
 from distributary.overlay.node import Address, Message
 from distributary.sim.latency import Latency
-from distributary.sim.simulator import Cause, Delivered, Observer
+from distributary.sim.simulator import Cause, DeliveredItem, Observer
 
 T = TypeVar("T")
 
@@ -175,7 +175,7 @@ class UnderlayLoad(Observer):
         # Delays follow lengths: of several ways to a node, the shortest is the first to arrive.
         reached[to] = min(length, reached.get(to, inf))
 
-    def delivered(self, delivered: Delivered) -> None:
+    def delivered(self, delivered: DeliveredItem) -> None:
         cause, address = delivered.cause, delivered.address
         start = self._starts.get(cause)
         if start is None or address == start:

@@ -1,1 +1,20 @@
-"""Systems that deliver events across many nodes, put together from filters, matching and overlays."""
+"""Systems that deliver events across many nodes, put together from filters, matching and overlays.
+
+One broker class a system, each a layer on a node of `overlay`: `subscribe`, `unsubscribe` and `publish` are
+what its clients call. Nothing here touches a socket or a clock; `sim` runs the nodes.
+
+What systems share, in reading order:
+
+- `home`: where a subscription lives, and the last word on what is delivered
+- `assembly`: puts the layers of a node together: ring, courier, upkeep, broker
+- `table`: `SYSTEMS`, every system by name, with what it is and promises
+
+The systems:
+
+- `flooding`, `central`, `lookups`: baselines: every event everywhere, one rendezvous, the ring alone
+- `attributes/`: conditions on attributes, filed on a ring (004)
+- `state_aware/`: tolerances on moving values, on a ring (002)
+- `hope/`: XML events by their structure, over a hypercube (001)
+- `tree/`: trees that optimise themselves (003, XPORT)
+- `queries/`: stream queries whose operators move between nodes (003, XFlow)
+"""

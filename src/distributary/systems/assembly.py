@@ -54,7 +54,7 @@ class Settings:
 
 
 @dataclass
-class Parts:
+class RingParts:
     """What a broker is made of: its node's ring, the courier if there is one, and what all share."""
 
     ring: Ring
@@ -67,7 +67,7 @@ class Parts:
         return Replication(self.ring, self.settings.copies, send) if self.settings.copies else None
 
 
-MakeBroker = Callable[[Parts], tuple[Broker, Replication | None]]
+MakeBroker = Callable[[RingParts], tuple[Broker, Replication | None]]
 """Makes the top layer of a node, and says what keeps its contents, to be handed over before leaving."""
 
 
@@ -75,7 +75,7 @@ Contact = Callable[[Address], Address | None]
 """Names somebody that is up, for a node to join through."""
 
 
-class Assembling(Protocol):
+class SystemAssembly(Protocol):
     """Makes the nodes of one system, on whatever overlay."""
 
     def __call__(self, address: Address) -> Broker:
@@ -88,14 +88,14 @@ class Assembling(Protocol):
         """What is wrong with the overlay of those that are up, when all should be at rest."""
 
 
-Assemble = Callable[[Settings, Sequence[Address], Contact], Assembling]
+Assemble = Callable[[Settings, Sequence[Address], Contact], SystemAssembly]
 """Begins a system from its settings and founders."""
 
 
 class RingBroker:
     """A broker on a ring, with all the layers below it."""
 
-    def __init__(self, parts: Parts, upkeep: Upkeep | None, make: MakeBroker) -> None:
+    def __init__(self, parts: RingParts, upkeep: Upkeep | None, make: MakeBroker) -> None:
         self.ring = parts.ring
         self.node = parts.ring.node
         self.courier = parts.courier
@@ -105,12 +105,15 @@ class RingBroker:
             upkeep.on_leave(replication.hand_over)
 
     def subscribe(self, subscription: Subscription) -> None:
+        """Register a client's subscription; FilterError when the system cannot serve it."""
         self.broker.subscribe(subscription)
 
     def unsubscribe(self, subscription_id: str) -> None:
+        """Give up a client's subscription."""
         self.broker.unsubscribe(subscription_id)
 
     def publish(self, event: Event) -> None:
+        """Publish a client's event."""
         self.broker.publish(event)
 
     def leave(self) -> None:
@@ -121,7 +124,7 @@ class RingBroker:
             self.ring.member = False
 
 
-class Assembly:
+class RingAssembly:
     """Makes the nodes of one system."""
 
     def __init__(
@@ -146,12 +149,14 @@ class Assembly:
             courier.carry(ring)
         upkeep = Upkeep(ring, self._via(address)) if settings.upkeep else None
         self._founders.discard(address)
-        return RingBroker(Parts(ring, courier, settings), upkeep, self._make)
+        return RingBroker(RingParts(ring, courier, settings), upkeep, self._make)
 
     def settle(self, brokers: Iterable[RingBroker]) -> None:
+        """Give founders, before they start, the neighbours and fingers of a ring at rest."""
         settle_brokers(brokers)
 
     def disorder(self, brokers: Iterable[RingBroker]) -> list[str]:
+        """What is wrong with the ring of those that are up; nothing is expected without upkeep."""
         if not self.settings.upkeep:
             return []
         wrong = unsettled([broker.ring for broker in brokers], False)

@@ -33,27 +33,27 @@ PERIODS = 3
 """A registration that was not repeated for so many refresh periods is forgotten."""
 
 
-class Register(NamedTuple):
+class CentralRegistration(NamedTuple):
     """A subscription, and where it lives."""
 
     subscription: Subscription
     home: Address
 
 
-class Withdraw(NamedTuple):
+class CentralWithdrawal(NamedTuple):
     """A subscription that no longer lives there."""
 
     name: str
     home: Address
 
 
-class Publication(NamedTuple):
+class CentralPublication(NamedTuple):
     """An event on its way to the rendezvous."""
 
     event: Event
 
 
-class Offer(NamedTuple):
+class CentralOffer(NamedTuple):
     """An event that somebody at a home asked for."""
 
     event: Event
@@ -84,10 +84,10 @@ class CentralBroker:
         if courier is not None:
             courier.carry(ring)
         self.replication.on_change(self._changed)
-        ring.listen(Register, self._register)
-        ring.listen(Withdraw, self._withdraw)
-        ring.listen(Publication, self._published)
-        self.node.handle(Offer, lambda offer, sender: self.home.offer(offer.event))
+        ring.listen(CentralRegistration, self._register)
+        ring.listen(CentralWithdrawal, self._withdraw)
+        ring.listen(CentralPublication, self._published)
+        self.node.handle(CentralOffer, lambda offer, sender: self.home.offer(offer.event))
         self.node.at_alarm("central refresh", self._each_period)
         self.node.at_start(self._begin)
 
@@ -96,15 +96,16 @@ class CentralBroker:
     def subscribe(self, subscription: Subscription) -> None:
         """Register a subscription, or change the one that has its id."""
         self.home.add(subscription)
-        self.ring.route(self.key, Register(subscription, self.node.address))
+        self.ring.route(self.key, CentralRegistration(subscription, self.node.address))
 
     def unsubscribe(self, subscription_id: str) -> None:
         """Forget a subscription; UnknownSubscriptionError when it does not live here."""
         self.home.remove(subscription_id)
-        self.ring.route(self.key, Withdraw(subscription_id, self.node.address))
+        self.ring.route(self.key, CentralWithdrawal(subscription_id, self.node.address))
 
     def publish(self, event: Event) -> None:
-        self.ring.route(self.key, Publication(event))
+        """Send an event to the rendezvous, which sends it to every home that wants it."""
+        self.ring.route(self.key, CentralPublication(event))
 
     @property
     def entries(self) -> int:
@@ -113,18 +114,18 @@ class CentralBroker:
 
     # At the rendezvous.
 
-    def _register(self, message: Register, arrival: Arrival) -> None:
+    def _register(self, message: CentralRegistration, arrival: Arrival) -> None:
         name = message.subscription.id
         self._heard_of[name] = self.node.now
         if self.replication.contents(self.key).get(name) != message:
             self.replication.put(self.key, name, message)
 
-    def _withdraw(self, message: Withdraw, arrival: Arrival) -> None:
+    def _withdraw(self, message: CentralWithdrawal, arrival: Arrival) -> None:
         kept = self._filters.get(message.name)
         if kept is not None and kept[0] == message.home:
             self.replication.drop(self.key, message.name)
 
-    def _changed(self, key: int, name: Any, entry: Register | None) -> None:
+    def _changed(self, key: int, name: Any, entry: CentralRegistration | None) -> None:
         """What is kept here has changed: by a message, or by taking over or handing over."""
         if entry is None:
             self._filters.pop(name, None)
@@ -133,7 +134,7 @@ class CentralBroker:
             self._filters[name] = (entry.home, tuple(parse_filters(entry.subscription).values()))
             self._heard_of.setdefault(name, self.node.now)
 
-    def _published(self, message: Publication, arrival: Arrival) -> None:
+    def _published(self, message: CentralPublication, arrival: Arrival) -> None:
         event = message.event
         wanted: dict[Address, None] = {}
         for home, filters in self._filters.values():
@@ -143,7 +144,7 @@ class CentralBroker:
             if home == self.node.address:
                 self.home.offer(event)
             else:
-                self._send(home, Offer(event))
+                self._send(home, CentralOffer(event))
 
     # Soft state.
 
@@ -159,4 +160,4 @@ class CentralBroker:
         for name in [name for name, heard in self._heard_of.items() if heard < oldest]:
             self.replication.drop(self.key, name)
         for subscription in self.home.subscriptions.values():
-            self.ring.route(self.key, Register(subscription, self.node.address))
+            self.ring.route(self.key, CentralRegistration(subscription, self.node.address))

@@ -15,7 +15,7 @@ from distributary.overlay.ring.ring import Arrival, Ring
 from distributary.systems.home import Home
 
 
-class Flooded(NamedTuple):
+class FloodedEvent(NamedTuple):
     """An event for everybody."""
 
     event: Event
@@ -39,16 +39,19 @@ class FloodingBroker:
         self.home = Home(ring.node)
         if courier is not None:
             courier.carry(ring)
-        ring.listen(Flooded, self._flooded)
+        ring.listen(FloodedEvent, self._flooded)
 
     def subscribe(self, subscription: Subscription) -> None:
+        """Take a client's subscription in; nobody else is told."""
         self.home.add(subscription)
 
     def unsubscribe(self, subscription_id: str) -> None:
+        """Give up a subscription; UnknownSubscriptionError when it does not live here."""
         self.home.remove(subscription_id)
 
     def publish(self, event: Event) -> None:
-        self.ring.multicast_segment(0, self.ring.circle.size, Flooded(event))
+        """Send an event to every node."""
+        self.ring.multicast_segment(0, self.ring.circle.size, FloodedEvent(event))
 
-    def _flooded(self, message: Flooded, arrival: Arrival) -> None:
+    def _flooded(self, message: FloodedEvent, arrival: Arrival) -> None:
         self.home.offer(message.event)

@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from distributary.errors import UnknownSubscriptionError
-from distributary.filters.change import ChangeFilter, number_of
+from distributary.filters.change import ChangeFilter
 from distributary.filters.filter import Filter
 from distributary.filters.kinds import parse_filters
 from distributary.model import Delivery, Event, Subscription
@@ -60,17 +60,10 @@ class _Resident:
         if self.change is None:
             return True
         last = self.last.get(event.topic, {})
-        carried = {
-            name: value
-            for name in self.change.attributes
-            if (value := number_of(event.attributes.get(name))) is not None
-        }
-        moved = any(
-            name in carried and (name not in last or abs(carried[name] - last[name]) > tolerance)
-            for name, tolerance in self.change.tolerances
-        )
+        numbers = self.change.numbers(event)
+        moved = self.change.moved(numbers, last)
         if moved:
-            self.last[event.topic] = {**last, **carried}
+            self.last[event.topic] = {**last, **numbers}
         return moved
 
 

@@ -16,7 +16,7 @@ OWNER = "owner"
 """Who gets all deliveries: the owner of the event's key."""
 
 
-class Lookup(NamedTuple):
+class OwnerLookup(NamedTuple):
     """An event on its way to the owner of its id."""
 
     event: Event
@@ -30,7 +30,7 @@ class LookupBroker:
         self.node = ring.node
         if courier is not None:
             courier.carry(ring)
-        ring.listen(Lookup, self._looked_up)
+        ring.listen(OwnerLookup, self._looked_up)
 
     def subscribe(self, subscription: Subscription) -> None:
         """Always refused."""
@@ -40,7 +40,8 @@ class LookupBroker:
         """There is nothing to give up."""
 
     def publish(self, event: Event) -> None:
-        self.ring.route(self.ring.circle.hash(event.id), Lookup(event))
+        """Send an event to the owner of its id, which delivers it."""
+        self.ring.route(self.ring.circle.hash(event.id), OwnerLookup(event))
 
-    def _looked_up(self, message: Lookup, arrival: Arrival) -> None:
+    def _looked_up(self, message: OwnerLookup, arrival: Arrival) -> None:
         self.node.deliver(Delivery(message.event.id, OWNER, ()))

@@ -19,10 +19,10 @@ from distributary.overlay.ring.placement import (
     ScatteredPlacement,
 )
 from distributary.overlay.ring.ring import Ring
-from distributary.systems.assembly import Assemble, Assembly, MakeBroker, Parts
+from distributary.systems.assembly import Assemble, MakeBroker, RingAssembly, RingParts
 from distributary.systems.attributes.broker import AttributeBroker
 from distributary.systems.attributes.matching import Matching
-from distributary.systems.attributes.schema import NumberAttribute, Schema
+from distributary.systems.attributes.schema import AttributeSchema, NumberAttribute
 from distributary.systems.central import CentralBroker
 from distributary.systems.flooding import FloodingBroker
 from distributary.systems.hope.addressing import Addressing
@@ -69,18 +69,18 @@ def system(name: str) -> System:
 
 def on_ring(make: MakeBroker) -> Assemble:
     """A system whose nodes are on a ring."""
-    return lambda settings, founders, contact: Assembly(make, settings, founders, contact)
+    return lambda settings, founders, contact: RingAssembly(make, settings, founders, contact)
 
 
-def _flooding(parts: Parts) -> tuple[Broker, Replication | None]:
+def _flooding(parts: RingParts) -> tuple[Broker, Replication | None]:
     return FloodingBroker(parts.ring, courier=parts.courier), None
 
 
-def _lookups(parts: Parts) -> tuple[Broker, Replication | None]:
+def _lookups(parts: RingParts) -> tuple[Broker, Replication | None]:
     return LookupBroker(parts.ring, courier=parts.courier), None
 
 
-def _central(parts: Parts) -> tuple[Broker, Replication | None]:
+def _central(parts: RingParts) -> tuple[Broker, Replication | None]:
     settings = parts.settings
     broker = CentralBroker(
         parts.ring, courier=parts.courier, copies=settings.copies, refresh=settings.refresh
@@ -88,7 +88,7 @@ def _central(parts: Parts) -> tuple[Broker, Replication | None]:
     return broker, broker.replication
 
 
-SCHEMA = Schema(
+SCHEMA = AttributeSchema(
     (
         *(NumberAttribute(f"a{number}", 0.0, 1.0, 0.01) for number in range(10)),
         NumberAttribute("price", 0.0, 200.0, 0.1),
@@ -98,11 +98,13 @@ SCHEMA = Schema(
 
 
 def attributes_on(
-    schema: Schema, placement: PlacementFactory = ArcPlacement.evenly, match: Matching = Matching.NARROWEST
+    schema: AttributeSchema,
+    placement: PlacementFactory = ArcPlacement.evenly,
+    match: Matching = Matching.NARROWEST,
 ) -> MakeBroker:
     """Nodes of the attribute system with this schema."""
 
-    def make(parts: Parts) -> tuple[Broker, Replication | None]:
+    def make(parts: RingParts) -> tuple[Broker, Replication | None]:
         settings = parts.settings
         broker = AttributeBroker(
             parts.ring,
@@ -121,7 +123,7 @@ def attributes_on(
 def state_aware(kind: Callable[..., StateAwareBroker]) -> MakeBroker:
     """Nodes of one of the state-aware systems, with segments of the usual span."""
 
-    def make(parts: Parts) -> tuple[Broker, Replication | None]:
+    def make(parts: RingParts) -> tuple[Broker, Replication | None]:
         ring: Ring = parts.ring
         replication = parts.replication()
         broker = kind(
@@ -139,7 +141,7 @@ def state_aware(kind: Callable[..., StateAwareBroker]) -> MakeBroker:
 def hope(kind: Callable[..., HopeBroker]) -> MakeBroker:
     """Nodes of HOPE, with about as many vertices as nodes."""
 
-    def make(parts: Parts) -> tuple[Broker, Replication | None]:
+    def make(parts: RingParts) -> tuple[Broker, Replication | None]:
         settings = parts.settings
         broker = kind(
             parts.ring,

@@ -61,7 +61,7 @@ class Moments(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Feed:
+class FeedProfile:
     """One feed; the first of a pool is the most popular.
 
     >>> feed = feeds(3, seed=1)[0]
@@ -127,7 +127,7 @@ class Feed:
 @lru_cache(maxsize=8)
 def feeds(
     count: int = FEEDS, *, seed: int, size: int = MEAN_BYTES, spread: float = SPREAD, revised: float = REVISED
-) -> tuple[Feed, ...]:
+) -> tuple[FeedProfile, ...]:
     """A pool of feeds whose sizes have that mean.
 
     >>> pool = feeds(seed=1)
@@ -145,12 +145,14 @@ def feeds(
     return tuple(_feed(random, number, drawn[number] * scale, seed, revised) for number in range(count))
 
 
-def _feed(random: Random, number: int, size: float, seed: int, revised: float) -> Feed:
+def _feed(random: Random, number: int, size: float, seed: int, revised: float) -> FeedProfile:
     least, most = (log(pace) for pace in PACES)
     every = exp(random.uniform(least, most))
     name = f"{random.choice(SECTIONS)}/feed{number}"
     items = min(random.randint(*HELD), max(2, int(size / (2 * FRAME_BYTES))))
-    return Feed(number, name, max(1, round(size)), items, every, random.uniform(0, every), seed, revised)
+    return FeedProfile(
+        number, name, max(1, round(size)), items, every, random.uniform(0, every), seed, revised
+    )
 
 
 def events(
@@ -181,7 +183,7 @@ def events(
         yield feed.item(number, at).event(feed.name)
 
 
-def _from_the_beginning(feed: Feed) -> Iterator[tuple[float, int, int]]:
+def _from_the_beginning(feed: FeedProfile) -> Iterator[tuple[float, int, int]]:
     """The first item that is still to be published, and the changes to come of those that are out."""
     first = next(number for number in range(-2, 2) if feed.moments(number).published > 0)
     yield feed.moments(first).published, feed.number, first
@@ -216,7 +218,7 @@ def subscriptions(
         yield Subscription.from_record({"id": f"s{number}", "subscriber": f"client{number}", **wish})
 
 
-def _refined(random: Random, feed: Feed) -> dict[str, str]:
+def _refined(random: Random, feed: FeedProfile) -> dict[str, str]:
     """Items that a client of this feed might want: by an item that it had."""
     item = feed.item(-random.randint(1, feed.items), 0.0)
     topic = f"{feed.topic}/#"
@@ -235,15 +237,15 @@ def _refined(random: Random, feed: Feed) -> dict[str, str]:
     )
 
 
-class Source(NamedTuple):
+class FeedGenerator(NamedTuple):
     """A feed as a stream."""
 
-    feed: Feed
+    feed: FeedProfile
     items_per_second: float
     bytes_per_second: float
 
 
-def sources(pool: Sequence[Feed], rate: float | None = STREAM_RATE) -> list[Source]:
+def sources(pool: Sequence[FeedProfile], rate: float | None = STREAM_RATE) -> list[FeedGenerator]:
     """Feeds as streams for queries: pulled whole, all at the interval that makes the mean rate so many bytes
     a second. With None, new items alone, as the tree carries them.
 
@@ -252,12 +254,12 @@ def sources(pool: Sequence[Feed], rate: float | None = STREAM_RATE) -> list[Sour
     3200
     """
     if rate is None:
-        return [Source(one, 1 / one.every, one.size / one.items / one.every) for one in pool]
+        return [FeedGenerator(one, 1 / one.every, one.size / one.items / one.every) for one in pool]
     interval = pull_interval(pool, rate)
-    return [Source(one, one.items / interval, one.size / interval) for one in pool]
+    return [FeedGenerator(one, one.items / interval, one.size / interval) for one in pool]
 
 
-def pull_interval(pool: Sequence[Feed], rate: float = STREAM_RATE) -> float:
+def pull_interval(pool: Sequence[FeedProfile], rate: float = STREAM_RATE) -> float:
     """Seconds between two pulls of a feed by which feeds have so many bytes a second on average.
 
     >>> round(pull_interval(feeds(seed=1)), 1)

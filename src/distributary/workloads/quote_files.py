@@ -19,7 +19,7 @@ from typing import NamedTuple
 from distributary.errors import DistributaryError, InputError
 from distributary.model import Event, topic_levels
 from distributary.workloads.quotes import Distribution, chosen
-from distributary.workloads.stock_days import Publication, Trace, requests_of
+from distributary.workloads.stock_days import StockQuote, StockTrace, requests_of
 
 
 class Quote(NamedTuple):
@@ -30,7 +30,7 @@ class Quote(NamedTuple):
     """In steps."""
 
 
-class SetAside(NamedTuple):
+class RejectedLine(NamedTuple):
     """A row that could not be read."""
 
     line: int
@@ -55,7 +55,7 @@ class QuoteFile:
     """What was read: quotes in the order of time, and rows set aside."""
 
     quotes: list[Quote] = field(default_factory=list)
-    set_aside: list[SetAside] = field(default_factory=list)
+    set_aside: list[RejectedLine] = field(default_factory=list)
 
 
 def read(path: str | Path, *, columns: Columns | None = None, step: str = "0.01") -> QuoteFile:
@@ -87,7 +87,9 @@ def read_lines(lines: Iterable[str], *, columns: Columns | None = None, step: st
         try:
             result.quotes.append(_quote(row, named, Decimal(step)))
         except InputError as error:
-            result.set_aside.append(SetAside(line, str(error), ",".join(str(each) for each in row.values())))
+            result.set_aside.append(
+                RejectedLine(line, str(error), ",".join(str(each) for each in row.values()))
+            )
     result.quotes.sort()
     return result
 
@@ -100,7 +102,7 @@ def trace(
     maximum: int = 64,
     subscribers: int = 200,
     every_minutes: float = 10.0,
-) -> Trace:
+) -> StockTrace:
     """A run over these quotes: every symbol is a source, and subscribers choose among them evenly."""
     if not quotes:
         raise DistributaryError("no quotes to run; give a file with at least one row that can be read")
@@ -108,7 +110,7 @@ def trace(
     end = max(quote.time for quote in quotes) - start
     symbols = {symbol: number for number, symbol in enumerate(sorted({quote.symbol for quote in quotes}))}
     publications = [
-        Publication(
+        StockQuote(
             quote.time - start,
             symbols[quote.symbol],
             Event(f"q{number}", f"quotes/file/{quote.symbol}", {"price": quote.price}),
@@ -123,11 +125,11 @@ def trace(
             topic = f"quotes/file/{random.choice(sorted(symbols))}"
             wishes.append((time, subscriber, topic, chosen(random, maximum, tolerances)))
             time += random.expovariate(1 / (60 * every_minutes))
-    return Trace(publications, requests_of(wishes))
+    return StockTrace(publications, requests_of(wishes))
 
 
 def _rows(
-    rows: csv.DictReader[str], set_aside: list[SetAside]
+    rows: csv.DictReader[str], set_aside: list[RejectedLine]
 ) -> Iterator[tuple[int, Mapping[str, str | None]]]:
     """The rows with their lines; what is no CSV at all is set aside."""
     while True:
@@ -136,7 +138,7 @@ def _rows(
         except StopIteration:
             return
         except csv.Error as error:
-            set_aside.append(SetAside(rows.line_num, f"not CSV: {error}", ""))
+            set_aside.append(RejectedLine(rows.line_num, f"not CSV: {error}", ""))
             continue
         yield rows.line_num, row
 

@@ -53,25 +53,25 @@ class StockDay(NamedTuple):
         return f"quotes/{symbol_of(self.stock)}/{self.day}"
 
 
-class Publication(NamedTuple):
+class StockQuote(NamedTuple):
     time: float
     """Seconds from the start."""
     source: int
     event: Event
 
 
-class Request(NamedTuple):
+class StockRequest(NamedTuple):
     time: float
     subscriber: int
     subscription: Subscription
 
 
 @dataclass(frozen=True)
-class Trace:
+class StockTrace:
     """What happens in a run, in the order of time."""
 
-    publications: Sequence[Publication]
-    requests: Sequence[Request]
+    publications: Sequence[StockQuote]
+    requests: Sequence[StockRequest]
 
     @property
     def sources(self) -> int:
@@ -112,7 +112,7 @@ def trace(
     minutes: int = 240,
     every_minutes: float = 10.0,
     pool: int = 1,
-) -> Trace:
+) -> StockTrace:
     """A run as in section 5.1: sources publish every minute, subscribers subscribe every ten on average.
 
     `pool` is the seed of the stock-days, `seed` that of everything else, as in runs on one set of real data.
@@ -125,7 +125,7 @@ def trace(
     picked = _picked(random, stock_days(pool), sources)
     offsets = [60 * random.random() for _ in picked]
     published = sorted(
-        Publication(60.0 * minute + offsets[number], number, _quote(source, number, minute))
+        StockQuote(60.0 * minute + offsets[number], number, _quote(source, number, minute))
         for number, source in enumerate(picked)
         for minute in range(minutes)
     )
@@ -141,13 +141,13 @@ def trace(
             tolerance = chosen(random, maximum, tolerances)
             requests.append((_apart(time, offsets[number]), subscriber, picked[number].topic, tolerance))
             time += random.expovariate(1 / (60 * every_minutes))
-    return Trace(published, requests_of(requests))
+    return StockTrace(published, requests_of(requests))
 
 
-def requests_of(wishes: Iterable[tuple[float, int, str, float]]) -> list[Request]:
+def requests_of(wishes: Iterable[tuple[float, int, str, float]]) -> list[StockRequest]:
     """Subscriptions from times, subscribers, topics and tolerances, numbered in the order of time."""
     return [
-        Request(
+        StockRequest(
             time,
             subscriber,
             Subscription(

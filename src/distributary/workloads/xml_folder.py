@@ -20,7 +20,7 @@ from distributary.filters.path.document import MAX_LENGTH, Document, parse_docum
 from distributary.model import Event, Subscription
 from distributary.quarantine import Rejection, rejection
 from distributary.workloads import documents
-from distributary.workloads.xml_types import DocumentType, Observed
+from distributary.workloads.xml_types import DocumentType, ObservedElement
 
 PATTERN = "**/*.xml"
 MAX_BYTES = 4 * MAX_LENGTH
@@ -139,8 +139,8 @@ class _Gathered:
             for parent, below in self.children.items()
         }
         inner = (label for label in content if label not in self.values)
-        leaves = {label: Observed(tuple(values)) for label, values in self.values.items()}
-        return DocumentType(root, root, content, {**leaves, **dict.fromkeys(inner, Observed())})
+        leaves = {label: ObservedElement(tuple(values)) for label, values in self.values.items()}
+        return DocumentType(root, root, content, {**leaves, **dict.fromkeys(inner, ObservedElement())})
 
 
 def _is_attribute(label: str) -> bool:

@@ -72,7 +72,7 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class ObservedElement:
     """Leaves that hold one of the values met in documents; none when no value met is fit for a literal."""
 
     values: tuple[str, ...] = ()
@@ -88,7 +88,7 @@ class Observed:
         return f"{'!=' if random.random() < 0.05 else '='} {quote}{value}{quote}"
 
 
-Leaf = Text | Number | Observed
+Leaf = Text | Number | ObservedElement
 WORD = Text()
 TITLE = Text(3)
 YEAR = Number(1950, 2012)

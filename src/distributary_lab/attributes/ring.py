@@ -24,30 +24,37 @@ from distributary.overlay.ring.placement import (
     Spread,
 )
 from distributary.overlay.ring.ring import Ring, settle_among
-from distributary.sim.latency import Constant
+from distributary.sim.latency import ConstantLatency
 from distributary.sim.metrics import Cost, Metrics
 from distributary.sim.simulator import Cause, Observer, Simulator
 from distributary.systems.attributes.broker import AttributeBroker
-from distributary.systems.attributes.schema import NumberAttribute, Schema
+from distributary.systems.attributes.schema import AttributeSchema, NumberAttribute
 
 CIRCLE = Circle(32)
 
 
-def domain(values: int, *names: str) -> Schema:
+def domain(values: int, *names: str) -> AttributeSchema:
     """Attributes with so many values each, from 0 on."""
-    return Schema(tuple(NumberAttribute(name, 0, values - 1) for name in names))
+    return AttributeSchema(tuple(NumberAttribute(name, 0, values - 1) for name in names))
 
 
 class AttributeRing(Observer):
     """A ring of so many nodes; fingers go one way, as Chord's, unless told otherwise."""
 
     def __init__(
-        self, schema: Schema, nodes: int, seed: int, *, placement: str, rule: Rule = ONE_WAY, **options: Any
+        self,
+        schema: AttributeSchema,
+        nodes: int,
+        seed: int,
+        *,
+        placement: str,
+        rule: Rule = ONE_WAY,
+        **options: Any,
     ) -> None:
         self.addresses = sorted(Random(f"addresses {seed}").sample(range(CIRCLE.size), nodes))
         self.brokers: dict[Address, AttributeBroker] = {}
         self.metrics = Metrics(sizes=False)
-        self.world = Simulator(seed, Constant(0.05))
+        self.world = Simulator(seed, ConstantLatency(0.05))
         self.world.observe(self.metrics)
         self.world.observe(self)
         self._schema, self._rule, self._options = schema, rule, options

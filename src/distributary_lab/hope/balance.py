@@ -17,11 +17,11 @@ from distributary.overlay.ring.circle import Circle
 from distributary.overlay.ring.fingers import ONE_WAY
 from distributary.overlay.ring.ring import Ring, settle
 from distributary.sim.deployment import Deployment
-from distributary.sim.latency import Constant
+from distributary.sim.latency import ConstantLatency
 from distributary.sim.simulator import Observer, Simulator
 from distributary.systems.hope.addressing import Addressing, fitting_dimension
 from distributary.systems.hope.kbsp import Kbsp
-from distributary.systems.hope.messages import Notice
+from distributary.systems.hope.messages import EventNotice
 from distributary.workloads import xml_collection
 from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid
 from distributary_lab.rows import largest, listed, mean, means, shown
@@ -36,7 +36,7 @@ class Handled(Observer):
         self.by_node: Counter[Address] = Counter()
 
     def received(self, now: float, sender: Address, to: Address, message: Message) -> None:
-        if not isinstance(message, Notice):
+        if not isinstance(message, EventNotice):
             self.by_node[to] += 1
 
 
@@ -50,7 +50,7 @@ def run(point: Point, random: np.random.Generator) -> list[Row]:
     def make(address: Address) -> Kbsp:
         return Kbsp(Ring(Node(address), CIRCLE, rule=ONE_WAY), addressing, facets=int(point["facets"]))
 
-    deployment = Deployment(Simulator(1, Constant(0.05)), make, sizes=False)
+    deployment = Deployment(Simulator(1, ConstantLatency(0.05)), make, sizes=False)
     brokers = [deployment.add(place) for place in places]
     settle([broker.ring for broker in brokers if isinstance(broker, Kbsp)])
     seeds = random.integers(2**31, size=2).tolist()

@@ -18,7 +18,7 @@ from distributary.overlay.ring.fingers import ONE_WAY
 from distributary.overlay.ring.static import StaticRing
 from distributary.overlay.wire import size_of
 from distributary.systems.hope.addressing import fitting_dimension
-from distributary.systems.hope.messages import Advert, Passed, Publication
+from distributary.systems.hope.messages import DirectMessage, FilterAdvert, XmlPublication
 from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid
 from distributary_lab.hope.counting import DeliveryCounts, PublishedCollection, count_deliveries
 from distributary_lab.hope.model import Addresses, FilterAggregate, covering, subscription_messages
@@ -76,7 +76,9 @@ def _row(
     whole = subscription_messages(asked, dimension, suppress=False)
     told = subscription_messages(asked, dimension, suppress=True)
     size = _publication_bytes(workload, length)
-    advert = size_of(Passed((0,), Advert(0, 0, (1 << max(1, length) - 1,), (), 1 << 63, False, 10**9)))
+    advert = size_of(
+        DirectMessage((0,), FilterAdvert(0, 0, (1 << max(1, length) - 1,), (), 1 << 63, False, 10**9))
+    )
     publishing = RATE * (hops + multicast[FilterAggregate.SET] + received) * size
     return {
         "sent": nodes * RATE * SECONDS,
@@ -104,7 +106,9 @@ def _row(
 def _publication_bytes(workload: PublishedCollection, length: int) -> float:
     filter = 1 << max(1, length) - 1
     sample = workload.events[:200]
-    return float(np.mean([size_of(Passed((0,), Publication(event, filter, 0))) for event in sample]))
+    return float(
+        np.mean([size_of(DirectMessage((0,), XmlPublication(event, filter, 0))) for event in sample])
+    )
 
 
 # Checks.

@@ -24,12 +24,12 @@ from distributary.overlay.ring.circle import Circle
 from distributary.overlay.ring.fingers import ONE_WAY
 from distributary.overlay.ring.ring import Arrival, Ring, settle
 from distributary.overlay.wire import size_of
-from distributary.sim.latency import Constant
+from distributary.sim.latency import ConstantLatency
 from distributary.sim.simulator import Cause, Observer, Simulator
 from distributary.sim.underlay import Underlay
 from distributary.systems.hope.addressing import Addressing, fitting_dimension
 from distributary.systems.hope.kbpp import Kbpp
-from distributary.systems.hope.messages import Passed, Publication
+from distributary.systems.hope.messages import DirectMessage, XmlPublication
 from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid, seed_from
 from distributary_lab.rows import largest, listed, mean, means, named, numbers, shown
 
@@ -156,7 +156,7 @@ def run_kbpp(point: Point, random: np.random.Generator) -> list[Row]:
     nodes = int(point["nodes"])
     dimension = fitting_dimension(nodes)
     counted = LinkBytes()
-    world = Simulator(1, Constant(0.05), [counted])
+    world = Simulator(1, ConstantLatency(0.05), [counted])
     brokers = {
         address: Kbpp(Ring(Node(address), Circle(dimension), rule=ONE_WAY), Addressing(dimension, 0))
         for address in range(nodes)
@@ -190,7 +190,7 @@ def _publish(
     start = brokers[int(random.integers(len(brokers)))]
     position = start.cubes.position(CubeVertex(key))
     world.call(
-        start.node.address, lambda: start.ring.route(position, Publication(event, 0)), ("tree", event.id)
+        start.node.address, lambda: start.ring.route(position, XmlPublication(event, 0)), ("tree", event.id)
     )
     meeting = brokers[position]
 
@@ -204,7 +204,8 @@ def _publish(
     singly = counted.by_cause.get(("one by one", event.id), Counter({(0, 0): 0}))
     return {
         "traffic": sum(by_tree.values()),
-        "traffic_flooding": (len(brokers) - 1) * size_of(Passed((position,), Publication(event, 0, key))),
+        "traffic_flooding": (len(brokers) - 1)
+        * size_of(DirectMessage((position,), XmlPublication(event, 0, key))),
         "busiest_link": max(by_tree.values()),
         "busiest_link_without": max(singly.values()),
     }

@@ -31,11 +31,18 @@ from distributary.overlay.ring.stabilisation import PredecessorNotice
 from distributary.overlay.ring.upkeep import Upkeep
 from distributary.overlay.wire import size_of
 from distributary.sim.deployment import Deployment
-from distributary.sim.latency import Constant
+from distributary.sim.latency import ConstantLatency
 from distributary.sim.simulator import Cause, Observer, Simulator
 from distributary.systems.hope.addressing import Addressing, fitting_dimension
 from distributary.systems.hope.kbsp import Kbsp
-from distributary.systems.hope.messages import Elsewhere, Enquiry, Here, Passed, Register, Renew
+from distributary.systems.hope.messages import (
+    AdvertRenewal,
+    AdvertRequest,
+    DirectMessage,
+    FilterRegistration,
+    OwnershipDenial,
+    OwnershipNotice,
+)
 from distributary.workloads import xml_collection
 from distributary_lab.experiment import (
     Experiment,
@@ -62,8 +69,8 @@ PAPER_REPLICATION = 788.0
 
 GROUPS: dict[str, tuple[type, ...]] = {
     "ring": (NeighboursRequest, NeighboursReply, PredecessorNotice, OwnerLookup, OwnerReply),
-    "links": (Renew, Enquiry, Here, Elsewhere),
-    "registrations": (Register,),
+    "links": (AdvertRenewal, AdvertRequest, OwnershipNotice, OwnershipDenial),
+    "registrations": (FilterRegistration,),
     "replication": (Replicas, DigestCheck, DigestMismatch, ReplicaRequest, StrayItems, StrayReceipt),
 }
 
@@ -80,7 +87,7 @@ class CarriedBytes(Observer):
         self, now: float, sender: Address, to: Address, message: Message, cause: Cause, depth: int
     ) -> None:
         carried = message.payload if isinstance(message, RoutedPayload) else message
-        carried = carried.message if isinstance(carried, Passed) else carried
+        carried = carried.message if isinstance(carried, DirectMessage) else carried
         size = size_of(message)
         self.by_class[type(carried)] += size
         if type(carried) in GROUPS["ring"]:
@@ -128,7 +135,7 @@ def _deployment(nodes: int, dimension: int, length: int, siblings: int) -> Deplo
         broker.replication.period = PERIOD
         return broker
 
-    deployment = Deployment(Simulator(1, Constant(0.05)), make, sizes=False)
+    deployment = Deployment(Simulator(1, ConstantLatency(0.05)), make, sizes=False)
     brokers = [deployment.add(address) for address in range(nodes)]
     settle([broker.ring for broker in brokers if isinstance(broker, Kbsp)])
     return deployment

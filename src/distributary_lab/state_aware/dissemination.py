@@ -19,7 +19,7 @@ import numpy as np
 from distributary.errors import DistributaryError
 from distributary.model import Event, Subscription
 from distributary.sim.deployment import Deployment
-from distributary.systems.state_aware.lengths import Balance, BalancedBroker
+from distributary.systems.state_aware.lengths import BalancedBroker, WorkTarget
 from distributary.systems.state_aware.segments import NODES
 from distributary.workloads import stock_days
 from distributary.workloads.quotes import Distribution
@@ -323,7 +323,7 @@ def run_balance(point: Point, random: np.random.Generator) -> list[Row]:
 def _work(point: Point, random: np.random.Generator, period: float) -> Row:
     """How the work of the second half of a run spreads over the nodes."""
     nodes, items, minutes = (int(point[name]) for name in ("nodes", "items", "minutes"))
-    balance = Balance(spacing=CIRCLE.size // nodes, period=period)
+    balance = WorkTarget(spacing=CIRCLE.size // nodes, period=period)
     deployment, addresses = deploy("lengths", nodes, int(random.integers(2**31)), balance=balance)
     for address in addresses:
         deployment.add(address)

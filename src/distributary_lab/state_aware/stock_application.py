@@ -22,7 +22,7 @@ from distributary.overlay.node import Address, Message, Node
 from distributary.overlay.ring.circle import Circle
 from distributary.overlay.ring.ring import Ring, settle_among
 from distributary.sim.deployment import Costs, Deployment
-from distributary.sim.latency import Constant
+from distributary.sim.latency import ConstantLatency
 from distributary.sim.simulator import Cause, Observer, Simulator
 from distributary.systems.state_aware.broker import StateAwareBroker
 from distributary.systems.state_aware.lengths import BalancedBroker
@@ -30,7 +30,7 @@ from distributary.systems.state_aware.mfd import MFDBroker
 from distributary.systems.state_aware.segments import NODES, Segments
 from distributary.systems.state_aware.sf import SFBroker
 from distributary.systems.state_aware.thresholds import ThresholdsBroker
-from distributary.workloads.stock_days import Publication, Request, Trace
+from distributary.workloads.stock_days import StockQuote, StockRequest, StockTrace
 
 SYSTEMS: dict[str, Callable[..., StateAwareBroker]] = {
     "sf": SFBroker,
@@ -100,14 +100,14 @@ def deploy(
         settle_among(ring, addresses)
         return SYSTEMS[system](ring, segments, **options)
 
-    simulator = Simulator(seed, Constant(HOP))
+    simulator = Simulator(seed, ConstantLatency(HOP))
     deployment = Deployment(simulator, make, sizes=False)
     simulator.observe(_Builder(deployment))
     return deployment, addresses
 
 
 def run_application(
-    trace: Trace, system: str, *, nodes: int = 400, seed: int, span: float = NODES, **options: Any
+    trace: StockTrace, system: str, *, nodes: int = 400, seed: int, span: float = NODES, **options: Any
 ) -> Run:
     """Let a trace happen, and everything settle in the end."""
     deployment, addresses = deploy(system, nodes, seed, span=span, **options)
@@ -116,12 +116,12 @@ def run_application(
     homes = [random.choice(addresses) for _ in range(trace.subscribers)]
     for address in sorted({*sources, *homes}):
         deployment.add(address)
-    steps: Iterable[Publication | Request] = heapq.merge(
+    steps: Iterable[StockQuote | StockRequest] = heapq.merge(
         trace.publications, trace.requests, key=lambda each: each.time
     )
     for step in steps:
         deployment.simulator.run(until=step.time)
-        if isinstance(step, Publication):
+        if isinstance(step, StockQuote):
             deployment.publish(step.event, at=sources[step.source])
         else:
             deployment.subscribe(step.subscription, at=homes[step.subscriber])

@@ -20,8 +20,8 @@ import numpy as np
 from distributary.overlay.node import Address, Message
 from distributary.sim.deployment import Deployment
 from distributary.sim.networks import latency_of
-from distributary.sim.oracle import Oracle, Standing
-from distributary.sim.simulator import Cause, Delivered, Observer, Simulator
+from distributary.sim.oracle import ClientSubscription, Oracle
+from distributary.sim.simulator import Cause, DeliveredItem, Observer, Simulator
 from distributary.sim.trials.trial import Trial, run_trial
 from distributary.systems.assembly import Settings
 from distributary.systems.table import SYSTEMS, system
@@ -58,7 +58,7 @@ class Reached(Observer):
             self._useful[cause].add(sender)
             self._receivers[cause].add(to)
 
-    def delivered(self, delivered: Delivered) -> None:
+    def delivered(self, delivered: DeliveredItem) -> None:
         self._useful[delivered.cause].add(delivered.address)
 
     def share_in_vain(self) -> float:
@@ -143,7 +143,7 @@ class _Crashing:
     def _is_late(self) -> bool:
         """Publish some events, wait a little, and see whether all that must have arrived have."""
         standings = {
-            name: Standing(subscription, at)
+            name: ClientSubscription(subscription, at)
             for name, (subscription, at) in self.deployment.subscriptions.items()
             if self.world.is_up(at)
         }

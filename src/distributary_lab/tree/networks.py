@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from distributary.errors import DistributaryError
 from distributary.plan.trees.matrices import read_matrices
 from distributary.plan.trees.tree import Sites
-from distributary.sim.latency import WideArea
+from distributary.sim.latency import WideAreaLatency
 from distributary_lab.experiment import Point
 
 MOST_SITES = 200
@@ -82,7 +82,7 @@ def network_at(point: Point, random: np.random.Generator) -> Sites:
 @cache
 def built_in() -> tuple[Floats, Floats]:
     """Latency and bandwidth between all sites of the built-in network."""
-    model = WideArea(seed=SEED)
+    model = WideAreaLatency(seed=SEED)
     latency = np.zeros((MOST_SITES, MOST_SITES))
     for one in range(MOST_SITES):
         for other in range(one):

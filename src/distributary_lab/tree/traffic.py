@@ -25,7 +25,7 @@ from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.rules import LOCAL
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree, random_tree
 from distributary.sim.deployment import Deployment
-from distributary.sim.latency import Matrix
+from distributary.sim.latency import MatrixLatency
 from distributary.sim.simulator import Simulator
 from distributary.systems.assembly import Settings
 from distributary.systems.tree.broker import TreeAssembly, TreeBroker
@@ -66,7 +66,9 @@ class LiveTree:
         names = [str(site) for site in range(sites.count)]
         latency = [[float(value) for value in row] for row in sites.latency]
         places = {site + 1: names[site] for site in range(sites.count)}
-        self.simulator = Simulator(random.getrandbits(32), Matrix(names, latency, seed=1, places=places))
+        self.simulator = Simulator(
+            random.getrandbits(32), MatrixLatency(names, latency, seed=1, places=places)
+        )
         gauges = Gauges(bandwidth=self._bandwidth, window=None)
         assembly = TreeAssembly(
             Settings(sites.count),

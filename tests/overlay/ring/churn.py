@@ -16,7 +16,7 @@ from distributary.overlay.ring.invariants import problems, unsettled
 from distributary.overlay.ring.ring import Arrival, Ring, settle
 from distributary.overlay.ring.stabilisation import Stabilisation
 from distributary.overlay.ring.upkeep import Upkeep
-from distributary.sim.latency import Uniform
+from distributary.sim.latency import UniformLatency
 from distributary.sim.population import Population
 from distributary.sim.simulator import Simulator
 from overlay.ring.rings import Hello
@@ -58,7 +58,7 @@ class RingWorld:
         copies: int = 0,
         bits: int = BITS,
     ) -> None:
-        self.world = Simulator(seed, Uniform(0.01, 0.1, seed=seed))
+        self.world = Simulator(seed, UniformLatency(0.01, 0.1, seed=seed))
         self.random = Random(f"{seed}/churn")
         self.settings: dict[str, Any] = {"rule": rule, "successor_count": successor_count}
         self.stabilisation = stabilisation

@@ -12,7 +12,7 @@ from distributary.overlay.node import Address, Message, Node
 from distributary.overlay.ring.circle import Circle
 from distributary.overlay.ring.fingers import BOTH_WAYS, Rule
 from distributary.overlay.ring.ring import Arrival, Ring, settle
-from distributary.sim.latency import Constant
+from distributary.sim.latency import ConstantLatency
 from distributary.sim.simulator import Network, Simulator
 
 
@@ -56,7 +56,7 @@ class RestingRing:
         couriers: bool = False,
     ) -> None:
         self.members = sorted(identifiers)
-        self.world = Simulator(1, network or Constant(0.1))
+        self.world = Simulator(1, network or ConstantLatency(0.1))
         self.rings: dict[Address, Ring] = {}
         self.couriers: dict[Address, Courier] = {}
         for identifier in self.members:

@@ -13,9 +13,9 @@ from distributary.errors import DistributaryError
 from distributary.model import Event, Subscription
 from distributary.overlay.ring.ring import Arrival
 from distributary.sim.faults import Injection
-from distributary.sim.oracle import Oracle, Standing
+from distributary.sim.oracle import ClientSubscription, Oracle
 from distributary.sim.scenario import BrokenPromiseError
-from distributary.sim.trials.trial import Outcome, Trial, run_trial
+from distributary.sim.trials.trial import Trial, TrialOutcome, run_trial
 from distributary.systems import central, flooding
 from distributary.systems.table import SYSTEMS
 
@@ -51,7 +51,7 @@ def test_an_underlay_tells_stress_and_stretch() -> None:
 
 
 def test_a_lost_delivery_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def forgetful(self: flooding.FloodingBroker, message: flooding.Flooded, arrival: Arrival) -> None:
+    def forgetful(self: flooding.FloodingBroker, message: flooding.FloodedEvent, arrival: Arrival) -> None:
         if not message.event.id.endswith("3"):
             self.home.offer(message.event)
 
@@ -92,7 +92,7 @@ def test_a_fault_that_never_happens_fails_the_trial(
 def test_the_command_of_a_trial_runs_that_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[Trial] = []
 
-    def note(trial: Trial, *rest: object, **more: object) -> Outcome:
+    def note(trial: Trial, *rest: object, **more: object) -> TrialOutcome:
         ran.append(trial)
         raise DistributaryError("enough")
 
@@ -171,7 +171,7 @@ def test_the_command_shows_no_more_problems_than_can_be_read(
 def test_the_oracle_measures_tolerances_from_what_was_delivered() -> None:
     oracle = Oracle()
     subscription = Subscription("s", "ann", topic="A", change={"a": 2})
-    standing = Standing(subscription, at=7)
+    standing = ClientSubscription(subscription, at=7)
     first, second = Event("e1", "A", {"a": 5}), Event("e2", "A", {"a": 6})
     assert oracle.wanted(first, [standing]) == {(7, "ann"): ("s",)}
     assert oracle.wanted(second, [standing]) == {(7, "ann"): ("s",)}, "nothing was delivered yet"

@@ -20,11 +20,11 @@ from distributary.overlay.ring.placement import (
     Spread,
 )
 from distributary.systems.attributes.identifier import Identifier, IdentifierLayout
-from distributary.systems.attributes.messages import Collect
-from distributary.systems.attributes.schema import NumberAttribute, Schema, TextAttribute
+from distributary.systems.attributes.messages import ListRequest
+from distributary.systems.attributes.schema import AttributeSchema, NumberAttribute, TextAttribute
 from systems.attributes.worlds import MATCHINGS, PLACEMENTS, World, random_addresses
 
-STOCKS = Schema(
+STOCKS = AttributeSchema(
     (
         TextAttribute("Exchange"),
         TextAttribute("Symbol"),
@@ -61,7 +61,7 @@ class Five(OrderedPlacement):
         return self.circle.add(super().key(cell, choice), 5 - self.circle.hash(self.axis.name))
 
 
-EIGHT = Schema((NumberAttribute("a", 0, 8),))
+EIGHT = AttributeSchema((NumberAttribute("a", 0, 8),))
 
 
 def test_figure_3_a_subscription_id_in_nine_bits() -> None:
@@ -156,7 +156,7 @@ def test_section_3_1_1_the_first_subscription_is_stored_for_39_prices() -> None:
 def test_an_update_leaves_alone_what_both_ranges_share(placement: str, match: str) -> None:
     random = Random(3)
     addresses = random_addresses(random, 48)
-    schema = Schema((NumberAttribute("a", 0, 99),))
+    schema = AttributeSchema((NumberAttribute("a", 0, 99),))
     world = World(addresses, schema, match=match, placement=PLACEMENTS[placement])
     world.subscribe(Subscription("s", "ann", where="a between 20 and 49"), at=addresses[7])
     world.run()
@@ -243,7 +243,7 @@ def test_what_the_ring_cannot_look_up_is_checked_at_home() -> None:
 
 
 def test_too_many_values_are_refused() -> None:
-    schema = Schema((NumberAttribute("a", 0, 10**9),))
+    schema = AttributeSchema((NumberAttribute("a", 0, 10**9),))
     world = World([100, 300], schema, bits=9, placement=ScatteredPlacement)
     with pytest.raises(FilterError, match="more than 100,000 times"):
         world.subscribe(Subscription("s", "ann", where="a > 5"), at=100)
@@ -283,11 +283,11 @@ def test_a_list_that_never_comes_keeps_nobody_from_the_event() -> None:
     world.run()
     lost = world.brokers[200].ring.listeners
     for broker in world.brokers.values():
-        forget = broker.ring.listeners[Collect]
-        broker.ring.listeners[Collect] = lambda message, arrival, keep=forget: (
+        forget = broker.ring.listeners[ListRequest]
+        broker.ring.listeners[ListRequest] = lambda message, arrival, keep=forget: (
             None if message.lookup.attribute == "High" else keep(message, arrival)
         )
-    assert Collect in lost
+    assert ListRequest in lost
     world.publish(EVENT, at=300)
     world.run()
     world.check()

@@ -8,11 +8,11 @@ import pytest
 
 from distributary.model import Event, Subscription
 from distributary.overlay.ring.placement import ArcPlacement, OrderedPlacement, PlacementFactory, Spread
-from distributary.systems.attributes.messages import Announce
-from distributary.systems.attributes.schema import NumberAttribute, Schema
+from distributary.systems.attributes.messages import PlacementAnnouncement
+from distributary.systems.attributes.schema import AttributeSchema, NumberAttribute
 from systems.attributes.worlds import MATCHINGS, World, random_addresses
 
-PRICES = Schema((NumberAttribute("price", 0, 199),))
+PRICES = AttributeSchema((NumberAttribute("price", 0, 199),))
 
 
 def skewed(random: Random) -> int:
@@ -108,7 +108,7 @@ def test_no_match_is_lost_while_the_placement_changes(seed: int, match: str) -> 
 def test_whoever_missed_the_change_is_led_on_and_told() -> None:
     world, _ = made(ArcPlacement.evenly, nodes=20)
     ignorant = world.brokers[world.addresses[5]]
-    ignorant.ring.listeners[Announce] = lambda message, arrival: None
+    ignorant.ring.listeners[PlacementAnnouncement] = lambda message, arrival: None
     world.simulator.call(world.addresses[3], lambda: rebalance(world), "rebalance")
     world.run()
     assert ignorant.placements.newest("price").version == (0, 0)
@@ -149,7 +149,7 @@ def test_keepers_rebalance_of_themselves_when_told_to() -> None:
 
 
 def test_a_small_domain_costs_a_message_a_value_where_a_walk_passes_many_nodes() -> None:
-    schema = Schema((NumberAttribute("level", 0, 15),))
+    schema = AttributeSchema((NumberAttribute("level", 0, 15),))
     costs = {}
     placements: dict[str, PlacementFactory] = {
         "walk": OrderedPlacement,

@@ -10,18 +10,18 @@ import pytest
 from distributary.model import Event, Subscription
 from distributary.overlay.ring.placement import ArcPlacement
 from distributary.sim.deployment import Deployment
-from distributary.sim.latency import Uniform
+from distributary.sim.latency import UniformLatency
 from distributary.sim.scenario import replayed_by
 from distributary.sim.simulator import Simulator
-from distributary.systems.assembly import Parts, RingBroker, Settings
+from distributary.systems.assembly import RingBroker, RingParts, Settings
 from distributary.systems.attributes.broker import AttributeBroker
-from distributary.systems.attributes.schema import NumberAttribute, Schema, TextAttribute
+from distributary.systems.attributes.schema import AttributeSchema, NumberAttribute, TextAttribute
 from overlay.ring.rings import Lossy
 from overlay.ring.seeds import seeds
 from systems.attributes.worlds import MATCHINGS, PLACEMENTS, World, random_addresses
 from systems.healing import Clients, deployed
 
-SCHEMA = Schema(
+SCHEMA = AttributeSchema(
     (NumberAttribute("a", 0, 9), NumberAttribute("b", 0, 100, 10), TextAttribute("c")), topic=True
 )
 
@@ -82,7 +82,7 @@ def test_loss_repetition_and_reordering_change_nothing(seed: int, match: str) ->
 
 
 def attributes(seed: int, match: str, nodes: int) -> Deployment:
-    def make(parts: Parts) -> tuple[AttributeBroker, Any]:
+    def make(parts: RingParts) -> tuple[AttributeBroker, Any]:
         broker = AttributeBroker(
             parts.ring,
             SCHEMA,
@@ -97,7 +97,7 @@ def attributes(seed: int, match: str, nodes: int) -> Deployment:
         )
         return broker, broker.replication
 
-    world = Simulator(seed, Uniform(0.01, 0.1, seed=seed))
+    world = Simulator(seed, UniformLatency(0.01, 0.1, seed=seed))
     return deployed(make, seed, Settings.robust(nodes, refresh=5.0), world)
 
 

@@ -14,10 +14,10 @@ from distributary.errors import DistributaryError
 from distributary.filters.where.domain import Domain, comparison, contains_value, intersection, union
 from distributary.systems.attributes.schema import (
     Attribute,
+    AttributeSchema,
     BooleanAttribute,
+    CellRange,
     NumberAttribute,
-    Run,
-    Schema,
     TextAttribute,
 )
 
@@ -93,7 +93,7 @@ def test_values_on_the_grid_have_one_cell_and_a_range_those_inside_it() -> None:
     assert [price.spots(cell / 100) for cell in range(2001)] == [(cell,) for cell in range(2001)]
     reach = price.reach(intersection([comparison(">", 8.30), comparison("<", 8.70)]))
     assert reach is not None
-    assert reach.runs == (Run(831, 869),)
+    assert reach.runs == (CellRange(831, 869),)
     assert reach.cells == 39
 
 
@@ -102,11 +102,11 @@ def test_values_beyond_the_ends_belong_to_the_ends() -> None:
     assert price.spots(-5) == price.spots(-float("inf")) == (0,)
     assert price.spots(25.5) == price.spots(10**400) == (2000,)
     for domain, run in [
-        (comparison("<", -3), Run(0, 0)),
-        (comparison("<", 0), Run(0, 0)),
-        (comparison(">", 20), Run(2000, 2000)),
-        (comparison(">", 30), Run(2000, 2000)),
-        (comparison(">", 0), Run(1, 2000)),
+        (comparison("<", -3), CellRange(0, 0)),
+        (comparison("<", 0), CellRange(0, 0)),
+        (comparison(">", 20), CellRange(2000, 2000)),
+        (comparison(">", 30), CellRange(2000, 2000)),
+        (comparison(">", 0), CellRange(1, 2000)),
     ]:
         assert price.reach(domain).runs == (run,)  # type: ignore[union-attr]
 
@@ -140,14 +140,14 @@ type = "boolean"
 def test_a_schema_is_read_from_toml_and_from_json(tmp_path: Path) -> None:
     written = tmp_path / "schema.toml"
     written.write_text(TOML)
-    schema = Schema.read(written)
+    schema = AttributeSchema.read(written)
     assert schema.names == ("price", "volume", "exchange", "open", "topic")
     assert [schema[name].cells for name in schema.names] == [2001, 1001, 2, 2, 0]
     as_json = tmp_path / "schema.json"
     as_json.write_text(
         json.dumps({"attributes": {"price": {"type": "float", "minimum": 0, "maximum": 1, "precision": 0.5}}})
     )
-    assert Schema.read(as_json)["price"].cells == 3
+    assert AttributeSchema.read(as_json)["price"].cells == 3
 
 
 @pytest.mark.parametrize(
@@ -172,13 +172,13 @@ def test_a_schema_is_read_from_toml_and_from_json(tmp_path: Path) -> None:
 )
 def test_a_malformed_schema_is_refused_with_what_is_wrong(record: dict[str, Any], says: str) -> None:
     with pytest.raises(DistributaryError, match=says):
-        Schema.from_record(record)
+        AttributeSchema.from_record(record)
 
 
 def test_a_file_that_is_no_schema_is_named(tmp_path: Path) -> None:
     for name, text in [("a.toml", "= 3"), ("b.json", "[1"), ("c.json", "3")]:
         (tmp_path / name).write_text(text)
         with pytest.raises(DistributaryError, match=name):
-            Schema.read(tmp_path / name)
+            AttributeSchema.read(tmp_path / name)
     with pytest.raises(DistributaryError, match=r"missing\.toml"):
-        Schema.read(tmp_path / "missing.toml")
+        AttributeSchema.read(tmp_path / "missing.toml")

@@ -19,11 +19,16 @@ from distributary.overlay.ring.placement import (
     ScatteredPlacement,
 )
 from distributary.overlay.ring.ring import Ring, settle
-from distributary.sim.latency import Constant
+from distributary.sim.latency import ConstantLatency
 from distributary.sim.metrics import Metrics
 from distributary.sim.simulator import Network, Simulator
 from distributary.systems.attributes.broker import AttributeBroker
-from distributary.systems.attributes.schema import BooleanAttribute, NumberAttribute, Schema, TextAttribute
+from distributary.systems.attributes.schema import (
+    AttributeSchema,
+    BooleanAttribute,
+    NumberAttribute,
+    TextAttribute,
+)
 
 PLACEMENTS: dict[str, PlacementFactory] = {
     "scattered": ScatteredPlacement,
@@ -39,7 +44,7 @@ class World:
     def __init__(
         self,
         addresses: list[Address],
-        schema: Schema,
+        schema: AttributeSchema,
         *,
         bits: int = 16,
         rule: Rule = BOTH_WAYS,
@@ -49,7 +54,7 @@ class World:
         **options: Any,
     ) -> None:
         self.schema = schema
-        self.simulator = Simulator(seed, network or Constant(0.05))
+        self.simulator = Simulator(seed, network or ConstantLatency(0.05))
         self.metrics = Metrics(sizes=False)
         self.simulator.observe(self.metrics)
         self.brokers: dict[Address, AttributeBroker] = {}
@@ -124,7 +129,7 @@ def random_addresses(random: Random, nodes: int, bits: int = 16) -> list[Address
 # Random schemas, subscriptions and events.
 
 
-def random_schema(random: Random) -> Schema:
+def random_schema(random: Random) -> AttributeSchema:
     attributes: list[Any] = []
     for name in ("a", "b", "c", "d")[: random.randint(1, 4)]:
         kind = random.random()
@@ -138,10 +143,10 @@ def random_schema(random: Random) -> Schema:
             attributes.append(TextAttribute(name))
         else:
             attributes.append(BooleanAttribute(name))
-    return Schema(tuple(attributes), topic=random.random() < 0.5)
+    return AttributeSchema(tuple(attributes), topic=random.random() < 0.5)
 
 
-def random_value(random: Random, schema: Schema, name: str) -> Any:
+def random_value(random: Random, schema: AttributeSchema, name: str) -> Any:
     """A value of the attribute's type, on the grid, beside it or beyond it; now and then of another type."""
     attribute = schema[name] if name in schema else TextAttribute(name)
     if random.random() < 0.15:
@@ -153,7 +158,7 @@ def random_value(random: Random, schema: Schema, name: str) -> Any:
     return random.choice("fgkpu") if isinstance(attribute, TextAttribute) else random.random() < 0.5
 
 
-def random_literal(random: Random, schema: Schema, name: str) -> str:
+def random_literal(random: Random, schema: AttributeSchema, name: str) -> str:
     value = random_value(random, schema, name)
     while value is None or isinstance(value, tuple) or value in (float("inf"),) or value != value:
         value = random_value(random, schema, name)
@@ -162,7 +167,7 @@ def random_literal(random: Random, schema: Schema, name: str) -> str:
     return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
-def random_condition(random: Random, schema: Schema, depth: int = 2) -> str:
+def random_condition(random: Random, schema: AttributeSchema, depth: int = 2) -> str:
     if depth and random.random() < 0.6:
         parts = [random_condition(random, schema, depth - 1) for _ in range(2)]
         return "(" + random.choice([" and ", " and ", " or "]).join(parts) + ")"
@@ -179,13 +184,13 @@ def random_condition(random: Random, schema: Schema, depth: int = 2) -> str:
     return random.choice([f"{name} like 'f%'", f"not {name} = 3", f"{name} is not null", f"{name} < e"])
 
 
-def random_subscription(random: Random, schema: Schema, name: str) -> Subscription:
+def random_subscription(random: Random, schema: AttributeSchema, name: str) -> Subscription:
     topic = random.choice([None, None, None, "A/B/#", "A", "A/*"])
     where = random_condition(random, schema) if topic != "A/B/#" or random.random() < 0.7 else None
     return Subscription(name, f"client{random.randrange(4)}", topic=topic, where=where)
 
 
-def random_event(random: Random, schema: Schema, event_id: str) -> Event:
+def random_event(random: Random, schema: AttributeSchema, event_id: str) -> Event:
     topic = random.choice([None, "A/B", "A/C", "A/B/C"])
     names = [attribute.name for attribute in schema.attributes]
     attributes = {name: random_value(random, schema, name) for name in [*names, "e"] if random.random() < 0.9}

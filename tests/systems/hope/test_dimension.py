@@ -16,7 +16,7 @@ from distributary.systems.hope.addressing import Addressing
 from distributary.systems.hope.broker import HopeBroker
 from distributary.systems.hope.dimension import guessed_nodes
 from distributary.systems.hope.kbsp import Kbsp
-from distributary.systems.hope.messages import Resident
+from distributary.systems.hope.messages import RegistrationName
 from systems.hope.world import KINDS, delivered, expected, random_document, random_path, settled
 
 NODES = 24
@@ -63,7 +63,7 @@ def test_the_dimension_comes_to_fit_and_every_event_is_delivered_on_the_way(
         cubes.place(position).rank
         for broker in brokers(deployment)
         for position in broker.replication.hosted()
-        if any(isinstance(name, Resident) for name in broker.replication.contents(position))
+        if any(isinstance(name, RegistrationName) for name in broker.replication.contents(position))
     }
     assert ranks == {final.publishing}, "nothing is left in the old cubes"
 

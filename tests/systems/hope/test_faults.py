@@ -15,7 +15,7 @@ from distributary.overlay.ring.circle import Circle
 from distributary.overlay.ring.ring import Ring, settle
 from distributary.overlay.ring.upkeep import Upkeep
 from distributary.sim.deployment import Deployment
-from distributary.sim.latency import Constant
+from distributary.sim.latency import ConstantLatency
 from distributary.sim.scenario import SCENARIOS, random_scenario, replayed_by
 from distributary.sim.simulator import Simulator
 from distributary.systems.hope.addressing import Addressing
@@ -45,7 +45,7 @@ def kept_up(
     **options: Any,
 ) -> Deployment:
     """A system with all that keeps it going, its ring at rest."""
-    simulator = Simulator(seed, Constant(0.03))
+    simulator = Simulator(seed, ConstantLatency(0.03))
     started: list[bool] = []
 
     def make(address: int) -> HopeBroker:

@@ -20,7 +20,7 @@ from distributary.systems.hope.addressing import Addressing
 from distributary.systems.hope.broker import HopeBroker
 from distributary.systems.hope.kbpp import Kbpp
 from distributary.systems.hope.kbsp import Kbsp
-from distributary.systems.hope.messages import Publication, Resident
+from distributary.systems.hope.messages import RegistrationName, XmlPublication
 from distributary.workloads.xml_folder import XmlFolder
 from systems.hope.world import KINDS, delivered, expected, random_document, random_path, settled
 
@@ -246,7 +246,7 @@ def test_a_subscription_that_is_changed_moves_to_the_vertex_of_its_new_key() -> 
             for member in deployment.members.values()
             for position in member.replication.hosted()
         ]
-        residents = [name for names in contents for name in names if isinstance(name, Resident)]
+        residents = [name for names in contents for name in names if isinstance(name, RegistrationName)]
         assert len(residents) == 1
 
 
@@ -267,7 +267,7 @@ def test_an_event_takes_the_same_ways_when_vertices_cannot_see_its_document(kind
         key, filter = Addressing(6, 1024).of_event(event)
         broker = cast(HopeBroker, deployment.members[0])
         position = broker.cubes.position(CubeVertex(key))
-        routed = partial(broker.ring.route, position, Publication(without, filter))
+        routed = partial(broker.ring.route, position, XmlPublication(without, filter))
         deployment.simulator.call(0, routed, ("routed", without.id))
         deployment.simulator.run()
         assert messages(deployment, ("routed", without.id)) == messages(deployment, ("publish", event.id))

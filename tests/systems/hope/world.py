@@ -13,7 +13,7 @@ from distributary.overlay.ring.circle import Circle
 from distributary.overlay.ring.fingers import ONE_WAY
 from distributary.overlay.ring.ring import Ring, settle
 from distributary.sim.deployment import Deployment
-from distributary.sim.latency import Constant
+from distributary.sim.latency import ConstantLatency
 from distributary.sim.simulator import Simulator
 from distributary.systems.hope.addressing import Addressing
 from distributary.systems.hope.broker import HopeBroker
@@ -38,7 +38,7 @@ def settled(
     def make(address: int) -> HopeBroker:
         return kind(Ring(Node(address), circle, rule=ONE_WAY), addressing, **options)
 
-    deployment = Deployment(Simulator(seed, Constant(0.05)), make)
+    deployment = Deployment(Simulator(seed, ConstantLatency(0.05)), make)
     for identifier in sorted(set(identifiers)):
         deployment.add(identifier)
     settle([member.ring for member in deployment.members.values()])  # type: ignore[attr-defined]

@@ -11,7 +11,7 @@ from random import Random
 from distributary.flow import Catalogue, Item, RejectedItem, interpret
 from distributary.model import Delivery, Event
 from distributary.overlay.node import Address, Node
-from distributary.sim.latency import Latency, Uniform
+from distributary.sim.latency import Latency, UniformLatency
 from distributary.sim.metrics import Metrics
 from distributary.sim.population import Population
 from distributary.sim.simulator import Simulator
@@ -46,7 +46,7 @@ class World:
         self.taken: dict[tuple[str, int, str], list[int]] = {}
         """The numbers of the items that each reader was given of each stream, in order."""
         self.metrics = Metrics()
-        self.simulator = Simulator(seed, network or Uniform(0.01, 0.1, seed=seed), [self.metrics])
+        self.simulator = Simulator(seed, network or UniformLatency(0.01, 0.1, seed=seed), [self.metrics])
         self.nodes = list(range(1, nodes + 1))
         surroundings = Surroundings(
             lambda one, other: abs(one - other),

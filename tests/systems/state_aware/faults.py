@@ -13,7 +13,7 @@ from distributary.overlay.replication import Replication
 from distributary.overlay.ring.ring import Ring, settle
 from distributary.overlay.ring.upkeep import Upkeep
 from distributary.sim.deployment import Deployment
-from distributary.sim.latency import Constant
+from distributary.sim.latency import ConstantLatency
 from distributary.sim.scenario import Scenario
 from distributary.sim.simulator import Simulator
 from distributary.systems.state_aware.broker import StateAwareBroker
@@ -46,7 +46,7 @@ class FaultyWorld:
         self.spares = self.random.sample(addresses, 4)
         self.founders = [address for address in addresses if address not in self.spares]
         segments = Segments.spanning(CIRCLE, nodes=4, of=nodes)
-        self.simulator = Simulator(seed, Constant(0.05))
+        self.simulator = Simulator(seed, ConstantLatency(0.05))
 
         def broker(address: Address) -> StateAwareBroker:
             ring = Ring(Node(address), CIRCLE)

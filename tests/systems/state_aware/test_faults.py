@@ -11,7 +11,7 @@ from distributary.model import Event, Subscription
 from distributary.sim.faults import Crash
 from distributary.sim.scenario import SCENARIOS, Scenario, random_scenario
 from distributary.systems.state_aware.broker import StateAwareBroker
-from distributary.systems.state_aware.lengths import Balance, BalancedBroker
+from distributary.systems.state_aware.lengths import BalancedBroker, WorkTarget
 from distributary.systems.state_aware.mfd import MFDBroker
 from distributary.systems.state_aware.sf import SFBroker
 from distributary.systems.state_aware.thresholds import ThresholdsBroker
@@ -19,7 +19,7 @@ from overlay.ring.seeds import seeds
 from systems.state_aware.faults import FaultyWorld
 from systems.state_aware.worlds import CIRCLE
 
-BALANCE = Balance(spacing=CIRCLE.size // 10, kept=2, taken=1, period=10, longest=8)
+BALANCE = WorkTarget(spacing=CIRCLE.size // 10, kept=2, taken=1, period=10, longest=8)
 SYSTEMS: dict[str, Callable[..., StateAwareBroker]] = {
     "sf": SFBroker,
     "mfd": MFDBroker,

@@ -10,13 +10,13 @@ from distributary.errors import DistributaryError
 from distributary.model import Event, Subscription
 from distributary.overlay.node import Address
 from distributary.sim.deployment import Deployment
-from distributary.sim.latency import Uniform
-from distributary.systems.state_aware.lengths import Balance, BalancedBroker, Yielded
+from distributary.sim.latency import UniformLatency
+from distributary.systems.state_aware.lengths import BalancedBroker, HandBackReply, WorkTarget
 from systems.state_aware.worlds import CIRCLE, run_against_oracle, settled_world
 
 
-def balance(nodes: int, **changes: float) -> Balance:
-    return Balance(spacing=CIRCLE.size // nodes, **{"kept": 2, "taken": 1, "period": 60, **changes})
+def balance(nodes: int, **changes: float) -> WorkTarget:
+    return WorkTarget(spacing=CIRCLE.size // nodes, **{"kept": 2, "taken": 1, "period": 60, **changes})
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -41,7 +41,7 @@ def busy(deployment: Deployment, addresses: list[Address], count: int = 80) -> N
 
 
 def test_values_that_come_while_subscriptions_move_are_neither_lost_nor_repeated() -> None:
-    network = Uniform(0.02, 0.4, seed=3)
+    network = UniformLatency(0.02, 0.4, seed=3)
     deployment, addresses = settled_world(
         BalancedBroker, 40, 3, network=network, span=2, balance=balance(40, kept=4, taken=100)
     )
@@ -90,7 +90,7 @@ def test_a_node_that_does_not_answer_is_passed_over() -> None:
     silent = max(entries(deployment), key=lambda address: entries(deployment)[address])
     broker = deployment.members[silent]
     send = broker._send
-    broker._send = lambda to, message: None if isinstance(message, Yielded) else send(to, message)
+    broker._send = lambda to, message: None if isinstance(message, HandBackReply) else send(to, message)
     for step in range(20):
         deployment.publish(Event(f"e{step}", "A/B/C", {"d": 100 * step}), at=addresses[0])
         deployment.simulator.run(until=deployment.simulator.now + 10)
@@ -102,4 +102,4 @@ def test_a_node_that_does_not_answer_is_passed_over() -> None:
 
 def test_a_balance_that_makes_no_sense_is_refused() -> None:
     with pytest.raises(DistributaryError, match="above 0"):
-        Balance(spacing=10, kept=0)
+        WorkTarget(spacing=10, kept=0)

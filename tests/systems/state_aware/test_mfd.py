@@ -10,8 +10,8 @@ from distributary.errors import FilterError
 from distributary.model import Event, Subscription
 from distributary.overlay.node import Address
 from distributary.sim.deployment import Deployment
-from distributary.sim.latency import Uniform
-from distributary.systems.state_aware.mfd import Level, MFDBroker, Report
+from distributary.sim.latency import UniformLatency
+from distributary.systems.state_aware.mfd import LevelReport, LevelValue, MFDBroker
 from systems.state_aware.worlds import run_against_oracle, settled_world
 
 ITEM = "A/B/C"
@@ -26,9 +26,9 @@ def filters_of(deployment: Deployment) -> list[tuple[int, int]]:
     return sorted(pair for broker in deployment.members.values() for pair in broker.filters_of(ITEM))
 
 
-def casts(deployment: Deployment) -> list[Level]:
+def casts(deployment: Deployment) -> list[LevelValue]:
     """All multicasts to a level from now on, as they are sent out."""
-    sent: list[Level] = []
+    sent: list[LevelValue] = []
     for broker in deployment.members.values():
         cast = broker._cast
         broker._cast = lambda message, cast=cast: (sent.append(message), cast(message))
@@ -44,14 +44,14 @@ def test_deliveries_are_those_of_the_matcher(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_late_reports_go_up_by_a_multicast_of_their_own(seed: int) -> None:
     deployment, addresses = settled_world(
-        MFDBroker, 20, seed, span=12, window=0.01, network=Uniform(0.01, 0.4, seed=1)
+        MFDBroker, 20, seed, span=12, window=0.01, network=UniformLatency(0.01, 0.4, seed=1)
     )
     run_against_oracle(deployment, addresses, seed, engine="mfd", gap=30)
 
 
 def test_a_value_reported_late_is_not_lost() -> None:
     deployment, addresses = settled_world(
-        MFDBroker, 20, 5, span=12, window=0.01, network=Uniform(0.01, 0.4, seed=1)
+        MFDBroker, 20, 5, span=12, window=0.01, network=UniformLatency(0.01, 0.4, seed=1)
     )
     for number, tolerance in enumerate(range(1, 64)):
         subscribe(deployment, f"s{number}", tolerance, addresses[number % 20])
@@ -65,7 +65,7 @@ def test_a_value_reported_late_is_not_lost() -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_nobody_is_further_from_the_source_than_tolerated(seed: int) -> None:
     deployment, addresses = settled_world(
-        MFDBroker, 12, seed, span=6, window=0.05, network=Uniform(0.01, 0.1, seed=1)
+        MFDBroker, 12, seed, span=6, window=0.05, network=UniformLatency(0.01, 0.1, seed=1)
     )
     random = Random(seed)
     tolerances: dict[str, float] = {}
@@ -143,7 +143,7 @@ def test_only_nodes_with_output_report() -> None:
         broker.ring.route = lambda key, message, route=route: (routed.append(message), route(key, message))
     deployment.publish(Event("e1", ITEM, {"d": 10}), at=addresses[9])
     deployment.simulator.run()
-    assert [type(message) for message in routed] == [Report]
+    assert [type(message) for message in routed] == [LevelReport]
     assert len(deployment.deliveries) == 1
 
 

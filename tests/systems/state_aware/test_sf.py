@@ -6,7 +6,7 @@ import pytest
 
 from distributary.errors import FilterError, UnknownSubscriptionError
 from distributary.model import Event, Subscription
-from distributary.systems.state_aware.broker import Notify, Stamp
+from distributary.systems.state_aware.broker import ValueNotice, ValueStamp
 from distributary.systems.state_aware.sf import SFBroker, Value
 from systems.state_aware.worlds import CIRCLE, run_against_oracle, settled_world
 
@@ -42,7 +42,9 @@ def test_a_late_older_value_is_dropped() -> None:
     assert isinstance(broker, SFBroker)
     deployment.subscribe(Subscription("s", "ann", topic="A/B/C", change={"d": 1}), at=addresses[0])
     for number in (2, 1, 2, 3):
-        value = Value("A/B/C", Event(f"{number}", "A/B/C", {"d": 10 * number}), Stamp(float(number), 1, 0))
+        value = Value(
+            "A/B/C", Event(f"{number}", "A/B/C", {"d": 10 * number}), ValueStamp(float(number), 1, 0)
+        )
         broker.ring.multicast_segment(0, CIRCLE.size, value)
         deployment.simulator.call(addresses[0], lambda: None)
     assert [each.delivery.event for each in deployment.deliveries] == ["2", "3"]
@@ -94,7 +96,7 @@ def test_one_node_sends_a_value_to_all_homes_by_one_multicast() -> None:
     deployment.publish(Event("e1", "A/B/C", {"d": 10}), at=addresses[0])
     deployment.simulator.run()
     assert len(deployment.deliveries) == 30
-    assert [type(cast) for cast in casts] == [Notify]
+    assert [type(cast) for cast in casts] == [ValueNotice]
 
 
 @pytest.mark.parametrize(

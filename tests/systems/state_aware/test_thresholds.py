@@ -13,12 +13,18 @@ from distributary.matching.change.thresholds import ChangeThresholds
 from distributary.model import Event, Subscription
 from distributary.overlay.node import Address
 from distributary.sim.deployment import Deployment
-from distributary.sim.latency import Uniform
-from distributary.systems.state_aware.broker import Registered, Stamp, Standing
+from distributary.sim.latency import UniformLatency
+from distributary.systems.state_aware.broker import DirectoryEntry, TrackedSubscription, ValueStamp
 from distributary.systems.state_aware.directory import Directory, is_quiet
 from distributary.systems.state_aware.mfd import MFDBroker
 from distributary.systems.state_aware.sf import SFBroker
-from distributary.systems.state_aware.thresholds import Lease, Report, Revoke, Shown, ThresholdsBroker
+from distributary.systems.state_aware.thresholds import (
+    GuardedValue,
+    LeaseRevocation,
+    QuietLease,
+    QuietReport,
+    ThresholdsBroker,
+)
 from systems.state_aware.worlds import run_against_oracle, settled_world
 
 ITEM = "A/B/C"
@@ -49,7 +55,7 @@ def test_deliveries_are_those_of_the_matcher(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_messages_of_any_speed_change_nothing(seed: int) -> None:
-    network = Uniform(0.01, 0.6, seed=seed)
+    network = UniformLatency(0.01, 0.6, seed=seed)
     deployment, addresses = settled_world(ThresholdsBroker, 20, seed, network=network)
     run_against_oracle(deployment, addresses, seed, engine="thresholds", gap=20, attributes=2)
 
@@ -107,7 +113,7 @@ def test_a_value_kept_back_while_the_lease_was_being_revoked_is_sent_after_all()
     for number in (1, 2, 3):
         publish(deployment, f"e{number}", 100, publisher)
     broker = deployment.members[publisher]
-    broker.node._handlers[Revoke] = lambda message, sender: deployment.simulator.at(
+    broker.node._handlers[LeaseRevocation] = lambda message, sender: deployment.simulator.at(
         deployment.simulator.now + 5,
         lambda: deployment.simulator.call(publisher, lambda: broker._revoked(message, sender)),
     )
@@ -128,7 +134,7 @@ def test_another_publisher_ends_the_lease() -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_publishers_who_race_leave_nobody_further_off_than_tolerated(seed: int) -> None:
     deployment, addresses = settled_world(
-        ThresholdsBroker, 20, seed, network=Uniform(0.01, 0.5, seed=seed), span=4
+        ThresholdsBroker, 20, seed, network=UniformLatency(0.01, 0.5, seed=seed), span=4
     )
     random = Random(seed)
     tolerances = {f"s{number}": random.randint(1, 30) for number in range(12)}
@@ -157,11 +163,11 @@ def test_a_node_that_takes_value_after_value_does_not_report_each_time() -> None
         broker._send = lambda to, message, send=send: (told.append(type(message)), send(to, message))
     for number in range(10):
         publish(deployment, f"e{number}", 100 * number, addresses[9])
-    assert told.count(Shown) == 9, "all but the survey"
-    assert told.count(Report) == 1
+    assert told.count(GuardedValue) == 9, "all but the survey"
+    assert told.count(QuietReport) == 1
     publish(deployment, "e10", 901, addresses[9])
     publish(deployment, "e11", 902, addresses[9])
-    assert (told.count(Shown), told.count(Report), told.count(Lease)) == (10, 2, 1)
+    assert (told.count(GuardedValue), told.count(QuietReport), told.count(QuietLease)) == (10, 2, 1)
 
 
 def test_a_node_that_keeps_nothing_any_longer_is_forgotten() -> None:
@@ -176,8 +182,10 @@ def test_a_node_that_keeps_nothing_any_longer_is_forgotten() -> None:
     assert messages(deployment, "e4") == 0
 
 
-def standing(name: str, tolerances: dict[str, float]) -> Standing:
-    return Standing(Registered(ITEM, Subscription(name, name, topic=ITEM, change=tolerances), 1), 0.0)
+def standing(name: str, tolerances: dict[str, float]) -> TrackedSubscription:
+    return TrackedSubscription(
+        DirectoryEntry(ITEM, Subscription(name, name, topic=ITEM, change=tolerances), 1), 0.0
+    )
 
 
 NUMBER = st.one_of(st.integers(-20, 20), st.floats(-20, 20, width=16), st.just(float("inf")))
@@ -204,7 +212,7 @@ def test_a_directory_takes_what_the_threshold_index_takes(
         quiet = directory.quiet(topic)
         wanted = index.match(event)
         assert not (wanted and quiet is not None and is_quiet(quiet, event))
-        fired = directory.fire(event, Stamp(float(number), 0, 0))
+        fired = directory.fire(event, ValueStamp(float(number), 0, 0))
         assert sorted(int(each.name) for each in fired) == wanted
 
 
@@ -214,7 +222,7 @@ def test_whole_numbers_are_quiet_exactly_when_nobody_takes_them(
 ) -> None:
     directory = Directory()
     directory.put(standing("s", {"a": tolerance}))
-    directory.fire(Event("e0", ITEM, {"a": last}), Stamp(0.0, 0, 0))
+    directory.fire(Event("e0", ITEM, {"a": last}), ValueStamp(0.0, 0, 0))
     quiet = directory.quiet(ITEM)
     assert quiet is not None
     assert is_quiet(quiet, Event("e1", ITEM, {"a": value})) == (abs(value - last) <= tolerance)

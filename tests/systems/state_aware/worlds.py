@@ -12,7 +12,7 @@ from distributary.overlay.node import Address, Node
 from distributary.overlay.ring.circle import Circle
 from distributary.overlay.ring.ring import Ring, settle
 from distributary.sim.deployment import Deployment
-from distributary.sim.latency import Constant
+from distributary.sim.latency import ConstantLatency
 from distributary.sim.simulator import Network, Simulator
 from distributary.systems.state_aware.broker import StateAwareBroker
 from distributary.systems.state_aware.segments import Segments
@@ -34,7 +34,7 @@ def settled_world(
     **options: Any,
 ) -> tuple[Deployment, list[Address]]:
     """A ring at rest, with a broker at every node."""
-    simulator = Simulator(seed, network or Constant(0.05))
+    simulator = Simulator(seed, network or ConstantLatency(0.05))
     segments = Segments.spanning(CIRCLE, nodes=span, of=nodes)
 
     def broker(address: Address) -> StateAwareBroker:

@@ -19,7 +19,7 @@ from distributary.overlay.tree.state import TreeSettings
 from distributary.overlay.tree.topology import random_parents
 from distributary.sim.deployment import Deployment
 from distributary.sim.faults import Duplication, Fault, Loss, Reordering
-from distributary.sim.latency import Uniform
+from distributary.sim.latency import UniformLatency
 from distributary.sim.scenario import Scenario
 from distributary.sim.simulator import Simulator
 from distributary.systems.assembly import Settings
@@ -40,7 +40,7 @@ class World:
     def __init__(
         self, seed: int, *, robust: bool = False, fetch: Fetch | None = None, **options: float
     ) -> None:
-        self.simulator = Simulator(seed, Uniform(0.01, 0.2, seed=seed))
+        self.simulator = Simulator(seed, UniformLatency(0.01, 0.2, seed=seed))
         self.served: dict[str, Event] = {}
         self._fetch = fetch or fetch_generated
         self._known: set[str] = set()

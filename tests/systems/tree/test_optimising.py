@@ -20,7 +20,7 @@ from distributary.plan.trees.optimiser import HYBRID, climb
 from distributary.plan.trees.rules import DIRECTED, FIVE_LEVELS, FOUR_LEVELS, LOCAL, TreeRule
 from distributary.plan.trees.starts import best_effort
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree, random_tree
-from distributary.sim.latency import Matrix
+from distributary.sim.latency import MatrixLatency
 from distributary.systems.tree.cost_model import CostModel
 from distributary.systems.tree.messages import OPTIMISATION, STATISTICS, UPKEEP
 from distributary.systems.tree.optimiser import OptimisationSettings
@@ -100,7 +100,7 @@ class LiveWorld(World):
         super().__init__(
             sites.count,
             1,
-            network=Matrix(names, everywhere.latency, seed=1, places=places),  # type: ignore[arg-type]
+            network=MatrixLatency(names, everywhere.latency, seed=1, places=places),  # type: ignore[arg-type]
             parents={site + 1: start.parents[site] + 1 for site in start.order[1:]},
             optimising=OptimisationSettings(goal, rules=rules, gauges=gauges, **given),
             fanout=fanout,

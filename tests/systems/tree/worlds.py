@@ -13,7 +13,7 @@ from distributary.overlay.tree.node import TreeNode
 from distributary.overlay.tree.state import TreeSettings
 from distributary.overlay.tree.topology import Parents, loops, random_parents
 from distributary.sim.deployment import Deployment
-from distributary.sim.latency import Latency, Uniform
+from distributary.sim.latency import Latency, UniformLatency
 from distributary.sim.simulator import Observer, Simulator
 from distributary.systems.assembly import Settings
 from distributary.systems.tree.broker import TreeAssembly, TreeBroker
@@ -38,7 +38,7 @@ class World:
         **shape: Any,
     ) -> None:
         self.random = Random(f"{seed}/world")
-        self.simulator = Simulator(seed, network or Uniform(0.01, 0.1, seed=seed))
+        self.simulator = Simulator(seed, network or UniformLatency(0.01, 0.1, seed=seed))
         settings = Settings.robust(nodes) if robust else Settings(nodes)
         self.assembly = TreeAssembly(
             settings,

@@ -22,8 +22,15 @@ from rich.console import Console
 from rich.live import Live
 
 from distributary.cli.demo.kernels import compiling
-from distributary.cli.demo.report import Outcome, report
-from distributary.cli.demo.script import BROKEN_SUBSCRIPTIONS, SCHEMA, Round, Script, make_script, publish
+from distributary.cli.demo.report import DemoOutcome, report
+from distributary.cli.demo.script import (
+    BROKEN_SUBSCRIPTIONS,
+    SCHEMA,
+    DemoRound,
+    DemoScript,
+    make_script,
+    publish,
+)
 from distributary.errors import DistributaryError, InputError
 from distributary.model import Subscription
 from distributary.quarantine import Quarantine, rejection
@@ -101,7 +108,7 @@ def run_demo(
     seed: int,
     *,
     master: str = "local[*]",
-) -> Outcome:
+) -> DemoOutcome:
     """Make the data, run the pipeline, show what it did, and leave everything below `out`."""
     began = time.perf_counter()
     console.print("[bold]Distributary[/bold]: every event, once, to everyone who asked for it.\n")
@@ -118,7 +125,7 @@ def run_demo(
             for number, each in enumerate(script.rounds):
                 _play(number, each, out / "events", store, followed)
         console.print("all of it is delivered: stopping the pipeline", highlight=False)
-    outcome = Outcome(out, script, followed.records, refused, time.perf_counter() - began)
+    outcome = DemoOutcome(out, script, followed.records, refused, time.perf_counter() - began)
     report(console, outcome)
     return outcome
 
@@ -142,7 +149,7 @@ def clear(out: Path) -> None:
     file.write_text(MARK + "\n", encoding="utf-8")
 
 
-def _registered(out: Path, script: Script, console: Console) -> tuple[SubscriptionStore, Quarantine]:
+def _registered(out: Path, script: DemoScript, console: Console) -> tuple[SubscriptionStore, Quarantine]:
     """The store with the subscriptions of the start; what is malformed is refused and noted."""
     store = open_store(out / "subscriptions")
     with Quarantine(out / "refused.jsonl") as refused:
@@ -269,7 +276,7 @@ class _Followed:
         return self._progress.snapshot(utc_now()).table("the pipeline, live")
 
 
-def _play(number: int, each: Round, source: Path, store: SubscriptionStore, followed: _Followed) -> None:
+def _play(number: int, each: DemoRound, source: Path, store: SubscriptionStore, followed: _Followed) -> None:
     """One round: people come and go, events are published and all of them delivered."""
     if each.added or each.removed:
         version = store.commit(each.added, remove=each.removed)

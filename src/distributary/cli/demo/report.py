@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from distributary.cli.demo.script import JOINING, Script
+from distributary.cli.demo.script import JOINING, DemoScript
 from distributary.matching.matcher import Matcher
 from distributary.model import BUILT_IN_FILTERS, Event, Subscription
 from distributary.quarantine import Quarantine
@@ -32,11 +32,11 @@ COMBINED = "two or more"
 
 
 @dataclass(frozen=True)
-class Outcome:
+class DemoOutcome:
     """What was planned and what came of it."""
 
     out: Path
-    script: Script
+    script: DemoScript
     records: list[BatchRecord]
     refused: Quarantine
     """The subscriptions that were malformed."""
@@ -64,7 +64,7 @@ class Outcome:
         return rows
 
 
-def report(console: Console, outcome: Outcome) -> None:
+def report(console: Console, outcome: DemoOutcome) -> None:
     """Tell all of it."""
     console.print()
     if any(record.matches for record in outcome.records):
@@ -76,7 +76,7 @@ def report(console: Console, outcome: Outcome) -> None:
     _places(console, outcome)
 
 
-def kinds_table(outcome: Outcome) -> Table:
+def kinds_table(outcome: DemoOutcome) -> Table:
     """What each kind of filter matched; a subscription with several counts at each of them."""
     table = _table("What each kind of filter matched")
     for name in ("kind", "subscriptions", "matches", "deliveries"):
@@ -95,7 +95,7 @@ def kinds_table(outcome: Outcome) -> Table:
     return table
 
 
-def people_table(outcome: Outcome) -> Table:
+def people_table(outcome: DemoOutcome) -> Table:
     """What the people with names asked for, and what they got."""
     table = _table("What people asked for and got")
     table.add_column("subscriber")
@@ -118,7 +118,7 @@ def people_table(outcome: Outcome) -> Table:
     return table
 
 
-def batches_table(outcome: Outcome) -> Table:
+def batches_table(outcome: DemoOutcome) -> Table:
     """Every micro-batch with its rates, and all of them together."""
     table = _table("How fast: every micro-batch")
     names = (
@@ -144,7 +144,7 @@ def batches_table(outcome: Outcome) -> Table:
     return table
 
 
-def aside_table(outcome: Outcome) -> Table:
+def aside_table(outcome: DemoOutcome) -> Table:
     """What was malformed and why; nothing else was held up by it."""
     table = _table("What was set aside, and why")
     table.add_column("what")
@@ -162,7 +162,7 @@ def aside_table(outcome: Outcome) -> Table:
     return table
 
 
-def _explain(console: Console, outcome: Outcome) -> None:
+def _explain(console: Console, outcome: DemoOutcome) -> None:
     """One explanation: why an event of her topic was not for ann."""
     wish = outcome.script.everybody().get("p0")
     if wish is None:
@@ -177,7 +177,7 @@ def _explain(console: Console, outcome: Outcome) -> None:
                 return
 
 
-def _places(console: Console, outcome: Outcome) -> None:
+def _places(console: Console, outcome: DemoOutcome) -> None:
     out = outcome.out
     table = Table(title="\nWhere everything is", title_justify="left", show_header=False, box=None)
     places = {
@@ -217,7 +217,7 @@ def _has(subscription: Subscription, kind: str) -> bool:
     return len(held) > 1 if kind == COMBINED else kind in held
 
 
-def _example(outcome: Outcome, rows: pa.Table, kind: str) -> str:
+def _example(outcome: DemoOutcome, rows: pa.Table, kind: str) -> str:
     """A match of that kind, of a subscription with as few other filters as can be."""
     everybody = outcome.script.everybody()
     found = {one: at for at, one in reversed(list(enumerate(rows["subscription_id"].to_pylist())))}
@@ -229,7 +229,7 @@ def _example(outcome: Outcome, rows: pa.Table, kind: str) -> str:
     return escape(f"{', '.join(_wish(everybody[plainest]).splitlines())} → {_event(event)}")
 
 
-def _first_event(outcome: Outcome, subscription_id: str) -> str | None:
+def _first_event(outcome: DemoOutcome, subscription_id: str) -> str | None:
     at = pc.index(outcome.matches["subscription_id"], subscription_id).as_py()
     if at < 0:
         return None

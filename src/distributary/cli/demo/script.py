@@ -53,7 +53,7 @@ CUT_OFF = '{"id": "x7", "topic": "quotes/NYSE/AA'
 
 
 @dataclass(frozen=True)
-class Round:
+class DemoRound:
     """Who comes and goes, and what is published afterwards, by file."""
 
     added: tuple[Subscription, ...]
@@ -70,12 +70,12 @@ class Round:
 
 
 @dataclass(frozen=True)
-class Script:
+class DemoScript:
     """The whole demonstration."""
 
     subscriptions: tuple[Subscription, ...]
     """Those at the start."""
-    rounds: tuple[Round, ...]
+    rounds: tuple[DemoRound, ...]
 
     def everybody(self) -> dict[str, Subscription]:
         """All subscriptions there ever are, by id."""
@@ -87,7 +87,7 @@ class Script:
         return {event.id: event for each in self.rounds for file in each.files for event in file}
 
 
-def make_script(subscription_count: int, event_count: int, seed: int) -> Script:
+def make_script(subscription_count: int, event_count: int, seed: int) -> DemoScript:
     """Write the script.
 
     >>> script = make_script(400, 100, seed=1)
@@ -110,8 +110,8 @@ def make_script(subscription_count: int, event_count: int, seed: int) -> Script:
             added = (JOINING, *added[1:])
         if number == LEAVES_BEFORE and removed:
             removed = (LEAVING, *removed[1:])
-        rounds.append(Round(added, removed, tuple(islice(files, FILES_A_ROUND)), number == 1))
-    return Script(first, tuple(rounds))
+        rounds.append(DemoRound(added, removed, tuple(islice(files, FILES_A_ROUND)), number == 1))
+    return DemoScript(first, tuple(rounds))
 
 
 def publish(path: Path, events: Iterable[Event], broken: bool, now: datetime | None = None) -> int:

@@ -132,6 +132,7 @@ class QueryTrial:
 
     @cached_property
     def catalogue(self) -> Catalogue:
+        """The sources and queries of the file, or made-up ones over feeds; checked."""
         if not self.file:
             return feed_catalogue(self.queries, self.feeds, self.seed)
         catalogue = read_query_file(self.file)
@@ -151,6 +152,7 @@ class QueryTrial:
 
     @property
     def optimising(self) -> QueryOptimiserSettings | None:
+        """How the network follows the goal; None without one."""
         if not self.goal:
             return None
         goal = parse_query_goal(NAMED_GOALS.get(self.goal, self.goal))

@@ -27,7 +27,7 @@ from distributary.overlay.node import Address
 from distributary.sim.deployment import Costs, Deployment
 from distributary.sim.metrics import Traffic
 from distributary.sim.networks import latency_of
-from distributary.sim.oracle import Oracle, Standing
+from distributary.sim.oracle import ClientSubscription, Oracle
 from distributary.sim.scenario import SCENARIOS, Scenario, random_scenario
 from distributary.sim.simulator import Observer, Simulator
 from distributary.sim.underlay import Underlay, UnderlayCost, UnderlayLoad
@@ -75,6 +75,7 @@ class Trial:
 
     @property
     def faulty(self) -> bool:
+        """Whether anything goes wrong in it."""
         return self.scenario != "calm"
 
     @property
@@ -98,7 +99,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrialOutcome:
     """What came of a trial."""
 
     trial: Trial
@@ -126,7 +127,7 @@ def run_trial(
     trial: Trial,
     observers: Iterable[Observer] = (),
     progress: Callable[[float, float], None] | None = None,
-) -> Outcome:
+) -> TrialOutcome:
     """Run a trial; `progress` is told the virtual time that has passed and the whole of it."""
     return _Run(trial, observers, progress).outcome()
 
@@ -160,19 +161,19 @@ class _Run:
         self.oracle = Oracle()
         self.refused = 0
         self.checked = 0
-        self.standings: dict[str, Standing] = {}
+        self.standings: dict[str, ClientSubscription] = {}
         self._amid_faults: dict[str, Event] = {}
         self._sources: dict[str | None, Address] = {}
         self.problems: list[str] = []
         self._progress = progress
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> TrialOutcome:
         began = time.perf_counter()
         fired = self._live()
         up = [member for one, member in self.deployment.members.items() if self.world.is_up(one)]
         self.problems += self.assembly.disorder(up)
         metrics = self.deployment.metrics
-        return Outcome(
+        return TrialOutcome(
             trial=self.trial,
             refused=self.refused,
             checked=self.checked,
@@ -275,10 +276,10 @@ class _Run:
 
     # What is promised.
 
-    def _standings(self) -> dict[str, Standing]:
+    def _standings(self) -> dict[str, ClientSubscription]:
         """What clients are subscribed to when the comparing begins; no client comes or goes after that."""
         return {
-            name: Standing(subscription, at, self.deployment.subscribed_since(name))
+            name: ClientSubscription(subscription, at, self.deployment.subscribed_since(name))
             for name, (subscription, at) in self.deployment.subscriptions.items()
         }
 

@@ -33,14 +33,14 @@ from distributary.overlay.node import Address, Message
 from distributary.overlay.replication import Replication
 from distributary.overlay.ring.placement import FIRST, ArcPlacement, PlacementFactory, point_key
 from distributary.overlay.ring.ring import Ring
-from distributary.systems.attributes.filing import MOST_KEYS, Claim, Filing
+from distributary.systems.attributes.filing import MOST_KEYS, FiledEntry, Filing
 from distributary.systems.attributes.identifier import Identifier, IdentifierLayout
-from distributary.systems.attributes.matching import Counting, Lists, Matching, Narrowest
-from distributary.systems.attributes.messages import EntryName, Lookup, Offer
-from distributary.systems.attributes.parts import Part, parts_of
+from distributary.systems.attributes.matching import CountingMatcher, ListServer, Matching, NarrowestMatcher
+from distributary.systems.attributes.messages import EntryName, EventOffer, ValueLookup
+from distributary.systems.attributes.parts import SubscriptionPart, parts_of
 from distributary.systems.attributes.placements import Placements
-from distributary.systems.attributes.rendezvous import Rendezvous
-from distributary.systems.attributes.schema import TOPIC, Reach, Run, Schema, Spot
+from distributary.systems.attributes.rendezvous import EntryLists
+from distributary.systems.attributes.schema import TOPIC, AttributeSchema, CellRange, Spot, ValueSet
 from distributary.systems.home import Home
 
 OPEN_TEXT_SHARE = 0.001
@@ -55,7 +55,8 @@ class AttributeBroker:
 
     >>> from distributary.overlay.ring.circle import Circle
     >>> from distributary.overlay.node import Node
-    >>> schema = Schema.from_record({"attributes": {"a": {"type": "integer", "minimum": 0, "maximum": 9}}})
+    >>> digit = {"type": "integer", "minimum": 0, "maximum": 9}
+    >>> schema = AttributeSchema.from_record({"attributes": {"a": digit}})
     >>> broker = AttributeBroker(Ring(Node(3), Circle(8)), schema)
     >>> broker.node.call(lambda: broker.subscribe(Subscription("s1", "ann", where="a > 3")), now=0)
     []
@@ -66,7 +67,7 @@ class AttributeBroker:
     def __init__(
         self,
         ring: Ring,
-        schema: Schema,
+        schema: AttributeSchema,
         *,
         placement: PlacementFactory = ArcPlacement.evenly,
         match: Matching | str = Matching.NARROWEST,
@@ -90,7 +91,7 @@ class AttributeBroker:
         self.send: Callable[[Address, Message], None] = courier.send if courier else self.node.send
         self.filing = Filing(ring)
         self.replication = Replication(ring, copies, self.send)
-        self.rendezvous = Rendezvous(ring, self.replication, refresh=refresh, noticed=self._notice)
+        self.rendezvous = EntryLists(ring, self.replication, refresh=refresh, noticed=self._notice)
         self.placements = Placements(
             ring,
             schema,
@@ -101,15 +102,15 @@ class AttributeBroker:
             overlap=overlap,
             window=window,
         )
-        self.lists = Lists(self.rendezvous, self.placements)
-        self._parts: dict[str, list[tuple[int, Part, tuple[str, ...]]]] = {}
+        self.lists = ListServer(self.rendezvous, self.placements)
+        self._parts: dict[str, list[tuple[int, SubscriptionPart, tuple[str, ...]]]] = {}
         """For each subscription: the number, the part, and the attributes it is filed under."""
         self._numbers: set[int] = set()
         self._next_number = 0
-        self._matching: Counting | Narrowest
+        self._matching: CountingMatcher | NarrowestMatcher
         if self.match is Matching.COUNTING:
             again = 4 * courier.timeout if courier else None
-            self._matching = Counting(
+            self._matching = CountingMatcher(
                 ring,
                 self.lists,
                 self.layout,
@@ -119,8 +120,10 @@ class AttributeBroker:
                 again=again,
             )
         else:
-            self._matching = Narrowest(ring, self.lists, self.layout, relook=self._relook, tell=self._tell)
-        self.node.handle(Offer, lambda offer, sender: self.home.offer(offer.event))
+            self._matching = NarrowestMatcher(
+                ring, self.lists, self.layout, relook=self._relook, tell=self._tell
+            )
+        self.node.handle(EventOffer, lambda offer, sender: self.home.offer(offer.event))
         self.node.at_alarm("attributes refresh", self._refresh)
         self.node.at_alarm("attributes rebalance", self._rebalance_own)
         self.node.at_start(self._begin)
@@ -193,13 +196,13 @@ class AttributeBroker:
 
     # Filing.
 
-    def _attributes_for(self, part: Part) -> tuple[str, ...]:
+    def _attributes_for(self, part: SubscriptionPart) -> tuple[str, ...]:
         """The lists that a part goes into."""
         if self.match is Matching.COUNTING:
             return tuple(name for name, _ in part.reaches)
         return (min(part.reaches, key=lambda reach: self._breadth(*reach))[0],)
 
-    def _breadth(self, name: str, reach: Reach) -> tuple[int, float]:
+    def _breadth(self, name: str, reach: ValueSet) -> tuple[int, float]:
         """How much a part asks for of an attribute: keys to be stored under, then its share of the values."""
         keys = len(reach.points)
         if reach.runs:
@@ -210,7 +213,9 @@ class AttributeBroker:
         share = len(reach.points) * OPEN_TEXT_SHARE + (reach.cells / cells if cells else 0.0)
         return keys, share
 
-    def _claims(self, planned: Iterable[tuple[int, Part, tuple[str, ...]]]) -> Iterator[Claim]:
+    def _claims(
+        self, planned: Iterable[tuple[int, SubscriptionPart, tuple[str, ...]]]
+    ) -> Iterator[FiledEntry]:
         for number, part, attributes in planned:
             packed = self.layout.pack(Identifier(self.node.address, number, len(attributes)))
             for name, reach in part.reaches:
@@ -218,11 +223,11 @@ class AttributeBroker:
                     continue
                 wanted = part.wanted.besides(name) if self.match is Matching.NARROWEST else None
                 if not self.placements.has(name):
-                    yield Claim(EntryName(name, FIRST, packed), reach, wanted, None)
+                    yield FiledEntry(EntryName(name, FIRST, packed), reach, wanted, None)
                     continue
                 for placement in self.placements.kept(name):
                     entry = EntryName(name, placement.version, packed)
-                    yield Claim(entry, reach, wanted, placement)
+                    yield FiledEntry(entry, reach, wanted, placement)
 
     def _file_anew(self, attribute: str) -> None:
         """The placements of an attribute have changed."""
@@ -235,7 +240,7 @@ class AttributeBroker:
         if self.placements.is_over(name.attribute, name.version):
             self.placements.tell(home, name.attribute)
 
-    def _filed_runs(self, attribute: str) -> Iterator[Run]:
+    def _filed_runs(self, attribute: str) -> Iterator[CellRange]:
         for planned in self._parts.values():
             for _, part, attributes in planned:
                 if attribute in attributes:
@@ -258,20 +263,20 @@ class AttributeBroker:
 
     # Matching.
 
-    def _lookup(self, name: str, spot: Spot, event_id: str) -> Lookup:
+    def _lookup(self, name: str, spot: Spot, event_id: str) -> ValueLookup:
         if isinstance(spot, str):
-            return Lookup(point_key(self.ring.circle, name, spot), name, spot, FIRST)
+            return ValueLookup(point_key(self.ring.circle, name, spot), name, spot, FIRST)
         placement = self.placements.current(name)
-        return Lookup(placement.key(spot, crc32(event_id.encode())), name, spot, placement.version)
+        return ValueLookup(placement.key(spot, crc32(event_id.encode())), name, spot, placement.version)
 
-    def _relook(self, lookup: Lookup, event_id: str) -> Lookup:
+    def _relook(self, lookup: ValueLookup, event_id: str) -> ValueLookup:
         return self._lookup(lookup.attribute, lookup.spot, event_id)
 
     def _tell(self, home: Address, event: Event) -> None:
         if home == self.node.address:
             self.home.offer(event)
         else:
-            self.send(home, Offer(event))
+            self.send(home, EventOffer(event))
 
     # Upkeep.
 

@@ -19,46 +19,46 @@ from typing import NamedTuple
 from distributary.errors import FilterError
 from distributary.overlay.ring.placement import AttributePlacement, Spread, point_key
 from distributary.overlay.ring.ring import Ring
-from distributary.systems.attributes.messages import Along, Drop, Entry, EntryName, Store
-from distributary.systems.attributes.parts import Wanted
-from distributary.systems.attributes.schema import Reach, Run
+from distributary.systems.attributes.messages import EntryChange, EntryDrop, EntryName, EntryStore, ListEntry
+from distributary.systems.attributes.parts import PartCondition
+from distributary.systems.attributes.schema import CellRange, ValueSet
 
 MOST_KEYS = 100_000
 """A subscription that would be stored under more keys is refused."""
 
 
-class Slip(NamedTuple):
+class KeyShare(NamedTuple):
     """What a part asks of the cells that one key is for."""
 
-    cells: tuple[Run, ...]
+    cells: tuple[CellRange, ...]
     point: str | None
-    wanted: Wanted | None
+    wanted: PartCondition | None
 
 
 Place = tuple[EntryName, int]
 """An entry's name and one of its keys."""
 
-Filed = dict[Place, Slip]
+Filed = dict[Place, KeyShare]
 
 
-class Claim(NamedTuple):
+class FiledEntry(NamedTuple):
     """One entry that a home wants to have under every key of a reach."""
 
     name: EntryName
-    reach: Reach
-    wanted: Wanted | None
+    reach: ValueSet
+    wanted: PartCondition | None
     placement: AttributePlacement | None
     """None for an attribute that has points only."""
 
 
-def slips_of(claim: Claim, ring: Ring) -> Filed:
+def slips_of(claim: FiledEntry, ring: Ring) -> Filed:
     """Everything that a claim puts on the ring, along its cells."""
-    filed: dict[int, list[Run]] = {}
+    filed: dict[int, list[CellRange]] = {}
     count = 0
     for first, last in claim.reach.runs:
         assert claim.placement is not None, "runs have cells, and cells have a placement"
         for key, start, end in claim.placement.stored(first, last):
-            filed.setdefault(key, []).append(Run(max(start, first), min(end, last)))
+            filed.setdefault(key, []).append(CellRange(max(start, first), min(end, last)))
             count += 1
             if count > MOST_KEYS:
                 raise FilterError(
@@ -66,10 +66,12 @@ def slips_of(claim: Claim, ring: Ring) -> Filed:
                     f"{MOST_KEYS:,} times; ask for fewer, or declare a coarser precision",
                     field="where",
                 )
-    slips: Filed = {(claim.name, key): Slip(tuple(runs), None, claim.wanted) for key, runs in filed.items()}
+    slips: Filed = {
+        (claim.name, key): KeyShare(tuple(runs), None, claim.wanted) for key, runs in filed.items()
+    }
     for point in claim.reach.points:
         key = point_key(ring.circle, claim.name.attribute, point)
-        slips[claim.name, key] = Slip((), point, claim.wanted)
+        slips[claim.name, key] = KeyShare((), point, claim.wanted)
     return slips
 
 
@@ -79,11 +81,11 @@ class Filing:
     def __init__(self, ring: Ring) -> None:
         self.ring = ring
         self._filed: dict[str, Filed] = {}
-        self._claims: dict[str, dict[EntryName, tuple[Claim, int]]] = {}
+        self._claims: dict[str, dict[EntryName, tuple[FiledEntry, int]]] = {}
         """For each subscription, its claims, each with the serial of its last change."""
         self._serial = 0
 
-    def file(self, subscription_id: str, claims: Iterable[Claim]) -> None:
+    def file(self, subscription_id: str, claims: Iterable[FiledEntry]) -> None:
         """Have these claims of a subscription on the ring, and no others; FilterError when they are too many.
 
         Nothing has changed when an error is raised.
@@ -110,7 +112,7 @@ class Filing:
         for name, keys in changed.items():
             self._store(self._claims[subscription_id][name], keys, should)
         for name, keys in gone.items():
-            self._send(known[name][0].placement, name, keys, filed, Drop(name, self._serial))
+            self._send(known[name][0].placement, name, keys, filed, EntryDrop(name, self._serial))
 
     def forget(self, subscription_id: str) -> None:
         """Take everything of a subscription from the ring."""
@@ -126,9 +128,9 @@ class Filing:
             for name, its_keys in keys.items():
                 self._store(self._claims[subscription_id][name], its_keys, filed)
 
-    def _store(self, claimed: tuple[Claim, int], keys: list[int], filed: Filed) -> None:
+    def _store(self, claimed: tuple[FiledEntry, int], keys: list[int], filed: Filed) -> None:
         claim, serial = claimed
-        store = Store(claim.name, Entry(serial, claim.reach, claim.wanted))
+        store = EntryStore(claim.name, ListEntry(serial, claim.reach, claim.wanted))
         self._send(claim.placement, claim.name, keys, filed, store)
 
     def _send(
@@ -136,8 +138,8 @@ class Filing:
         placement: AttributePlacement | None,
         name: EntryName,
         keys: list[int],
-        filed: Mapping[Place, Slip],
-        change: Store | Drop,
+        filed: Mapping[Place, KeyShare],
+        change: EntryStore | EntryDrop,
     ) -> None:
         spread = Spread.EACH if placement is None else placement.spread
         if spread is Spread.JUMP:
@@ -147,14 +149,14 @@ class Filing:
                 self.ring.route(key, change)
         else:
             for stretch in _stretches(keys, [filed[name, key] for key in keys]):
-                along = Along(tuple(stretch), change)
+                along = EntryChange(tuple(stretch), change)
                 self.ring.route(stretch[0], along if len(stretch) > 1 else change)
 
 
-def _stretches(keys: list[int], slips: list[Slip]) -> list[list[int]]:
+def _stretches(keys: list[int], slips: list[KeyShare]) -> list[list[int]]:
     """Keys in groups of which the cells follow one another."""
     stretches: list[list[int]] = []
-    previous: Slip | None = None
+    previous: KeyShare | None = None
     for key, slip in zip(keys, slips, strict=True):
         follows = (
             previous is not None

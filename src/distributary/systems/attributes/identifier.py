@@ -57,9 +57,11 @@ class IdentifierLayout:
 
     @property
     def bits(self) -> int:
+        """The length of a packed identifier."""
         return self.circle.bits + self.number_bits + self.attribute_bits
 
     def pack(self, identifier: Identifier) -> int:
+        """An identifier as one number; an error names the part that does not fit."""
         node, number, attributes = identifier
         limits = (self.circle.size, self.outstanding, self.attributes + 1)
         if not all(0 <= part < limit for part, limit in zip(identifier, limits, strict=True)):
@@ -69,6 +71,7 @@ class IdentifierLayout:
         return (node << self.number_bits | number) << self.attribute_bits | attributes
 
     def unpack(self, packed: int) -> Identifier:
+        """The identifier that was packed into a number."""
         attributes = packed & ((1 << self.attribute_bits) - 1)
         rest = packed >> self.attribute_bits
         return Identifier(rest >> self.number_bits, rest & ((1 << self.number_bits) - 1), attributes)

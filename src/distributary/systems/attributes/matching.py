@@ -24,9 +24,9 @@ from distributary.model import Event
 from distributary.overlay.node import Address, Message, Node
 from distributary.overlay.ring.ring import Arrival, Ring
 from distributary.systems.attributes.identifier import IdentifierLayout
-from distributary.systems.attributes.messages import Answer, Collect, Lookup, Question
+from distributary.systems.attributes.messages import EventLookup, ListReply, ListRequest, ValueLookup
 from distributary.systems.attributes.placements import Placements
-from distributary.systems.attributes.rendezvous import Rendezvous
+from distributary.systems.attributes.rendezvous import EntryLists
 from distributary.systems.attributes.schema import Spot
 
 
@@ -37,20 +37,20 @@ class Matching(StrEnum):
     NARROWEST = "narrowest"
 
 
-Relook = Callable[[Lookup, str], Lookup]
+Relook = Callable[[ValueLookup, str], ValueLookup]
 """The same lookup of an event, given by its id, by the placement that counts now."""
 
 
-class Lists:
+class ListServer:
     """Answers lookups from the lists of this node, and leads on those that go by a placement that is over."""
 
-    def __init__(self, rendezvous: Rendezvous, placements: Placements) -> None:
+    def __init__(self, rendezvous: EntryLists, placements: Placements) -> None:
         self.rendezvous = rendezvous
         self.placements = placements
         self.served = 0
         """How many lookups this node has answered."""
 
-    def is_over(self, lookup: Lookup, origin: Address) -> bool:
+    def is_over(self, lookup: ValueLookup, origin: Address) -> bool:
         """Whether a lookup goes by a placement that is over; its publisher is told then."""
         if isinstance(lookup.spot, str) or not self.placements.is_over(lookup.attribute, lookup.version):
             self.served += 1
@@ -64,13 +64,13 @@ class _Tally:
     """An event whose lists are being collected."""
 
     event: Event
-    missing: dict[tuple[str, Spot], Lookup]
+    missing: dict[tuple[str, Spot], ValueLookup]
     lists: dict[int, set[str]] = field(default_factory=dict)
     """For each part that appeared, in the lists of which attributes."""
     asked: int = 1
 
 
-class Counting:
+class CountingMatcher:
     """Matching by counting in how many lists a part appears."""
 
     MOST_QUESTIONS = 8
@@ -78,7 +78,7 @@ class Counting:
     def __init__(
         self,
         ring: Ring,
-        lists: Lists,
+        lists: ListServer,
         layout: IdentifierLayout,
         *,
         relook: Relook,
@@ -95,37 +95,38 @@ class Counting:
         self._send = send
         self._tell = tell
         self._tallies: dict[str, _Tally] = {}
-        ring.listen(Collect, self._collect)
-        ring.node.handle(Answer, self._found)
+        ring.listen(ListRequest, self._collect)
+        ring.node.handle(ListReply, self._found)
         ring.node.at_alarm("attributes lists", self._ask_again)
         ring.node.at_start(self._begin)
 
-    def publish(self, event: Event, lookups: Iterable[Lookup]) -> None:
+    def publish(self, event: Event, lookups: Iterable[ValueLookup]) -> None:
+        """Collect the lists of an event's values, and tell the homes of parts that are in all of theirs."""
         missing = {(lookup.attribute, lookup.spot): lookup for lookup in lookups}
         if missing:
             self._tallies[event.id] = _Tally(event, dict(missing))
             self._ask(event.id, missing.values())
 
-    def _ask(self, event_id: str, lookups: Iterable[Lookup]) -> None:
+    def _ask(self, event_id: str, lookups: Iterable[ValueLookup]) -> None:
         if self.again is not None:
             self.ring.node.wake_after(self.again, "attributes lists", event_id)
         for lookup in lookups:
-            self.ring.route(lookup.key, Collect(event_id, lookup, self.ring.identifier))
+            self.ring.route(lookup.key, ListRequest(event_id, lookup, self.ring.identifier))
 
-    def _collect(self, message: Collect, arrival: Arrival) -> None:
+    def _collect(self, message: ListRequest, arrival: Arrival) -> None:
         event_id, lookup, publisher = message
         if self.lists.is_over(lookup, publisher):
             newer = self._relook(lookup, event_id)
             self.ring.route(newer.key, message._replace(lookup=newer))
             return
         parts = tuple(sorted({name.part for name, _ in self.lists.rendezvous.find(lookup)}))
-        found = Answer(event_id, lookup.attribute, lookup.spot, parts)
+        found = ListReply(event_id, lookup.attribute, lookup.spot, parts)
         if publisher == self.ring.identifier:
             self._found(found, publisher)
         else:
             self._send(publisher, found)
 
-    def _found(self, message: Answer, sender: Address) -> None:
+    def _found(self, message: ListReply, sender: Address) -> None:
         tally = self._tallies.get(message.event_id)
         if tally is None or tally.missing.pop((message.attribute, message.spot), None) is None:
             return
@@ -162,13 +163,13 @@ class Counting:
                 self.ring.node.wake_after(self.again, "attributes lists", event_id)
 
 
-class Narrowest:
+class NarrowestMatcher:
     """Matching where the narrowest set of a part is kept."""
 
     def __init__(
         self,
         ring: Ring,
-        lists: Lists,
+        lists: ListServer,
         layout: IdentifierLayout,
         *,
         relook: Relook,
@@ -179,18 +180,20 @@ class Narrowest:
         self.layout = layout
         self._relook = relook
         self._tell = tell
-        ring.listen(Question, self._asked)
+        ring.listen(EventLookup, self._asked)
 
     @property
     def node(self) -> Node:
+        """The node that this is part of."""
         return self.ring.node
 
-    def publish(self, event: Event, lookups: Iterable[Lookup]) -> None:
+    def publish(self, event: Event, lookups: Iterable[ValueLookup]) -> None:
+        """Send the event to the lists of its values, which tell homes."""
         lookups = tuple(lookups)
         if lookups:
-            self.ring.multicast((lookup.key for lookup in lookups), Question(event, lookups))
+            self.ring.multicast((lookup.key for lookup in lookups), EventLookup(event, lookups))
 
-    def _asked(self, message: Question, arrival: Arrival) -> None:
+    def _asked(self, message: EventLookup, arrival: Arrival) -> None:
         event = message.event
         homes, over = set(), []
         for lookup in message.lookups:

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from distributary.model import Event
 from distributary.overlay.node import Address
 from distributary.overlay.ring.placement import ArcPlacement, Version
-from distributary.systems.attributes.parts import Wanted
-from distributary.systems.attributes.schema import Reach, Spot
+from distributary.systems.attributes.parts import PartCondition
+from distributary.systems.attributes.schema import Spot, ValueSet
 
 
 class EntryName(NamedTuple):
@@ -19,7 +19,7 @@ class EntryName(NamedTuple):
     part: int
 
 
-class Entry(NamedTuple):
+class ListEntry(NamedTuple):
     """A part in a list: what it asks of the list's attribute, and, if it is in one list only, of the others.
 
     The serial grows with every change that its home makes: of two entries the later one counts, whichever
@@ -27,32 +27,32 @@ class Entry(NamedTuple):
     """
 
     serial: int
-    reach: Reach
-    wanted: Wanted | None = None
+    reach: ValueSet
+    wanted: PartCondition | None = None
 
 
-class Store(NamedTuple):
+class EntryStore(NamedTuple):
     """Put an entry under the keys that this is routed to."""
 
     name: EntryName
-    entry: Entry
+    entry: ListEntry
 
 
-class Drop(NamedTuple):
+class EntryDrop(NamedTuple):
     """Take an entry away from the keys that this is routed to."""
 
     name: EntryName
     serial: int
 
 
-class Along(NamedTuple):
+class EntryChange(NamedTuple):
     """A change of entries on its way from node to node along the ring, for the keys that are left."""
 
     keys: tuple[int, ...]
-    change: Store | Drop
+    change: EntryStore | EntryDrop
 
 
-class Lookup(NamedTuple):
+class ValueLookup(NamedTuple):
     """One value of an event: the key at which it is looked up, and by which placement."""
 
     key: int
@@ -61,15 +61,15 @@ class Lookup(NamedTuple):
     version: Version
 
 
-class Collect(NamedTuple):
+class ListRequest(NamedTuple):
     """Tell the publisher which parts the list of this value holds."""
 
     event_id: str
-    lookup: Lookup
+    lookup: ValueLookup
     publisher: Address
 
 
-class Answer(NamedTuple):
+class ListReply(NamedTuple):
     """The packed ids of the parts in the list of one value."""
 
     event_id: str
@@ -78,33 +78,33 @@ class Answer(NamedTuple):
     parts: tuple[int, ...]
 
 
-class Question(NamedTuple):
+class EventLookup(NamedTuple):
     """Tell the homes of whoever wants this event, of those in the lists of these values."""
 
     event: Event
-    lookups: tuple[Lookup, ...]
+    lookups: tuple[ValueLookup, ...]
 
 
-class Offer(NamedTuple):
+class EventOffer(NamedTuple):
     """Somebody here may want this event."""
 
     event: Event
 
 
-class Rebalance(NamedTuple):
+class RebalanceRequest(NamedTuple):
     """Place the values of an attribute anew, by how often they are asked for."""
 
     attribute: str
 
 
-class Census(NamedTuple):
+class LoadRequest(NamedTuple):
     """Tell me who you are and how often the values of an attribute were asked for."""
 
     attribute: str
     number: int
 
 
-class Observed(NamedTuple):
+class LoadReply(NamedTuple):
     """How often: for each grain of cells, the lookups by events published here and the entries of parts."""
 
     attribute: str
@@ -112,14 +112,14 @@ class Observed(NamedTuple):
     weights: tuple[tuple[int, int, int], ...]
 
 
-class Announce(NamedTuple):
+class PlacementAnnouncement(NamedTuple):
     """A new placement. When `settled`, others use it already."""
 
     arcs: ArcPlacement
     settled: bool
 
 
-class Versions(NamedTuple):
+class PlacementVersions(NamedTuple):
     """The newest placements that a node knows of, so that whoever knows more can say so."""
 
     versions: tuple[tuple[str, Version], ...]

@@ -17,12 +17,12 @@ from distributary.filters.topic import WILDCARD, TopicFilter
 from distributary.filters.where.domain import Conjunction, Domain, contains_value
 from distributary.filters.where.filter import WhereFilter
 from distributary.model import Event
-from distributary.systems.attributes.schema import TOPIC, Reach, Schema
+from distributary.systems.attributes.schema import TOPIC, AttributeSchema, ValueSet
 
 ANYTHING = Conjunction(())
 
 
-class Wanted(NamedTuple):
+class PartCondition(NamedTuple):
     """What an event must hold to be in one alternative of a subscription."""
 
     domains: tuple[tuple[str, Domain], ...]
@@ -35,26 +35,27 @@ class Wanted(NamedTuple):
             return False
         return all(contains_value(domain, event.attributes.get(name)) for name, domain in self.domains)
 
-    def besides(self, attribute: str) -> Wanted:
+    def besides(self, attribute: str) -> PartCondition:
         """What is asked of everything but this attribute: a list of its values need not be told of them."""
         return self._replace(domains=tuple(each for each in self.domains if each[0] != attribute))
 
 
-class Part(NamedTuple):
+class SubscriptionPart(NamedTuple):
     """One alternative of a subscription."""
 
-    reaches: tuple[tuple[str, Reach], ...]
+    reaches: tuple[tuple[str, ValueSet], ...]
     """Where it can be stored: under each of these attributes, the cells and points that it asks for."""
-    wanted: Wanted
+    wanted: PartCondition
 
 
-def parts_of(filters: Mapping[str, Filter], schema: Schema) -> tuple[Part, ...]:
+def parts_of(filters: Mapping[str, Filter], schema: AttributeSchema) -> tuple[SubscriptionPart, ...]:
     """The parts of a subscription with these filters; FilterError when one cannot be stored anywhere.
 
-    >>> schema = Schema.from_record({"attributes": {"a": {"type": "integer", "minimum": 0, "maximum": 9}}})
+    >>> digit = {"type": "integer", "minimum": 0, "maximum": 9}
+    >>> schema = AttributeSchema.from_record({"attributes": {"a": digit}})
     >>> [part] = parts_of({"where": WhereFilter.parse("a > 3 and a <= 6 and b = 1")}, schema)
     >>> part.reaches
-    (('a', Reach(runs=(Run(first=4, last=6),), points=())),)
+    (('a', ValueSet(runs=(Run(first=4, last=6),), points=())),)
     """
     where, topic_filter = filters.get("where"), filters.get("topic")
     topic = exact_topic(topic_filter) if schema.topic and isinstance(topic_filter, TopicFilter) else None
@@ -74,10 +75,12 @@ def exact_topic(filter: TopicFilter) -> str | None:
     return None if filter.open or WILDCARD in filter.levels else "/".join(filter.levels)
 
 
-def _part(conjunction: Conjunction, topic: str | None, filters: Mapping[str, Filter], schema: Schema) -> Part:
+def _part(
+    conjunction: Conjunction, topic: str | None, filters: Mapping[str, Filter], schema: AttributeSchema
+) -> SubscriptionPart:
     reaches = []
     if topic is not None:
-        reaches.append((TOPIC, Reach(points=schema[TOPIC].spots(topic))))  # type: ignore[arg-type]
+        reaches.append((TOPIC, ValueSet(points=schema[TOPIC].spots(topic))))  # type: ignore[arg-type]
     for name, domain in conjunction.domains:
         if name in schema and not (schema.topic and name == TOPIC):
             reach = schema[name].reach(domain)
@@ -91,4 +94,4 @@ def _part(conjunction: Conjunction, topic: str | None, filters: Mapping[str, Fil
             field="where" if "where" in filters else next(iter(filters)),
             text=filters["where"].text if "where" in filters else None,
         )
-    return Part(tuple(reaches), Wanted(conjunction.domains, topic))
+    return SubscriptionPart(tuple(reaches), PartCondition(conjunction.domains, topic))

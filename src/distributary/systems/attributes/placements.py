@@ -32,8 +32,14 @@ from distributary.overlay.ring.placement import (
     Version,
 )
 from distributary.overlay.ring.ring import Arrival, Ring
-from distributary.systems.attributes.messages import Announce, Census, Observed, Rebalance, Versions
-from distributary.systems.attributes.schema import Run, Schema
+from distributary.systems.attributes.messages import (
+    LoadReply,
+    LoadRequest,
+    PlacementAnnouncement,
+    PlacementVersions,
+    RebalanceRequest,
+)
+from distributary.systems.attributes.schema import AttributeSchema, CellRange
 
 NEVER = float("-inf")
 
@@ -56,11 +62,11 @@ class Placements:
     def __init__(
         self,
         ring: Ring,
-        schema: Schema,
+        schema: AttributeSchema,
         make: PlacementFactory,
         *,
         send: Callable[[Address, Message], None],
-        entries: Callable[[str], Iterable[Run]],
+        entries: Callable[[str], Iterable[CellRange]],
         changed: Callable[[str], None],
         overlap: float,
         window: float,
@@ -82,15 +88,17 @@ class Placements:
             name: [_Known(make(ring.circle, axis), NEVER, NEVER)] for name, axis in self._axes.items()
         }
         self._lookups: dict[str, Counter[int]] = {name: Counter() for name in self._axes}
-        self._censuses: dict[str, tuple[int, dict[Address, Observed]]] = {}
+        self._censuses: dict[str, tuple[int, dict[Address, LoadReply]]] = {}
         self._random = Random(f"gossip of {ring.identifier}")
         node = ring.node
-        ring.listen(Rebalance, self._rebalance)
-        ring.listen(Census, self._census)
-        ring.listen(Announce, self._announced)
-        node.handle(Announce, lambda message, sender: self.learn(message.arcs, settled=message.settled))
-        node.handle(Observed, self._observed)
-        node.handle(Versions, self._compare)
+        ring.listen(RebalanceRequest, self._rebalance)
+        ring.listen(LoadRequest, self._census)
+        ring.listen(PlacementAnnouncement, self._announced)
+        node.handle(
+            PlacementAnnouncement, lambda message, sender: self.learn(message.arcs, settled=message.settled)
+        )
+        node.handle(LoadReply, self._observed)
+        node.handle(PlacementVersions, self._compare)
         node.at_alarm("attributes census", self._counted)
         node.at_alarm("attributes overlap", self._retire)
         node.at_start(self._begin)
@@ -111,6 +119,7 @@ class Placements:
         return tuple(each.placement for each in self._known[attribute])
 
     def newest(self, attribute: str) -> AttributePlacement:
+        """The latest placement of an attribute that this node knows."""
         return self._known[attribute][-1].placement
 
     def is_over(self, attribute: str, version: Version) -> bool:
@@ -133,7 +142,7 @@ class Placements:
         newest = self._known[attribute][-1]
         if isinstance(newest.placement, ArcPlacement) and to != self.ring.identifier:
             settled = newest.usable <= self.ring.node.now
-            self._send(to, Announce(newest.placement, settled))
+            self._send(to, PlacementAnnouncement(newest.placement, settled))
 
     def _retire(self, name: str) -> None:
         known, now = self._known[name], self.ring.node.now
@@ -158,9 +167,9 @@ class Placements:
         known = self.ring.known()
         if known:
             versions = tuple((name, self.newest(name).version) for name in self._known)
-            self._send(self._random.choice(known), Versions(versions))
+            self._send(self._random.choice(known), PlacementVersions(versions))
 
-    def _compare(self, message: Versions, sender: Address) -> None:
+    def _compare(self, message: PlacementVersions, sender: Address) -> None:
         behind = False
         for name, version in message.versions:
             if name in self._known:
@@ -169,7 +178,9 @@ class Placements:
                     self.tell(sender, name)
                 behind = behind or mine < version
         if behind:
-            self._send(sender, Versions(tuple((name, self.newest(name).version) for name in self._known)))
+            self._send(
+                sender, PlacementVersions(tuple((name, self.newest(name).version) for name in self._known))
+            )
 
     # Balancing.
 
@@ -179,9 +190,10 @@ class Placements:
 
     def rebalance(self, attribute: str) -> None:
         """Have the keeper place the values of an attribute anew."""
-        self.ring.route(self._keeper_key(attribute), Rebalance(attribute))
+        self.ring.route(self._keeper_key(attribute), RebalanceRequest(attribute))
 
     def is_keeper(self, attribute: str) -> bool:
+        """Whether this node decides on new placements of an attribute."""
         return self.ring.owns(self._keeper_key(attribute))
 
     @property
@@ -192,20 +204,20 @@ class Placements:
     def _keeper_key(self, attribute: str) -> int:
         return self.ring.circle.hash(f"keeper of {attribute}")
 
-    def _rebalance(self, message: Rebalance, arrival: Arrival) -> None:
+    def _rebalance(self, message: RebalanceRequest, arrival: Arrival) -> None:
         name = message.attribute
         if name not in self._axes or name in self._censuses:
             return
         number = self.newest(name).version[0] + 1
         self._censuses[name] = (number, {})
-        self.ring.multicast_segment(self.ring.identifier, self.ring.circle.size, Census(name, number))
+        self.ring.multicast_segment(self.ring.identifier, self.ring.circle.size, LoadRequest(name, number))
         self.ring.node.wake_after(self.window, "attributes census", name)
 
-    def _census(self, message: Census, arrival: Arrival) -> None:
+    def _census(self, message: LoadRequest, arrival: Arrival) -> None:
         name = message.attribute
         if name not in self._axes:
             return
-        observed = Observed(name, message.number, self._weights(name))
+        observed = LoadReply(name, message.number, self._weights(name))
         if arrival.origin == self.ring.identifier:
             self._observed(observed, arrival.origin)
         else:
@@ -221,7 +233,7 @@ class Placements:
         self._lookups[name] = Counter({grain: seen // 2 for grain, seen in lookups.items() if seen > 1})
         return weights
 
-    def _observed(self, message: Observed, sender: Address) -> None:
+    def _observed(self, message: LoadReply, sender: Address) -> None:
         census = self._censuses.get(message.attribute)
         if census is not None and census[0] == message.number:
             census[1][sender] = message
@@ -240,7 +252,9 @@ class Placements:
         circle, axis = self.ring.circle, self._axes[name]
         arcs = ArcPlacement.balanced(circle, axis, list(answers), weights, version=version)
         self.rebalanced += 1
-        self.ring.multicast_segment(self.ring.identifier, circle.size, Announce(arcs, settled=False))
+        self.ring.multicast_segment(
+            self.ring.identifier, circle.size, PlacementAnnouncement(arcs, settled=False)
+        )
 
-    def _announced(self, message: Announce, arrival: Arrival) -> None:
+    def _announced(self, message: PlacementAnnouncement, arrival: Arrival) -> None:
         self.learn(message.arcs, settled=message.settled)

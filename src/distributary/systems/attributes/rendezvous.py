@@ -17,7 +17,14 @@ from collections.abc import Callable, Iterator
 from distributary.overlay.node import Address
 from distributary.overlay.replication import Name, Replication
 from distributary.overlay.ring.ring import Arrival, Ring
-from distributary.systems.attributes.messages import Along, Drop, Entry, EntryName, Lookup, Store
+from distributary.systems.attributes.messages import (
+    EntryChange,
+    EntryDrop,
+    EntryName,
+    EntryStore,
+    ListEntry,
+    ValueLookup,
+)
 
 PATIENCE = 3
 """An entry is forgotten when its home was silent for so many refresh periods."""
@@ -26,7 +33,7 @@ REMEMBERED = 10_000
 """So many drops are remembered, for stores that they have overtaken."""
 
 
-class Rendezvous:
+class EntryLists:
     """The lists of one node."""
 
     def __init__(
@@ -44,14 +51,14 @@ class Rendezvous:
         self.refresh = refresh
         self._heard: dict[tuple[int, Name], float] = {}
         self._dropped: OrderedDict[tuple[int, EntryName], int] = OrderedDict()
-        ring.listen(Store, self._stored)
-        ring.listen(Drop, self._drop)
-        ring.listen(Along, self._arrived_along)
-        ring.node.handle(Along, lambda message, sender: self._along(message))
+        ring.listen(EntryStore, self._stored)
+        ring.listen(EntryDrop, self._drop)
+        ring.listen(EntryChange, self._arrived_along)
+        ring.node.handle(EntryChange, lambda message, sender: self._along(message))
         if refresh is not None:
             replication.on_change(self._hosting)
 
-    def find(self, lookup: Lookup) -> Iterator[tuple[EntryName, Entry]]:
+    def find(self, lookup: ValueLookup) -> Iterator[tuple[EntryName, ListEntry]]:
         """The entries in the list of a value."""
         for name, entry in self.replication.contents(lookup.key).items():
             if name.attribute == lookup.attribute and entry.reach.holds(lookup.spot):  # type: ignore[attr-defined]
@@ -75,12 +82,12 @@ class Rendezvous:
 
     # Changes.
 
-    def _stored(self, message: Store, arrival: Arrival) -> None:
+    def _stored(self, message: EntryStore, arrival: Arrival) -> None:
         self._noticed(message.name, arrival.origin)
         for key in arrival.keys:
             self._store(key, message.name, message.entry)
 
-    def _store(self, key: int, name: EntryName, entry: Entry) -> None:
+    def _store(self, key: int, name: EntryName, entry: ListEntry) -> None:
         if self._dropped.get((key, name), -1) >= entry.serial:
             return
         known = self.replication.contents(key).get(name)
@@ -89,7 +96,7 @@ class Rendezvous:
         elif self.refresh is not None:
             self._heard[key, name] = self.ring.node.now
 
-    def _drop(self, message: Drop, arrival: Arrival) -> None:
+    def _drop(self, message: EntryDrop, arrival: Arrival) -> None:
         for key in arrival.keys:
             self._remove(key, message.name, message.serial)
 
@@ -103,7 +110,7 @@ class Rendezvous:
         if known is not None:
             self.replication.drop(key, name)
 
-    def _hosting(self, key: int, name: Name, entry: Entry | None) -> None:
+    def _hosting(self, key: int, name: Name, entry: ListEntry | None) -> None:
         if entry is None:
             self._heard.pop((key, name), None)
         else:
@@ -111,18 +118,18 @@ class Rendezvous:
 
     # Along the ring.
 
-    def _arrived_along(self, message: Along, arrival: Arrival) -> None:
+    def _arrived_along(self, message: EntryChange, arrival: Arrival) -> None:
         self._noticed(message.change.name, arrival.origin)
         self._along(message)
 
-    def _along(self, message: Along) -> None:
+    def _along(self, message: EntryChange) -> None:
         """Make the change for the keys owned here, and pass it to the successor for the others."""
         change = message.change
         left = []
         for key in message.keys:
             if not self.ring.owns(key):
                 left.append(key)
-            elif isinstance(change, Store):
+            elif isinstance(change, EntryStore):
                 self._store(key, change.name, change.entry)
             else:
                 self._remove(key, change.name, change.serial)

@@ -40,17 +40,17 @@ EXACT = 2**53
 """Below this every whole number is a float of its own, and a float is taken for its shortest decimal."""
 
 
-class Run(NamedTuple):
+class CellRange(NamedTuple):
     """Consecutive cells, both ends included."""
 
     first: int
     last: int
 
 
-class Reach(NamedTuple):
+class ValueSet(NamedTuple):
     """Where a set of values lies: runs of cells, ascending and apart from one another, and points."""
 
-    runs: tuple[Run, ...] = ()
+    runs: tuple[CellRange, ...] = ()
     points: tuple[str, ...] = ()
 
     def holds(self, spot: Spot) -> bool:
@@ -61,6 +61,7 @@ class Reach(NamedTuple):
 
     @property
     def cells(self) -> int:
+        """How many cells the ranges have; points are not counted."""
         return sum(last - first + 1 for first, last in self.runs)
 
 
@@ -101,6 +102,7 @@ class NumberAttribute:
 
     @cached_property
     def cells(self) -> int:
+        """How many cells the attribute has."""
         return floor((_decimal(self.maximum) - self._origin) / self._step) + 1
 
     @cached_property
@@ -124,18 +126,18 @@ class NumberAttribute:
         at = self._steps(value)
         return _beside(at, self.cells)
 
-    def reach(self, domain: Domain) -> Reach | None:
+    def reach(self, domain: Domain) -> ValueSet | None:
         """Where a subscription to these values is filed; None when the ring cannot look them up."""
         points = _points_in(domain, skip_numbers=True)
         if points is None:
             return None
-        return Reach(_joined([self._run(each) for each in domain.numbers]), points)
+        return ValueSet(_joined([self._run(each) for each in domain.numbers]), points)
 
     def _steps(self, value: int | float) -> Fraction | float:
         """How many steps a value is from the minimum."""
         return value if value in (inf, -inf) else (_decimal(value) - self._origin) / self._step
 
-    def _run(self, numbers: NumberRange) -> Run:
+    def _run(self, numbers: NumberRange) -> CellRange:
         low, high = self._steps(numbers.low), self._steps(numbers.high)
         return _run_between(low, high, numbers.low_open, numbers.high_open, self.cells)
 
@@ -158,6 +160,7 @@ class TextAttribute:
 
     @property
     def cells(self) -> int:
+        """How many cells the attribute has: one for each listed value."""
         return len(self.values)
 
     def spots(self, value: Any) -> tuple[Spot, ...]:
@@ -166,19 +169,19 @@ class TextAttribute:
             return _points_of(value)
         return _beside(self._steps(value), self.cells)
 
-    def reach(self, domain: Domain) -> Reach | None:
+    def reach(self, domain: Domain) -> ValueSet | None:
         """Where a subscription to these values is filed; None when the ring cannot look them up."""
         points = _points_in(domain, skip_texts=bool(self.values))
         if points is None:
             return None
-        return Reach(_joined([self._run(each) for each in domain.texts]) if self.values else (), points)
+        return ValueSet(_joined([self._run(each) for each in domain.texts]) if self.values else (), points)
 
     def _steps(self, text: str) -> float:
         """The cell of a listed text; halfway between two cells for a text between."""
         at = bisect_left(self.values, text)
         return at if at < len(self.values) and self.values[at] == text else at - 0.5
 
-    def _run(self, texts: TextRange) -> Run:
+    def _run(self, texts: TextRange) -> CellRange:
         high = inf if texts.high is None else self._steps(texts.high)
         return _run_between(self._steps(texts.low), high, texts.low_open, texts.high_open, self.cells)
 
@@ -191,30 +194,32 @@ class BooleanAttribute:
 
     @property
     def cells(self) -> int:
+        """How many cells the attribute has."""
         return 2
 
     def spots(self, value: Any) -> tuple[Spot, ...]:
         """Where an event with this value is looked up."""
         return (int(value),) if isinstance(value, bool) else _points_of(value)
 
-    def reach(self, domain: Domain) -> Reach | None:
+    def reach(self, domain: Domain) -> ValueSet | None:
         """Where a subscription to these values is filed; None when the ring cannot look them up."""
         points = _points_in(domain, skip_booleans=True)
         if points is None:
             return None
-        return Reach(_joined([Run(int(truth), int(truth)) for truth in domain.booleans]), points)
+        return ValueSet(_joined([CellRange(int(truth), int(truth)) for truth in domain.booleans]), points)
 
 
 Attribute = NumberAttribute | TextAttribute | BooleanAttribute
 
 
 @dataclass(frozen=True)
-class Schema:
+class AttributeSchema:
     """The attributes that subscriptions are filed by and events are looked up by, in order.
 
     With `topic`, exact topics (`A/B/#`) are filed as if they were an attribute's values.
 
-    >>> schema = Schema.from_record({"attributes": {"age": {"type": "integer", "minimum": 0, "maximum": 9}}})
+    >>> age = {"type": "integer", "minimum": 0, "maximum": 9}
+    >>> schema = AttributeSchema.from_record({"attributes": {"age": age}})
     >>> schema["age"].cells
     10
     """
@@ -249,7 +254,7 @@ class Schema:
         return tuple(self._by_name)
 
     @classmethod
-    def from_record(cls, record: Mapping[str, Any], where: str = "schema") -> Schema:
+    def from_record(cls, record: Mapping[str, Any], where: str = "schema") -> AttributeSchema:
         """Read what a TOML or JSON file says; DistributaryError tells what is wrong with which attribute."""
         rest = dict(record)
         given, topic = rest.pop("attributes", {}), rest.pop("topic", False)
@@ -260,7 +265,7 @@ class Schema:
         return cls(tuple(_attribute(name, fields, where) for name, fields in given.items()), topic)
 
     @classmethod
-    def read(cls, path: str | Path) -> Schema:
+    def read(cls, path: str | Path) -> AttributeSchema:
         """Read a schema from a .toml or .json file."""
         path = Path(path)
         try:
@@ -327,7 +332,7 @@ def _beside(at: Fraction | float, cells: int) -> tuple[int, ...]:
 
 def _run_between(
     low: Fraction | float, high: Fraction | float, low_open: bool, high_open: bool, cells: int
-) -> Run:
+) -> CellRange:
     """The cells inside a range; the one below it when it holds none."""
     if low < 0:
         first = 0
@@ -342,17 +347,17 @@ def _run_between(
     else:
         last = ceil(high) - 1 if high_open else floor(high)
     if first <= last:
-        return Run(first, last)
+        return CellRange(first, last)
     below = min(max(floor(low), 0), cells - 1) if low > -inf else 0
-    return Run(below, below)
+    return CellRange(below, below)
 
 
-def _joined(runs: Iterable[Run]) -> tuple[Run, ...]:
+def _joined(runs: Iterable[CellRange]) -> tuple[CellRange, ...]:
     """The same cells in runs that do not touch."""
-    joined: list[Run] = []
+    joined: list[CellRange] = []
     for run in sorted(runs):
         if joined and run.first <= joined[-1].last + 1:
-            joined[-1] = Run(joined[-1].first, max(joined[-1].last, run.last))
+            joined[-1] = CellRange(joined[-1].first, max(joined[-1].last, run.last))
         else:
             joined.append(run)
     return tuple(joined)

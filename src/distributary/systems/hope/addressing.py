@@ -40,7 +40,7 @@ from distributary.model import Event
 from distributary.overlay.hypercube import Key
 
 
-class Addressed(NamedTuple):
+class StructuralAddress(NamedTuple):
     """The address of an event or a subscription, and the bits that its longer signature sets."""
 
     key: Key
@@ -70,22 +70,22 @@ class Addressing:
                 f"{self.dimension}, {self.length} and {self.hashes}"
             )
 
-    def of_event(self, event: Event) -> Addressed:
+    def of_event(self, event: Event) -> StructuralAddress:
         """Where an event belongs; DocumentError when its document cannot be read."""
         return self.of_items(() if event.document is None else document_items(parse_document(event.document)))
 
-    def of_filters(self, filters: Mapping[str, Filter]) -> Addressed:
+    def of_filters(self, filters: Mapping[str, Filter]) -> StructuralAddress:
         """Where a subscription with these filters belongs."""
         path = filters.get("path")
         return self.of_items(guaranteed_items(path) if isinstance(path, PathFilter) else ())
 
-    def of_items(self, items: Iterable[Item]) -> Addressed:
+    def of_items(self, items: Iterable[Item]) -> StructuralAddress:
         """Where a structure belongs. Keys set one bit an item: more would only fill them sooner."""
         shapes = [Shape(self.dimension, 1)]
         if self.length:
             shapes.append(Shape(self.length, self.hashes))
         key, *filters = structure_signatures(items, shapes)
-        return Addressed(key.bits, filters[0].bits if filters else 0)
+        return StructuralAddress(key.bits, filters[0].bits if filters else 0)
 
 
 def fitting_dimension(nodes: int) -> int:

@@ -40,21 +40,21 @@ from distributary.overlay.node import Address, Message, Node
 from distributary.overlay.replication import Name, Replication
 from distributary.overlay.ring.ring import Arrival, Ring
 from distributary.systems.home import Home
-from distributary.systems.hope.addressing import Addressed, Addressing
-from distributary.systems.hope.dimension import Agreement, Settled
+from distributary.systems.hope.addressing import Addressing, StructuralAddress
+from distributary.systems.hope.dimension import AgreedDimensions, DimensionAgreement
 from distributary.systems.hope.messages import (
-    Elsewhere,
-    Here,
-    Notice,
-    Passed,
-    Past,
-    Publication,
-    Recall,
-    Recalled,
-    Register,
-    Remembered,
-    Resident,
-    Withdraw,
+    DirectMessage,
+    EventName,
+    EventNotice,
+    EventRecall,
+    EventRecallReply,
+    FilterRegistration,
+    FilterWithdrawal,
+    OwnershipDenial,
+    OwnershipNotice,
+    RegistrationName,
+    StoredEvent,
+    XmlPublication,
 )
 
 LEASES = 3.5
@@ -65,11 +65,11 @@ class Vertex:
     """What is registered at a vertex that this node hosts."""
 
     def __init__(self) -> None:
-        self.residents: dict[Resident, int] = {}
+        self.residents: dict[RegistrationName, int] = {}
         self._homes: dict[int, Counter[Address]] = {}
 
-    def settle(self, resident: Resident, filter: int | None) -> tuple[int | None, int | None]:
-        """Register, or no longer (None); returns the filter that is nobody's now, and the one that is new."""
+    def settle(self, resident: RegistrationName, filter: int | None) -> tuple[int | None, int | None]:
+        """Register a filter, or remove it (None); gives the filter nobody asks for now, and the new one."""
         gone = self._leave(resident)
         if filter is None:
             return gone, None
@@ -78,7 +78,7 @@ class Vertex:
         self._homes.setdefault(filter, Counter())[resident.home] += 1
         return (None, None) if gone == filter else (gone, new)
 
-    def _leave(self, resident: Resident) -> int | None:
+    def _leave(self, resident: RegistrationName) -> int | None:
         """Forget a registration; returns its filter if that was the last with it."""
         filter = self.residents.pop(resident, None)
         if filter is None:
@@ -131,7 +131,7 @@ class HopeBroker(ABC):
         self.node: Node = ring.node
         self.ring = ring
         self.addressing = addressing
-        self.agreement = Agreement(ring, addressing.dimension, dimensions or (addressing.dimension,))
+        self.agreement = DimensionAgreement(ring, addressing.dimension, dimensions or (addressing.dimension,))
         self.cubes = Cubes(self.agreement.dimensions, ring.circle, self.mirrored, facets)
         self._addressings = [replace(addressing, dimension=each) for each in self.agreement.dimensions]
         self.home = Home(self.node)
@@ -140,24 +140,24 @@ class HopeBroker(ABC):
         self.send: Callable[[Address, Message], None] = self.node.send if courier is None else courier.send
         self.replication = Replication(ring, copies, self.send)
         self._leave = leave
-        self._addresses: dict[str, list[Addressed]] = {}
+        self._addresses: dict[str, list[StructuralAddress]] = {}
         """Where the subscriptions that live here belong, in the cubes of each dimension."""
-        self._heard_of: dict[tuple[int, Resident], float] = {}
+        self._heard_of: dict[tuple[int, RegistrationName], float] = {}
         """When each registration hosted here was last made."""
         self._hosts: dict[int, Address] = {}
         """Who owns positions that this node sends to, as far as it was told."""
         self.replication.on_change(self._changed)
         self.agreement.replication = self.replication
         self.agreement.changed = self._readdress
-        ring.listen(Register, self._register)
-        ring.listen(Withdraw, self._withdraw)
-        ring.listen(Publication, self._published)
-        ring.listen(Recall, self._recall)
-        self.node.handle(Notice, lambda message, sender: self.home.offer(message.event))
-        self.node.handle(Recalled, self._recalled)
-        self.node.handle(Passed, self._passed)
-        self.node.handle(Here, self._host_is_here)
-        self.node.handle(Elsewhere, self._host_is_elsewhere)
+        ring.listen(FilterRegistration, self._register)
+        ring.listen(FilterWithdrawal, self._withdraw)
+        ring.listen(XmlPublication, self._published)
+        ring.listen(EventRecall, self._recall)
+        self.node.handle(EventNotice, lambda message, sender: self.home.offer(message.event))
+        self.node.handle(EventRecallReply, self._recalled)
+        self.node.handle(DirectMessage, self._passed)
+        self.node.handle(OwnershipNotice, self._host_is_here)
+        self.node.handle(OwnershipDenial, self._host_is_elsewhere)
         self.node.at_alarm("hope refresh", self._each_period)
         self.node.at_start(self._begin)
 
@@ -185,7 +185,7 @@ class HopeBroker(ABC):
         rank = self.agreement.settled.publishing
         key, filter = self._addressings[rank].of_event(event)
         facet = crc32(event.id.encode()) % self.cubes.facets
-        self.ring.route(self.cubes.position(CubeVertex(key, facet, rank)), Publication(event, filter))
+        self.ring.route(self.cubes.position(CubeVertex(key, facet, rank)), XmlPublication(event, filter))
 
     def catch_up(self, subscription_id: str, since: float = 0.0) -> None:
         """Have the remembered events since a time delivered, except those that the subscriber has got."""
@@ -197,7 +197,7 @@ class HopeBroker(ABC):
                 "that of remembered ones is not known; catch up with a subscription without one"
             )
         filter = self._addresses[subscription_id][0].filter
-        recall = Recall(subscription_id, self.node.address, filter, since)
+        recall = EventRecall(subscription_id, self.node.address, filter, since)
         self._send_up(subscription_id, self.agreement.settled.registering, recall)
 
     def leave(self) -> None:
@@ -209,30 +209,30 @@ class HopeBroker(ABC):
     # At the vertices hosted here.
 
     @abstractmethod
-    def _meet(self, position: int, publication: Publication) -> None:
+    def _meet(self, position: int, publication: XmlPublication) -> None:
         """Take a publication on from a vertex hosted here."""
 
     @abstractmethod
     def _changed(self, position: int, name: Name, entry: Any) -> None:
         """Keep up with a change of what is hosted here."""
 
-    def _register(self, message: Register, arrival: Arrival) -> None:
-        resident = Resident(message.subscription, message.home)
+    def _register(self, message: FilterRegistration, arrival: Arrival) -> None:
+        resident = RegistrationName(message.subscription, message.home)
         for position in arrival.keys:
             self._heard_of[position, resident] = self.node.now
             if self.replication.contents(position).get(resident) != message.filter:
                 self.replication.put(position, resident, message.filter)
 
-    def _withdraw(self, message: Withdraw, arrival: Arrival) -> None:
+    def _withdraw(self, message: FilterWithdrawal, arrival: Arrival) -> None:
         for position in arrival.keys:
-            self._forget(position, Resident(message.subscription, message.home))
+            self._forget(position, RegistrationName(message.subscription, message.home))
 
-    def _forget(self, position: int, resident: Resident) -> None:
+    def _forget(self, position: int, resident: RegistrationName) -> None:
         self._heard_of.pop((position, resident), None)
         if resident in self.replication.contents(position):
             self.replication.drop(position, resident)
 
-    def _published(self, message: Publication, arrival: Arrival) -> None:
+    def _published(self, message: XmlPublication, arrival: Arrival) -> None:
         for position in arrival.keys:
             if message.came_from is None:
                 self._remember(position, message)
@@ -246,7 +246,7 @@ class HopeBroker(ABC):
             if home == self.node.address:
                 self.home.offer(event)
             else:
-                self.send(home, Notice(event))
+                self.send(home, EventNotice(event))
 
     def _reach(
         self, position: int, came_from: Key | None, upwards: bool, onwards: Callable[[Key], Message]
@@ -282,7 +282,7 @@ class HopeBroker(ABC):
         unknown = hosts.pop(None, None)
         for host, its in hosts.items():
             assert host is not None
-            self.ring.forward(host, Passed(tuple(its), message))
+            self.ring.forward(host, DirectMessage(tuple(its), message))
         if unknown:
             self.ring.multicast(unknown, message)
 
@@ -294,7 +294,7 @@ class HopeBroker(ABC):
         place = bisect_left(known, position)
         return position if place < len(known) and known[place] == position else None
 
-    def _passed(self, message: Passed, sender: Address) -> None:
+    def _passed(self, message: DirectMessage, sender: Address) -> None:
         positions, inner = message
         if sender == self.node.address:  # it came back: the node that was thought to own them does not answer
             for position in positions:
@@ -306,44 +306,44 @@ class HopeBroker(ABC):
         if others:
             self.ring.multicast(others, inner)
             if sender != self.node.address:
-                self.node.send(sender, Elsewhere(others))
+                self.node.send(sender, OwnershipDenial(others))
 
     def _introduce(self, arrival: Arrival, sender: Address) -> None:
         """Tell a neighbour that had to look for these positions where they are."""
         if arrival.origin != self.node.address and sender != self.node.address:
-            self.node.send(sender, Here(arrival.keys))
+            self.node.send(sender, OwnershipNotice(arrival.keys))
 
-    def _host_is_here(self, message: Here, sender: Address) -> None:
+    def _host_is_here(self, message: OwnershipNotice, sender: Address) -> None:
         for position in message.positions:
             self._hosts[position] = sender
 
-    def _host_is_elsewhere(self, message: Elsewhere, sender: Address) -> None:
+    def _host_is_elsewhere(self, message: OwnershipDenial, sender: Address) -> None:
         for position in message.positions:
             if self._hosts.get(position) == sender:
                 del self._hosts[position]
 
-    # Remembered events.
+    # Stored events.
 
-    def _remember(self, position: int, message: Publication) -> None:
+    def _remember(self, position: int, message: XmlPublication) -> None:
         """Keep an event for those who ask later; the oldest makes room."""
         if not self.history:
             return
-        name = Past(message.event.id)
+        name = EventName(message.event.id)
         past = {
             known: entry.time
             for known, entry in self.replication.contents(position).items()
-            if isinstance(known, Past)
+            if isinstance(known, EventName)
         }
         if name in past:
             return
         if len(past) >= self.history:
             self.replication.drop(position, min(past, key=lambda known: (past[known], known)))
-        self.replication.put(position, name, Remembered(self.node.now, message.filter, message.event))
+        self.replication.put(position, name, StoredEvent(self.node.now, message.filter, message.event))
 
-    def _recall(self, message: Recall, arrival: Arrival) -> None:
+    def _recall(self, message: EventRecall, arrival: Arrival) -> None:
         if message.came_from is not None:
             self._introduce(arrival, arrival.origin)
-        found: list[Remembered] = []
+        found: list[StoredEvent] = []
         for start in arrival.keys:
             for position in self._reach(
                 start, message.came_from, True, lambda vertex: message._replace(came_from=vertex)
@@ -351,22 +351,22 @@ class HopeBroker(ABC):
                 found += self._past(position, message)
         if found:
             found.sort(key=lambda entry: (entry.time, entry.event.id))
-            answer = Recalled(message.subscription, tuple(entry.event for entry in found))
+            answer = EventRecallReply(message.subscription, tuple(entry.event for entry in found))
             if message.home == self.node.address:
                 self._recalled(answer, message.home)
             else:
                 self.send(message.home, answer)
 
-    def _past(self, position: int, message: Recall) -> list[Remembered]:
+    def _past(self, position: int, message: EventRecall) -> list[StoredEvent]:
         return [
             entry
             for entry in self.replication.contents(position).values()
-            if isinstance(entry, Remembered)
+            if isinstance(entry, StoredEvent)
             and entry.time >= message.since
             and not message.filter & ~entry.filter
         ]
 
-    def _recalled(self, message: Recalled, sender: Address) -> None:
+    def _recalled(self, message: EventRecallReply, sender: Address) -> None:
         for event in message.events:
             self.home.accept(event, [message.subscription])
 
@@ -374,10 +374,10 @@ class HopeBroker(ABC):
 
     def _register_in(self, subscription_id: str, ranks: Iterable[int]) -> None:
         filter = self._addresses[subscription_id][0].filter
-        self._send_up(subscription_id, ranks, Register(subscription_id, self.node.address, filter))
+        self._send_up(subscription_id, ranks, FilterRegistration(subscription_id, self.node.address, filter))
 
     def _withdraw_from(self, subscription_id: str, ranks: Iterable[int]) -> None:
-        self._send_up(subscription_id, ranks, Withdraw(subscription_id, self.node.address))
+        self._send_up(subscription_id, ranks, FilterWithdrawal(subscription_id, self.node.address))
 
     def _send_up(self, subscription_id: str, ranks: Iterable[int], message: Message) -> None:
         """Send a message to the vertices of a subscription's keys, in every facet of some cubes."""
@@ -391,7 +391,7 @@ class HopeBroker(ABC):
             message,
         )
 
-    def _readdress(self, before: Settled, now: Settled) -> None:
+    def _readdress(self, before: AgreedDimensions, now: AgreedDimensions) -> None:
         """Register where that is to be from now on, and withdraw from where it is not."""
         for name in self._addresses:
             new = [rank for rank in now.registering if rank not in before.registering]
@@ -426,7 +426,7 @@ class HopeBroker(ABC):
             (position, name)
             for position in self.replication.hosted()
             for name in self.replication.contents(position)
-            if isinstance(name, Resident)
+            if isinstance(name, RegistrationName)
         }
         self._heard_of = {known: time for known, time in self._heard_of.items() if known in hosted}
         for position, resident in sorted(hosted):

@@ -34,7 +34,7 @@ SHARE = 0.2
 """How much of a node's own guess goes into what it has averaged, a period."""
 
 
-class Settled(NamedTuple):
+class AgreedDimensions(NamedTuple):
     """What is settled, by rank among the possible dimensions: where to publish, and where to register."""
 
     number: int
@@ -43,28 +43,28 @@ class Settled(NamedTuple):
     since: float = 0.0
 
 
-class Tidings(NamedTuple):
+class DimensionGossip(NamedTuple):
     """What a node knows to be settled, and its guess of the nodes, as a power of two."""
 
-    settled: Settled
+    settled: AgreedDimensions
     guess: float | None = None
 
 
-class Newcomer(NamedTuple):
+class DimensionRequest(NamedTuple):
     """From a node that has just come, to the keeper: what is settled?"""
 
     address: Address
 
 
-class Agreement:
+class DimensionAgreement:
     """What one node knows of the dimension, and its part in changing it."""
 
     def __init__(self, ring: Ring, dimension: int, dimensions: tuple[int, ...]) -> None:
         self.ring = ring
         self.dimensions = dimensions
         rank = dimensions.index(dimension)
-        self.settled = Settled(0, rank, (rank,))
-        self.changed: Callable[[Settled, Settled], None] | None = None
+        self.settled = AgreedDimensions(0, rank, (rank,))
+        self.changed: Callable[[AgreedDimensions, AgreedDimensions], None] | None = None
         """Called with what was and what is settled."""
         self.replication: Replication | None = None
         self._key = ring.circle.hash("the dimension of HOPE")
@@ -72,13 +72,14 @@ class Agreement:
         self._asked = False
         self._turn = 0
         if self.adapts:
-            ring.node.handle(Tidings, self._heard)
-            ring.listen(Tidings, lambda tidings, arrival: self._heard(tidings, arrival.origin))
-            ring.listen(Newcomer, self._newcomer)
+            ring.node.handle(DimensionGossip, self._heard)
+            ring.listen(DimensionGossip, lambda tidings, arrival: self._heard(tidings, arrival.origin))
+            ring.listen(DimensionRequest, self._newcomer)
             ring.watch(self._ask_once)
 
     @property
     def adapts(self) -> bool:
+        """Whether there is more than one dimension to choose from."""
         return len(self.dimensions) > 1
 
     @property
@@ -97,21 +98,21 @@ class Agreement:
             self._decide(refresh)
         known = self.ring.known()
         if known:
-            self.ring.node.send(known[self._turn % len(known)], Tidings(self.settled, self._guess))
+            self.ring.node.send(known[self._turn % len(known)], DimensionGossip(self.settled, self._guess))
 
     def _decide(self, refresh: float) -> None:
         """Take the next step if it is due; what an earlier keeper settled counts."""
         assert self.replication is not None
         kept = self.replication.contents(self._key).get("settled")
-        if isinstance(kept, Settled):
+        if isinstance(kept, AgreedDimensions):
             self._adopt(kept)
         following = self._following(self.settled, STEP * refresh)
         if following != kept:
             self.replication.put(self._key, "settled", following)
         if following != self.settled:
-            self.ring.multicast_segment(0, self.ring.circle.size, Tidings(following))
+            self.ring.multicast_segment(0, self.ring.circle.size, DimensionGossip(following))
 
-    def _following(self, settled: Settled, wait: float) -> Settled:
+    def _following(self, settled: AgreedDimensions, wait: float) -> AgreedDimensions:
         """What is to be settled after this, now."""
         number, publishing, registering, since = settled
         now = self.ring.node.now
@@ -119,12 +120,12 @@ class Agreement:
             fitting = self._fitting()
             if fitting == publishing:
                 return settled
-            return Settled(number + 1, publishing, (publishing, fitting), now)
+            return AgreedDimensions(number + 1, publishing, (publishing, fitting), now)
         if now - since < wait:
             return settled
         if publishing == registering[0]:
-            return Settled(number + 1, registering[1], registering, now)
-        return Settled(number + 1, publishing, (publishing,), now)
+            return AgreedDimensions(number + 1, registering[1], registering, now)
+        return AgreedDimensions(number + 1, publishing, (publishing,), now)
 
     def _fitting(self) -> int:
         """The rank of the dimension to have: the present one while it will do."""
@@ -136,13 +137,13 @@ class Agreement:
 
     # What others say.
 
-    def _heard(self, tidings: Tidings, sender: Address) -> None:
+    def _heard(self, tidings: DimensionGossip, sender: Address) -> None:
         self._adopt(tidings.settled)
         if tidings.guess is not None:
             own = tidings.guess if self._guess is None else self._guess
             self._guess = (own + tidings.guess) / 2
 
-    def _adopt(self, settled: Settled) -> None:
+    def _adopt(self, settled: AgreedDimensions) -> None:
         if settled.number > self.settled.number:
             before, self.settled = self.settled, settled
             if self.changed is not None:
@@ -152,11 +153,11 @@ class Agreement:
         """When this node has just found its place, ask what is settled."""
         if self.ring.member and not self._asked and self.ring.successors[0] != self.ring.identifier:
             self._asked = True
-            self.ring.route(self._key, Newcomer(self.ring.identifier))
+            self.ring.route(self._key, DimensionRequest(self.ring.identifier))
 
-    def _newcomer(self, message: Newcomer, arrival: Arrival) -> None:
+    def _newcomer(self, message: DimensionRequest, arrival: Arrival) -> None:
         if message.address != self.ring.identifier:
-            self.ring.node.send(message.address, Tidings(self.settled))
+            self.ring.node.send(message.address, DimensionGossip(self.settled))
 
 
 def guessed_nodes(ring: Ring) -> float:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from distributary.overlay.node import Address
 from distributary.overlay.replication import Name
 from distributary.systems.hope.broker import HopeBroker, Vertex
-from distributary.systems.hope.messages import Publication, Resident
+from distributary.systems.hope.messages import RegistrationName, XmlPublication
 
 
 class Kbpp(HopeBroker):
@@ -29,7 +29,7 @@ class Kbpp(HopeBroker):
         self._vertices: dict[int, Vertex] = {}
         super().__init__(*args, **options)
 
-    def _meet(self, position: int, publication: Publication) -> None:
+    def _meet(self, position: int, publication: XmlPublication) -> None:
         homes: set[Address] = set()
         for reached in self._reach(
             position,
@@ -43,7 +43,7 @@ class Kbpp(HopeBroker):
         self._notify(publication.event, homes)
 
     def _changed(self, position: int, name: Name, entry: Any) -> None:
-        if not isinstance(name, Resident):
+        if not isinstance(name, RegistrationName):
             return
         vertex = self._vertices.setdefault(position, Vertex())
         vertex.settle(name, entry)

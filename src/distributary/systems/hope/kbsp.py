@@ -37,12 +37,19 @@ from distributary.overlay.node import Address
 from distributary.overlay.replication import Name
 from distributary.overlay.ring.ring import Arrival
 from distributary.systems.hope.broker import HopeBroker, Vertex
-from distributary.systems.hope.messages import Across, Advert, Enquiry, Publication, Renew, Resident
+from distributary.systems.hope.messages import (
+    AdvertRenewal,
+    AdvertRequest,
+    FilterAdvert,
+    NeighbourFilterName,
+    RegistrationName,
+    XmlPublication,
+)
 from distributary.systems.hope.table import FilterTable
 
 
 @dataclass
-class Link:
+class NeighbourAdvert:
     """What is known of whoever speaks for a neighbour below."""
 
     speaker: Address | None
@@ -51,12 +58,12 @@ class Link:
 
 
 @dataclass
-class Knowing:
+class RoutingVertex:
     """A vertex hosted here: its registrations, its neighbours' wants, and what they were told."""
 
     table: FilterTable
     registered: Vertex = field(default_factory=Vertex)
-    links: dict[int, Link] = field(default_factory=dict)
+    links: dict[int, NeighbourAdvert] = field(default_factory=dict)
     told: dict[int, frozenset[int]] = field(default_factory=dict)
 
 
@@ -71,20 +78,20 @@ class Kbsp(HopeBroker):
 
     def __init__(self, *args: Any, budget: int | None = None, **options: Any) -> None:
         self.budget = budget
-        self._vertices: dict[int, Knowing] = {}
+        self._vertices: dict[int, RoutingVertex] = {}
         self._dirty: dict[int, None] = {}
         """Vertices whose neighbours may have to be told something, in the order of their changes."""
         self._number = 0
         super().__init__(*args, **options)
-        self.ring.listen(Advert, self._advertised)
-        self.ring.listen(Renew, self._renewed)
-        self.node.handle(Enquiry, self._asked)
+        self.ring.listen(FilterAdvert, self._advertised)
+        self.ring.listen(AdvertRenewal, self._renewed)
+        self.node.handle(AdvertRequest, self._asked)
         self.node.at_alarm("hope tell", self._tell_all)
         self.node.at_start(self._number_anew)
 
     # Events.
 
-    def _meet(self, position: int, publication: Publication) -> None:
+    def _meet(self, position: int, publication: XmlPublication) -> None:
         homes: set[Address] = set()
         pending = [(position, publication.came_from)]
         while pending:
@@ -110,7 +117,7 @@ class Kbsp(HopeBroker):
     # What the vertices here want.
 
     def _changed(self, position: int, name: Name, entry: Any) -> None:
-        if not isinstance(name, Resident | Across):
+        if not isinstance(name, RegistrationName | NeighbourFilterName):
             return
         if not self.ring.owns(position):
             self._vertices.pop(position, None)
@@ -121,8 +128,8 @@ class Kbsp(HopeBroker):
             if entry is None:
                 return
             table = FilterTable(self.cubes.dimension(place), place.vertex, self.budget)
-            vertex = self._vertices[position] = Knowing(table)
-        if isinstance(name, Across):
+            vertex = self._vertices[position] = RoutingVertex(table)
+        if isinstance(name, NeighbourFilterName):
             (vertex.table.remove if entry is None else vertex.table.add)(name.filter, name.bit)
         else:
             gone, new = vertex.registered.settle(name, entry)
@@ -148,10 +155,10 @@ class Kbsp(HopeBroker):
                 if not vertex.table:
                     del self._vertices[position]
 
-    def _tell(self, position: int, vertex: Knowing) -> None:
+    def _tell(self, position: int, vertex: RoutingVertex) -> None:
         """Send the neighbours above what has changed for them; the same change is the same advert."""
         place = self.cubes.place(position)
-        changes: dict[Advert, list[int]] = {}
+        changes: dict[FilterAdvert, list[int]] = {}
         for bit in vertex.table.open_bits:
             wanted, told = vertex.table.told(bit), vertex.told.get(bit)
             if wanted == (told or frozenset()):
@@ -163,30 +170,30 @@ class Kbsp(HopeBroker):
             self._number += 1
             self._send_above(positions, advert._replace(number=self._number))
 
-    def _advert(self, vertex: Key, told: frozenset[int] | None, wanted: frozenset[int]) -> Advert:
+    def _advert(self, vertex: Key, told: frozenset[int] | None, wanted: frozenset[int]) -> FilterAdvert:
         """What makes a neighbour that was told something, or nothing yet, know what is wanted."""
         known = told or frozenset()
         added, dropped = tuple(sorted(wanted - known)), tuple(sorted(known - wanted))
-        return Advert(vertex, self.node.address, added, dropped, digest_of(wanted), told is None, 0)
+        return FilterAdvert(vertex, self.node.address, added, dropped, digest_of(wanted), told is None, 0)
 
     def _above(self, place: CubeVertex, bit: int) -> int:
         return self.cubes.position(place._replace(vertex=place.vertex | 1 << bit))
 
-    def _send_above(self, positions: list[int], message: Advert | Renew) -> None:
+    def _send_above(self, positions: list[int], message: FilterAdvert | AdvertRenewal) -> None:
         elsewhere = [position for position in positions if not self.ring.owns(position)]
         self._send_on(elsewhere, message)
         here = tuple(position for position in positions if self.ring.owns(position))
-        handle = self._advertised if isinstance(message, Advert) else self._renewed
+        handle = self._advertised if isinstance(message, FilterAdvert) else self._renewed
         handle(message, Arrival(self.node.address, here))  # type: ignore[arg-type]
 
     # What the neighbours below want.
 
-    def _advertised(self, advert: Advert, arrival: Arrival) -> None:
+    def _advertised(self, advert: FilterAdvert, arrival: Arrival) -> None:
         self._introduce(arrival, advert.speaker)
         for position in arrival.keys:
             self._take_in(position, advert)
 
-    def _take_in(self, position: int, advert: Advert) -> None:
+    def _take_in(self, position: int, advert: FilterAdvert) -> None:
         speaker = advert.speaker
         bit = bit_between(self.cubes.place(position).vertex, advert.vertex)
         vertex = self._vertices.get(position)
@@ -202,19 +209,19 @@ class Kbsp(HopeBroker):
             wanted = known.union(advert.added)
             self._ask(position, bit, speaker)
         for filter in sorted(wanted - known):
-            self.replication.put(position, Across(bit, filter), True)
+            self.replication.put(position, NeighbourFilterName(bit, filter), True)
         for filter in sorted(known - wanted):
-            self.replication.drop(position, Across(bit, filter))
+            self.replication.drop(position, NeighbourFilterName(bit, filter))
         vertex = self._vertices.get(position)
         if vertex is not None:
-            vertex.links[bit] = Link(speaker, advert.number, self.node.now)
+            vertex.links[bit] = NeighbourAdvert(speaker, advert.number, self.node.now)
         self._note_host(position, bit, speaker)
 
     def _note_host(self, position: int, bit: int, speaker: Address) -> None:
         place = self.cubes.place(position)
         self._hosts[self.cubes.position(place._replace(vertex=place.vertex ^ (1 << bit)))] = speaker
 
-    def _renewed(self, message: Renew, arrival: Arrival) -> None:
+    def _renewed(self, message: AdvertRenewal, arrival: Arrival) -> None:
         speaker = message.speaker
         self._introduce(arrival, speaker)
         for position in arrival.keys:
@@ -223,7 +230,7 @@ class Kbsp(HopeBroker):
             if vertex is None or digest_of(vertex.table.of(bit)) != message.digest:
                 self._ask(position, bit, speaker)
             if vertex is not None:
-                link = vertex.links.setdefault(bit, Link(speaker, -1, self.node.now))
+                link = vertex.links.setdefault(bit, NeighbourAdvert(speaker, -1, self.node.now))
                 if link.speaker != speaker:
                     link.speaker, link.number = speaker, -1
                 link.heard_of = self.node.now
@@ -231,13 +238,13 @@ class Kbsp(HopeBroker):
 
     def _ask(self, position: int, bit: int, speaker: Address) -> None:
         place = self.cubes.place(position)
-        enquiry = Enquiry(self.cubes.position(place._replace(vertex=place.vertex ^ (1 << bit))), bit)
+        enquiry = AdvertRequest(self.cubes.position(place._replace(vertex=place.vertex ^ (1 << bit))), bit)
         if speaker == self.node.address:
             self._asked(enquiry, speaker)
         else:
             self.send(speaker, enquiry)
 
-    def _asked(self, message: Enquiry, sender: Address) -> None:
+    def _asked(self, message: AdvertRequest, sender: Address) -> None:
         if not self.ring.member or not self.ring.owns(message.position):
             return
         place = self.cubes.place(message.position)
@@ -261,10 +268,10 @@ class Kbsp(HopeBroker):
         super()._renew()
         for position, vertex in self._vertices.items():
             place = self.cubes.place(position)
-            renewals: dict[Renew, list[int]] = {}
+            renewals: dict[AdvertRenewal, list[int]] = {}
             for bit, told in vertex.told.items():
                 if told:
-                    renewal = Renew(place.vertex, self.node.address, digest_of(told))
+                    renewal = AdvertRenewal(place.vertex, self.node.address, digest_of(told))
                     renewals.setdefault(renewal, []).append(self._above(place, bit))
             for renewal, positions in renewals.items():
                 self._send_above(positions, renewal)
@@ -276,10 +283,10 @@ class Kbsp(HopeBroker):
                 wanted = vertex.table.of(bit)
                 if not wanted:
                     continue
-                link = vertex.links.setdefault(bit, Link(None, -1, self.node.now))
+                link = vertex.links.setdefault(bit, NeighbourAdvert(None, -1, self.node.now))
                 if link.heard_of < before:
                     for filter in sorted(wanted):
-                        self.replication.drop(position, Across(bit, filter))
+                        self.replication.drop(position, NeighbourFilterName(bit, filter))
 
 
 def digest_of(filters: Iterable[int]) -> int:

@@ -9,7 +9,7 @@ from distributary.overlay.hypercube import Key
 from distributary.overlay.node import Address, Message
 
 
-class Register(NamedTuple):
+class FilterRegistration(NamedTuple):
     """To the vertex of a subscription's key: what covers this filter is wanted at a home."""
 
     subscription: str
@@ -17,14 +17,14 @@ class Register(NamedTuple):
     filter: int
 
 
-class Withdraw(NamedTuple):
+class FilterWithdrawal(NamedTuple):
     """To the same vertex: it is wanted there no longer."""
 
     subscription: str
     home: Address
 
 
-class Publication(NamedTuple):
+class XmlPublication(NamedTuple):
     """An event with its filter, from a vertex to a neighbour; from a publisher it comes from no vertex."""
 
     event: Event
@@ -32,32 +32,32 @@ class Publication(NamedTuple):
     came_from: Key | None = None
 
 
-class Passed(NamedTuple):
+class DirectMessage(NamedTuple):
     """A message for some positions, handed straight to the node that is thought to own them."""
 
     positions: tuple[int, ...]
     message: Message
 
 
-class Here(NamedTuple):
+class OwnershipNotice(NamedTuple):
     """The sender owns these positions: what is for them can be passed straight to it."""
 
     positions: tuple[int, ...]
 
 
-class Elsewhere(NamedTuple):
+class OwnershipDenial(NamedTuple):
     """The sender does not own these positions, and has sent on what was passed to it for them."""
 
     positions: tuple[int, ...]
 
 
-class Notice(NamedTuple):
+class EventNotice(NamedTuple):
     """To a home: an event that a subscription of its clients may want."""
 
     event: Event
 
 
-class Advert(NamedTuple):
+class FilterAdvert(NamedTuple):
     """From a vertex to the neighbours above it: what it wants has changed. The node that hosts it speaks.
 
     `number` grows with every one that a node sends. `digest` is that of all it wants now; `full` says that
@@ -73,7 +73,7 @@ class Advert(NamedTuple):
     number: int
 
 
-class Renew(NamedTuple):
+class AdvertRenewal(NamedTuple):
     """From a vertex to the neighbours above it: what it wants has still this digest."""
 
     vertex: Key
@@ -81,14 +81,14 @@ class Renew(NamedTuple):
     digest: int
 
 
-class Enquiry(NamedTuple):
+class AdvertRequest(NamedTuple):
     """To the node behind an advert: tell the neighbour across a bit of this vertex all that is wanted."""
 
     position: int
     bit: int
 
 
-class Recall(NamedTuple):
+class EventRecall(NamedTuple):
     """From the vertex of a subscription upwards: send home the remembered events that cover the filter."""
 
     subscription: str
@@ -98,34 +98,34 @@ class Recall(NamedTuple):
     came_from: Key | None = None
 
 
-class Recalled(NamedTuple):
+class EventRecallReply(NamedTuple):
     """To a home: remembered events that a subscription may want."""
 
     subscription: str
     events: tuple[Event, ...]
 
 
-class Resident(NamedTuple):
+class RegistrationName(NamedTuple):
     """Names a registration among the contents of a vertex; the entry is its filter."""
 
     subscription: str
     home: Address
 
 
-class Across(NamedTuple):
+class NeighbourFilterName(NamedTuple):
     """Names a filter that the neighbour across a bit wants; the entry is True."""
 
     bit: int
     filter: int
 
 
-class Past(NamedTuple):
-    """Names an event that a vertex remembers; the entry is a `Remembered`."""
+class EventName(NamedTuple):
+    """Names an event that a vertex remembers; the entry is a `StoredEvent`."""
 
     event: str
 
 
-class Remembered(NamedTuple):
+class StoredEvent(NamedTuple):
     """An event as a vertex remembers it: when it came, and with which filter."""
 
     time: float

@@ -1,0 +1,12 @@
+"""State-aware dissemination (002): a value is delivered only to those for whom it has moved far enough.
+
+- `segments`: where an item and its tolerances lie on the ring
+- `broker`: what the systems share: registering, values and their order, the home's decision
+- `sf`: single-level filtering (SF): each value goes to the item's whole segment
+- `mfd`: multi-level filter decomposition (MFD): a value climbs from level to level, as far as it passes
+- `directory`: the subscriptions of an item, ordered by the values at which they fire, for
+- `thresholds`: ours: a value goes only where somebody takes it, and publishers hold leases on quiet ranges
+- `lengths`: `thresholds` with segments whose length follows their work
+
+Promises: SF and thresholds are exact; MFD delivers other values than SF and keeps the bound of Theorem 1.
+"""

@@ -3,7 +3,7 @@
 The state-aware network of the dynamic-filter paper (002) delivers a value only to subscribers that it has
 moved too far for. A *rendezvous* is a ring node that keeps, for each subscription in its directory, what was
 last delivered; a *home* is the node whose client subscribed. Three systems differ in how a value reaches the
-rendezvous: SF (`state_aware_sf`), MFD (`state_aware_mfd`), and ours (`state_aware_thresholds`).
+rendezvous: SF (`sf`), MFD (`mfd`), and ours (`thresholds`).
 
 Rules:
 
@@ -12,10 +12,10 @@ Rules:
 - Values carry a stamp, the publisher's time, so that they are ordered for each topic. An older value that
   comes after a newer one is dropped: the newer one has said all there is to say. Values of one topic that are
   published further apart than the network is slow are thus all seen, in order.
-- The rendezvous preselects, the home decides and remembers (`Standing` is the memory on both sides). When a
-  home declines what a rendezvous held for wanted, it registers again, with what it remembers. A rendezvous
-  that does not know what was delivered, or learns that it never arrived, remembers nothing: so the next value
-  is sent, and the home decides.
+- The rendezvous preselects, the home decides and remembers (`TrackedSubscription` is the memory on both
+  sides). When a home declines what a rendezvous held for wanted, it registers again, with what it remembers.
+  A rendezvous that does not know what was delivered, or learns that it never arrived, remembers nothing: so
+  the next value is sent, and the home decides.
 - Registrations are soft state. With `refresh`, homes repeat them, with what they remember, and a rendezvous
   forgets what was not repeated for a few periods. With replication, what a rendezvous had is taken over when
   it fails, but not what was delivered. Without either, and without faults, only the paper's messages are
@@ -47,7 +47,7 @@ PERIODS = 3
 """A registration that was not repeated for so many refresh periods is forgotten."""
 
 
-class Stamp(NamedTuple):
+class ValueStamp(NamedTuple):
     """When a value was published: ordered, and no two are the same.
 
     The time comes first, so that a publisher that restarts without its state goes on where it was.
@@ -58,24 +58,24 @@ class Stamp(NamedTuple):
     publisher: Address
 
 
-BEGINNING = Stamp(float("-inf"), 0, 0)
+BEGINNING = ValueStamp(float("-inf"), 0, 0)
 
 
 Rule = tuple[tuple[str, str], ...]
 """The filters beside a tolerance: kinds and texts, sorted by kind."""
 
 
-class Held(NamedTuple):
+class LastDelivered(NamedTuple):
     """What a subscription was last delivered for a topic, when that was published, and up to which value it
     has been decided upon."""
 
     topic: str
     values: tuple[tuple[str, float], ...]
-    stamp: Stamp
-    seen: Stamp
+    stamp: ValueStamp
+    seen: ValueStamp
 
 
-class Registered(NamedTuple):
+class DirectoryEntry(NamedTuple):
     """A subscription in the directory of a rendezvous."""
 
     item: str
@@ -83,14 +83,14 @@ class Registered(NamedTuple):
     home: Address
 
 
-class Register(NamedTuple):
+class DirectoryRegistration(NamedTuple):
     """Keep this subscription; this is what its home remembers."""
 
-    registered: Registered
-    held: tuple[Held, ...] = ()
+    registered: DirectoryEntry
+    held: tuple[LastDelivered, ...] = ()
 
 
-class Unregister(NamedTuple):
+class DirectoryRemoval(NamedTuple):
     """Keep this subscription of that home no longer."""
 
     item: str
@@ -98,28 +98,28 @@ class Unregister(NamedTuple):
     home: Address
 
 
-class Gone(NamedTuple):
+class UnknownSubscriptions(NamedTuple):
     """The answer of a home that was told of subscriptions that it does not have."""
 
     item: str
     names: tuple[str, ...]
 
 
-class Notify(NamedTuple):
+class ValueNotice(NamedTuple):
     """A value for homes, with the subscriptions of each that want it."""
 
     item: str
     event: Event
-    stamp: Stamp
+    stamp: ValueStamp
     wanted: tuple[tuple[Address, tuple[str, ...]], ...]
 
 
-class Standing:
+class TrackedSubscription:
     """A subscription with the memory of what it was delivered, at its rendezvous or at its home."""
 
     __slots__ = ("change", "held", "others", "refreshed", "registered", "rule")
 
-    def __init__(self, registered: Registered, now: float) -> None:
+    def __init__(self, registered: DirectoryEntry, now: float) -> None:
         filters = parse_filters(registered.subscription)
         change = filters.pop("change")
         assert isinstance(change, ChangeFilter)
@@ -128,12 +128,13 @@ class Standing:
         self.others: tuple[Filter, ...] = tuple(filters.values())
         self.rule: Rule = tuple((kind, filters[kind].text) for kind in sorted(filters))
         """What the other filters say: subscriptions that agree in it see the same values."""
-        self.held: dict[str, Held] = {}
+        self.held: dict[str, LastDelivered] = {}
         """By topic; where there is nothing, the next value is to be sent."""
         self.refreshed = now
 
     @property
     def name(self) -> str:
+        """The subscription's id."""
         return self.registered.subscription.id
 
     @property
@@ -145,7 +146,7 @@ class Standing:
         """Whether the filters beside the tolerance let the event pass."""
         return all(filter.matches(event) for filter in self.others)
 
-    def takes(self, event: Event, stamp: Stamp) -> bool:
+    def takes(self, event: Event, stamp: ValueStamp) -> bool:
         """Whether the event is to be delivered; if so it is remembered."""
         assert event.topic is not None
         held = self.held.get(event.topic)
@@ -156,14 +157,14 @@ class Standing:
         self.remember(event, stamp)
         return True
 
-    def remember(self, event: Event, stamp: Stamp) -> None:
+    def remember(self, event: Event, stamp: ValueStamp) -> None:
         """The event is delivered."""
         assert event.topic is not None
         held = self.held.get(event.topic)
         values = {**(dict(held.values) if held else {}), **self.change.numbers(event)}
-        self.held[event.topic] = Held(event.topic, tuple(sorted(values.items())), stamp, stamp)
+        self.held[event.topic] = LastDelivered(event.topic, tuple(sorted(values.items())), stamp, stamp)
 
-    def learn(self, held: Iterable[Held], settled: float) -> list[str]:
+    def learn(self, held: Iterable[LastDelivered], settled: float) -> list[str]:
         """What the home remembers goes before what is remembered here, unless values are under way to it.
 
         What was sent after the time `settled` may still be under way. What was sent before and has not been
@@ -207,16 +208,16 @@ class StateAwareBroker(ABC):
         self.refresh = refresh
         self.home = Home(self.node)
         self._send = courier.send if courier else self.node.send
-        self._own: dict[str, Standing] = {}
+        self._own: dict[str, TrackedSubscription] = {}
         self._published = 0
         self._replication = replication
         self._upkeep = upkeep
         self._keys: dict[str, int] = {}
         """Under which key each subscription of the directory is kept."""
-        ring.listen(Register, self._register)
-        ring.listen(Unregister, self._unregister)
-        ring.listen(Notify, self._notified)
-        self.node.handle(Gone, self._gone)
+        ring.listen(DirectoryRegistration, self._register)
+        ring.listen(DirectoryRemoval, self._unregister)
+        ring.listen(ValueNotice, self._notified)
+        self.node.handle(UnknownSubscriptions, self._gone)
         self.node.at_alarm("refresh", self._refresh)
         self.node.at_start(self._begin)
         if replication:
@@ -227,6 +228,7 @@ class StateAwareBroker(ABC):
     # What clients ask for.
 
     def subscribe(self, subscription: Subscription) -> None:
+        """Register a subscription, or change the one with its id; FilterError without a tolerance."""
         filters = parse_filters(subscription)
         change = filters.get("change")
         if not isinstance(change, ChangeFilter):
@@ -241,15 +243,16 @@ class StateAwareBroker(ABC):
                 field="change",
                 text=change.text,
             )
-        registered = Registered(self.segments.item_for(filters), subscription, self.node.address)
+        registered = DirectoryEntry(self.segments.item_for(filters), subscription, self.node.address)
         before = self._own.get(subscription.id)
         if before is not None and before.registered != registered:
             self.unsubscribe(subscription.id)
         self.home.add(subscription)
-        own = self._own.setdefault(subscription.id, Standing(registered, self.node.now))
+        own = self._own.setdefault(subscription.id, TrackedSubscription(registered, self.node.now))
         self._announce(own)
 
     def unsubscribe(self, subscription_id: str) -> None:
+        """Give up a subscription; UnknownSubscriptionError when it is not a client's of this node."""
         own = self._own.pop(subscription_id, None)
         if own is None:
             raise UnknownSubscriptionError(subscription_id)
@@ -262,7 +265,7 @@ class StateAwareBroker(ABC):
         item = self.segments.item_of(event)
         if item is not None:
             self._published += 1
-            self.send_value(item, event, Stamp(self.node.now, self._published, self.node.address))
+            self.send_value(item, event, ValueStamp(self.node.now, self._published, self.node.address))
 
     def leave(self) -> None:
         """Leave the ring in good order; the clients have gone to other brokers."""
@@ -275,20 +278,20 @@ class StateAwareBroker(ABC):
     """Whether one subscription may have tolerances on several attributes."""
 
     @abstractmethod
-    def register_key(self, standing: Standing) -> int:
+    def register_key(self, standing: TrackedSubscription) -> int:
         """To the owner of which key a registration is sent."""
 
-    def unregister(self, own: Standing) -> None:
+    def unregister(self, own: TrackedSubscription) -> None:
         """Tell the rendezvous of a subscription that it is given up."""
         item, subscription, home = own.registered
-        self.ring.route(self.register_key(own), Unregister(item, subscription.id, home))
+        self.ring.route(self.register_key(own), DirectoryRemoval(item, subscription.id, home))
 
     @abstractmethod
-    def send_value(self, item: str, event: Event, stamp: Stamp) -> None:
+    def send_value(self, item: str, event: Event, stamp: ValueStamp) -> None:
         """Send a value on its way."""
 
     @abstractmethod
-    def admit(self, registered: Registered, held: tuple[Held, ...] | None) -> None:
+    def admit(self, registered: DirectoryEntry, held: tuple[LastDelivered, ...] | None) -> None:
         """Have a subscription in the directory, or learn what its home says of one that is there; None when
         it was taken over and the home has said nothing."""
 
@@ -297,15 +300,15 @@ class StateAwareBroker(ABC):
         """Have a subscription in the directory no longer: it is given up, or it is another node's now."""
 
     @abstractmethod
-    def directory(self) -> dict[str, Standing]:
+    def directory(self) -> dict[str, TrackedSubscription]:
         """The subscriptions kept here, by id."""
 
     # The rendezvous.
 
-    def _register(self, message: Register, arrival: Arrival) -> None:
+    def _register(self, message: DirectoryRegistration, arrival: Arrival) -> None:
         self.keep(arrival.keys[0], message)
 
-    def keep(self, key: int, message: Register) -> None:
+    def keep(self, key: int, message: DirectoryRegistration) -> None:
         """Put a registration into the directory under a key that this node owns."""
         name = message.registered.subscription.id
         before = self._keys.get(name, key)
@@ -316,12 +319,12 @@ class StateAwareBroker(ABC):
         if self._replication and self._replication.contents(key).get(name) != message.registered:
             self._replication.put(key, name, message.registered)
 
-    def _unregister(self, message: Unregister, arrival: Arrival) -> None:
+    def _unregister(self, message: DirectoryRemoval, arrival: Arrival) -> None:
         kept = self.directory().get(message.name)
         if kept is not None and kept.registered.home == message.home:
             self._forget(message.name)
 
-    def _gone(self, message: Gone, sender: Address) -> None:
+    def _gone(self, message: UnknownSubscriptions, sender: Address) -> None:
         for name in message.names:
             kept = self.directory().get(name)
             if kept is not None and kept.registered.home == sender:
@@ -334,7 +337,7 @@ class StateAwareBroker(ABC):
         if key is not None and self._replication and name in self._replication.contents(key):
             self._replication.drop(key, name)
 
-    def _hosted(self, key: int, name: Any, entry: Registered | None) -> None:
+    def _hosted(self, key: int, name: Any, entry: DirectoryEntry | None) -> None:
         """The replicas have changed what is hosted here."""
         if entry is None:
             if self._keys.get(name) == key:
@@ -344,21 +347,25 @@ class StateAwareBroker(ABC):
             self._keys[name] = key
             self.admit(entry, None)
 
-    def notify(self, item: str, event: Event, stamp: Stamp, fired: Iterable[Standing]) -> None:
+    def notify(
+        self, item: str, event: Event, stamp: ValueStamp, fired: Iterable[TrackedSubscription]
+    ) -> None:
         """Send a value to the homes of those that want it, by one multicast."""
         wanted: dict[Address, list[str]] = {}
         for standing in fired:
             wanted.setdefault(standing.registered.home, []).append(standing.name)
         if wanted:
             listed = tuple((home, tuple(sorted(wanted[home]))) for home in sorted(wanted))
-            self.ring.multicast(wanted, Notify(item, event, stamp, listed))
+            self.ring.multicast(wanted, ValueNotice(item, event, stamp, listed))
 
     # The home.
 
-    def _announce(self, own: Standing) -> None:
-        self.ring.route(self.register_key(own), Register(own.registered, tuple(own.held.values())))
+    def _announce(self, own: TrackedSubscription) -> None:
+        self.ring.route(
+            self.register_key(own), DirectoryRegistration(own.registered, tuple(own.held.values()))
+        )
 
-    def _notified(self, message: Notify, arrival: Arrival) -> None:
+    def _notified(self, message: ValueNotice, arrival: Arrival) -> None:
         item, event, stamp, wanted = message
         names = [name for home, listed in wanted if home == self.node.address for name in listed]
         taken, strangers = [], []
@@ -370,14 +377,14 @@ class StateAwareBroker(ABC):
                 taken.append(name)
         self.home.accept(event, taken)
         if strangers:
-            self._send(arrival.origin, Gone(item, tuple(strangers)))
+            self._send(arrival.origin, UnknownSubscriptions(item, tuple(strangers)))
 
-    def _is_new(self, own: Standing, event: Event, stamp: Stamp) -> bool:
+    def _is_new(self, own: TrackedSubscription, event: Event, stamp: ValueStamp) -> bool:
         assert event.topic is not None
         held = own.held.get(event.topic)
         return held is None or held.seen < stamp
 
-    def decide(self, own: Standing, event: Event, stamp: Stamp) -> bool:
+    def decide(self, own: TrackedSubscription, event: Event, stamp: ValueStamp) -> bool:
         """Whether a subscription of this node takes a value that its rendezvous holds for wanted."""
         if own.takes(event, stamp):
             return True

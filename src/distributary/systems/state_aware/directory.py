@@ -2,8 +2,8 @@
 
 Every subscription waits for its attribute to rise to one threshold or to fall to another
 (`filters.change.quiet_between`). Heaps of the nearest thresholds, for each topic and attribute, find those
-that a value reaches; `Standing.takes`, which has the rule, decides. Between the nearest thresholds of all
-lies the *quiet* stretch, in which nobody takes anything: telling others of it is what saves messages.
+that a value reaches; `TrackedSubscription.takes`, which has the rule, decides. Between the nearest thresholds
+of all lies the *quiet* stretch, in which nobody takes anything: telling others of it is what saves messages.
 
 The same idea as `matching.change.thresholds`, for one value at a time: that index takes a batch of rows in
 Arrow's form, for which a single value takes 0.2 ms to prepare; here it is a look at two heaps.
@@ -27,7 +27,7 @@ from math import inf
 
 from distributary.filters.change import number_of, quiet_between
 from distributary.model import Event
-from distributary.systems.state_aware.broker import Stamp, Standing
+from distributary.systems.state_aware.broker import TrackedSubscription, ValueStamp
 
 Bounds = tuple[float, float]
 """A value strictly between the two is quiet."""
@@ -97,7 +97,7 @@ class Directory:
     """The subscriptions of one item that are kept at a node."""
 
     def __init__(self) -> None:
-        self._standings: dict[str, Standing] = {}
+        self._standings: dict[str, TrackedSubscription] = {}
         self._lanes: dict[str, dict[str, _Lane]] = {}
         """By topic and attribute."""
         self._fresh: dict[str, dict[str, None]] = {}
@@ -109,10 +109,10 @@ class Directory:
     def __len__(self) -> int:
         return len(self._standings)
 
-    def __iter__(self) -> Iterator[Standing]:
+    def __iter__(self) -> Iterator[TrackedSubscription]:
         return iter(self._standings.values())
 
-    def put(self, standing: Standing) -> None:
+    def put(self, standing: TrackedSubscription) -> None:
         """Take a subscription in, or note that its memory has changed."""
         self.remove(standing.name)
         self._standings[standing.name] = standing
@@ -120,6 +120,7 @@ class Directory:
             self._enter(topic, standing)
 
     def remove(self, name: str) -> None:
+        """Take a subscription out, if it is there."""
         if self._standings.pop(name, None) is None:
             return
         for topic, lanes in self._lanes.items():
@@ -127,7 +128,7 @@ class Directory:
             for lane in lanes.values():
                 lane.latest.pop(name, None)
 
-    def fire(self, event: Event, stamp: Stamp) -> list[Standing]:
+    def fire(self, event: Event, stamp: ValueStamp) -> list[TrackedSubscription]:
         """The subscriptions that take the event, which is remembered."""
         topic = event.topic
         assert topic is not None
@@ -165,7 +166,7 @@ class Directory:
             for standing in self._standings.values():
                 self._enter(topic, standing)
 
-    def _enter(self, topic: str, standing: Standing) -> None:
+    def _enter(self, topic: str, standing: TrackedSubscription) -> None:
         """Have the thresholds of a subscription follow from what it remembers."""
         self._open(topic)
         held = standing.held.get(topic)

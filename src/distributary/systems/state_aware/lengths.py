@@ -30,20 +30,20 @@ from typing import Any, NamedTuple
 from distributary.errors import DistributaryError
 from distributary.overlay.node import Address, Message
 from distributary.overlay.ring.ring import Arrival, Ring
-from distributary.systems.state_aware.broker import Register
+from distributary.systems.state_aware.broker import DirectoryRegistration
 from distributary.systems.state_aware.segments import Segments
 from distributary.systems.state_aware.thresholds import (
     PATIENCE,
-    Guarded,
-    Leave,
-    Offer,
-    Report,
+    GuardedItem,
+    GuardedRemoval,
+    QuietReport,
     ThresholdsBroker,
+    ValueOffer,
 )
 
 
 @dataclass(frozen=True)
-class Balance:
+class WorkTarget:
     """How much work of one item a node shall have."""
 
     spacing: int
@@ -64,7 +64,7 @@ class Balance:
     def nodes(self, kept: int, taken_per_minute: float) -> int:
         """How many nodes an item shall have.
 
-        >>> balance = Balance(spacing=1000)
+        >>> balance = WorkTarget(spacing=1000)
         >>> balance.nodes(3, 1), balance.nodes(80, 1), balance.nodes(80, 125.5), balance.nodes(10**6, 1)
         (1, 5, 8, 32)
         """
@@ -76,7 +76,7 @@ class Balance:
         return 1 + (nodes - 1) * self.spacing
 
 
-class Yield(NamedTuple):
+class HandBackRequest(NamedTuple):
     """The segment of an item has another length: give back what is not yours any longer."""
 
     item: str
@@ -84,12 +84,12 @@ class Yield(NamedTuple):
     length: int
 
 
-class Yielded(NamedTuple):
+class HandBackReply(NamedTuple):
     """What a node gives back, and whether it has something left."""
 
     item: str
     version: float
-    given_back: tuple[Register, ...]
+    given_back: tuple[DirectoryRegistration, ...]
     kept: int
 
 
@@ -106,9 +106,9 @@ class _Moving:
     def __init__(self, version: float, awaited: set[Address]) -> None:
         self.version = version
         self.awaited = awaited
-        self.given_back: list[Register] = []
+        self.given_back: list[DirectoryRegistration] = []
         self.placing = False
-        self.waiting: list[Offer | Register | Leave] = []
+        self.waiting: list[ValueOffer | DirectoryRegistration | GuardedRemoval] = []
 
 
 class _Looked:
@@ -124,7 +124,7 @@ class _Looked:
 class BalancedBroker(ThresholdsBroker):
     """A node of a network with thresholds in which segments have lengths of their own."""
 
-    def __init__(self, ring: Ring, segments: Segments, *, balance: Balance, **options: Any) -> None:
+    def __init__(self, ring: Ring, segments: Segments, *, balance: WorkTarget, **options: Any) -> None:
         self.balance = balance
         self._lengths: dict[str, _Length] = {}
         """As guard or as one who keeps something: the latest length that was heard of."""
@@ -133,8 +133,8 @@ class BalancedBroker(ThresholdsBroker):
         self.changes = 0
         """How often this node has changed the length of a segment."""
         super().__init__(ring, segments, **options)
-        self.node.handle(Yield, self._yield)
-        self.node.handle(Yielded, self._yielded)
+        self.node.handle(HandBackRequest, self._yield)
+        self.node.handle(HandBackReply, self._yielded)
         self.node.at_alarm("lengths patience", self._patience_over)
         self.node.at_start(self._moving.clear)
 
@@ -153,20 +153,20 @@ class BalancedBroker(ThresholdsBroker):
 
     # What waits while subscriptions move.
 
-    def _offered(self, message: Offer, arrival: Arrival) -> None:
+    def _offered(self, message: ValueOffer, arrival: Arrival) -> None:
         if not self._wait(message.item, message):
             super()._offered(message, arrival)
             self._look(message.item)
 
-    def _register(self, message: Register, arrival: Arrival) -> None:
+    def _register(self, message: DirectoryRegistration, arrival: Arrival) -> None:
         if not self._wait(message.registered.item, message):
             super()._register(message, arrival)
 
-    def _left(self, message: Leave, arrival: Arrival) -> None:
+    def _left(self, message: GuardedRemoval, arrival: Arrival) -> None:
         if not self._wait(message.unregister.item, message):
             super()._left(message, arrival)
 
-    def _wait(self, item: str, message: Offer | Register | Leave) -> bool:
+    def _wait(self, item: str, message: ValueOffer | DirectoryRegistration | GuardedRemoval) -> bool:
         moving = self._moving.get(item)
         if moving is not None:
             moving.waiting.append(message)
@@ -189,16 +189,16 @@ class BalancedBroker(ThresholdsBroker):
         if guarded.nodes and not current / 2 < wanted < current * 2:
             self._change(item, guarded, min(self.balance.length(wanted), self.ring.circle.size))
 
-    def _change(self, item: str, guarded: Guarded, length: int) -> None:
+    def _change(self, item: str, guarded: GuardedItem, length: int) -> None:
         self.changes += 1
         version = self.node.now
         self._lengths[item] = _Length(version, length)
         self._moving[item] = _Moving(version, set(guarded.nodes))
         self.node.wake_after(PATIENCE, "lengths patience", (item, version))
         for address in list(guarded.nodes):
-            self._tell(address, Yield(item, version, length))
+            self._tell(address, HandBackRequest(item, version, length))
 
-    def _yielded(self, message: Yielded, sender: Address) -> None:
+    def _yielded(self, message: HandBackReply, sender: Address) -> None:
         moving = self._moving.get(message.item)
         guarded = self._guarded.get(message.item)
         if moving is None or guarded is None or moving.version != message.version or moving.placing:
@@ -212,7 +212,7 @@ class BalancedBroker(ThresholdsBroker):
         if not moving.awaited:
             self._place_all(message.item, guarded, moving)
 
-    def _place_all(self, item: str, guarded: Guarded, moving: _Moving) -> None:
+    def _place_all(self, item: str, guarded: GuardedItem, moving: _Moving) -> None:
         given_back, moving.given_back = moving.given_back, []
         for register in given_back:
             self.assign(guarded, register)
@@ -220,7 +220,7 @@ class BalancedBroker(ThresholdsBroker):
         if not guarded.pending:
             self._finish(item)
 
-    def _reported(self, message: Report) -> None:
+    def _reported(self, message: QuietReport) -> None:
         super()._reported(message)
         moving = self._moving.get(message.item)
         if moving is not None and moving.placing and not self._guarded[message.item].pending:
@@ -255,13 +255,13 @@ class BalancedBroker(ThresholdsBroker):
 
     def _failed(self, to: Address, message: Message) -> None:
         super()._failed(to, message)
-        if isinstance(message, Yielded):
+        if isinstance(message, HandBackReply):
             for register in message.given_back:
                 self.ring.route(self.segments.start(message.item), register)
 
     # A node gives back.
 
-    def _yield(self, message: Yield, sender: Address) -> None:
+    def _yield(self, message: HandBackRequest, sender: Address) -> None:
         item, version, length = message
         known = self._lengths.get(item)
         if known is None or known.version <= version:
@@ -269,11 +269,11 @@ class BalancedBroker(ThresholdsBroker):
         given_back = []
         for standing in list(self._directories.get(item, ())):
             place = self.segments.place(item, standing.least, length)
-            register = Register(standing.registered, tuple(standing.held.values()))
+            register = DirectoryRegistration(standing.registered, tuple(standing.held.values()))
             if self.ring.owns(place):
                 self.keep(place, register)
             else:
                 given_back.append(register)
                 self._forget(standing.name)
         kept = len(self._directories.get(item, ()))
-        self._tell(sender, Yielded(item, version, tuple(given_back), kept))
+        self._tell(sender, HandBackReply(item, version, tuple(given_back), kept))

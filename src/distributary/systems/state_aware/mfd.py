@@ -50,12 +50,12 @@ from distributary.model import Event
 from distributary.overlay.ring.ring import Arrival, Ring
 from distributary.systems.state_aware.broker import (
     BEGINNING,
-    Held,
-    Registered,
+    DirectoryEntry,
+    LastDelivered,
     Rule,
-    Stamp,
-    Standing,
     StateAwareBroker,
+    TrackedSubscription,
+    ValueStamp,
 )
 from distributary.systems.state_aware.segments import Segments
 
@@ -66,7 +66,7 @@ REMEMBERED = 1000
 """How many values a leader remembers to have passed on."""
 
 
-class Name(NamedTuple):
+class SubFilterName(NamedTuple):
     """What tells the sub-filters of an item apart."""
 
     rule: Rule
@@ -75,60 +75,62 @@ class Name(NamedTuple):
 
     @property
     def logical(self) -> LogicalNode:
+        """The logical node of 002's Figure 5 that keeps this sub-filter."""
         units = self.key[0]
         return logical_node(units) if units else LogicalNode(1, 1)
 
     @property
     def level(self) -> int:
+        """Its level, counted from 1."""
         return max(1, level_of(self.key[0]))
 
 
-class Begin(NamedTuple):
+class SubFilterStart(NamedTuple):
     """A sub-filter that is to take the next value as its first; or anew, forgetting what it had."""
 
-    name: Name
+    name: SubFilterName
     anew: bool = False
 
 
-class Level(NamedTuple):
+class LevelValue(NamedTuple):
     """A value for a level: what let it pass on the level below, and which sub-filters it begins."""
 
     item: str
     event: Event
-    stamp: Stamp
+    stamp: ValueStamp
     level: int
-    passed: frozenset[Name] = frozenset()
-    begins: frozenset[Begin] = frozenset()
+    passed: frozenset[SubFilterName] = frozenset()
+    begins: frozenset[SubFilterStart] = frozenset()
 
 
-class Report(NamedTuple):
+class LevelReport(NamedTuple):
     """The output of a node, for the leader of its level."""
 
-    output: Level
+    output: LevelValue
     """As it is to go to the next level."""
 
 
-class Support(NamedTuple):
+class ProxyRequest(NamedTuple):
     """Have a proxy for a sub-filter above, and have some begin with the next value."""
 
     item: str
-    name: Name
+    name: SubFilterName
     below: tuple[Key, ...]
     """The sub-filters further down, the lowest last."""
-    child: Name | None
-    begins: frozenset[Begin]
+    child: SubFilterName | None
+    begins: frozenset[SubFilterStart]
     everywhere: bool
     """Whether to go down level by level, even where there is a proxy already."""
-    seen: tuple[tuple[str, Stamp, Stamp], ...] = ()
+    seen: tuple[tuple[str, ValueStamp, ValueStamp], ...] = ()
     """By topic, what the sub-filter above was shown last, and what it was fed last by the one below."""
 
 
-class Withdraw(NamedTuple):
+class ProxyRelease(NamedTuple):
     """A sub-filter needs the one below no longer."""
 
     item: str
-    name: Name
-    child: Name
+    name: SubFilterName
+    child: SubFilterName
 
 
 class _Hosted(SubFilter[str, str]):
@@ -136,25 +138,25 @@ class _Hosted(SubFilter[str, str]):
 
     __slots__ = ("begins", "below", "children", "fed", "name", "passed", "shown", "standings")
 
-    def __init__(self, name: Name, below: tuple[Key, ...]) -> None:
+    def __init__(self, name: SubFilterName, below: tuple[Key, ...]) -> None:
         super().__init__(name.key)
         self.name = name
         self.below = below
-        self.children: dict[Name, float] = {}
+        self.children: dict[SubFilterName, float] = {}
         """Those that it feeds, and when they said so last."""
-        self.standings: dict[str, Standing] = {}
-        self.shown: dict[str, Stamp] = {}
-        self.fed: dict[str, Stamp] = {}
-        self.passed: dict[str, Stamp] = {}
+        self.standings: dict[str, TrackedSubscription] = {}
+        self.shown: dict[str, ValueStamp] = {}
+        self.fed: dict[str, ValueStamp] = {}
+        self.passed: dict[str, ValueStamp] = {}
         """By topic, the latest values that it was shown, that the one below let pass, that it let pass."""
-        self.begins: dict[str, set[Begin]] = {}
+        self.begins: dict[str, set[SubFilterStart]] = {}
         """On the lowest level, by topic: what the next value is to begin above."""
 
     @property
-    def parent(self) -> Name | None:
+    def parent(self) -> SubFilterName | None:
         return self.name._replace(key=self.below[0]) if self.below else None
 
-    def seen(self) -> tuple[tuple[str, Stamp, Stamp], ...]:
+    def seen(self) -> tuple[tuple[str, ValueStamp, ValueStamp], ...]:
         """What it tells the one below."""
         return tuple((topic, stamp, self.fed.get(topic, BEGINNING)) for topic, stamp in self.shown.items())
 
@@ -167,8 +169,8 @@ class _Gathered:
     def __init__(self, closes: float) -> None:
         self.closes = closes
         self.outputs = 0
-        self.passed: frozenset[Name] = frozenset()
-        self.begins: frozenset[Begin] = frozenset()
+        self.passed: frozenset[SubFilterName] = frozenset()
+        self.begins: frozenset[SubFilterStart] = frozenset()
         self.done = False
 
 
@@ -179,30 +181,30 @@ class MFDBroker(StateAwareBroker):
 
     def __init__(self, ring: Ring, segments: Segments, *, window: float = WINDOW, **options: Any) -> None:
         self.window = window
-        self._directory: dict[str, Standing] = {}
-        self._filters: dict[str, dict[Name, _Hosted]] = {}
-        self._gathered: OrderedDict[tuple[str, int, Stamp], _Gathered] = OrderedDict()
+        self._directory: dict[str, TrackedSubscription] = {}
+        self._filters: dict[str, dict[SubFilterName, _Hosted]] = {}
+        self._gathered: OrderedDict[tuple[str, int, ValueStamp], _Gathered] = OrderedDict()
         super().__init__(ring, segments, **options)
-        ring.listen(Level, self._shown_here)
-        ring.listen(Report, self._reported)
-        ring.listen(Support, self._support)
-        ring.listen(Withdraw, self._withdraw)
+        ring.listen(LevelValue, self._shown_here)
+        ring.listen(LevelReport, self._reported)
+        ring.listen(ProxyRequest, self._support)
+        ring.listen(ProxyRelease, self._withdraw)
         self.node.at_alarm("mfd window", self._window_closed)
 
     # Publication.
 
-    def send_value(self, item: str, event: Event, stamp: Stamp) -> None:
-        self._cast(Level(item, event, stamp, 1))
+    def send_value(self, item: str, event: Event, stamp: ValueStamp) -> None:
+        self._cast(LevelValue(item, event, stamp, 1))
 
-    def _cast(self, message: Level) -> None:
+    def _cast(self, message: LevelValue) -> None:
         first, length = self.segments.level_stretch(message.item, message.level)
         self.ring.multicast_segment(first, length, message)
 
-    def _shown_here(self, message: Level, arrival: Arrival) -> None:
+    def _shown_here(self, message: LevelValue, arrival: Arrival) -> None:
         """Show a value to the sub-filters of its level that it is meant for; notify, and report output."""
         item, event, stamp, level, passed, begins = message
-        fired: list[Standing] = []
-        outputs: set[Name] = set()
+        fired: list[TrackedSubscription] = []
+        outputs: set[SubFilterName] = set()
         upwards = {begin for begin in begins if begin.name.level > level}
         asked = {begin.name: begin.anew for begin in begins if begin.name.level == level}
         for hosted in list(self._filters.get(item, {}).values()):
@@ -223,22 +225,22 @@ class MFDBroker(StateAwareBroker):
                 outputs.add(hosted.name)
         for standing in fired:
             topic = event.topic or ""
-            standing.held[topic] = Held(topic, (), stamp, stamp)
+            standing.held[topic] = LastDelivered(topic, (), stamp, stamp)
         self.notify(item, event, stamp, fired)
-        self._output(Level(item, event, stamp, level + 1, frozenset(outputs), frozenset(upwards)))
+        self._output(LevelValue(item, event, stamp, level + 1, frozenset(outputs), frozenset(upwards)))
 
-    def _output(self, output: Level) -> None:
+    def _output(self, output: LevelValue) -> None:
         """Report what is to go up to the leader, which may be here."""
         leader = self.segments.leader_place(output.item, output.level - 1)
         if self.ring.owns(leader):
             self._gather(output)
         elif output.passed or output.begins:
-            self.ring.route(leader, Report(output))
+            self.ring.route(leader, LevelReport(output))
 
-    def _reported(self, message: Report, arrival: Arrival) -> None:
+    def _reported(self, message: LevelReport, arrival: Arrival) -> None:
         self._gather(message.output)
 
-    def _gather(self, output: Level) -> None:
+    def _gather(self, output: LevelValue) -> None:
         """Take note of output; the latest to come within the window sets it on its way."""
         item, _, stamp, level, passed, begins = output
         about = (item, level, stamp)
@@ -260,7 +262,7 @@ class MFDBroker(StateAwareBroker):
         gathered.begins |= begins
         self.node.wake_after(gathered.closes - self.node.now, "mfd window", (output, gathered.outputs))
 
-    def _window_closed(self, about: tuple[Level, int]) -> None:
+    def _window_closed(self, about: tuple[LevelValue, int]) -> None:
         output, number = about
         gathered = self._gathered.get((output.item, output.level, output.stamp))
         if gathered is not None and gathered.outputs == number and not gathered.done:
@@ -269,13 +271,13 @@ class MFDBroker(StateAwareBroker):
 
     # Subscription.
 
-    def register_key(self, standing: Standing) -> int:
+    def register_key(self, standing: TrackedSubscription) -> int:
         return self._place(standing.registered.item, self._name(standing))
 
-    def directory(self) -> dict[str, Standing]:
+    def directory(self) -> dict[str, TrackedSubscription]:
         return self._directory
 
-    def admit(self, registered: Registered, held: tuple[Held, ...] | None) -> None:
+    def admit(self, registered: DirectoryEntry, held: tuple[LastDelivered, ...] | None) -> None:
         subscription_id = registered.subscription.id
         standing = self._directory.get(subscription_id)
         if standing is not None and standing.registered != registered:
@@ -283,7 +285,7 @@ class MFDBroker(StateAwareBroker):
             standing = None
         repeated = standing is not None
         if standing is None:
-            standing = self._directory[subscription_id] = Standing(registered, self.node.now)
+            standing = self._directory[subscription_id] = TrackedSubscription(registered, self.node.now)
         standing.refreshed = self.node.now
         name, below = self._name(standing), tuple(reversed(self._chain(standing)[:-1]))
         hosted, is_new = self._host(registered.item, name, below)
@@ -295,11 +297,11 @@ class MFDBroker(StateAwareBroker):
         for topic in lost:
             if topic in hosted.states:
                 hosted.states[topic].apart[subscription_id] = None
-        begins = frozenset({Begin(name)}) if lost or is_new else frozenset()
+        begins = frozenset({SubFilterStart(name)}) if lost or is_new else frozenset()
         everywhere = is_new or repeated or held is None
         self._go_down(registered.item, hosted, begins, everywhere=everywhere)
 
-    def _learn(self, standing: Standing, held: tuple[Held, ...]) -> list[str]:
+    def _learn(self, standing: TrackedSubscription, held: tuple[LastDelivered, ...]) -> list[str]:
         """Hear what the home remembers; the topics of which it was not delivered what went out from here."""
         elsewhere = [
             each.topic
@@ -308,7 +310,9 @@ class MFDBroker(StateAwareBroker):
         ]
         return [*elsewhere, *standing.learn(held, self.settled)]
 
-    def _go_down(self, item: str, hosted: _Hosted, begins: frozenset[Begin], *, everywhere: bool) -> None:
+    def _go_down(
+        self, item: str, hosted: _Hosted, begins: frozenset[SubFilterStart], *, everywhere: bool
+    ) -> None:
         """See to the sub-filters below one, or, when they are there, to the lowest alone."""
         if not hosted.below:
             for topic in {**hosted.shown, **dict.fromkeys(hosted.states)}:
@@ -323,25 +327,25 @@ class MFDBroker(StateAwareBroker):
             key, below = hosted.below[-1], []
             child, seen = None, ()
         name = hosted.name._replace(key=key)
-        support = Support(item, name, tuple(below), child, begins, everywhere, seen)
+        support = ProxyRequest(item, name, tuple(below), child, begins, everywhere, seen)
         self.ring.route(self._place(item, name), support)
 
-    def _support(self, message: Support, arrival: Arrival) -> None:
+    def _support(self, message: ProxyRequest, arrival: Arrival) -> None:
         item, name, below, child, begins, everywhere, seen = message
         hosted, is_new = self._host(item, name, below)
         if child is not None:
             if child in hosted.children and self._has_missed(hosted, {topic: at for topic, at, _ in seen}):
-                begins |= {Begin(child, anew=True)}
+                begins |= {SubFilterStart(child, anew=True)}
             hosted.children[child] = self.node.now
         stale = [topic for topic, _, fed in seen if hosted.passed.get(topic, BEGINNING) < fed]
         for topic in stale:
             hosted.states.pop(topic, None)
         if is_new or stale:
-            begins |= {Begin(name)}
+            begins |= {SubFilterStart(name)}
         refreshing = everywhere and self.refresh is not None
         self._go_down(item, hosted, begins, everywhere=is_new or refreshing)
 
-    def _has_missed(self, hosted: _Hosted, shown: dict[str, Stamp]) -> bool:
+    def _has_missed(self, hosted: _Hosted, shown: dict[str, ValueStamp]) -> bool:
         """Whether a value that was let pass, and is no longer under way, never came to the one above."""
         return any(
             stamp.time <= self.settled and shown.get(topic, BEGINNING) < stamp
@@ -357,7 +361,7 @@ class MFDBroker(StateAwareBroker):
             state.apart.pop(name, None)
         self._prune(item, hosted, moved=moved)
 
-    def _withdraw(self, message: Withdraw, arrival: Arrival) -> None:
+    def _withdraw(self, message: ProxyRelease, arrival: Arrival) -> None:
         hosted = self._filters.get(message.item, {}).get(message.name)
         if hosted is not None:
             hosted.children.pop(message.child, None)
@@ -371,12 +375,12 @@ class MFDBroker(StateAwareBroker):
         if not self._filters[item]:
             del self._filters[item]
         if hosted.parent is not None and not moved:
-            withdraw = Withdraw(item, hosted.parent, hosted.name)
+            withdraw = ProxyRelease(item, hosted.parent, hosted.name)
             self.ring.route(self._place(item, hosted.parent), withdraw)
 
     # Sub-filters.
 
-    def _host(self, item: str, name: Name, below: tuple[Key, ...]) -> tuple[_Hosted, bool]:
+    def _host(self, item: str, name: SubFilterName, below: tuple[Key, ...]) -> tuple[_Hosted, bool]:
         """The sub-filter of this name, made as a proxy when there is none; and whether it was."""
         filters = self._filters.setdefault(item, {})
         hosted = filters.get(name)
@@ -385,15 +389,15 @@ class MFDBroker(StateAwareBroker):
         filters[name] = hosted = _Hosted(name, below)
         return hosted, True
 
-    def _chain(self, standing: Standing) -> tuple[Key, ...]:
+    def _chain(self, standing: TrackedSubscription) -> tuple[Key, ...]:
         ((_, tolerance),) = standing.change.tolerances
         return chain_of(self.segments.unit, tolerance)
 
-    def _name(self, standing: Standing) -> Name:
+    def _name(self, standing: TrackedSubscription) -> SubFilterName:
         ((attribute, _),) = standing.change.tolerances
-        return Name(standing.rule, attribute, self._chain(standing)[-1])
+        return SubFilterName(standing.rule, attribute, self._chain(standing)[-1])
 
-    def _place(self, item: str, name: Name) -> int:
+    def _place(self, item: str, name: SubFilterName) -> int:
         return self.segments.logical_place(item, name.logical)
 
     def filters_of(self, item: str) -> list[tuple[int, int]]:
@@ -402,7 +406,7 @@ class MFDBroker(StateAwareBroker):
 
     # The home, and soft state.
 
-    def decide(self, own: Standing, event: Event, stamp: Stamp) -> bool:
+    def decide(self, own: TrackedSubscription, event: Event, stamp: ValueStamp) -> bool:
         own.remember(event, stamp)
         return True
 
@@ -419,7 +423,9 @@ class MFDBroker(StateAwareBroker):
                 self._prune(item, hosted)
 
 
-def _take(hosted: _Hosted, event: Event, value: float, stamp: Stamp, *, fed: bool) -> tuple[bool, list[str]]:
+def _take(
+    hosted: _Hosted, event: Event, value: float, stamp: ValueStamp, *, fed: bool
+) -> tuple[bool, list[str]]:
     """Show a value to a sub-filter: whether it lets it pass, and the subscriptions that fire."""
     topic = event.topic or ""
     state = hosted.states.get(topic)

@@ -16,11 +16,11 @@ from distributary.model import Event
 from distributary.overlay.ring.ring import Arrival, Ring
 from distributary.systems.state_aware.broker import (
     BEGINNING,
-    Held,
-    Registered,
-    Stamp,
-    Standing,
+    DirectoryEntry,
+    LastDelivered,
     StateAwareBroker,
+    TrackedSubscription,
+    ValueStamp,
 )
 from distributary.systems.state_aware.segments import Segments
 
@@ -30,36 +30,36 @@ class Value(NamedTuple):
 
     item: str
     event: Event
-    stamp: Stamp
+    stamp: ValueStamp
 
 
 class SFBroker(StateAwareBroker):
     """A node of an SF network."""
 
     def __init__(self, ring: Ring, segments: Segments, **options: Any) -> None:
-        self._directory: dict[str, Standing] = {}
-        self._items: dict[str, dict[str, Standing]] = {}
-        self._newest: dict[str, Stamp] = {}
+        self._directory: dict[str, TrackedSubscription] = {}
+        self._items: dict[str, dict[str, TrackedSubscription]] = {}
+        self._newest: dict[str, ValueStamp] = {}
         super().__init__(ring, segments, **options)
         ring.listen(Value, self._valued)
 
-    def register_key(self, standing: Standing) -> int:
+    def register_key(self, standing: TrackedSubscription) -> int:
         return self.segments.place(standing.registered.item, standing.least)
 
-    def send_value(self, item: str, event: Event, stamp: Stamp) -> None:
+    def send_value(self, item: str, event: Event, stamp: ValueStamp) -> None:
         start = self.segments.start(item)
         self.ring.multicast_segment(start, self.segments.length, Value(item, event, stamp))
 
-    def directory(self) -> dict[str, Standing]:
+    def directory(self) -> dict[str, TrackedSubscription]:
         return self._directory
 
-    def admit(self, registered: Registered, held: tuple[Held, ...] | None) -> None:
+    def admit(self, registered: DirectoryEntry, held: tuple[LastDelivered, ...] | None) -> None:
         name = registered.subscription.id
         standing = self._directory.get(name)
         if standing is None or standing.registered != registered:
             if standing is not None:
                 self.dismiss(name)
-            standing = self._directory[name] = Standing(registered, self.node.now)
+            standing = self._directory[name] = TrackedSubscription(registered, self.node.now)
             self._items.setdefault(registered.item, {})[name] = standing
         standing.refreshed = self.node.now
         if held is not None:

@@ -36,13 +36,13 @@ from distributary.overlay.node import Address, Message
 from distributary.overlay.ring.ring import Arrival, Ring
 from distributary.systems.state_aware.broker import (
     BEGINNING,
-    Held,
-    Register,
-    Registered,
-    Stamp,
-    Standing,
+    DirectoryEntry,
+    DirectoryRegistration,
+    DirectoryRemoval,
+    LastDelivered,
     StateAwareBroker,
-    Unregister,
+    TrackedSubscription,
+    ValueStamp,
 )
 from distributary.systems.state_aware.directory import Bounds, Directory, Quiet, is_quiet, narrowed
 from distributary.systems.state_aware.segments import Segments
@@ -54,47 +54,47 @@ Listed = tuple[tuple[str, Bounds], ...]
 """A quiet stretch as messages have it: sorted by attribute."""
 
 
-class Offer(NamedTuple):
+class ValueOffer(NamedTuple):
     """A value for the guard of its item, numbered by its publisher for each topic."""
 
     item: str
     event: Event
-    stamp: Stamp
+    stamp: ValueStamp
     number: int
 
 
-class Place(NamedTuple):
+class RegistrationForward(NamedTuple):
     """A registration on its way from the guard to its place."""
 
-    register: Register
+    register: DirectoryRegistration
     guard: Address
 
 
-class Leave(NamedTuple):
+class GuardedRemoval(NamedTuple):
     """A subscription is given up; for the guard, which knows where it is kept."""
 
-    unregister: Unregister
+    unregister: DirectoryRemoval
     tolerance: float
 
 
-class Shown(NamedTuple):
+class GuardedValue(NamedTuple):
     """A value for a node where somebody may take it, numbered by the guard for each topic."""
 
     item: str
     event: Event
-    stamp: Stamp
+    stamp: ValueStamp
     guard: Address
     number: int
     survey: bool = False
 
 
-class Report(NamedTuple):
+class QuietReport(NamedTuple):
     """Where a node is quiet, by topic, each with the latest value it has seen. Other topics are not quiet."""
 
     item: str
     node: Address
     version: tuple[float, int]
-    quiet: tuple[tuple[str, Stamp, Listed], ...]
+    quiet: tuple[tuple[str, ValueStamp, Listed], ...]
     confirmed: tuple[str, ...]
     """Subscriptions that have come to their place."""
     kept: int
@@ -103,7 +103,7 @@ class Report(NamedTuple):
     """How often one of them has taken a value."""
 
 
-class Lease(NamedTuple):
+class QuietLease(NamedTuple):
     """Values of this topic in these stretches concern nobody."""
 
     topic: str
@@ -111,7 +111,7 @@ class Lease(NamedTuple):
     until: float
 
 
-class Revoke(NamedTuple):
+class LeaseRevocation(NamedTuple):
     """The lease is over, for a reason that came up then."""
 
     topics: tuple[str, ...]
@@ -127,11 +127,11 @@ class _Node:
         self.kept = 0
         self.taken = 0
         self.quiet: dict[str, Quiet] = {}
-        self.sent: dict[str, Stamp] = {}
+        self.sent: dict[str, ValueStamp] = {}
         self.version = (float("-inf"), 0)
 
 
-class Guarded:
+class GuardedItem:
     """What a guard knows of an item."""
 
     __slots__ = ("knows_from", "leases", "newest", "nodes", "numbers", "pending", "shown")
@@ -142,7 +142,7 @@ class Guarded:
         """Subscriptions on their way to a key."""
         self.knows_from: float | None = None
         """From when on it knows all nodes; None before the first survey."""
-        self.newest: dict[str, Stamp] = {}
+        self.newest: dict[str, ValueStamp] = {}
         self.shown: dict[str, int] = {}
         """How many values of each topic there were."""
         self.numbers: dict[tuple[str, Address], int] = {}
@@ -157,8 +157,8 @@ class _Publisher:
 
     def __init__(self) -> None:
         self.number = 0
-        self.lease: Lease | None = None
-        self.kept_back: tuple[str, Event, Stamp] | None = None
+        self.lease: QuietLease | None = None
+        self.kept_back: tuple[str, Event, ValueStamp] | None = None
 
 
 class ThresholdsBroker(StateAwareBroker):
@@ -167,31 +167,31 @@ class ThresholdsBroker(StateAwareBroker):
     def __init__(
         self, ring: Ring, segments: Segments, *, courier: Courier | None = None, **options: Any
     ) -> None:
-        self._standings: dict[str, Standing] = {}
+        self._standings: dict[str, TrackedSubscription] = {}
         self._directories: dict[str, Directory] = {}
-        self._latest: dict[str, tuple[Stamp, int]] = {}
+        self._latest: dict[str, tuple[ValueStamp, int]] = {}
         """By topic, the latest value seen, and the guard's number of the latest that somebody took."""
-        self._guarded: dict[str, Guarded] = {}
+        self._guarded: dict[str, GuardedItem] = {}
         self._topics: dict[str, _Publisher] = {}
         self._versions = 0
         super().__init__(ring, segments, courier=courier, **options)
-        ring.listen(Offer, self._offered)
-        ring.listen(Place, self._placed)
-        ring.listen(Leave, self._left)
-        ring.listen(Shown, lambda message, arrival: self._shown(message))
-        ring.listen(Report, lambda message, arrival: self._reported(message))
+        ring.listen(ValueOffer, self._offered)
+        ring.listen(RegistrationForward, self._placed)
+        ring.listen(GuardedRemoval, self._left)
+        ring.listen(GuardedValue, lambda message, arrival: self._shown(message))
+        ring.listen(QuietReport, lambda message, arrival: self._reported(message))
         ring.watch(self._ring_changed)
-        self.node.handle(Shown, lambda message, sender: self._shown(message))
-        self.node.handle(Report, lambda message, sender: self._reported(message))
-        self.node.handle(Lease, self._leased)
-        self.node.handle(Revoke, self._revoked)
+        self.node.handle(GuardedValue, lambda message, sender: self._shown(message))
+        self.node.handle(QuietReport, lambda message, sender: self._reported(message))
+        self.node.handle(QuietLease, self._leased)
+        self.node.handle(LeaseRevocation, self._revoked)
         self.node.at_start(self._guarded.clear)
         if courier:
             courier.on_failure(self._failed)
 
     # The publisher.
 
-    def send_value(self, item: str, event: Event, stamp: Stamp) -> None:
+    def send_value(self, item: str, event: Event, stamp: ValueStamp) -> None:
         assert event.topic is not None
         published = self._topics.setdefault(event.topic, _Publisher())
         lease = published.lease
@@ -200,12 +200,12 @@ class ThresholdsBroker(StateAwareBroker):
             return
         published.lease = published.kept_back = None
         published.number += 1
-        self.ring.route(self.segments.start(item), Offer(item, event, stamp, published.number))
+        self.ring.route(self.segments.start(item), ValueOffer(item, event, stamp, published.number))
 
-    def _leased(self, message: Lease, sender: Address) -> None:
+    def _leased(self, message: QuietLease, sender: Address) -> None:
         self._topics.setdefault(message.topic, _Publisher()).lease = message
 
-    def _revoked(self, message: Revoke, sender: Address) -> None:
+    def _revoked(self, message: LeaseRevocation, sender: Address) -> None:
         for topic in message.topics:
             published = self._topics.get(topic)
             if published is None or published.lease is None:
@@ -216,11 +216,11 @@ class ThresholdsBroker(StateAwareBroker):
 
     # The guard.
 
-    def _offered(self, message: Offer, arrival: Arrival) -> None:
+    def _offered(self, message: ValueOffer, arrival: Arrival) -> None:
         item, event, stamp, number = message
         topic = event.topic
         assert topic is not None
-        guarded = self._guarded.setdefault(item, Guarded())
+        guarded = self._guarded.setdefault(item, GuardedItem())
         if stamp <= guarded.newest.get(topic, BEGINNING):
             return
         guarded.newest[topic] = stamp
@@ -231,14 +231,14 @@ class ThresholdsBroker(StateAwareBroker):
             guarded.knows_from = None
         holder = guarded.leases.pop(topic, stamp.publisher)
         if holder != stamp.publisher:
-            self._send(holder, Revoke((topic,), stamp.time))
+            self._send(holder, LeaseRevocation((topic,), stamp.time))
         if not self._show(item, guarded, event, stamp):
             self._grant(item, guarded, topic, stamp.publisher)
 
-    def _show(self, item: str, guarded: Guarded, event: Event, stamp: Stamp) -> bool:
+    def _show(self, item: str, guarded: GuardedItem, event: Event, stamp: ValueStamp) -> bool:
         """Send a value to all that may take it; False when there are none."""
         assert event.topic is not None
-        shown = Shown(item, event, stamp, self.node.address, guarded.shown.get(event.topic, 0))
+        shown = GuardedValue(item, event, stamp, self.node.address, guarded.shown.get(event.topic, 0))
         if not self.knows(guarded):
             self._survey(item, guarded, shown)
             return True
@@ -253,17 +253,17 @@ class ThresholdsBroker(StateAwareBroker):
             self.ring.multicast(guarded.pending.values(), shown)
         return bool(concerned or guarded.pending)
 
-    def knows(self, guarded: Guarded) -> bool:
+    def knows(self, guarded: GuardedItem) -> bool:
         """Whether all nodes that keep something of the item are known."""
         return guarded.knows_from is not None and guarded.knows_from <= self.node.now
 
-    def _send_shown(self, node: _Node, address: Address, shown: Shown) -> None:
+    def _send_shown(self, node: _Node, address: Address, shown: GuardedValue) -> None:
         assert shown.event.topic is not None
         node.quiet.pop(shown.event.topic, None)
         node.sent[shown.event.topic] = shown.stamp
         self._tell(address, shown)
 
-    def _survey(self, item: str, guarded: Guarded, shown: Shown) -> None:
+    def _survey(self, item: str, guarded: GuardedItem, shown: GuardedValue) -> None:
         """Send a value to everybody who may keep something, and have them report."""
         if guarded.knows_from is None:
             guarded.nodes.clear()
@@ -272,27 +272,27 @@ class ThresholdsBroker(StateAwareBroker):
         if guarded.pending:
             self.ring.multicast(guarded.pending.values(), shown)
 
-    def _grant(self, item: str, guarded: Guarded, topic: str, publisher: Address) -> None:
+    def _grant(self, item: str, guarded: GuardedItem, topic: str, publisher: Address) -> None:
         """Lease the stretch in which all are quiet."""
         quiet: Quiet = {}
         for node in guarded.nodes.values():
             quiet = narrowed(quiet, node.quiet[topic])
         until = float("inf") if self.refresh is None else self.node.now + self.refresh
         guarded.leases[topic] = publisher
-        self._tell(publisher, Lease(topic, tuple(sorted(quiet.items())), until))
+        self._tell(publisher, QuietLease(topic, tuple(sorted(quiet.items())), until))
 
-    def _revoke(self, guarded: Guarded) -> None:
+    def _revoke(self, guarded: GuardedItem) -> None:
         """End all leases of an item."""
         holders: dict[Address, list[str]] = {}
         for topic, holder in guarded.leases.items():
             holders.setdefault(holder, []).append(topic)
         guarded.leases.clear()
         for holder, topics in holders.items():
-            self._tell(holder, Revoke(tuple(topics), self.node.now))
+            self._tell(holder, LeaseRevocation(tuple(topics), self.node.now))
 
-    def _reported(self, message: Report) -> None:
+    def _reported(self, message: QuietReport) -> None:
         item, address, version, quiet, confirmed, kept, taken = message
-        guarded = self._guarded.setdefault(item, Guarded())
+        guarded = self._guarded.setdefault(item, GuardedItem())
         node = guarded.nodes.setdefault(address, _Node())
         if version <= node.version:
             return
@@ -308,18 +308,18 @@ class ThresholdsBroker(StateAwareBroker):
         if any(topic not in node.quiet for topic in guarded.leases):
             self._revoke(guarded)
 
-    def _register(self, message: Register, arrival: Arrival) -> None:
+    def _register(self, message: DirectoryRegistration, arrival: Arrival) -> None:
         """Pass a registration on to its place. Nobody is leased anything until it is there."""
-        guarded = self._guarded.setdefault(message.registered.item, Guarded())
+        guarded = self._guarded.setdefault(message.registered.item, GuardedItem())
         self._revoke(guarded)
         self.assign(guarded, message)
 
-    def assign(self, guarded: Guarded, message: Register) -> None:
+    def assign(self, guarded: GuardedItem, message: DirectoryRegistration) -> None:
         """Send a registration to its place."""
-        standing = Standing(message.registered, self.node.now)
+        standing = TrackedSubscription(message.registered, self.node.now)
         place = self.place_of(standing.registered.item, standing.least)
         guarded.pending[standing.name] = place
-        self.ring.route(place, Place(message, self.node.address))
+        self.ring.route(place, RegistrationForward(message, self.node.address))
 
     def place_of(self, item: str, tolerance: float) -> int:
         """Where the guard has a subscription kept."""
@@ -330,14 +330,14 @@ class ThresholdsBroker(StateAwareBroker):
         """How far from the start of a segment something may be kept."""
         return self.segments.length
 
-    def _left(self, message: Leave, arrival: Arrival) -> None:
+    def _left(self, message: GuardedRemoval, arrival: Arrival) -> None:
         item, name, _ = message.unregister
-        self._guarded.setdefault(item, Guarded()).pending.pop(name, None)
+        self._guarded.setdefault(item, GuardedItem()).pending.pop(name, None)
         self.ring.route(self.place_of(item, message.tolerance), message.unregister)
 
     def _failed(self, to: Address, message: Message) -> None:
         """A node does not answer: others may have taken over what it kept."""
-        if isinstance(message, Shown) and message.item in self._guarded:
+        if isinstance(message, GuardedValue) and message.item in self._guarded:
             guarded = self._guarded[message.item]
             guarded.nodes.pop(to, None)
             guarded.knows_from = None
@@ -350,30 +350,30 @@ class ThresholdsBroker(StateAwareBroker):
 
     # The rendezvous.
 
-    def register_key(self, standing: Standing) -> int:
+    def register_key(self, standing: TrackedSubscription) -> int:
         return self.segments.start(standing.registered.item)
 
-    def unregister(self, own: Standing) -> None:
+    def unregister(self, own: TrackedSubscription) -> None:
         item, subscription, home = own.registered
-        leave = Leave(Unregister(item, subscription.id, home), own.least)
+        leave = GuardedRemoval(DirectoryRemoval(item, subscription.id, home), own.least)
         self.ring.route(self.segments.start(item), leave)
 
-    def directory(self) -> dict[str, Standing]:
+    def directory(self) -> dict[str, TrackedSubscription]:
         return self._standings
 
-    def _placed(self, message: Place, arrival: Arrival) -> None:
+    def _placed(self, message: RegistrationForward, arrival: Arrival) -> None:
         registered = message.register.registered
         self.keep(arrival.keys[0], message.register)
         self._report(registered.item, message.guard, confirmed=(registered.subscription.id,))
 
-    def admit(self, registered: Registered, held: tuple[Held, ...] | None) -> None:
+    def admit(self, registered: DirectoryEntry, held: tuple[LastDelivered, ...] | None) -> None:
         item, subscription, _ = registered
         standing = self._standings.get(subscription.id)
         if standing is not None and standing.registered != registered:
             self.dismiss(subscription.id)
             standing = None
         if standing is None:
-            standing = self._standings[subscription.id] = Standing(registered, self.node.now)
+            standing = self._standings[subscription.id] = TrackedSubscription(registered, self.node.now)
         standing.refreshed = self.node.now
         if held is not None:
             standing.learn(held, self.settled)
@@ -388,13 +388,13 @@ class ThresholdsBroker(StateAwareBroker):
         if not directory:
             del self._directories[item]
 
-    def _shown(self, message: Shown) -> None:
+    def _shown(self, message: GuardedValue) -> None:
         item, event, stamp, guard, number, survey = message
         topic = event.topic
         assert topic is not None
         directory = self._directories.get(item)
         latest, took = self._latest.get(topic, (BEGINNING, -1))
-        fired: list[Standing] = []
+        fired: list[TrackedSubscription] = []
         if directory is not None and stamp > latest:
             fired = directory.fire(event, stamp)
             self._latest[topic] = (stamp, number if fired else took)
@@ -417,7 +417,7 @@ class ThresholdsBroker(StateAwareBroker):
         self._versions += 1
         version = (self.node.now, self._versions)
         kept, taken = (len(directory), directory.taken) if directory is not None else (0, 0)
-        report = Report(item, self.node.address, version, tuple(quiet), confirmed, kept, taken)
+        report = QuietReport(item, self.node.address, version, tuple(quiet), confirmed, kept, taken)
         if guard is None:
             self.ring.route(self.segments.start(item), report)
         else:
