@@ -199,11 +199,7 @@ class Matcher:
         ['ann', 'bob']
         """
         rows, numbers = self._match(batch, tolerances)
-        return Matches(
-            rows,
-            self._registry.names.take(numbers),
-            self._registry.subscribers_of(numbers),
-        )
+        return Matches(rows, self._registry.names.take(numbers), self._registry.subscribers_of(numbers))
 
     def tolerant_rows(self, batch: EventBatch) -> Flags:
         """Which events pass the other filters of at least one subscription with a tolerance.

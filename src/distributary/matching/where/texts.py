@@ -62,11 +62,7 @@ def named_texts(texts: Sequence[Sequence[str]], ordered: Flags) -> Texts:
         ordered,
     )
     _fill_slots(
-        sealed(table.first),
-        sealed(table.offsets),
-        sealed(table.data),
-        sealed(table.slots_first),
-        table.slots,
+        sealed(table.first), sealed(table.offsets), sealed(table.data), sealed(table.slots_first), table.slots
     )
     return table
 
