@@ -99,3 +99,14 @@ def same_text(one: Bytes, start: int, end: int, other: Bytes, other_start: int, 
     while same < length and one[start + same] == other[other_start + same]:
         same += 1
     return same == length
+
+
+@kernel
+def text_order(one: Bytes, start: int, end: int, other: Bytes, other_start: int, other_end: int) -> int:
+    """Negative, zero or positive as `one[start:end]` comes before, equals or follows the other bytes."""
+    length, other_length = end - start, other_end - other_start
+    for at in range(min(length, other_length)):
+        difference = np.int64(one[start + at]) - np.int64(other[other_start + at])
+        if difference != 0:
+            return int(difference)
+    return int(length - other_length)

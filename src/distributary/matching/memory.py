@@ -63,15 +63,14 @@ def store_word(typing_context: Any, array: Any, index: Any, word: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def equal_bytes(typing_context: Any, difference: Any) -> Any:
-    """equal_bytes(one ^ other): how many leading bytes of two different words are equal."""
+def lowest_bit(typing_context: Any, word: Any) -> Any:
+    """lowest_bit(word): the number of the lowest bit that is set in a word that is not zero."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        word = context.cast(builder, arguments[0], signature.args[0], types.uint64)
-        bits = builder.cttz(word, ir.Constant(ir.IntType(1), 1))
-        return builder.lshr(bits, ir.Constant(_WORD, 3))
+        value = context.cast(builder, arguments[0], signature.args[0], types.uint64)
+        return builder.cttz(value, ir.Constant(ir.IntType(1), 1))
 
-    return types.int64(difference), generate
+    return types.uint64(word), generate
 
 
 def _address(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

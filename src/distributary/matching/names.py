@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from distributary.kernel import Bytes, Flags, Floats, Ints, Longs, Words, kernel, sealed
+from distributary.kernel import Bytes, Flags, Floats, Ints, Longs, Words, kernel, sealed, text_order
 from distributary.matching.index import Arrays
 from distributary.matching.memory import WORD, load_word, prefetch, store_word
 
@@ -255,10 +255,7 @@ def _place(text: Bytes, order: Ints, offsets: Longs, data: Bytes) -> int:
     while low < high:
         middle = (low + high) // 2
         start, end = offsets[order[middle]], offsets[order[middle] + 1]
-        at = 0
-        while at < min(end - start, len(text)) and data[start + at] == text[at]:
-            at += 1
-        if at < len(text) and (start + at == end or data[start + at] < text[at]):
+        if text_order(data, start, end, text, 0, len(text)) < 0:
             low = middle + 1
         else:
             high = middle

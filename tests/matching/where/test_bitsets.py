@@ -11,7 +11,8 @@ import pytest
 from distributary.filters.where.filter import WhereFilter
 from distributary.kernel import sealed
 from distributary.matching.batch import EventBatch
-from distributary.matching.where.bitsets import BLOCK, ROWS, WhereBitsets
+from distributary.matching.where.bitsets import ROWS, WhereBitsets
+from distributary.matching.where.blocks import BLOCK
 from distributary.matching.where.texts import named_texts, rank_texts, text_hash
 from distributary.model import Event
 from distributary.workloads import ranges, rules

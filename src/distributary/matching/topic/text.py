@@ -13,7 +13,7 @@ import numpy as np
 
 from distributary.kernel import Bytes, Longs, inlined, kernel
 from distributary.matching.batch import Strings
-from distributary.matching.memory import WORD, equal_bytes, load_word
+from distributary.matching.memory import WORD, load_word, lowest_bit
 
 SLASH = ord("/")
 HASH = ord("#")
@@ -96,7 +96,7 @@ def same_bytes(
     while same + WORD <= length:
         difference = load_word(one, start + same) ^ load_word(other, other_start + same)
         if difference:
-            return int(same + equal_bytes(difference))
+            return int(same + np.int64(lowest_bit(difference) // np.uint64(8)))  # whole bytes are equal
         same += WORD
     while same < length and one[start + same] == other[other_start + same]:
         same += 1

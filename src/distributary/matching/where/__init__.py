@@ -1,0 +1,16 @@
+"""Where indexes: which conditions does this event satisfy?
+
+Ours, the default, and what it is made of, in reading order:
+
+- `constraints`: conditions and rows as arrays, and whether a row satisfies a conjunction of constraints
+- `texts`: texts as numbers, so that a constraint on texts is a range of numbers like any other
+- `plan`: which conjunctions are found by a rare value, and which through bitsets
+- `keys`, `blocks`: these two ways, each with its tables and its search
+- `bitsets`: `WhereBitsets`, the index that puts them together
+- `verifier`: conditions asked about single pairs only
+
+`counting` is the matching algorithm of the attribute paper.
+
+`matching.engines` says which index is used; this package exports nothing by itself, because kernels are slow
+to load.
+"""

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import inf
 from typing import Any, NamedTuple
@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from distributary.filters.where.domain import Domain, TextRange
 from distributary.filters.where.filter import WhereFilter
-from distributary.kernel import Bytes, Flags, Floats, Ints, Longs, kernel, sealed
+from distributary.kernel import Bytes, Flags, Floats, Ints, Longs, kernel, read_table, sealed, table_arrays
 from distributary.matching import frozen
 from distributary.matching.batch import BOOLEAN, NULL, NUMBER, OTHER, STRING, AttributeColumn, EventBatch
 from distributary.matching.index import Arrays
@@ -60,10 +60,6 @@ class Constraints(NamedTuple):
     piece_low: Floats
     piece_high: Floats
 
-    @classmethod
-    def of(cls, arrays: Arrays) -> Constraints:
-        return cls(*(sealed(arrays[field]) for field in cls._fields))
-
 
 class Rows(NamedTuple):
     """Some rows of a batch: attribute a of row i is `tags[i, where[a]]`, `values[i, where[a]]`.
@@ -77,7 +73,7 @@ class Rows(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Flat:
+class FlatConditions:
     """Filters taken apart, in their order: conjunctions, constraints, pieces.
 
     Conjunction c belongs to the filter at `owner[c]` and has the constraints `start[c]` to `start[c + 1]`;
@@ -98,22 +94,21 @@ class Flat:
     def piece_attribute(self) -> Ints:
         return np.repeat(self.attribute, np.diff(self.piece_start))
 
-    def reordered(self, conjunctions: NDArray[Any], constraints: NDArray[Any]) -> Flat:
+    def reordered(self, conjunctions: NDArray[Any], constraints: NDArray[Any]) -> FlatConditions:
         """The same with its conjunctions and constraints in another order, which must agree."""
         sizes = np.diff(self.start)[conjunctions]
         piece_sizes = np.diff(self.piece_start)[constraints]
         pieces = runs(self.piece_start[:-1][constraints], piece_sizes)
-        return Flat(
-            self.names,
-            self.owner[conjunctions],
-            self.flags[conjunctions],
-            starts_of(sizes),
-            self.attribute[constraints],
-            starts_of(piece_sizes),
-            self.tag[pieces],
-            self.low[pieces],
-            self.high[pieces],
-            self.texts,
+        return replace(
+            self,
+            owner=self.owner[conjunctions],
+            flags=self.flags[conjunctions],
+            start=starts_of(sizes),
+            attribute=self.attribute[constraints],
+            piece_start=starts_of(piece_sizes),
+            tag=self.tag[pieces],
+            low=self.low[pieces],
+            high=self.high[pieces],
         )
 
     def arrays(self, filters: Sequence[WhereFilter]) -> Arrays:
@@ -129,7 +124,7 @@ class Flat:
         tag[many], low[many], high[many] = MANY, kept[:-1], kept[1:]
         return {
             **frozen.under("attributes", frozen.pack_texts(self.names)),
-            **self.texts.arrays(),
+            **table_arrays(self.texts, "text_"),
             **frozen.under("evaluated", texts),
             "evaluated": evaluated,
             "owner": self.owner,
@@ -143,6 +138,18 @@ class Flat:
             "piece_low": self.low[pieces],
             "piece_high": self.high[pieces],
         }
+
+
+Found = tuple[Ints, Ints, int]
+"""What a search has found so far: rows, conjunctions, and how many of both; behind them is room for more."""
+
+
+@kernel
+def grown(array: Ints) -> Ints:
+    """The array with as much room again behind it."""
+    larger = np.empty(2 * len(array), np.int32)
+    larger[: len(array)] = array
+    return larger
 
 
 def starts_of(sizes: NDArray[Any]) -> Ints:
@@ -164,7 +171,7 @@ def runs(starts: NDArray[Any], sizes: NDArray[Any]) -> Longs:
     return np.arange(total, dtype=np.int64) + shift
 
 
-def flatten(filters: Iterable[WhereFilter]) -> Flat:
+def flatten(filters: Iterable[WhereFilter]) -> FlatConditions:
     """Take the filters apart. A conjunction that no event can pass is left out."""
     collected = _Collected()
     for position, filter in enumerate(filters):
@@ -245,7 +252,7 @@ class _Collected:
         self.high.append(high)
         self.bounds.append(bounds)
 
-    def flat(self) -> Flat:
+    def flat(self) -> FlatConditions:
         start = np.array([*self.start, len(self.attribute)], np.int32)
         piece_start = np.array([*self.piece_start, len(self.tag)], np.int32)
         attribute = np.array(self.attribute, np.int32)
@@ -258,7 +265,7 @@ class _Collected:
             flags[np.searchsorted(start, of_piece, "right") - 1] |= UNCERTAIN
         of_attribute = np.repeat(attribute, np.diff(piece_start))
         texts = self._close_texts(np.flatnonzero(tag == STRING), of_attribute, bounds, low, high)
-        return Flat(
+        return FlatConditions(
             list(self.attributes),
             np.array(self.owner, np.int32),
             flags,
@@ -328,7 +335,7 @@ def encode(
     arrays: Arrays, columns: Sequence[tuple[int, AttributeColumn]], chosen: slice | Ints, count: int
 ) -> Rows:
     """The chosen rows of a batch (`count` of them) as the kernels read them."""
-    texts = Texts.of(arrays)
+    texts = read_table(Texts, arrays, "text_")
     tags = np.zeros((count, len(columns) + 1), np.uint8)
     values = np.zeros((count, len(columns) + 1), np.float64)
     where = np.zeros(len(texts.first) - 1, np.int32)

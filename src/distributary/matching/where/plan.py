@@ -21,10 +21,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distributary.kernel import Bytes, Flags, Floats, Ints, Longs, kernel, sealed
+from distributary.kernel import Bytes, Flags, Floats, Ints, Longs, kernel, sealed, sealed_table
 from distributary.matching.batch import BOOLEAN, NULL, NUMBER, OTHER, STRING
-from distributary.matching.index import Arrays
-from distributary.matching.where.constraints import Flat, runs, starts_of
+from distributary.matching.where.constraints import FlatConditions, runs, starts_of
 
 NUMBER_CUTS = 64
 TEXT_CUTS = 120
@@ -62,13 +61,6 @@ class Buckets(NamedTuple):
     special: Bytes
     size: Ints
 
-    @classmethod
-    def of(cls, arrays: Arrays) -> Buckets:
-        return cls(*(sealed(arrays[f"bucket_{field}"]) for field in cls._fields))
-
-    def arrays(self) -> Arrays:
-        return {f"bucket_{field}": array for field, array in self._asdict().items()}
-
 
 @dataclass(frozen=True, slots=True)
 class SegmentPlan:
@@ -79,7 +71,7 @@ class SegmentPlan:
     estimates how often a group's constraint on its lead holds.
     """
 
-    flat: Flat
+    flat: FlatConditions
     buckets: Buckets
     keyed: int
     grouped: int
@@ -88,7 +80,9 @@ class SegmentPlan:
     lead_often: Floats
 
 
-def plan(flat: Flat, keyed_below: float = KEYED_BELOW, worth_a_group: float = WORTH_A_GROUP) -> SegmentPlan:
+def plan(
+    flat: FlatConditions, keyed_below: float = KEYED_BELOW, worth_a_group: float = WORTH_A_GROUP
+) -> SegmentPlan:
     """Choose how each conjunction is found, and put those that are found alike next to each other."""
     buckets = _buckets(flat)
     first, last = piece_buckets(flat, buckets)
@@ -119,7 +113,7 @@ def plan(flat: Flat, keyed_below: float = KEYED_BELOW, worth_a_group: float = WO
     )
 
 
-def _buckets(flat: Flat) -> Buckets:
+def _buckets(flat: FlatConditions) -> Buckets:
     """Cut each line at some of its bounds, with about the same number of bounds between any two cuts."""
     attributes = len(flat.names)
     lines = flat.piece_attribute() * 2 + (flat.tag == STRING)
@@ -156,7 +150,7 @@ def _buckets(flat: Flat) -> Buckets:
     )
 
 
-def _cuts(flat: Flat, pieces: Longs, most: int) -> Floats:
+def _cuts(flat: FlatConditions, pieces: Longs, most: int) -> Floats:
     """The cuts of one line: where ranges begin, and just after where they end."""
     pieces = pieces[:: max(1, len(pieces) // SAMPLE)]
     low, high = flat.low[pieces], flat.high[pieces]
@@ -191,11 +185,11 @@ def bucket_of(buckets: Buckets, attribute: int, tag: int, value: float) -> int:
     return int(base + np.int64(low - start))
 
 
-def piece_buckets(flat: Flat, buckets: Buckets) -> tuple[Bytes, Bytes]:
+def piece_buckets(flat: FlatConditions, buckets: Buckets) -> tuple[Bytes, Bytes]:
     """The first and the last bucket that each piece reaches into."""
     attribute = sealed(flat.piece_attribute())
     tag = sealed(flat.tag)
-    read = Buckets.of(buckets.arrays())
+    read = sealed_table(buckets)
     return (
         _buckets_of(read, attribute, tag, sealed(flat.low)),
         _buckets_of(read, attribute, tag, sealed(flat.high)),
@@ -218,7 +212,7 @@ class _Estimate(NamedTuple):
     value: Longs
 
 
-def _estimate(flat: Flat, buckets: Buckets, first: Bytes, last: Bytes) -> _Estimate:
+def _estimate(flat: FlatConditions, buckets: Buckets, first: Bytes, last: Bytes) -> _Estimate:
     attribute = flat.piece_attribute()
     lines = 2 * attribute + (flat.tag == STRING)
     ranged = (flat.tag == NUMBER) | (flat.tag == STRING)
@@ -242,7 +236,7 @@ def _estimate(flat: Flat, buckets: Buckets, first: Bytes, last: Bytes) -> _Estim
     )
 
 
-def _key_constraints(flat: Flat, equality: Flags, often: Floats, keyed_below: float) -> Flags:
+def _key_constraints(flat: FlatConditions, equality: Flags, often: Floats, keyed_below: float) -> Flags:
     """Which constraints are keys: in each conjunction the rarest equality, if it is rare enough."""
     key = np.zeros(len(often), np.bool_)
     holding = np.flatnonzero(np.diff(flat.start))
@@ -304,7 +298,7 @@ def _numbered(attributes: Ints) -> Longs:
 
 
 def _lead(
-    flat: Flat, conjunctions: Longs, group: Longs, grouped_by: Ints, often: Floats
+    flat: FlatConditions, conjunctions: Longs, group: Longs, grouped_by: Ints, often: Floats
 ) -> tuple[Ints, Floats, Longs]:
     """Move each group's lead to the front; how often it holds, and each conjunction's constraint on it."""
     sizes = np.diff(flat.start)[conjunctions]

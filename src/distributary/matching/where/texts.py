@@ -16,12 +16,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distributary.kernel import Bytes, Flags, Floats, Ints, Longs, kernel, sealed
+from distributary.kernel import (
+    Bytes,
+    Flags,
+    Floats,
+    Ints,
+    Longs,
+    hash_bytes,
+    kernel,
+    same_text,
+    sealed,
+    text_order,
+)
 from distributary.matching.batch import STRING
-from distributary.matching.index import Arrays
 
-FNV_OFFSET = np.uint64(14695981039346656037)
-FNV_PRIME = np.uint64(1099511628211)
 FOLD = np.uint64(32)
 UNNAMED = -1.0
 
@@ -39,13 +47,6 @@ class Texts(NamedTuple):
     slots_first: Ints
     slots: Ints
     ordered: Flags
-
-    @classmethod
-    def of(cls, arrays: Arrays) -> Texts:
-        return cls(*(sealed(arrays[f"text_{field}"]) for field in cls._fields))
-
-    def arrays(self) -> Arrays:
-        return {f"text_{field}": array for field, array in self._asdict().items()}
 
 
 def named_texts(texts: Sequence[Sequence[str]], ordered: Flags) -> Texts:
@@ -75,23 +76,9 @@ def _offsets(counts: Sequence[int]) -> Longs:
 
 @kernel
 def text_hash(data: Bytes, start: int, end: int) -> Any:
-    """A hash of some bytes (FNV-1a, folded so that its low bits depend on all of them)."""
-    value = FNV_OFFSET
-    for at in range(start, end):
-        value = (value ^ np.uint64(data[at])) * FNV_PRIME
+    """A hash of some bytes, folded so that its low bits depend on all of them."""
+    value = hash_bytes(data, start, end)
     return value ^ (value >> FOLD)
-
-
-@kernel
-def _compare(data: Bytes, start: int, end: int, other: Bytes, other_start: int, other_end: int) -> int:
-    """Negative, zero or positive as the first bytes come before, equal or follow the other ones."""
-    length = end - start
-    other_length = other_end - other_start
-    for at in range(min(length, other_length)):
-        difference = np.int64(data[start + at]) - np.int64(other[other_start + at])
-        if difference != 0:
-            return int(difference)
-    return int(length - other_length)
 
 
 @kernel
@@ -130,7 +117,7 @@ def rank_texts(
             at = text_hash(data, start, end) & mask
             text = texts.slots[base + np.int64(at)]
             while text >= 0:
-                if _compare(data, start, end, texts.data, texts.offsets[text], texts.offsets[text + 1]) == 0:
+                if same_text(data, start, end, texts.data, texts.offsets[text], texts.offsets[text + 1]):
                     rank = 2.0 * (text - first) + 1.0
                     break
                 at = (at + np.uint64(1)) & mask
@@ -139,10 +126,8 @@ def rank_texts(
                 low, high = first, last
                 while low < high:
                     middle = (low + high) >> 1
-                    order = _compare(
-                        data, start, end, texts.data, texts.offsets[middle], texts.offsets[middle + 1]
-                    )
-                    if order > 0:
+                    other, other_end = texts.offsets[middle], texts.offsets[middle + 1]
+                    if text_order(data, start, end, texts.data, other, other_end) > 0:
                         low = middle + 1
                     else:
                         high = middle

@@ -12,20 +12,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from distributary.filters.where.filter import WhereFilter
-from distributary.kernel import Bytes, Flags, Ints, kernel, sealed
+from distributary.kernel import Bytes, Flags, Ints, kernel, read_table, sealed
 from distributary.matching.batch import EventBatch
 from distributary.matching.index import Arrays
 from distributary.matching.layers import Verifier
-from distributary.matching.where.constraints import (
-    UNCERTAIN,
-    Constraints,
-    Rows,
-    columns_of,
-    encode,
-    evaluate_pairs,
-    flatten,
-    holds,
-)
+from distributary.matching.where import constraints as conditions
+from distributary.matching.where.constraints import UNCERTAIN, Constraints, Rows, holds
 
 FAILS, PASSES, OPEN = range(3)
 """What the constraints say of a pair: no, yes, or that its filter must be evaluated."""
@@ -38,7 +30,7 @@ class WhereVerifier(Verifier[WhereFilter]):
     filter_class: ClassVar[type[Any]] = WhereFilter
 
     def compile(self, filters: Sequence[WhereFilter]) -> Arrays:
-        flat = flatten(filters)
+        flat = conditions.flatten(filters)
         first = np.searchsorted(flat.owner, np.arange(len(filters) + 1)).astype(np.int32)
         return {**flat.arrays(filters), "first": first}
 
@@ -48,8 +40,8 @@ class WhereVerifier(Verifier[WhereFilter]):
         chosen = np.flatnonzero(wanted).astype(np.int32)
         places = np.cumsum(wanted, dtype=np.int32) - np.int32(1)
         answers = _check(
-            Constraints.of(arrays),
-            encode(arrays, columns_of(arrays, batch), chosen, len(chosen)),
+            read_table(Constraints, arrays),
+            conditions.encode(arrays, conditions.columns_of(arrays, batch), chosen, len(chosen)),
             sealed(arrays["first"]),
             sealed(arrays["flags"]),
             sealed(places),
@@ -59,7 +51,9 @@ class WhereVerifier(Verifier[WhereFilter]):
         passed: Flags = answers == PASSES
         undecided = np.flatnonzero(answers == OPEN)
         if len(undecided):
-            passed[undecided] = evaluate_pairs(arrays, batch, rows[undecided], positions[undecided])
+            passed[undecided] = conditions.evaluate_pairs(
+                arrays, batch, rows[undecided], positions[undecided]
+            )
         return passed
 
 
