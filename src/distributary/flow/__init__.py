@@ -2,36 +2,42 @@
 
     from distributary.flow import Catalogue, QueryBuilder, Source, answer
 
-Rooms: `schema`, `source`, `window`, `expression*` and `aggregates` are the language; `operators`, `windowed`
-and `function` the operations; `query` and `query_file` how queries are written; `catalogue` what they mean
-together; `interpreter` the oracle; `running` and `splitting` how operators run incrementally, move, and are
-replicated.
+In reading order:
+
+- `language`: sources, operations, queries, and how they are written in Python and TOML.
+- `aggregates`: the arithmetic of count, sum, average, min and max.
+- `catalogue`: all sources and queries together, what is wrong with them, and what they have in common.
+- `interpreter`: what queries mean; the oracle of every engine.
+- `intake`: how the events of a source become items while they arrive, and which are late.
+- `incremental`: operators that run piece by piece, keep a state, and can be moved.
+- `splitting`: how an operator is divided into replicas and a final operator.
+
+What a query answers never depends on the order in which events arrive, nor on the engine that runs it.
 """
 
 from __future__ import annotations
 
-from distributary.flow.catalogue import BoundOperator, Catalogue, SharedOperator, Sharing, Stream
+from distributary.flow.catalogue import Catalogue, SharedOperator
 from distributary.flow.incremental.graph import RunningGraph
 from distributary.flow.incremental.running import BEGINNING, END, RunningOperator
 from distributary.flow.incremental.start import start
 from distributary.flow.intake import SourceIntake
-from distributary.flow.interpreter import QueryAnswer, answer, apply, interpret
+from distributary.flow.interpreter import answer, apply, interpret
 from distributary.flow.language.file import make_operation, read_catalogue, read_query_file
 from distributary.flow.language.function import Function
 from distributary.flow.language.operators import Copy, FilterOperation, Map, Operation, Rename, Split, Union
-from distributary.flow.language.problems import CombinedError, QueryError
+from distributary.flow.language.problems import CombinedError
 from distributary.flow.language.query import Operator, Query, QueryBuilder
 from distributary.flow.language.schema import Item, Schema, Type
-from distributary.flow.language.source import RejectedItem, Source, read_events
-from distributary.flow.language.window import CountWindow, TimeWindow, parse_duration, parse_window
+from distributary.flow.language.source import RejectedItem, Source
+from distributary.flow.language.window import CountWindow, TimeWindow, parse_window
 from distributary.flow.language.windowed import Aggregate, Count, Join, Sort, Truncate, Unique
-from distributary.flow.splitting import Gather, Splitting, UnionBranch, splitting_of
+from distributary.flow.splitting import UnionBranch, splitting_of
 
 __all__ = [
     "BEGINNING",
     "END",
     "Aggregate",
-    "BoundOperator",
     "Catalogue",
     "CombinedError",
     "Copy",
@@ -39,29 +45,23 @@ __all__ = [
     "CountWindow",
     "FilterOperation",
     "Function",
-    "Gather",
     "Item",
     "Join",
     "Map",
     "Operation",
     "Operator",
     "Query",
-    "QueryAnswer",
     "QueryBuilder",
-    "QueryError",
     "RejectedItem",
     "Rename",
     "RunningGraph",
     "RunningOperator",
     "Schema",
     "SharedOperator",
-    "Sharing",
     "Sort",
     "Source",
     "SourceIntake",
     "Split",
-    "Splitting",
-    "Stream",
     "TimeWindow",
     "Truncate",
     "Type",
@@ -72,10 +72,8 @@ __all__ = [
     "apply",
     "interpret",
     "make_operation",
-    "parse_duration",
     "parse_window",
     "read_catalogue",
-    "read_events",
     "read_query_file",
     "splitting_of",
     "start",

@@ -185,8 +185,9 @@ class Catalogue:
             for fault in (*names.faults(query), *unit_faults(query)):
                 self.problems.append(located(fault, None, query.name, None))
                 faulty.add(query.name)
-        bound = self._bind_operators(self._ordered(queries, names, faulty), names, faulty)
-        self._spread(bound, faulty)
+        ordered = self._ordered(queries, names, faulty)
+        bound = self._bind_operators(ordered, names, faulty)
+        self._spread(ordered, names, faulty)
         self.queries = {name: query for name, query in queries.items() if name not in faulty}
         self.operators = tuple(each for each in bound if each.query not in faulty)
         for each in self.operators:
@@ -246,38 +247,19 @@ class Catalogue:
             whole = f"{query.name}.{unit}" if unit else None
             bound.append(BoundOperator(name, query.name, operator, inputs, given, schema, whole))
             schemas.update(dict.fromkeys(bound[-1].streams, schema))
-        self._tell_unbound(ordered, bound, names, faulty)
         return bound
 
-    def _tell_unbound(
-        self,
-        ordered: list[tuple[Query, Operator]],
-        bound: list[BoundOperator],
-        names: StreamNames,
-        faulty: set[str],
-    ) -> None:
-        """A query is faulty as well when it reads a stream of a faulty one that could not be bound."""
-        known = {each.name for each in bound}
-        for query, operator in ordered:
-            for read in operator.inputs:
-                target = names.operator_of(query, read)
-                if target is not None and target not in known and not target.startswith(f"{query.name}."):
-                    self._fault(f"reads {read!r} of a query that is faulty", None, query.name, operator.name)
-                    faulty.add(query.name)
-
-    def _spread(self, bound: list[BoundOperator], faulty: set[str]) -> None:
-        """A query that reads a bound stream of a faulty query is faulty too, and so on."""
-        owners = {stream: each.query for each in bound for stream in each.streams}
-        spreading = True
-        while spreading:
-            spreading = False
-            for each in bound:
-                read = next((name for name in each.inputs if owners.get(name) in faulty), None)
-                if each.query not in faulty and read is not None:
+    def _spread(self, ordered: list[tuple[Query, Operator]], names: StreamNames, faulty: set[str]) -> None:
+        """A query that reads a stream of a faulty query is faulty too, and so on."""
+        before = -1
+        while before < len(faulty):
+            before = len(faulty)
+            for query, operator in ordered:
+                read = next((name for name in operator.inputs if names.query_of(query, name) in faulty), None)
+                if query.name not in faulty and read is not None:
                     reason = f"reads {read!r} of a query that is faulty"
-                    self._fault(reason, None, each.query, each.operator.name)
-                    faulty.add(each.query)
-                    spreading = True
+                    self._fault(reason, None, query.name, operator.name)
+                    faulty.add(query.name)
 
     def _fault(
         self, reason: str, source: str | None = None, query: str | None = None, operator: str | None = None
@@ -311,8 +293,13 @@ class StreamNames:
         """The operator whose stream that is; None for a source."""
         return self._streams.get(self.stream(query, read))
 
+    def query_of(self, query: Query, read: str) -> str | None:
+        """The query whose stream that is; None for a source."""
+        operator = self.operator_of(query, read)
+        return operator and operator.partition(".")[0]
+
     def faults(self, query: Query) -> list[InputError]:
-        """StreamNames in a query that mean nothing, or more than one thing."""
+        """Names in a query that mean nothing, or more than one thing."""
         found: list[InputError] = []
         for operator in query.operators:
             if operator.name in self._sources:

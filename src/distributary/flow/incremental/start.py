@@ -8,12 +8,10 @@ from typing import Any
 
 from distributary.flow.incremental import aggregates, operators, windows
 from distributary.flow.incremental.running import RunningOperator, Schemas
-from distributary.flow.language.function import Function
 from distributary.flow.language.identifiers import union_id
-from distributary.flow.language.operators import Copy, FilterOperation, Map, Operation, Rename, Split, Union
+from distributary.flow.language.operators import Operation
 from distributary.flow.language.schema import Schema
-from distributary.flow.language.windowed import Aggregate, Join, Sort, Truncate, Unique
-from distributary.flow.splitting import Gather, MergeOperation, PartialOperation, UnionBranch
+from distributary.flow.splitting import Gather, UnionBranch
 
 
 def start(operation: Operation, *schemas: Schema) -> RunningOperator:
@@ -33,38 +31,28 @@ def start(operation: Operation, *schemas: Schema) -> RunningOperator:
         case UnionBranch(index, then):
             inner = start(then, schemas[0]) if then else None
             return operators.PipedOperator(1, lambda item: replace(item, id=union_id(index, item.id)), inner)
-        case PartialOperation(whole):
-            make = PARTIALS[type(whole)]
-        case MergeOperation(whole):
-            make = MERGES[type(whole)]
-        case Function(window=None):
-            make = operators.item_function
         case canonical:
-            make = OPERATORS[type(canonical)]
-    return make(operation.canonical, schemas)
+            return OPERATORS[canonical.kind](canonical, schemas)
 
 
-Makers = dict[type[Operation], Callable[[Any, Schemas], RunningOperator]]
-
-OPERATORS: Makers = {
-    FilterOperation: operators.filtering,
-    Map: operators.mapping,
-    Rename: operators.renaming,
-    Copy: operators.copying,
-    Union: operators.union,
-    Split: operators.split,
-    Aggregate: aggregates.aggregation,
-    Join: windows.RunningJoin,
-    **dict.fromkeys((Sort, Truncate, Unique), windows.arrangement),
-    Function: windows.RunningWindowFunction,
+OPERATORS: dict[str, Callable[[Any, Schemas], RunningOperator]] = {
+    "filter": operators.filtering,
+    "map": operators.mapping,
+    "rename": operators.renaming,
+    "copy": operators.copying,
+    "union": operators.union,
+    "split": operators.split,
+    "aggregate": aggregates.aggregation,
+    "partial aggregate": aggregates.partial_aggregation,
+    "merge aggregate": aggregates.merged_aggregation,
+    "join": windows.RunningJoin,
+    "sort": windows.arrangement,
+    "truncate": windows.arrangement,
+    "unique": windows.arrangement,
+    "partial arrangement": windows.partial_arrangement,
+    "merge arrangement": windows.merged_arrangement,
+    "function": windows.function,
+    "partial function": windows.RunningWindowFunction,
+    "merge function": windows.RunningMergeFunction,
 }
-PARTIALS: Makers = {
-    Aggregate: aggregates.partial_aggregation,
-    **dict.fromkeys((Sort, Truncate, Unique), windows.partial_arrangement),
-    Function: windows.RunningWindowFunction,
-}
-MERGES: Makers = {
-    Aggregate: aggregates.merged_aggregation,
-    **dict.fromkeys((Sort, Truncate, Unique), windows.merged_arrangement),
-    Function: windows.RunningMergeFunction,
-}
+"""What makes the running operator of each kind of operation."""

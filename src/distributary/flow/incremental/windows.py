@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from distributary.flow.incremental.operators import item_function
 from distributary.flow.incremental.running import END, Group, RunningOperator, Schemas, State, item_state
 from distributary.flow.language.function import (
     CallError,
@@ -187,6 +188,12 @@ def merged_arrangement(operation: MergeOperation[Arrangement], schemas: Schemas)
         return results
 
     return WindowBuffer(whole.span, conclude)
+
+
+def function(operation: Function, schemas: Schemas) -> RunningOperator:
+    """Calls a user's function for each window and group, or for each item if it has no window."""
+    make = item_function if operation.window is None else RunningWindowFunction
+    return make(operation, schemas)
 
 
 class RunningWindowFunction(WindowBuffer):

@@ -9,13 +9,11 @@ from typing import Any
 from distributary.flow.catalogue import Catalogue
 from distributary.flow.interpreter import aggregates, operators, windows
 from distributary.flow.interpreter.operators import Inputs, Reject
-from distributary.flow.language.function import Function
 from distributary.flow.language.identifiers import union_id
-from distributary.flow.language.operators import Copy, FilterOperation, Map, Operation, Rename, Split, Union
+from distributary.flow.language.operators import Operation
 from distributary.flow.language.schema import Item, Schema
 from distributary.flow.language.source import RejectedItem, read_events
-from distributary.flow.language.windowed import Aggregate, Join, Sort, Truncate, Unique
-from distributary.flow.splitting import Gather, MergeOperation, PartialOperation, UnionBranch
+from distributary.flow.splitting import Gather, UnionBranch
 from distributary.model import Event
 
 
@@ -58,6 +56,7 @@ def apply(
 ) -> list[Item]:
     """The output of one operation over whole streams; `reject` is told what a user's function could not do.
 
+    >>> from distributary.flow import FilterOperation
     >>> schema = Schema({"size": "integer", "at": "integer"}, "at")
     >>> items = [Item(f"e{size}", size, {"size": size, "at": size}) for size in (1, 5)]
     >>> apply(FilterOperation(where="size > 3"), [schema], [items])
@@ -71,15 +70,9 @@ def apply(
         case UnionBranch(index, then):
             named = [replace(item, id=union_id(index, item.id)) for item in streams[0]]
             return _in_order(named) if then is None else apply(then, schemas, [named])
-        case PartialOperation(whole):
-            meaning = PARTIALS[type(whole)]
-        case MergeOperation(whole):
-            meaning = MERGES[type(whole)]
-        case Function(window=None):
-            meaning = operators.item_function
         case canonical:
-            meaning = MEANINGS[type(canonical)]
-    return _in_order(meaning(operation.canonical, Inputs(schemas, streams, reject)))
+            meaning = MEANINGS[canonical.kind]
+            return _in_order(meaning(canonical, Inputs(schemas, streams, reject)))
 
 
 def _in_order(items: Iterable[Item]) -> list[Item]:
@@ -87,27 +80,24 @@ def _in_order(items: Iterable[Item]) -> list[Item]:
     return sorted(items, key=lambda item: item.order)
 
 
-Meanings = dict[type[Operation], Callable[[Any, Inputs], list[Item]]]
-
-MEANINGS: Meanings = {
-    FilterOperation: operators.filtering,
-    Map: operators.mapping,
-    Rename: operators.renaming,
-    Copy: operators.copying,
-    Union: operators.union,
-    Split: operators.split,
-    Aggregate: aggregates.aggregation,
-    Join: windows.join,
-    **dict.fromkeys((Sort, Truncate, Unique), windows.arrangement),
-    Function: windows.window_function,
+MEANINGS: dict[str, Callable[[Any, Inputs], list[Item]]] = {
+    "filter": operators.filtering,
+    "map": operators.mapping,
+    "rename": operators.renaming,
+    "copy": operators.copying,
+    "union": operators.union,
+    "split": operators.split,
+    "aggregate": aggregates.aggregation,
+    "partial aggregate": aggregates.partial_aggregation,
+    "merge aggregate": aggregates.merged_aggregation,
+    "join": windows.join,
+    "sort": windows.arrangement,
+    "truncate": windows.arrangement,
+    "unique": windows.arrangement,
+    "partial arrangement": windows.partial_arrangement,
+    "merge arrangement": windows.merged_arrangement,
+    "function": windows.function,
+    "partial function": windows.partial_function,
+    "merge function": windows.merged_function,
 }
-PARTIALS: Meanings = {
-    Aggregate: aggregates.partial_aggregation,
-    **dict.fromkeys((Sort, Truncate, Unique), windows.partial_arrangement),
-    Function: windows.partial_function,
-}
-MERGES: Meanings = {
-    Aggregate: aggregates.merged_aggregation,
-    **dict.fromkeys((Sort, Truncate, Unique), windows.merged_arrangement),
-    Function: windows.merged_function,
-}
+"""What each kind of operation means."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cmp_to_key, reduce
 from typing import Any
 
-from distributary.flow.interpreter.operators import Inputs
+from distributary.flow.interpreter.operators import Inputs, item_function
 from distributary.flow.language.function import (
     CallError,
     Function,
@@ -119,8 +119,10 @@ def _kept(operation: Arrangement, items: Sequence[Placed]) -> list[Placed]:
     return ordered
 
 
-def window_function(operation: Function, given: Inputs) -> list[Item]:
-    """What a user's function gives for each window and group."""
+def function(operation: Function, given: Inputs) -> list[Item]:
+    """What a user's function gives for each window and group, or for each item if it has no window."""
+    if operation.window is None:
+        return item_function(operation, given)
     schema = operation.schema(*given.schemas)
     results: list[Item] = []
     for group, members in items_by_group(given.items, operation.by).items():
@@ -134,28 +136,28 @@ def window_function(operation: Function, given: Inputs) -> list[Item]:
 
 def partial_function(operation: PartialOperation[Function], given: Inputs) -> list[Item]:
     """The state of a user's function for what a replica has of each window."""
-    function = operation.whole
+    user = operation.whole
     time_name = operation.schema(*given.schemas).time
     results = []
-    for start, inside in items_by_window(given.items, function.time_window).items():
-        time = start + function.time_window.size - 1
-        attributes = {time_name: time, PARTIAL: call_partial(function, inside)}
+    for start, inside in items_by_window(given.items, user.time_window).items():
+        time = start + user.time_window.size - 1
+        attributes = {time_name: time, PARTIAL: call_partial(user, inside)}
         results.append(Item(window_id(start, ()), time, attributes))
     return results
 
 
 def merged_function(operation: MergeOperation[Function], given: Inputs) -> list[Item]:
     """What a user's function gives for the merged states of each window."""
-    function = operation.whole
-    schema = function.schema(operation.input_schema)
+    user = operation.whole
+    schema = user.schema(operation.input_schema)
     states: dict[int, list[Any]] = defaultdict(list)
     for item in given.items:
-        states[item.time - function.time_window.size + 1].append(item.attributes[PARTIAL])
+        states[item.time - user.time_window.size + 1].append(item.attributes[PARTIAL])
     results: list[Item] = []
     for start, parts in states.items():
         try:
-            merged = reduce(lambda one, other: call_merge(function, one, other), parts)
-            results += call_finish(function, schema, start, merged)
+            merged = reduce(lambda one, other: call_merge(user, one, other), parts)
+            results += call_finish(user, schema, start, merged)
         except CallError as error:
             given.reject(window_id(start, ()), str(error))
     return results

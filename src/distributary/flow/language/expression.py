@@ -104,19 +104,26 @@ class Widen:
 
 Expression = Column | Literal | Unary | Binary | Case | Call | Widen
 
-COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
-    "=": eq,
-    "<>": ne,
-    "<": lt,
-    "<=": le,
-    ">": gt,
-    ">=": ge,
-}
+Comparison = Callable[[Any, Any], bool]
+COMPARISONS: dict[str, Comparison] = {"=": eq, "<>": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
 ARITHMETIC = ("+", "-", "*", "/", "%")
-FUNCTIONS = ("abs", "floor", "ceil", "upper", "lower", "trim", "length", "substring", "concat", "coalesce")
-
 UPPER = str.maketrans("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 LOWER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "abs": lambda value: settled(abs(value)),
+    "floor": lambda value: settled(math.floor(value)),
+    "ceil": lambda value: settled(math.ceil(value)),
+    "upper": lambda text: text.translate(UPPER),
+    "lower": lambda text: text.translate(LOWER),
+    "trim": lambda text: text.strip(" "),
+    "length": len,
+    "substring": lambda text, start, length=MAX_INTEGER: text[start - 1 : start - 1 + length],
+    "concat": lambda *texts: "".join(texts),
+    "coalesce": lambda *values: next((value for value in values if value is not None), None),
+}
+"""What each function gives for values none of which is null; `coalesce` takes nulls."""
 
 
 def children(expression: Expression) -> tuple[Expression, ...]:
@@ -333,12 +340,9 @@ def evaluate(expression: Expression, attributes: Mapping[str, Any]) -> Any:
                 if evaluate(condition, attributes) is True:
                     return evaluate(result, attributes)
             return evaluate(otherwise, attributes)
-        case Call("coalesce", arguments):
-            values_found = (evaluate(argument, attributes) for argument in arguments)
-            return next((value for value in values_found if value is not None), None)
         case Call(function, arguments):
             given = [evaluate(argument, attributes) for argument in arguments]
-            return None if None in given else _called(function, given)
+            return None if None in given and function != "coalesce" else FUNCTIONS[function](*given)
     raise TypeError(f"not an expression: {expression!r}")
 
 
@@ -377,31 +381,6 @@ def settled(value: int | float) -> int | float | None:
     if isinstance(value, int):
         return value if MIN_INTEGER <= value <= MAX_INTEGER else None
     return value + 0.0 if math.isfinite(value) else None
-
-
-def _called(function: str, given: list[Any]) -> Any:
-    value = given[0]
-    match function:
-        case "abs":
-            return settled(abs(value))
-        case "floor":
-            return settled(math.floor(value))
-        case "ceil":
-            return settled(math.ceil(value))
-        case "upper":
-            return value.translate(UPPER)
-        case "lower":
-            return value.translate(LOWER)
-        case "trim":
-            return value.strip(" ")
-        case "length":
-            return len(value)
-        case "concat":
-            return "".join(given)
-        case "substring":
-            start = given[1] - 1
-            return value[start:] if len(given) == 2 else value[start : start + given[2]]
-    raise ValueError(f"no function {function!r}")
 
 
 # Writing

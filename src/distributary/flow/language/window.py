@@ -29,13 +29,9 @@ MAX_OVERLAP = 100_000
 """How many windows an item may be in."""
 
 
-@dataclass(frozen=True, slots=True)
-class TimeWindow:
-    """Windows by time; size and slide in milliseconds.
-
-    >>> list(TimeWindow(60_000, 20_000).starts(65_000))
-    [20000, 40000, 60000]
-    """
+@dataclass(frozen=True)
+class _SlidingWindow:
+    """How long a window is, and how far after it the next one begins."""
 
     size: int
     slide: int
@@ -44,6 +40,15 @@ class TimeWindow:
     def tumbling(self) -> bool:
         """Whether the windows do not overlap."""
         return self.size == self.slide
+
+
+@dataclass(frozen=True)
+class TimeWindow(_SlidingWindow):
+    """Windows by time; size and slide in milliseconds.
+
+    >>> list(TimeWindow(60_000, 20_000).starts(65_000))
+    [20000, 40000, 60000]
+    """
 
     def starts(self, time: int) -> range:
         """The starts of the windows that a time is in, earliest first."""
@@ -58,17 +63,9 @@ class TimeWindow:
         return write_duration(self.size) + every
 
 
-@dataclass(frozen=True, slots=True)
-class CountWindow:
+@dataclass(frozen=True)
+class CountWindow(_SlidingWindow):
     """Windows of so many items, in stream order."""
-
-    size: int
-    slide: int
-
-    @property
-    def tumbling(self) -> bool:
-        """Whether the windows do not overlap."""
-        return self.size == self.slide
 
     @property
     def text(self) -> str:
