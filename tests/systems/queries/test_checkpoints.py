@@ -1,4 +1,4 @@
-"""A node is gone for good: its guardian goes on with its operators, and the answers stay exact."""
+"""A node is gone for good: its backup host continues its operators, and the answers stay exact."""
 
 from __future__ import annotations
 
@@ -10,18 +10,16 @@ import pytest
 from distributary.flow import BEGINNING, Catalogue, Item, Query, QueryBuilder, Source
 from distributary.overlay.node import Address
 from distributary.sim.faults import Crash, Duplication, Injection, Loss, Reordering
-from distributary.systems.queries.broker import FlowBroker
 from distributary.systems.queries.checkpoints import (
-    AGAIN,
     CHECKPOINT_MESSAGES,
     PATIENCE,
-    CheckpointSettings,
-    NodeRemoval,
+    RECOVERY,
 )
 from distributary.systems.queries.engine import DuplicateFilter
 from distributary.systems.queries.messages import Element
-from distributary.systems.queries.registry_failover import PrimaryAnnouncement, RegistrySnapshot
-from distributary.systems.queries.source_trees import SourceTree, Surroundings
+from distributary.systems.queries.registry_failover import NodeRemoval, PrimaryAnnouncement, RegistrySnapshot
+from distributary.systems.queries.settings import CheckpointSettings, Surroundings
+from distributary.systems.queries.source_trees import SourceTree
 from flow.random_queries import random_catalogue, random_streams
 from systems.queries.worlds import REGISTRY, VOLUME, World, expect_equal, run_through
 
@@ -46,7 +44,7 @@ def with_nodes_gone(
     world = World(
         nodes,
         seed,
-        guarding=PATIENT if faults else QUICK,
+        checkpoints=PATIENT if faults else QUICK,
         bandwidth={**dict.fromkeys(ENDS, 1.0), **rich} if roots else None,
     )
     where = {name: random.choice(ENDS) for name in (*catalogue.sources, *catalogue.queries)}
@@ -82,7 +80,7 @@ def expect_nobody_is_awaited_in_vain(world: World) -> None:
     up = [broker for broker in world.brokers if world.simulator.is_up(broker.node.address)]
     hosted = [one for broker in up for one in broker.engine.hosted.values()]
     assert len(hosted) == len({one.name for one in hosted})
-    readers = {(one.name, at, inlet.stream) for one in hosted for at, inlet in enumerate(one.inlets)}
+    readers = {(*reader.key, stream) for one in hosted for stream, reader in one.readers()}
     awaited = {
         (name, at, stream)
         for broker in up
@@ -90,7 +88,8 @@ def expect_nobody_is_awaited_in_vain(world: World) -> None:
         for name, at in publication.acknowledged
     }
     assert awaited <= readers
-    assert not [name for broker in up if broker.guard is not None for name in broker.guard._leaving]
+    managers = [broker.checkpoints for broker in up if broker.checkpoints is not None]
+    assert not [name for manager in managers for name in manager._sent]
 
 
 def chosen_victims(random: Random, world: World, count: int, roots: bool) -> list[Address]:
@@ -121,7 +120,7 @@ def test_nobody_waits_for_what_was_lost_with_a_node_amid_changes_and_faults(seed
 
 
 @pytest.mark.parametrize("seed", range(100, 104))
-def test_answers_are_exact_after_a_node_and_then_its_guardian_are_gone(seed: int) -> None:
+def test_answers_are_exact_after_a_node_and_then_its_backup_host_are_gone(seed: int) -> None:
     with_nodes_gone(seed, random_changes(seed), victims=2)
 
 
@@ -130,7 +129,7 @@ def test_answers_are_exact_after_a_root_broker_is_gone(seed: int) -> None:
     world, _ = with_nodes_gone(seed, random_changes(seed), roots=True)
     registry = world.broker(REGISTRY).registry
     assert registry is not None
-    roots = {registry.places[name].host for name in registry.sources}
+    roots = {registry.locations[name].host for name in registry.sources}
     assert roots == {tree.root for tree in registry.trees}
     assert all(world.simulator.is_up(root) for root in roots), "others were chosen"
 
@@ -138,10 +137,10 @@ def test_answers_are_exact_after_a_root_broker_is_gone(seed: int) -> None:
 def test_a_root_is_replaced_by_one_that_passed_nothing_on_to_those_below_it() -> None:
     surroundings = Surroundings(lambda one, other: abs(one - other), fanout=2)
     tree = SourceTree(root=1, parents={2: 1, 3: 2, 4: 3, 5: 1, 6: 5})
-    assert tree.heirs(range(2, 9)) == [2, 5, 7, 8]
-    assert sorted(tree.inherit(5, surroundings)) == [2, 3, 4, 6]
+    assert tree.root_candidates(range(2, 9)) == [2, 5, 7, 8]
+    assert sorted(tree.replace_root(5, surroundings)) == [2, 3, 4, 6]
     assert (tree.root, tree.parents) == (5, {2: 5, 3: 2, 4: 3, 6: 5})
-    assert sorted(tree.inherit(9, surroundings)) == [2, 3, 4, 6]
+    assert sorted(tree.replace_root(9, surroundings)) == [2, 3, 4, 6]
     assert (tree.root, tree.parents) == (9, {2: 9, 3: 2, 4: 3, 6: 4})
 
 
@@ -149,11 +148,13 @@ def random_changes(seed: int) -> float:
     return Random(f"{seed}/how many").choice([0.0, 0.1, 0.5])
 
 
-def test_guardians_do_go_on_with_operators() -> None:
+def test_backup_hosts_do_continue_operators() -> None:
     revived = 0
     for seed in range(50, 53):
         world, _ = with_nodes_gone(seed, changes=0.0)
-        revived += sum(broker.guard.revived for broker in world.brokers if broker.guard is not None)
+        revived += sum(
+            broker.checkpoints.recovered for broker in world.brokers if broker.checkpoints is not None
+        )
         told = set(CHECKPOINT_MESSAGES) - {
             NodeRemoval,
             RegistrySnapshot,
@@ -172,7 +173,7 @@ def ticks(count: int) -> dict[str, list[Item]]:
 
 def long_after_a_checkpoint(*queries: Query) -> World:
     """The first operator of query q is at node 4; a checkpoint has just been stored, another is far."""
-    world = World(5, 1, guarding=CheckpointSettings(checkpoint=20.0, beat=0.2, silence=2.0))
+    world = World(5, 1, checkpoints=CheckpointSettings(checkpoint=20.0, beat=0.2, silence=2.0))
     world.register(Catalogue([TICKS], queries), {"ticks": 1, "q": 2})
     world.simulator.call(2, lambda: world.broker(2).move("q.some", 4))
     world.run(40 - world.simulator.now % 20)
@@ -184,9 +185,9 @@ def lose_the_operator(world: World) -> None:
     world.run(10)
     world.end("ticks")
     world.run(10)
-    guard = world.broker(5).guard
-    assert guard is not None
-    assert guard.revived == 1
+    checkpoints = world.broker(5).checkpoints
+    assert checkpoints is not None
+    assert checkpoints.recovered == 1
 
 
 def test_what_was_given_out_after_the_last_checkpoint_is_not_delivered_twice() -> None:
@@ -234,17 +235,14 @@ def test_who_came_after_the_last_checkpoint_gets_everything_too() -> None:
     expect_equal(world, catalogue, ticks(10), in_order=False)
 
 
-def test_guardians_are_guarded() -> None:
-    """Operators are found that two nodes have gone on with, one after the other."""
-    moves = []
+def test_backup_hosts_have_backup_hosts() -> None:
+    """Operators are found that two nodes have continued, one after the other."""
+    versions = []
     for seed in range(110, 113):
         world, _ = with_nodes_gone(seed, changes=0.0, victims=2)
-        moves += [broker.router.places[name].moves for broker in world.brokers for name in published(broker)]
-    assert max(moves) >= 2 * AGAIN
-
-
-def published(broker: FlowBroker) -> list[str]:
-    return [name for name, hosted in broker.engine.hosted.items() if hosted.spec is not None]
+        for broker in world.brokers:
+            versions += [broker.router.locations[name].version for name in broker.engine.operators]
+    assert max(versions) >= 2 * RECOVERY
 
 
 def test_a_reader_knows_again_what_it_has_taken() -> None:
@@ -261,9 +259,9 @@ def test_a_reader_knows_again_what_it_has_taken() -> None:
 def test_those_below_a_member_that_is_gone_get_another_way_to_the_root() -> None:
     surroundings = Surroundings(lambda one, other: abs(one - other), fanout=2)
     tree = SourceTree(root=1, parents={2: 1, 3: 2, 4: 3, 5: 2, 6: 1})
-    assert sorted(tree.leave(2, surroundings)) == [3, 4, 5]
+    assert sorted(tree.remove(2, surroundings)) == [3, 4, 5]
     assert tree.parents == {3: 1, 4: 3, 5: 4, 6: 1}
-    assert tree.leave(2, surroundings) == []
+    assert tree.remove(2, surroundings) == []
 
 
 @pytest.mark.chaos

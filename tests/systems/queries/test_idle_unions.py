@@ -1,4 +1,4 @@
-"""A union whose inputs have replicas is asleep; who comes later and wants its stream gets it all the same."""
+"""A union whose inputs have replicas is idle; a later reader of its stream gets it all the same."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from distributary.flow import Catalogue, Item, QueryBuilder, Source, Union, inte
 from distributary.model import Subscription
 from distributary.overlay.node import Address
 from distributary.sim.faults import Crash, Fault, Injection
-from distributary.systems.queries.checkpoints import CheckpointSettings
+from distributary.systems.queries.settings import CheckpointSettings
 from flow.random_queries import random_arrivals
 from systems.queries.test_reconfiguration import random_faults
 from systems.queries.worlds import World, expect_equal
@@ -55,16 +55,16 @@ def random_items(random: Random, since: int) -> dict[str, list[Item]]:
 class Late:
     """A query behind a union is replicated while items flow; others come and want the union."""
 
-    def __init__(self, seed: int, guarding: CheckpointSettings | None = None) -> None:
+    def __init__(self, seed: int, checkpoints: CheckpointSettings | None = None) -> None:
         self.random = Random(f"{seed}/late")
-        self.rest = 300.0 if guarding is None else 50.0
+        self.rest = 300.0 if checkpoints is None else 50.0
         kinds = self.random.sample(["count", "filter", "aggregate", "rename"], 3)
         self.queries = {
             "first": query("first", kinds[0]).query(),
             "alike": query("alike", kinds[1]).query(),
             "by_name": query("by_name", kinds[2], "first.both").query(),
         }
-        self.world = World(6, seed, guarding=guarding)
+        self.world = World(6, seed, checkpoints=checkpoints)
         self.where = {name: self.random.choice(ENDS) for name in ("left", "right", *self.queries, "ann")}
         self.items = {since: random_items(self.random, since) for since in (0, LATER)}
         self.all = {name: self.items[0][name] + self.items[LATER][name] for name in ("left", "right")}
@@ -103,7 +103,11 @@ class Late:
         """Replicate what is behind the union, if it is there to be replicated."""
         for name, at in self.world.operators():
             broker = self.world.broker(at)
-            if name == "first.out" and self.world.simulator.is_up(at) and broker.can_replicate(name):
+            if (
+                name == "first.out"
+                and self.world.simulator.is_up(at)
+                and broker.reconfiguration.can_replicate(name)
+            ):
                 self.world.simulator.call(at, lambda broker=broker: broker.replicate("first.out"))
 
     def come(self, who: str) -> None:
@@ -135,18 +139,18 @@ class Late:
     def woken(self) -> int:
         return sum(broker.engine.woken for broker in self.world.brokers)
 
-    def asleep(self) -> list[tuple[str, Address]]:
+    def idle(self) -> list[tuple[str, Address]]:
         return [
             (name, at)
             for name, at in self.world.operators()
-            if self.world.broker(at).engine.hosted[name].asleep
+            if not self.world.broker(at).engine.hosted[name].is_reading
         ]
 
 
 def late_at_random(
-    seed: int, faults: bool = False, guarding: CheckpointSettings | None = None, gone: bool = False
+    seed: int, faults: bool = False, checkpoints: CheckpointSettings | None = None, gone: bool = False
 ) -> tuple[Late, Counter[str]]:
-    late = Late(seed, guarding)
+    late = Late(seed, checkpoints)
     now = late.world.simulator.now
     planned: list[Fault] = random_faults(late.random, late.world, now) if faults else []
     if gone:
@@ -163,7 +167,7 @@ def test_who_comes_later_gets_the_stream_of_a_union_that_was_replicated(seed: in
     late_at_random(seed)
 
 
-def test_unions_do_fall_asleep_and_wake() -> None:
+def test_unions_do_become_idle_and_wake() -> None:
     assert sum(late_at_random(seed)[0].woken for seed in range(10, 14)) > 2
 
 
@@ -175,42 +179,41 @@ def test_it_works_through_faults_of_messages_and_nodes_that_come_back(seed: int)
 
 @pytest.mark.parametrize("seed", range(200, 203))
 def test_it_works_while_a_node_is_gone_for_good(seed: int) -> None:
-    _, fired = late_at_random(seed, guarding=QUICK, gone=True)
+    _, fired = late_at_random(seed, checkpoints=QUICK, gone=True)
     assert fired["crash"] == 1
 
 
-def test_a_union_sleeps_again_when_who_came_later_has_left() -> None:
+def test_a_union_is_idle_again_when_later_readers_have_left() -> None:
     world = World(3, 1)
     world.register(Catalogue(SOURCES, [query("first", "count").query()]), {"left": 1, "right": 2, "first": 3})
     broker = world.broker(3)
     world.simulator.call(3, lambda: broker.replicate("first.out"))
     world.run(5)
-    hosted = broker.engine.hosted["first.both"]
-    assert hosted.spec is not None
+    hosted = broker.engine.operators["first.both"]
     assert isinstance(hosted.spec.operation, Union)
     for who in ("alike", "again"):
-        assert hosted.asleep
+        assert not hosted.is_reading
         world.simulator.call(1, lambda who=who: world.broker(1).register_query(query(who, "filter").query()))
         world.run(5)
-        assert not hosted.asleep
+        assert hosted.is_reading
         world.simulator.call(1, lambda who=who: world.broker(1).unregister_query(who))
         world.run(5)
-    assert hosted.asleep
+    assert not hosted.is_reading
     read = [one.acknowledged for at in (1, 2) for one in world.broker(at).router.publications.values()]
-    assert read == [{("first.out/1", 0): 0}, {("first.out/2", 0): 0}], "nobody waits for a union that sleeps"
+    assert read == [{("first.out/1", 0): 0}, {("first.out/2", 0): 0}], "no publisher waits for an idle union"
 
 
 @pytest.mark.chaos
 @pytest.mark.parametrize(
-    ("faults", "guarding", "gone"), [(False, None, False), (True, None, False), (False, QUICK, True)]
+    ("faults", "checkpoints", "gone"), [(False, None, False), (True, None, False), (False, QUICK, True)]
 )
 def test_who_comes_later_gets_the_stream_on_many_seeds(
-    faults: bool, guarding: CheckpointSettings | None, gone: bool
+    faults: bool, checkpoints: CheckpointSettings | None, gone: bool
 ) -> None:
     total: Counter[str] = Counter()
     woken = 0
     for seed in range(8000, 8150):
-        late, fired = late_at_random(seed, faults, guarding, gone)
+        late, fired = late_at_random(seed, faults, checkpoints, gone)
         woken += late.woken
         total.update(fired)
     assert woken > 100

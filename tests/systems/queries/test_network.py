@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from functools import partial
 from random import Random
 
 import pytest
@@ -21,9 +23,11 @@ from distributary.systems.queries.messages import (
     StreamReader,
     SubscriptionGrant,
 )
+from distributary.systems.queries.publications import StreamPublication, selects
 from distributary.systems.queries.registry import QueryRegistry
-from distributary.systems.queries.router import Router, StreamPublication, selects
-from distributary.systems.queries.source_trees import SourceFeed, SourceTree, Surroundings, best_root
+from distributary.systems.queries.router import Router
+from distributary.systems.queries.settings import Surroundings
+from distributary.systems.queries.source_trees import SourceFeed, SourceTree, best_root
 from flow.random_queries import random_catalogue, random_streams
 from systems.queries.worlds import REGISTRY, World, expect_equal, run_through
 
@@ -84,7 +88,7 @@ def test_a_filter_pushed_up_keeps_what_it_blocks_off_the_connections() -> None:
     world.simulator.observe(Watch())
     ((_, host),) = [each for each in world.operators() if each[0] == "busy.large"]
     away = next(
-        node for node in world.nodes if node not in (host, world.broker(host).router.places["trades"].host)
+        node for node in world.nodes if node not in (host, world.broker(host).router.locations["trades"].host)
     )
     world.simulator.call(host, lambda: world.broker(host).move("busy.large", away))
     world.run(20)
@@ -114,8 +118,8 @@ def test_sources_are_grouped_onto_few_trees_and_one_connection_serves_all_of_the
     run_through(world, catalogue, items, changes=0.5)
     expect_equal(world, catalogue, items)
     for broker in world.brokers:
-        peers = broker.connections.peers
-        assert len(peers) == len(set(peers)) <= len(world.nodes) - 1
+        peers = {*broker.connections._outgoing, *broker.connections._next}
+        assert peers <= set(world.nodes) - {broker.node.address}
 
 
 def test_a_subscription_gets_the_items_of_an_operator_inside_a_query() -> None:
@@ -183,7 +187,7 @@ def test_late_and_misshapen_events_are_told_of_and_the_rest_goes_on() -> None:
         world.run(5)
     world.feed("trades", Item("odd", 32, {"symbol": 5, "size": 1, "at": 32}))
     world.run(5)
-    assert {aside.id: aside.stream for aside in world.set_aside()} == {"t3": "trades", "odd": "trades"}
+    assert {one.id: one.stream for one in world.rejected()} == {"t3": "trades", "odd": "trades"}
 
 
 def test_nothing_is_sent_of_a_source_that_nobody_wants() -> None:
@@ -227,11 +231,11 @@ def test_a_node_joins_a_tree_below_the_nearest_member_with_room() -> None:
 
 def test_a_publication_keeps_what_somebody_has_not_acknowledged() -> None:
     publication = StreamPublication()
-    publication.acknowledge("a", 0, 0)
-    publication.acknowledge("b", 0, 0)
-    publication.number_all([Item("x", 1, {}), Item("y", 2, {})], 2)
-    publication.acknowledge("a", 0, 3)
-    publication.acknowledge("b", 0, 1)
+    publication.acknowledge(("a", 0), 0)
+    publication.acknowledge(("b", 0), 0)
+    publication.append([Item("x", 1, {}), Item("y", 2, {})], 2)
+    publication.acknowledge(("a", 0), 3)
+    publication.acknowledge(("b", 0), 1)
     assert [element.number for element in publication.since(1, Selection())] == [2, 3, 3]
     publication.forget(StreamReader("b", 0, 1))
     assert not publication.kept
@@ -251,14 +255,21 @@ def test_what_a_former_host_sent_late_is_not_taken() -> None:
     """The reader had it from the new host already when the old one's last elements come."""
     node = Node(9)
     taken: list[int] = []
-    router = Router(
-        node,
-        Connections(node),
-        1,
-        take=lambda stream, reader, elements: taken.extend(element.number for element in elements),
-        moved=lambda stream: router.subscribe(stream, StreamReader("r", 0, 2), Selection(), 0),
-        wanted=lambda stream: None,
-    )
+
+    class OneReader:
+        def take(self, stream: str, reader: StreamReader, elements: Sequence[Element]) -> None:
+            taken.extend(element.number for element in elements)
+
+        def resubscribe(self, stream: str) -> None:
+            router.subscribe(stream, StreamReader("r", 0, 2), Selection(), 0)
+
+        def wake(self, stream: str) -> None:
+            raise AssertionError("nothing is published here")
+
+        give_up = wake
+
+    connections = Connections(node)
+    router = Router(connections, partial(connections.send, 1), OneReader())
     router.learn([("q.s", StreamLocation(2))])
     elements = tuple(Element(number, Item(f"i{number}", number, {})) for number in (1, 2))
     node.call(lambda: router.subscribe("q.s", StreamReader("r", 0, 1), Selection(), 0), now=0.0)
@@ -272,7 +283,7 @@ def test_what_a_former_host_sent_late_is_not_taken() -> None:
     ):
         node.receive(message, sender, now=0.0)
     assert taken == [1, 2, 3]
-    assert router.places["q.s"].host == 3, "older news does not count"
+    assert router.locations["q.s"].host == 3, "older news does not count"
 
 
 def test_an_operator_that_is_not_here_cannot_be_changed() -> None:

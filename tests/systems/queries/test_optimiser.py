@@ -16,9 +16,9 @@ from distributary.plan.queries.optimiser import climb
 from distributary.plan.queries.placement import Placement
 from distributary.plan.queries.rules import HYBRID, MIGRATIONS, PARTITION, REPLICATION, QueryRule
 from distributary.plan.trees.tree import Sites
-from distributary.systems.queries.checkpoints import CheckpointSettings
-from distributary.systems.queries.optimiser import OPTIMISATION, STATISTICS, QueryOptimiserSettings
+from distributary.systems.queries.optimiser import OPTIMISATION, STATISTICS, NeighbourhoodOptimiser
 from distributary.systems.queries.proposals import ChangeOrder, ChangeProposal, ProposalSelection
+from distributary.systems.queries.settings import CheckpointSettings, QueryOptimiserSettings
 from distributary.systems.queries.snapshot import PlanningSnapshot, RateEstimates, planning_snapshot
 from systems.queries.worlds import REGISTRY, World, expect_equal
 
@@ -77,7 +77,8 @@ def believed(world: World) -> RateEstimates:
     for broker in world.brokers:
         assert broker.optimiser is not None
         optimiser = broker.optimiser
-        known = optimiser.local.measurements if optimiser.settings.local else optimiser.measurements
+        local = isinstance(optimiser, NeighbourhoodOptimiser)
+        known = optimiser.model.estimates if local else optimiser.estimates
         found.sources.update(known.sources)
         found.operators.update(known.operators)
     return found
@@ -116,7 +117,7 @@ def test_it_moves_until_no_rule_helps_and_answers_stay_exact(
     expect_equal(world, catalogue, fed)
     clients = [query.operators[-1] for query in situation.queries]
     begun = [situation.hosts[client] for client in clients]
-    assert sum(broker.moves for broker in world.brokers) >= 2
+    assert sum(broker.reconfiguration.moves for broker in world.brokers) >= 2
     at_clients = placement.moved(
         {
             index: begun[number]
@@ -150,7 +151,9 @@ def test_what_was_measured_is_what_went_through(told: Told) -> None:
     world = World(4, 5, optimising=QueryOptimiserSettings(TRAFFIC, period=10.0, margin=9.0, told=told))
     world.register(catalogue, FAR)
     steady(world, 60)
-    assert sum(broker.moves for broker in world.brokers) == 0, "no change brings more than all nodes cost"
+    assert sum(broker.reconfiguration.moves for broker in world.brokers) == 0, (
+        "no change brings more than all nodes cost"
+    )
     _, placement = placed(world)
     workload = placement.workload
     names = {operator.name: operator for operator in workload.operators}
@@ -180,7 +183,7 @@ def test_traffic_for_statistics_and_optimisation_is_counted_apart(told: Told) ->
 def test_a_node_that_is_gone_is_no_place_for_operators(told: Told) -> None:
     settings = QueryOptimiserSettings(LOAD, period=8.0, window=1.0, told=told)
     world = World(
-        6, 8, optimising=settings, guarding=CheckpointSettings(checkpoint=1.0, beat=0.5, silence=4.0)
+        6, 8, optimising=settings, checkpoints=CheckpointSettings(checkpoint=1.0, beat=0.5, silence=4.0)
     )
     catalogue = queries(2)
     world.register(catalogue, {"trades": 1, "quotes": 2, "q0": 3, "q1": 3})

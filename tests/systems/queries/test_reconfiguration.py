@@ -89,7 +89,7 @@ def test_a_super_operator_moves_as_one_and_its_inner_streams_never_travel() -> N
         world.simulator.call(at, lambda at=at, to=to: world.broker(at).move("q.late", to))
         world.run(5)
     assert dict(world.operators()) == {"q.late": 4, "q.twice": 4, "q.many": 2}
-    assert not world.broker(4).can_partition("q.twice")
+    assert not world.broker(4).reconfiguration.can_partition("q.twice")
     run_through(world, catalogue, items, changes=0)
     expect_equal(world, catalogue, items)
     assert hops(world, "q.late") == {4}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from random import Random
+from typing import cast
 
 import pytest
 
@@ -13,9 +14,8 @@ from distributary.plan.queries.goals import parse_query_goal
 from distributary.plan.queries.rules import MIGRATIONS
 from distributary.sim.faults import Crash, Duplication, Fault, Injection, Loss, Reordering
 from distributary.systems.queries.broker import FlowBroker
-from distributary.systems.queries.checkpoints import CheckpointSettings
-from distributary.systems.queries.optimiser import QueryOptimiserSettings
-from distributary.systems.queries.source_trees import Regrouping
+from distributary.systems.queries.registry_failover import RegistryClient, Role
+from distributary.systems.queries.settings import CheckpointSettings, QueryOptimiserSettings, Regrouping
 from flow.random_queries import random_arrivals, random_catalogue, random_streams
 from systems.queries.test_network import TRADES, busy, trades
 from systems.queries.worlds import REGISTRY, World, expect_equal
@@ -27,8 +27,8 @@ ENDS = (3, 4)
 """Where sources and clients are; the others may go."""
 
 
-def in_office(world: World) -> list[FlowBroker]:
-    """Those who are up and have the registry."""
+def primaries(world: World) -> list[FlowBroker]:
+    """The brokers that are up and have the registry."""
     up = [broker for broker in world.brokers if world.simulator.is_up(broker.node.address)]
     return [broker for broker in up if broker.registry is not None]
 
@@ -39,7 +39,7 @@ def with_the_registry_gone(
     """Random queries are registered, changed and withdrawn while the registry goes, and others after it."""
     random = Random(f"{seed}/office")
     catalogue, items = random_catalogue(random, queries=4), random_streams(random)
-    world = World(7, seed, guarding=PATIENT if faults else QUICK, regrouping=regrouping)
+    world = World(7, seed, checkpoints=PATIENT if faults else QUICK, regrouping=regrouping)
     home = random.choice(ENDS)  # of all clients, so that what they ask arrives in order
     where = {
         **{name: random.choice(ENDS) for name in catalogue.sources},
@@ -79,7 +79,7 @@ def with_the_registry_gone(
     world.run(100 if faults else 25)
     assert fired["crash"] == victims
     expect_equal(world, catalogue, items, in_order=False)
-    assert len(in_office(world)) == 1
+    assert len(primaries(world)) == 1
     for name in catalogue.queries:
         world.simulator.call(home, lambda name=name: client.unregister_query(name))
     world.run(60 if faults else 20)
@@ -90,7 +90,7 @@ def with_the_registry_gone(
 @pytest.mark.parametrize("seed", range(3))
 def test_answers_are_exact_after_the_registry_is_gone(seed: int) -> None:
     world, _ = with_the_registry_gone(seed)
-    assert in_office(world)[0].node.address == 2
+    assert primaries(world)[0].node.address == 2
 
 
 @pytest.mark.parametrize("seed", range(10, 12))
@@ -108,26 +108,28 @@ def test_it_works_while_trees_are_merged() -> None:
 
 
 def test_both_registries_know_the_same() -> None:
-    world = World(4, 1, guarding=QUICK)
+    world = World(4, 1, checkpoints=QUICK)
     world.register(Catalogue([TRADES], [busy().query()]), {"trades": 3, "busy": 4})
     subscription = Subscription("s1", "ann", topic="busy/large")
     world.simulator.call(3, lambda: world.broker(3).subscribe(subscription))
     world.simulator.call(4, lambda: world.broker(4).move("busy.large", 2))
     world.run(5)
-    offices = [broker.guard._office for broker in world.brokers if broker.guard is not None]
-    assert [office.in_office for office in offices] == [True, False, False, False]
-    assert (offices[0].standby, offices[1].leader) == (2, 1)
-    assert offices[0].registry.state() == offices[1].registry.state()
-    assert offices[0]._answers == offices[1]._answers
-    assert not any(unheard for office in offices for unheard in office._unheard.values())
-    assert not any(broker.guard._desk._pending for broker in world.brokers if broker.guard is not None)
-    state = offices[1].registry.state()
-    offices[3].registry.restore(state)
-    assert offices[3].registry.state() == state
+    clients = [cast(RegistryClient, broker.registry_link) for broker in world.brokers]
+    replicas = [client.replica for client in clients]
+    assert [one.role for one in replicas] == [Role.PRIMARY, Role.STANDBY, Role.MEMBER, Role.MEMBER]
+    assert (replicas[0].peer, replicas[1].peer) == (2, 1)
+    assert replicas[0].registry.state() == replicas[1].registry.state()
+    sent = [{to: outbox.last for to, outbox in one._replies.items()} for one in replicas[:2]]
+    assert sent[0] == sent[1]
+    assert not any(outbox.pending for one in replicas for outbox in one._replies.values())
+    assert not any(client._requests.pending for client in clients)
+    state = replicas[1].registry.state()
+    replicas[3].registry.restore(state)
+    assert replicas[3].registry.state() == state
 
 
 def test_what_was_asked_of_a_registry_that_is_gone_is_answered_by_its_standby() -> None:
-    world = World(4, 2, guarding=QUICK)
+    world = World(4, 2, checkpoints=QUICK)
     world.register(Catalogue([TRADES], []), {"trades": 3})
     world.population.crash(REGISTRY)
     world.simulator.call(4, lambda: world.broker(4).register_query(busy().query()))
@@ -150,18 +152,18 @@ def test_a_network_goes_on_optimising_itself(told: str) -> None:
     goal = parse_query_goal("minimise aggregate(SUM, incoming rate, BROKERS)")
     settings = QueryOptimiserSettings(goal, period=4.0, window=0.5, rules=MIGRATIONS, told=told)
     catalogue, items = Catalogue([TRADES], [busy().query()]), trades(160)
-    world = World(5, 3, optimising=settings, guarding=QUICK)
+    world = World(5, 3, optimising=settings, checkpoints=QUICK)
     world.register(catalogue, {"trades": 3, "busy": 5})
     world.population.crash(REGISTRY)
     world.run(5)
-    before = sum(broker.moves for broker in world.brokers)
+    before = sum(broker.reconfiguration.moves for broker in world.brokers)
     for item in items["trades"]:
         world.feed("trades", item)
         world.run(0.25)
     world.end("trades")
     world.run(10)
     expect_equal(world, catalogue, items, in_order=False)
-    assert sum(broker.moves for broker in world.brokers) > before
+    assert sum(broker.reconfiguration.moves for broker in world.brokers) > before
 
 
 @pytest.mark.chaos

@@ -15,7 +15,7 @@ from distributary.plan.queries.graph import WHOLE, SplitRole
 from distributary.plan.queries.placement import Placement
 from distributary.plan.queries.rules import MIGRATIONS, PARTITION
 from distributary.plan.trees.tree import Sites
-from distributary.systems.queries.optimiser import QueryOptimiserSettings
+from distributary.systems.queries.settings import QueryOptimiserSettings
 from distributary.systems.queries.snapshot import RateEstimates, planning_snapshot
 from systems.queries.worlds import REGISTRY, World, expect_equal
 
@@ -48,14 +48,14 @@ def placement_of(world: World) -> Placement:
     """The planner's problem by what was measured so far, with a second between any two sites."""
     registry = world.broker(REGISTRY).registry
     assert registry is not None
-    measurements = RateEstimates(memory=1.0)
+    estimates = RateEstimates(memory=1.0)
     for broker in world.brokers:
-        report = broker._measure()
+        report = broker.measure()
         for counted in report.sources:
-            measurements.source(counted)
-        for counted in report.counted:
-            measurements.operator(counted, divided=False)
-    situation = planning_snapshot(registry, 0, measurements)
+            estimates.add_source(counted)
+        for counted in report.operators:
+            estimates.add_operator(counted, divided=False)
+    situation = planning_snapshot(registry, 0, estimates)
     assert situation is not None
     count = range(len(situation.sites))
     return situation.placement(Sites([[float(one != other) for other in count] for one in count]))
@@ -168,13 +168,13 @@ def test_a_network_that_optimises_itself_moves_super_operators_as_a_whole(goal: 
     )
     asked: list[str] = []
     for broker in world.brokers:
-        move = broker.changes.move
+        move = broker.reconfiguration.move
 
         def watched(operator: str, to: int, move: Callable[[str, int], None] = move) -> None:
             asked.append(operator)
             move(operator, to)
 
-        broker.changes.move = watched  # type: ignore[method-assign]
+        broker.reconfiguration.move = watched  # type: ignore[method-assign]
     world.register(catalogue, {"trades": 1, "q": 6})
     fed = feed(world, 40)
     world.end("trades")

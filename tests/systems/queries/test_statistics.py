@@ -24,12 +24,8 @@ from distributary.sim.faults import Injection
 from distributary.sim.simulator import Observer
 from distributary.systems.queries.local_goals import is_local
 from distributary.systems.queries.local_problem import LocalProblem
-from distributary.systems.queries.optimiser import (
-    OPTIMISATION,
-    STATISTICS,
-    QueryOptimiser,
-    QueryOptimiserSettings,
-)
+from distributary.systems.queries.optimiser import OPTIMISATION, STATISTICS, NeighbourhoodOptimiser
+from distributary.systems.queries.settings import QueryOptimiserSettings
 from distributary.systems.queries.snapshot import MeasuredRates, PlanningSnapshot, planning_snapshot
 from distributary.systems.queries.statistics_messages import DownwardStatistics, UpwardStatistics
 from flow.random_queries import random_catalogue
@@ -71,9 +67,9 @@ GOALS = {
 PERIOD = 8.0
 
 
-def optimiser(world: World, node: int) -> QueryOptimiser:
+def optimiser(world: World, node: int) -> NeighbourhoodOptimiser:
     found = world.broker(node).optimiser
-    assert found is not None
+    assert isinstance(found, NeighbourhoodOptimiser)
     return found
 
 
@@ -85,7 +81,7 @@ def believe(world: World, random: Random) -> None:
     for name in registry.sources:
         items = random.randint(1, 64)
         rates[name] = MeasuredRates(items, items * random.randint(8, 64), 0.0)
-        known = optimiser(world, registry.places[name].host).local.measurements
+        known = optimiser(world, registry.locations[name].host).model.estimates
         known.sources[name] = rates[name]
     hosts = dict(world.operators())
     for name, spec in registry.specs.items():
@@ -94,9 +90,9 @@ def believe(world: World, random: Random) -> None:
         items = offered * random.randint(0, 16 if filters else 32) / 16
         work = (items if filters else offered) * random.randint(1, 4)
         rates[name] = MeasuredRates(items, items * random.randint(8, 64), work)
-        optimiser(world, hosts[name]).local.measurements.operators[name] = rates[name]
+        optimiser(world, hosts[name]).model.estimates.operators[name] = rates[name]
     for node in world.nodes:
-        optimiser(world, node).local._measure = lambda: ((), ())
+        optimiser(world, node).model._measure = lambda: ((), ())
 
 
 def settled(goal: str, seed: int, catalogue: Catalogue | None = None, **settings: Any) -> World:
@@ -143,9 +139,9 @@ def expect_worth(world: World, at_most: bool = False) -> int:
     """All nodes weigh all changes as one who knows everything does, or lower; returns how many there were."""
     for node in world.nodes:
         one = optimiser(world, node)
-        if one.surrounded is not None and one.statistics.critical():
-            assert set(one.surrounded.complete) == set(one.surrounded.answers.asked), "in the round itself"
-        world.simulator.call(node, lambda one=one: one.asking.begin(one._places()))
+        if one.problem is not None and one.statistics.critical():
+            assert set(one.problem.complete) == set(one.problem.results.requests), "in the round itself"
+        world.simulator.call(node, lambda one=one: one.prober.begin(one.destinations()))
     world.run(2)
     situation, standing = whole(world)
     names = {one.name: index for index, one in enumerate(standing.state.workload.operators)}
@@ -153,17 +149,21 @@ def expect_worth(world: World, at_most: bool = False) -> int:
     for node in world.nodes:
         one = optimiser(world, node)
         here = situation.sites.index(node)
-        for name, total in zip(one.local.names, one.local.totals(), strict=True):
+        for name, total in zip(
+            one.model.total_names,
+            one.model.told_totals(one.statistics.flows(), one.statistics.period),
+            strict=True,
+        ):
             assert total == pytest.approx(standing.state.quantities[name][here], rel=1e-5), (node, name)
         assert one.statistics.cost == pytest.approx(standing.cost, rel=1e-5)
-        if one.surrounded is None or not one.local.pieces():
+        if one.problem is None or not one.model.units():
             continue
-        mine = one.surrounded.standing(one.settings.goal, one.statistics.worst, len(world.nodes))
+        mine = one.problem.estimate(one.settings.goal, one.statistics.worst, len(world.nodes))
         average = one.settings.goal.cost.function is GoalFunction.AVERAGE
         members = one.statistics.members if average else 1
-        operators, places = mine.state.workload.operators, one.surrounded.places()
-        places = places[places != one.surrounded.numbers[node]]
-        sites = [situation.sites.index(one.surrounded.sites[place]) for place in places]
+        operators, places = mine.state.workload.operators, one.problem.destinations()
+        places = places[places != one.problem.numbers[node]]
+        sites = [situation.sites.index(one.problem.sites[place]) for place in places]
         free = [index for index, operator in enumerate(operators) if operator.pinned is None]
         groups = {
             group
@@ -249,7 +249,7 @@ def test_nodes_hear_of_those_that_the_model_says(goal: str, slack: float) -> Non
         situation, standing = whole(world)
         expected = Dissemination(slack=slack).round(standing).sites
         for number, node in enumerate(situation.sites):
-            found = optimiser(world, node).statistics.heard
+            found = optimiser(world, node).statistics.better_nodes
             best = sorted(found, key=lambda site: (found[site], site))
             assert set(best) == {situation.sites[site] for site in expected[number]}, (seed, node)
             seen += len(best)
@@ -286,7 +286,7 @@ def test_all_that_could_be_heard_of_are_heard_of_some_time() -> None:
     for _ in range(40):
         after_rounds(world, 1)
         for node in world.nodes:
-            ever[node] |= set(optimiser(world, node).statistics.heard)
+            ever[node] |= set(optimiser(world, node).statistics.better_nodes)
     for number, node in enumerate(situation.sites):
         assert ever[node] == {situation.sites[site] for site in expected[number]}
 
@@ -347,14 +347,14 @@ def test_operators_are_weighed_in_turn_where_they_exchange_many_streams(
 
 
 def weighed_at(world: World, node: int) -> LocalProblem:
-    found = optimiser(world, node).surrounded
+    found = optimiser(world, node).problem
     assert found is not None
     return found
 
 
 def asked_at(world: World, node: int) -> int:
     """How many streams and readers a node has asked about."""
-    asks = weighed_at(world, node).answers.asked.values()
+    asks = weighed_at(world, node).results.requests.values()
     return sum(len(ask.published) + len(ask.readers) for ask in asks)
 
 
@@ -413,7 +413,7 @@ def test_answers_are_exact_while_it_optimises_itself_through_faults(told: Told) 
     moves = 0
     for seed in range(2):
         world, fired = through_faults(seed, told)
-        moves += sum(broker.moves for broker in world.brokers)
+        moves += sum(broker.reconfiguration.moves for broker in world.brokers)
         assert fired["loss"]
         assert fired["duplication"]
         if told == "neighbourhood":

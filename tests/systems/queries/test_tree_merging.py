@@ -11,9 +11,10 @@ import pytest
 from distributary.flow import Catalogue, Item, QueryBuilder, Source
 from distributary.overlay.node import Address
 from distributary.sim.faults import Crash, Fault, Injection
-from distributary.systems.queries.checkpoints import CheckpointSettings
 from distributary.systems.queries.registry import QueryRegistry
-from distributary.systems.queries.source_trees import Regrouping, SourceTree, Surroundings, mergeable
+from distributary.systems.queries.registry_failover import RegistryClient
+from distributary.systems.queries.settings import CheckpointSettings, Regrouping, Surroundings
+from distributary.systems.queries.source_trees import SourceTree, mergeable
 from flow.random_queries import random_catalogue, random_streams
 from systems.queries.test_reconfiguration import random_faults
 from systems.queries.worlds import REGISTRY, VOLUME, World, expect_equal, run_through
@@ -35,8 +36,8 @@ def regrouped_at_random(seed: int, faults: bool = False, gone: bool = False) -> 
     catalogue, items = random_catalogue(random, queries=4), random_streams(random)
     rich = {node: random.choice([1.5, 10.0]) * VOLUME for node in range(4, 7)}
     bandwidth = {**dict.fromkeys(ENDS, 1.0), **rich} if gone or random.random() < 0.5 else None
-    guarding = QUICK if gone else None
-    world = World(6, seed, guarding=guarding, bandwidth=bandwidth, regrouping=OFTEN)
+    checkpoints = QUICK if gone else None
+    world = World(6, seed, checkpoints=checkpoints, bandwidth=bandwidth, regrouping=OFTEN)
     where = {name: random.choice(ENDS) for name in (*catalogue.sources, *catalogue.queries)}
     world.register(Catalogue(catalogue.sources.values(), []), where)
     world.register_queries(catalogue, where)
@@ -63,9 +64,9 @@ def can_part(registry: QueryRegistry) -> None:
     def part(message: Apart, sender: Address) -> None:
         name, root = message
         registry.trees.append(SourceTree(root))
-        into, place = len(registry.trees) - 1, registry.places[name]
-        registry.places[name] = place._replace(host=root, tree=into, moves=place.moves + 1)
-        registry._tell_root(name)
+        into, place = len(registry.trees) - 1, registry.locations[name]
+        registry.locations[name] = place._replace(host=root, tree=into, version=place.version + 1)
+        registry._announce_root(name)
 
     registry.handlers[Apart] = part
 
@@ -74,13 +75,14 @@ def divide(world: World, random: Random) -> None:
     """Now and then a source gets a tree of its own again, so that there is something to merge."""
     registry = registry_of(world)
     for broker in world.brokers:
-        own = broker.registry if broker.guard is None else broker.guard._office.registry
+        link = broker.registry_link
+        own = link.replica.registry if isinstance(link, RegistryClient) else link.local_registry
         if own is not None:
             can_part(own)
 
     def apart() -> None:
-        brokers = [node for node in world.nodes if node not in (*registry.gone, *ENDS[1:])]
-        registry.tell(Apart(random.choice(sorted(registry.sources)), random.choice(brokers)))
+        brokers = [node for node in world.nodes if node not in (*registry.removed, *ENDS[1:])]
+        registry._submit(Apart(random.choice(sorted(registry.sources)), random.choice(brokers)))
 
     def apart_at_registry() -> None:
         if world.simulator.is_up(REGISTRY):
@@ -133,7 +135,7 @@ def test_trees_of_the_same_members_become_one_and_the_other_is_left() -> None:
     world.run(10)
     expect_equal(world, catalogue, items)
     assert registry.merged == 1
-    assert {registry.places[source.name].tree for source in sources} == {0}
+    assert {registry.locations[source.name].tree for source in sources} == {0}
     assert registry.trees[1].parents == {}
     assert [set(broker.router.parents) for broker in world.brokers] == [set(), set(), {0}, {0}]
     # A source that comes later can have a tree of its own again: the one that is left does not count.

@@ -27,9 +27,9 @@ from distributary.plan.queries.goals import parse_query_goal
 from distributary.plan.queries.rules import MIGRATIONS, PARTITION, REPLICATION
 from distributary.sim.faults import Crash, Injection
 from distributary.systems.queries.broker import FlowBroker, QueryResult, Withdrawal
-from distributary.systems.queries.checkpoints import CheckpointSettings
-from distributary.systems.queries.optimiser import QueryOptimiserSettings
-from distributary.systems.queries.source_trees import SourceTree, Surroundings
+from distributary.systems.queries.optimiser import NeighbourhoodOptimiser, SnapshotOptimiser
+from distributary.systems.queries.settings import CheckpointSettings, QueryOptimiserSettings, Surroundings
+from distributary.systems.queries.source_trees import SourceTree
 from flow.random_queries import random_arrivals, random_catalogue, random_streams
 from systems.queries.test_network import TRADES, busy, trades
 from systems.queries.test_reconfiguration import random_faults
@@ -51,38 +51,38 @@ def sources_of(world: World) -> dict[str, Source]:
 
 
 def state_of(broker: FlowBroker, sources: set[str]) -> dict[str, Any]:
-    router, guard, registry, optimiser = broker.router, broker.guard, broker.registry, broker.optimiser
+    router, registry, optimiser = broker.router, broker.registry, broker.optimiser
+    manager, changes = broker.checkpoints, broker.reconfiguration
     known: dict[str, Any] = {
         "hosted": set(broker.engine.hosted),
         "published": {
             name: (dict(one.acknowledged), len(one.kept)) for name, one in router.publications.items()
         },
-        "places": {name for name in router.places if name not in sources},
+        "places": {name for name in router.locations if name not in sources},
         "routes": {stream: dict(routes) for stream, routes in router.routes.items() if routes},
-        "asked": dict(router._asked),
-        "waiting": {stream: list(waiting) for stream, waiting in router._waiting.items() if waiting},
+        "asked": dict(router._pending),
+        "waiting": {stream: list(waiting) for stream, waiting in router._deferred.items() if waiting},
         "trees": (dict(router.parents), set(router._joining)),
-        "later": (dict(broker.changes.later), list(broker.changes.successions)),
+        "changes": (dict(changes.waiting), list(changes.releases)),
         "subscriptions": dict(broker._subscriptions),
     }
-    if guard is not None:
-        known["guarded"] = [
-            name for kept in (*guard._kept.values(), *guard._entrusted.values()) for name in kept
-        ]
-        known["leaving"] = (dict(guard._leaving), dict(guard._told))
+    if manager is not None:
+        copies = (*manager._stored.values(), *manager._forwarded.values())
+        known["copies"] = [name for stored in copies for name in stored]
+        known["sent"] = (dict(manager._sent), dict(manager._acknowledged))
     if registry is not None:
         known["registry"] = (
             *(dict(registry.queries), dict(registry.clients), dict(registry.runs), dict(registry.specs)),
-            *(dict(registry.places), list(registry.parted), dict(registry._subscriptions)),
-            *(dict(registry._offered), dict(registry._left)),
+            *(dict(registry.locations), list(registry.divisions), dict(registry._subscriptions)),
+            *(dict(registry._offered), dict(registry._remnants)),
             [(tree.root, dict(tree.parents), set(tree.idle)) for tree in registry.trees],
         )
-    if optimiser is not None and optimiser.settings.local:
-        local = optimiser.local
-        known["measured"] = (set(local.measurements.operators), dict(local.counts))
-        known["passing"] = (dict(local._passing), dict(local._told_passing))
-    elif registry is not None and optimiser is not None:
-        known["measured"] = set(optimiser.measurements.operators)
+    if isinstance(optimiser, NeighbourhoodOptimiser):
+        model = optimiser.model
+        known["measured"] = (set(model.estimates.operators), dict(model.query_counts))
+        known["passing"] = (dict(model._passing), dict(model._told_passing))
+    elif registry is not None and isinstance(optimiser, SnapshotOptimiser):
+        known["measured"] = set(optimiser.estimates.operators)
     return known
 
 
@@ -112,12 +112,12 @@ def expect_silence(world: World) -> None:
 
 
 def withdrawn_at_random(
-    seed: int, faults: bool = False, guarding: CheckpointSettings | None = None, gone: bool = False
+    seed: int, faults: bool = False, checkpoints: CheckpointSettings | None = None, gone: bool = False
 ) -> tuple[World, Counter[str]]:
     """Random queries, of which some are withdrawn while operators move and are divided, and then the rest."""
     random = Random(f"{seed}/withdrawn")
     catalogue, items = random_catalogue(random, queries=4), random_streams(random)
-    world = World(random.randint(4, 6) if gone else random.randint(2, 6), seed, guarding=guarding)
+    world = World(random.randint(4, 6) if gone else random.randint(2, 6), seed, checkpoints=checkpoints)
     ends = world.nodes[:3] if gone else world.nodes
     where = {name: random.choice(ends) for name in (*catalogue.sources, *catalogue.queries)}
     world.register(Catalogue(catalogue.sources.values(), []), where)
@@ -177,10 +177,10 @@ def expect_nothing_of_what_is_over(world: World) -> None:
     """No node hosts, publishes, routes to or waits for what was withdrawn, while the rest goes on."""
     for broker in world.brokers:
         router = broker.router
-        names = [*broker.engine.hosted, *router.publications, *router.places, *router.routes]
+        names = [*broker.engine.hosted, *router.publications, *router.locations, *router.routes]
         names += [reader.name for routes in router.routes.values() for reader in routes]
         names += [name for one in router.publications.values() for name, _ in one.acknowledged]
-        assert not [name for name in names if router.over(name)], broker.node.address
+        assert not [name for name in names if router.is_withdrawn(name)], broker.node.address
 
 
 @pytest.mark.parametrize("seed", [*range(5), 5010])  # 5010: a reader goes while its publisher moves
@@ -195,12 +195,12 @@ def test_it_works_through_faults_of_messages_and_nodes_that_come_back(seed: int)
 
 
 @pytest.mark.parametrize("seed", range(200, 202))
-def test_guardians_keep_nothing_of_what_was_withdrawn(seed: int) -> None:
-    withdrawn_at_random(seed, guarding=QUICK)
+def test_backup_hosts_keep_nothing_of_what_was_withdrawn(seed: int) -> None:
+    withdrawn_at_random(seed, checkpoints=QUICK)
 
 
 def test_it_works_while_a_node_is_gone_for_good() -> None:
-    _, fired = withdrawn_at_random(300, guarding=QUICK, gone=True)
+    _, fired = withdrawn_at_random(300, checkpoints=QUICK, gone=True)
     assert fired["crash"] == 1
 
 
@@ -430,7 +430,7 @@ def optimised(seed: int) -> World:
 
 
 def test_a_network_that_optimises_itself_goes_on_without_what_was_withdrawn() -> None:
-    assert sum(broker.moves for broker in optimised(1).brokers) > 0
+    assert sum(broker.reconfiguration.moves for broker in optimised(1).brokers) > 0
 
 
 @pytest.mark.chaos
@@ -440,11 +440,11 @@ def test_the_others_get_their_answers_and_nothing_is_left_on_many_seeds(seed: in
 
 
 @pytest.mark.chaos
-@pytest.mark.parametrize("guarding", [None, PATIENT])
-def test_it_works_through_faults_on_many_seeds(guarding: CheckpointSettings | None) -> None:
+@pytest.mark.parametrize("checkpoints", [None, PATIENT])
+def test_it_works_through_faults_on_many_seeds(checkpoints: CheckpointSettings | None) -> None:
     total: Counter[str] = Counter()
     for seed in range(6000, 6050):
-        total.update(withdrawn_at_random(seed, faults=True, guarding=guarding)[1])
+        total.update(withdrawn_at_random(seed, faults=True, checkpoints=checkpoints)[1])
     for kind in ("loss", "duplication", "reordering", "partition", "pause", "restart with state"):
         assert total[kind], kind
 
@@ -452,7 +452,7 @@ def test_it_works_through_faults_on_many_seeds(guarding: CheckpointSettings | No
 @pytest.mark.chaos
 @pytest.mark.parametrize("seed", range(7000, 7050))
 def test_it_works_while_a_node_is_gone_for_good_on_many_seeds(seed: int) -> None:
-    withdrawn_at_random(seed, guarding=QUICK, gone=True)
+    withdrawn_at_random(seed, checkpoints=QUICK, gone=True)
 
 
 @pytest.mark.chaos

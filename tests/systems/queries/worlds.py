@@ -16,10 +16,13 @@ from distributary.sim.metrics import Metrics
 from distributary.sim.population import Population
 from distributary.sim.simulator import Simulator
 from distributary.systems.queries.broker import FlowBroker, QueryResult
-from distributary.systems.queries.checkpoints import CheckpointSettings
 from distributary.systems.queries.messages import Element, StreamReader
-from distributary.systems.queries.optimiser import QueryOptimiserSettings
-from distributary.systems.queries.source_trees import Regrouping, Surroundings
+from distributary.systems.queries.settings import (
+    CheckpointSettings,
+    QueryOptimiserSettings,
+    Regrouping,
+    Surroundings,
+)
 from flow.random_queries import random_arrivals
 
 REGISTRY = 1
@@ -38,7 +41,7 @@ class World:
         network: Latency | None = None,
         fanout: int = 2,
         optimising: QueryOptimiserSettings | None = None,
-        guarding: CheckpointSettings | None = None,
+        checkpoints: CheckpointSettings | None = None,
         bandwidth: Mapping[Address, float] | None = None,
         regrouping: Regrouping | None = None,
     ) -> None:
@@ -62,7 +65,7 @@ class World:
                 REGISTRY,
                 surroundings,
                 optimising=optimising,
-                guarding=guarding,
+                checkpoints=checkpoints,
                 regrouping=regrouping,
             ),
         )
@@ -93,7 +96,7 @@ class World:
                 taken += [element.number for element in elements if element.item is not None]
             take(stream, reader, elements)
 
-        broker.router._take = watched
+        broker.engine.take = watched  # type: ignore[method-assign]
 
     def disorder(self) -> list[tuple[str, int, str]]:
         """Readers that got an element twice, or after a later one."""
@@ -143,10 +146,7 @@ class World:
     def operators(self) -> list[tuple[str, Address]]:
         """Which operators are where."""
         return sorted(
-            (name, broker.node.address)
-            for broker in self.brokers
-            for name, hosted in broker.engine.hosted.items()
-            if hosted.spec is not None
+            (name, broker.node.address) for broker in self.brokers for name in broker.engine.operators
         )
 
     def operators_up(self) -> list[tuple[str, Address]]:
@@ -162,10 +162,10 @@ class World:
         name, at = self.random.choice(there)
         broker = self.broker(at)
         match self.random.choice(["move", "move", "partition", "replicate"]):
-            case "partition" if broker.can_partition(name):
+            case "partition" if broker.reconfiguration.can_partition(name):
                 parts = self.random.randint(2, 3)
                 self._change("partition", at, lambda: broker.partition(name, parts))
-            case "replicate" if broker.can_replicate(name):
+            case "replicate" if broker.reconfiguration.can_replicate(name):
                 self._change("replicate", at, lambda: broker.replicate(name))
             case _:
                 to = self.random.choice(self.nodes)
@@ -188,7 +188,7 @@ class World:
     def deliveries(self) -> list[Delivery]:
         return [one.item for one in self.simulator.delivered if isinstance(one.item, Delivery)]
 
-    def set_aside(self) -> list[RejectedItem]:
+    def rejected(self) -> list[RejectedItem]:
         return [one.item for one in self.simulator.delivered if isinstance(one.item, RejectedItem)]
 
 
@@ -231,4 +231,4 @@ def expect_equal(
             got = sorted(found[output], key=lambda item: item.order)
             assert got == expected.streams[output], output
     assert not in_order or world.disorder() == []
-    assert not [aside for aside in world.set_aside() if "late" in aside.reason]
+    assert not [one for one in world.rejected() if "late" in one.reason]

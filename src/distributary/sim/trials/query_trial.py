@@ -38,11 +38,8 @@ from distributary.sim.population import Population
 from distributary.sim.scenario import SCENARIOS, Scenario, random_scenario
 from distributary.sim.simulator import Observer, Simulator
 from distributary.sim.trials.query_workload import feed_catalogue, feed_events, random_events
-from distributary.systems.queries.broker import FlowBroker, QueryResult
-from distributary.systems.queries.checkpoints import CHECKPOINT_MESSAGES, CheckpointSettings
-from distributary.systems.queries.messages import CONTROL, DATA, TrafficCounts
-from distributary.systems.queries.optimiser import OPTIMISATION, STATISTICS, QueryOptimiserSettings
-from distributary.systems.queries.source_trees import Surroundings
+from distributary.systems import queries as query_network
+from distributary.systems.queries import FlowBroker, QueryOptimiserSettings, QueryResult
 
 REGISTRY = 1
 SETTLING = 5.0
@@ -219,7 +216,7 @@ class _Run:
             trial.latency, trial.seed
         )  # another one, as asking one changes what it says next
         ping = cache(lambda one, other: measured.delay(0.0, one, other, None))
-        surroundings = Surroundings(latency=ping, brokers=self.nodes)
+        surroundings = query_network.Surroundings(latency=ping, brokers=self.nodes)
         self.population: Population[FlowBroker] = Population(
             self.world,
             lambda address: FlowBroker(
@@ -227,7 +224,9 @@ class _Run:
                 REGISTRY,
                 surroundings,
                 optimising=trial.optimising,
-                guarding=CheckpointSettings(silence=GUARDING_SILENCE) if trial.gone else None,
+                checkpoints=query_network.CheckpointSettings(silence=GUARDING_SILENCE)
+                if trial.gone
+                else None,
             ),
         )
         for address in self.nodes:
@@ -258,8 +257,8 @@ class _Run:
         scenario.require_fired(injection)
         found = self._results()
         brokers = self.population.members.values()
-        moves = sum(broker.moves for broker in brokers)
-        revived = sum(broker.guard.revived for broker in brokers if broker.guard is not None)
+        moves = sum(broker.reconfiguration.moves for broker in brokers)
+        revived = sum(one.checkpoints.recovered for one in brokers if one.checkpoints is not None)
         return QueryOutcome(
             trial=self.trial,
             results=sum(map(len, found.values())),
@@ -356,9 +355,9 @@ class _Run:
             return
         name, at = self.random.choice(there)
         broker, what = self._broker(at), self.random.choice(["moved", "moved", "divided", "replicated"])
-        if what == "divided" and broker.can_partition(name):
+        if what == "divided" and broker.reconfiguration.can_partition(name):
             action = partial(broker.partition, name, self.random.randint(2, 3))
-        elif what == "replicated" and broker.can_replicate(name):
+        elif what == "replicated" and broker.reconfiguration.can_replicate(name):
             action = partial(broker.replicate, name)
         else:
             what = "moved"
@@ -382,8 +381,7 @@ class _Run:
             name: address
             for address, broker in self.population.members.items()
             if address not in self.victims or self.world.is_up(address)
-            for name, hosted in broker.engine.hosted.items()
-            if hosted.spec is not None
+            for name in broker.engine.operators
         }
 
     def _results(self) -> dict[str, list[Item]]:
@@ -414,11 +412,11 @@ def _shown(item: Item) -> str:
 
 
 PURPOSES = {
-    "streams": DATA,
-    "registering, subscribing, moving": CONTROL,
-    "statistics": (*STATISTICS, TrafficCounts),
-    "weighing and deciding": OPTIMISATION,
-    "checkpoints and the registry's office": CHECKPOINT_MESSAGES,
+    "streams": query_network.DATA,
+    "registering, subscribing, moving": query_network.CONTROL,
+    "statistics": (*query_network.STATISTICS, query_network.TrafficCounts),
+    "weighing and deciding": query_network.OPTIMISATION,
+    "checkpoints and the registry's office": query_network.CHECKPOINT_MESSAGES,
     "acknowledgements": (Ack,),
 }
 

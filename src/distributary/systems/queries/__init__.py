@@ -1,0 +1,52 @@
+"""A network of stream queries: XFlow (003, chapter 5). Operators run at brokers and move while items flow.
+
+For others: `FlowBroker` is a node, made with the settings of `settings`; its clients are given `QueryResult`s
+and `Withdrawal`s. Message kinds are grouped by purpose, for metrics: `DATA`, `CONTROL`, `STATISTICS`,
+`OPTIMISATION`, `CHECKPOINT_MESSAGES`, and `TrafficCounts`, which counts as statistics. Every client gets
+exactly the interpreter's answer, whatever is moved, divided, lost or sent twice meanwhile.
+
+In reading order, with the parts of the seed's Figure 5.3:
+
+- `settings`: what a network is told when it is made. `messages`: what nodes send each other.
+- `connections`: one ordered connection to each other node (connection manager).
+- `retention`: what is kept until it is acknowledged.
+- `publications`, `router`: streams, their readers, and the routes between them (pub/sub manager, router).
+- `engine`: operators and clients of a node (operator engine).
+- `reconfiguration`: moving and dividing operators (query manager).
+- `source_trees`, `registry`: sources, their trees, queries, and where each stream is (bootstrap node).
+- `registry_failover`: primary and standby of the registry. `checkpoints`: operators of lost nodes continue.
+- `node_model`, `statistics_messages`, `statistics`: what a node measures, and rounds of values up and down
+  the trees (statistics manager).
+- `local_goals`, `probes`, `local_problem`, `snapshot`, `proposals`, `optimiser`: the network improves its
+  placement by itself, with what a neighbourhood knows or with a snapshot of the whole (optimiser).
+- `broker`: the node as a whole, and what its clients call (query manager).
+
+docs/query-network.md explains the protocols.
+"""
+
+from distributary.systems.queries.broker import FlowBroker, QueryResult, Withdrawal
+from distributary.systems.queries.checkpoints import CHECKPOINT_MESSAGES
+from distributary.systems.queries.messages import CONTROL, DATA, TrafficCounts
+from distributary.systems.queries.optimiser import OPTIMISATION, STATISTICS
+from distributary.systems.queries.settings import (
+    CheckpointSettings,
+    QueryOptimiserSettings,
+    Regrouping,
+    Surroundings,
+)
+
+__all__ = [
+    "CHECKPOINT_MESSAGES",
+    "CONTROL",
+    "DATA",
+    "OPTIMISATION",
+    "STATISTICS",
+    "CheckpointSettings",
+    "FlowBroker",
+    "QueryOptimiserSettings",
+    "QueryResult",
+    "Regrouping",
+    "Surroundings",
+    "TrafficCounts",
+    "Withdrawal",
+]

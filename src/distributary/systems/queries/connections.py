@@ -1,13 +1,14 @@
-"""The connections of a node: one to each other node, whatever number of trees they share.
+"""The connection manager of a node (003, Figure 5.3): one connection to each other node.
 
 Rules:
 
-- What one node sends to another arrives once and in the order in which it was sent. All that the query
-  network promises about streams rests on this, and on numbers that are kept from end to end.
-- A message is sent again until it is acknowledged. The one who waits does not give up: whether a node is gone
-  is not decided here.
-- What a node has to say to itself is handled at once and costs nothing.
-- What is soon out of date is offered: a node that does not answer is not sent it, so that nothing piles up.
+- What one node sends to another arrives once and in the order in which it was sent. All promises of the query
+  network about streams rest on this, and on numbers that are kept from end to end.
+- A message is sent again until it is acknowledged. A connection never gives up by itself: whether a node is
+  removed is decided by the registry (`registry_failover`).
+- A message of a node to itself is handled at once and costs nothing.
+- A message that is soon out of date is offered: it is not sent to a node that does not answer at present, so
+  that nothing piles up.
 """
 
 from __future__ import annotations
@@ -15,14 +16,16 @@ from __future__ import annotations
 from distributary.overlay.courier import Ack, Courier, Packet
 from distributary.overlay.node import Address, Message, Node
 
+UNLIMITED = 1 << 60
+"""How often a message is tried: until it is acknowledged."""
 SILENT = 3
-"""A node that did not acknowledge a message sent so often does not answer for the time being."""
+"""A node that did not acknowledge a message sent so often does not answer at present."""
 MOST_DOUBLINGS = 4
-"""Messages are sent again at intervals that double so often, and then at the longest."""
+"""The interval between tries doubles so often, and then stays."""
 
 
 class Connections(Courier):
-    """The connection manager of a node: a courier that keeps the order.
+    """A courier that keeps the order, and never gives up.
 
     >>> node = Node(7)
     >>> connections = Connections(node)
@@ -34,38 +37,35 @@ class Connections(Courier):
     """
 
     def __init__(self, node: Node, *, timeout: float = 1.0) -> None:
-        super().__init__(node, timeout=timeout, tries=1 << 60)
+        super().__init__(node, timeout=timeout, tries=UNLIMITED)
         self._next: dict[Address, int] = {}
         """The number of the packet to handle next, of each sender."""
         self._early: dict[Address, dict[int, Message]] = {}
-        self.gone: set[Address] = set()
+        """Messages of each sender that came before one that was sent earlier."""
+        self.removed: set[Address] = set()
         """Nodes that are neither sent anything nor listened to any more."""
 
-    @property
-    def peers(self) -> tuple[Address, ...]:
-        """The nodes that this one has a connection with."""
-        return tuple(sorted({*self._outgoing, *self._next}))
-
     def send(self, to: Address, message: Message) -> None:
+        """Send a message that must arrive, unless the receiver has been removed."""
         if to == self.node.address:
             self.node.dispatch(message, to)
-        elif to not in self.gone:
+        elif to not in self.removed:
             super().send(to, message)
 
     def offer(self, to: Address, message: Message) -> None:
-        """Send what is of no use later, unless the receiver does not answer."""
+        """Send a message that is of no use later, unless the receiver does not answer at present."""
         outgoing = self._outgoing.get(to)
         if outgoing is None or next((one.tries for one in outgoing.waiting.values()), 0) < SILENT:
             self.send(to, message)
 
-    def drop(self, node: Address) -> None:
-        """Have nothing more to do with a node."""
-        self.gone.add(node)
+    def remove(self, node: Address) -> None:
+        """Neither send a node anything nor listen to it from now on."""
+        self.removed.add(node)
         self._outgoing.pop(node, None)
 
     def _again(self, about: tuple[Address, int]) -> None:
         to, number = about
-        if to in self.gone:
+        if to in self.removed:
             return
         waiting = self._outgoing[to].waiting.get(number)
         if waiting is not None:
@@ -73,7 +73,7 @@ class Connections(Courier):
         super()._again(about)
 
     def _packet(self, packet: Packet, sender: Address) -> None:
-        if sender in self.gone:
+        if sender in self.removed:
             return
         self.node.send(sender, Ack(packet.life, packet.number, packet.tried))
         early = self._early.setdefault(sender, {})

@@ -2,13 +2,13 @@
 
 Rules:
 
-- A hosted operator reads its inlets: for each input the stream, what it can use of it, and how far it has
-  come. Elements at or before that position were taken already and are not taken again.
-- What an operator gives out goes to the router at once, with its watermark after it.
-- An operator is at rest when each of its inlets has been granted where it is; only then is it moved or
-  divided, so that never two nodes ask for the same input.
-- An operator that remembers nothing and that nobody reads may be asleep: it reads nothing, and begins with
-  what comes next as soon as somebody reads it.
+- A hosted operator or client reads its inputs. A cursor for each says which stream, what the reader can use
+  of it, and how far it has come. Elements at or before that position are not taken again.
+- What an operator gives out goes to the router at once, followed by its watermark.
+- `TRANSITIONS` has the states of a hosted operator. Only a settled one is moved or divided, so that never
+  two nodes ask for the same input.
+- An operator that remembers nothing (a union) and that nobody reads may be idle: it reads nothing, and
+  begins with what comes next as soon as somebody reads it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 
-from distributary.flow import FilterOperation, Item, RunningOperator, Union, start
+from distributary.flow import FilterOperation, Item, Union, start
 from distributary.flow.splitting import PARTIAL
-from distributary.overlay.node import Address
+from distributary.overlay.node import Address, Message
 from distributary.overlay.wire import size_of
+from distributary.systems.queries.connections import Connections
 from distributary.systems.queries.messages import (
     Element,
     InputCursor,
@@ -31,18 +33,49 @@ from distributary.systems.queries.messages import (
     StreamReader,
     TrafficCounts,
 )
-from distributary.systems.queries.router import EVERYTHING, Router, StreamPublication
+from distributary.systems.queries.publications import EVERYTHING, StreamPublication
+from distributary.systems.queries.retention import discard
+from distributary.systems.queries.router import Router
 
 ACKNOWLEDGE_EVERY = 16
-"""A reader says how far it has come after so many elements."""
+"""A reader acknowledges after so many elements."""
 
-Sink = Callable[[str, Item], None]
-"""Where a client's items go, with the name of the stream."""
+Sink = Callable[[Item], None]
+"""Where a client's items go."""
+OnRejected = Callable[[str, str, str], None]
+"""Called with an operator's name, an item's id, and why the operator could not process it."""
+
+
+class ReaderState(Enum):
+    """The state of a hosted operator or client."""
+
+    SUBSCRIBING = "subscribing"
+    """At least one input has not been granted yet."""
+    RUNNING = "running"
+    """All inputs have been granted."""
+    RETIRING = "retiring"
+    """It reads nothing, and its place in its inputs is still kept for the replicas that replace it."""
+    IDLE = "idle"
+    """It reads nothing, until somebody reads it."""
+
+
+SETTLED = frozenset({ReaderState.RUNNING, ReaderState.IDLE})
+"""The states in which an operator may be moved or divided."""
+READING = frozenset({ReaderState.SUBSCRIBING, ReaderState.RUNNING})
+EVERY = frozenset(ReaderState)
+TRANSITIONS = {
+    "subscribe to an input": (READING, ReaderState.SUBSCRIBING),
+    "last input granted": (frozenset({ReaderState.SUBSCRIBING}), ReaderState.RUNNING),
+    "replicas take its place": (EVERY, ReaderState.RETIRING),
+    "place in its inputs given up": (EVERY, ReaderState.IDLE),
+    "somebody reads it": (frozenset({ReaderState.IDLE}), ReaderState.SUBSCRIBING),
+}
+"""Events: the states in which each may happen, and the state after it."""
 
 
 @dataclass
 class TrafficCounter:
-    """What went through an operator since a time."""
+    """What went through an operator, or into a source, since a time."""
 
     since: float
     items_in: int = 0
@@ -51,36 +84,29 @@ class TrafficCounter:
     bytes_out: int = 0
 
     def take_in(self, item: Item) -> None:
+        """Count an item that comes in."""
         self.items_in += 1
         self.bytes_in += size_of(item)
 
     def give_out(self, item: Item) -> None:
+        """Count an item that goes out."""
         self.items_out += 1
         self.bytes_out += size_of(item)
 
-    def counted(self, name: str, now: float) -> TrafficCounts:
-        """All of it, for whoever collects."""
+    def counts(self, name: str, now: float) -> TrafficCounts:
+        """All of it, as a message. Work is a cycle for each item that comes in and each that goes out."""
+        seconds, work = now - self.since, self.items_in + self.items_out
         return TrafficCounts(
-            name,
-            now - self.since,
-            self.items_in,
-            self.bytes_in,
-            self.items_out,
-            self.bytes_out,
-            self.work,
+            name, seconds, self.items_in, self.bytes_in, self.items_out, self.bytes_out, work
         )
-
-    @property
-    def work(self) -> int:
-        """What it took to process them, in cycles: one for each item that comes, one for each that goes."""
-        return self.items_in + self.items_out
 
 
 class DuplicateFilter:
-    """Which items of an input were taken lately, to know them again."""
+    """Recognises items of an input that come a second time, after an operator continued from a checkpoint."""
 
     def __init__(self, recent: Iterable[tuple[str, int]] = (), watermark: int | None = None) -> None:
         self._times = dict(recent)
+        """Ids and times of the items after the watermark."""
         self._watermark = watermark
 
     def fresh(self, elements: Sequence[Element]) -> list[Element]:
@@ -99,302 +125,339 @@ class DuplicateFilter:
         return found
 
     def copy(self) -> DuplicateFilter:
+        """A filter that knows the same items, for a replica."""
         return DuplicateFilter(self._times.items(), self._watermark)
 
     def state(self) -> tuple[int | None, tuple[tuple[str, int], ...]]:
+        """All that it knows, as a hand-over holds it."""
         return self._watermark, tuple(self._times.items())
 
 
-class HostedOperator:
-    """An operator at work here, or a client that is served here."""
+class HostedReader:
+    """An operator or client at this node: where it is in its inputs."""
 
-    def __init__(
-        self,
-        name: str,
-        inlets: Iterable[InputCursor],
-        spec: OperatorSpec | None,
-        sink: Sink | None,
-        now: float,
-    ) -> None:
+    def __init__(self, name: str, cursors: Iterable[InputCursor]) -> None:
         self.name = name
-        self.inlets = list(inlets)
-        self.spec = spec
-        self.sink = sink
-        self.running: RunningOperator | None = (
-            start(spec.operation, *spec.schemas) if spec is not None else None
-        )
-        self.memories = [DuplicateFilter() for _ in self.inlets]
+        self.cursors = list(cursors)
+        self.state = ReaderState.SUBSCRIBING
         self.granted: set[int] = set()
-        self.came: float | None = None
-        """When it came from another node, if it did."""
-        self.asleep = False
-        self.dozing = False
-        """Whether it is asleep and cannot be woken yet, as its place in its inputs is kept for others."""
-        self.replaces: tuple[tuple[str, StreamReader], ...] = ()
-        """Readings of before its division that are not forgotten yet."""
-        self.acknowledged = [0] * len(self.inlets)
-        self.measures = TrafficCounter(now)
+        """Inputs that have been granted."""
+        self.duplicates = [DuplicateFilter() for _ in self.cursors]
+        self.acknowledged = [0] * len(self.cursors)
+
+    def on(self, event: str) -> None:
+        """Change the state by the table."""
+        states, after = TRANSITIONS[event]
+        assert self.state in states, (self.name, self.state, event)
+        self.state = after
 
     @property
-    def at_rest(self) -> bool:
-        return len(self.granted) == len(self.inlets) or (self.asleep and not self.dozing)
+    def settled(self) -> bool:
+        """Whether it waits for no input."""
+        return self.state in SETTLED
 
-    def has_come_within(self, seconds: float, now: float) -> bool:
-        """Whether it came from another node so lately."""
-        return self.came is not None and now - self.came < seconds
+    @property
+    def is_reading(self) -> bool:
+        """Whether it reads its inputs, or has asked for them."""
+        return self.state in READING
 
     def expects(self, stream: str, reader: StreamReader) -> bool:
-        """Whether elements are for a subscription that counts, and not for one before a change."""
-        inlet = self.inlets[reader.input] if reader.input < len(self.inlets) else None
-        return inlet is not None and (inlet.stream, inlet.turn) == (stream, reader.turn)
+        """Whether elements are for the subscription that counts, and not for an earlier one."""
+        cursor = self.cursors[reader.input] if reader.input < len(self.cursors) else None
+        return cursor is not None and (cursor.stream, cursor.epoch) == (stream, reader.epoch)
 
     def reader(self, number: int) -> StreamReader:
-        return StreamReader(self.name, number, self.inlets[number].turn)
+        """As whom it reads an input."""
+        return StreamReader(self.name, number, self.cursors[number].epoch)
+
+    def readers(self) -> list[tuple[str, StreamReader]]:
+        """The streams that it reads, and as whom."""
+        return [(cursor.stream, self.reader(number)) for number, cursor in enumerate(self.cursors)]
+
+
+class HostedClient(HostedReader):
+    """A client or subscription whose items are delivered at this node."""
+
+    def __init__(self, name: str, cursors: Iterable[InputCursor], sink: Sink) -> None:
+        super().__init__(name, cursors)
+        self.sink = sink
+
+
+class HostedOperator(HostedReader):
+    """An operator that runs at this node."""
+
+    def __init__(self, spec: OperatorSpec, cursors: Iterable[InputCursor], now: float) -> None:
+        super().__init__(spec.name, cursors)
+        self.spec = spec
+        self.running = start(spec.operation, *spec.schemas)
+        self.arrived: float | None = None
+        """When it came from another node, if it did."""
+        self.replaced: tuple[tuple[str, StreamReader], ...] = ()
+        """Streams and readers of before its division that publishers still wait for."""
+        self.traffic = TrafficCounter(now)
+
+    def arrived_within(self, seconds: float, now: float) -> bool:
+        """Whether it came from another node within the last so many seconds."""
+        return self.arrived is not None and now - self.arrived < seconds
+
+    def process(self, number: int, elements: Iterable[Element], rejected: OnRejected) -> list[Item]:
+        """What it gives out for elements of an input."""
+        running, results = self.running, []
+        for element in elements:
+            if element.item is not None:
+                self.traffic.take_in(element.item)
+                results += running.receive(number, unpacked(element.item))
+            elif element.watermark is not None:
+                results += running.advance(number, element.watermark)
+        for late_at, item in running.late:
+            rejected(self.name, item.id, f"late by input {late_at}")
+        for id, reason in running.rejected:
+            rejected(self.name, id, reason)
+        running.late.clear()
+        running.rejected.clear()
+        results = [packed(item) for item in results]
+        for item in results:
+            self.traffic.give_out(item)
+        return results
 
 
 def selection_of(spec: OperatorSpec) -> Selection:
     """What an operator can use of its inputs: a filter only what passes it."""
     operation = spec.operation
-    return (
-        Selection(operation.where, operation.block) if isinstance(operation, FilterOperation) else EVERYTHING
-    )
+    if not isinstance(operation, FilterOperation):
+        return EVERYTHING
+    return Selection(operation.where, operation.block)
 
 
-def inlets_of(spec: OperatorSpec) -> list[InputCursor]:
-    """The inlets of an operator that begins with what comes next."""
+def first_cursors(spec: OperatorSpec) -> list[InputCursor]:
+    """The cursors of an operator that begins with what comes next."""
     return [InputCursor(stream, selection_of(spec)) for stream in spec.inputs]
 
 
 class Engine:
-    """All operators and clients of one node."""
+    """All operators and clients of one node; makes the node's router, whose local readers they are."""
 
-    def __init__(self, now: Callable[[], float], guarded: bool = False) -> None:
-        self._now = now
-        self.guarded = guarded
-        """Whether operators may go on from checkpoints: then items may come again, and what operators have
-        read is acknowledged by the guard."""
-        self.hosted: dict[str, HostedOperator] = {}
+    def __init__(
+        self,
+        connections: Connections,
+        tell_registry: Callable[[Message], None],
+        checkpointed: bool,
+        on_settled: Callable[[str], None],
+        on_rejected: OnRejected,
+    ) -> None:
+        self.router = Router(connections, tell_registry, self)
+        self.hosted: dict[str, HostedReader] = {}
         self.woken = 0
-        """Operators that were asleep, and that somebody read again."""
-        self.router: Router
-        """Set by the broker, as each needs the other."""
-        self.on_rest: Callable[[str], None] = lambda name: None
-        """Told when an operator has come to rest."""
-        self.on_set_aside: Callable[[str, str, str], None] = lambda name, id, reason: None
-        """Told what an operator could not process: its name, an id, and why."""
+        """How many idle operators somebody read again."""
+        self._node = connections.node
+        self._checkpointed = checkpointed
+        """Whether operators may continue from checkpoints: then items may come again, and what operators
+        have read is acknowledged after the next checkpoint."""
+        self._on_settled = on_settled
+        self._on_rejected = on_rejected
 
     # Hosting
 
-    def install(self, spec: OperatorSpec, inlets: Iterable[InputCursor]) -> HostedOperator:
+    @property
+    def operators(self) -> dict[str, HostedOperator]:
+        """The operators among those hosted here."""
+        return {name: one for name, one in self.hosted.items() if isinstance(one, HostedOperator)}
+
+    def operator(self, name: str) -> HostedOperator | None:
+        """An operator, if it is here."""
+        hosted = self.hosted.get(name)
+        return hosted if isinstance(hosted, HostedOperator) else None
+
+    def install(self, spec: OperatorSpec, cursors: Iterable[InputCursor]) -> HostedOperator:
         """Host an operator; it reads nothing yet."""
-        hosted = self.hosted[spec.name] = HostedOperator(spec.name, inlets, spec, None, self._now())
+        hosted = self.hosted[spec.name] = HostedOperator(spec, cursors, self._node.now)
         return hosted
 
-    def serve(self, name: str, inlets: Iterable[InputCursor], sink: Sink) -> None:
-        """Serve a client."""
-        self.hosted[name] = HostedOperator(name, inlets, None, sink, self._now())
+    def serve(self, name: str, cursor: InputCursor, sink: Sink) -> None:
+        """Serve a client that reads a stream."""
+        self.hosted[name] = HostedClient(name, [cursor], sink)
         self.begin(name)
 
     def begin(self, name: str) -> None:
-        """Subscribe to all inputs, from where each has come, unless it is asleep."""
-        if self.hosted[name].asleep:
-            return
-        for number in range(len(self.hosted[name].inlets)):
-            self._ask(self.hosted[name], number)
+        """Subscribe to all inputs, from where each has come, unless it is idle."""
+        hosted = self.hosted[name]
+        if hosted.is_reading:
+            for number in range(len(hosted.cursors)):
+                self._subscribe(hosted, number)
 
-    def begin_again(self, stream: str) -> None:
-        """A stream has moved: its readers here go on from where they are."""
-        for hosted in [one for one in self.hosted.values() if not one.asleep]:
-            for number, inlet in enumerate(hosted.inlets):
-                if inlet.stream == stream:
-                    self._ask(hosted, number)
+    def resubscribe(self, stream: str) -> None:
+        """Have the readers of a stream here subscribe again, from where they are: it has moved."""
+        for hosted in [one for one in self.hosted.values() if one.is_reading]:
+            for number, cursor in enumerate(hosted.cursors):
+                if cursor.stream == stream:
+                    self._subscribe(hosted, number)
 
-    def _ask(self, hosted: HostedOperator, number: int) -> None:
-        inlet = hosted.inlets[number]
-        inlet = hosted.inlets[number] = inlet._replace(turn=inlet.turn + 1)
+    def _subscribe(self, hosted: HostedReader, number: int) -> None:
+        cursor = hosted.cursors[number]
+        cursor = hosted.cursors[number] = cursor._replace(epoch=cursor.epoch + 1)
         hosted.granted.discard(number)
-        reader = hosted.reader(number)
-        self.router.subscribe(inlet.stream, reader, inlet.selection, inlet.position)
+        hosted.on("subscribe to an input")
+        self.router.subscribe(cursor.stream, hosted.reader(number), cursor.selection, cursor.position)
 
-    def stop(self, name: str, *, forget: bool) -> HostedOperator:
-        """Read nothing more for an operator or client, which is no more hosted here."""
+    def stop(self, name: str) -> HostedReader:
+        """Host an operator or client no more; publishers still wait for it, as it continues elsewhere."""
         hosted = self.hosted.pop(name)
-        for number, inlet in enumerate(hosted.inlets):
-            self.router.unsubscribe(inlet.stream, hosted.reader(number), forget=forget)
+        for stream, reader in hosted.readers():
+            self.router.unsubscribe(stream, reader, forget=False)
         return hosted
 
-    def put_to_sleep(self, name: str, *, forget: bool) -> list[tuple[str, StreamReader]]:
-        """Have an operator that nobody reads read nothing; returns as whom it has read which streams.
+    def give_up(self, name: str) -> None:
+        """Stop an operator, if it is here: another node continues it from a checkpoint."""
+        if name in self.hosted:
+            self.stop(name)
 
-        Unless those readings are to be forgotten at once, it dozes until `fall_asleep` says that they are.
+    def withdraw(self) -> None:
+        """Host nothing that is withdrawn."""
+        discard(self.hosted, self.router.is_withdrawn)
+
+    # Idle operators
+
+    def retire(self, name: str, *, forget: bool) -> list[tuple[str, StreamReader]]:
+        """Have an operator that nobody reads read nothing; returns the streams it has read, and as whom.
+
+        Unless publishers are to forget these readers at once, it is retiring until `release`.
         """
         hosted = self.hosted[name]
-        readers = [(inlet.stream, hosted.reader(number)) for number, inlet in enumerate(hosted.inlets)]
+        readers = hosted.readers()
         for stream, reader in readers:
             self.router.unsubscribe(stream, reader, forget=forget)
-        hosted.asleep = True
-        hosted.dozing = not forget
+        hosted.on("place in its inputs given up" if forget else "replicas take its place")
         hosted.granted.clear()
-        hosted.inlets = [inlet._replace(position=None) for inlet in hosted.inlets]
-        self.router.dismiss(name)
+        hosted.cursors = [cursor._replace(position=None) for cursor in hosted.cursors]
+        self.router.drop_readers(name)
         return readers
 
-    def fall_asleep(self, name: str) -> None:
-        """What an operator had read is forgotten: it can be woken, and is if somebody reads it."""
+    def release(self, name: str) -> None:
+        """Publishers have forgotten a retiring operator: it is idle, and is woken if somebody reads it."""
         hosted = self.hosted.get(name)
-        if hosted is not None and hosted.dozing:
-            hosted.dozing = False
+        if hosted is not None and hosted.state is ReaderState.RETIRING:
+            hosted.on("place in its inputs given up")
             if self.router.publications[name].acknowledged:
                 self.wake(name)
             else:
-                self.on_rest(name)
+                self._on_settled(name)
 
-    def remembers_nothing(self, name: str) -> bool:
-        """Whether this is a union that is here: such may sleep without loss."""
-        hosted = self.hosted.get(name)
-        return hosted is not None and hosted.spec is not None and isinstance(hosted.spec.operation, Union)
+    def is_union(self, name: str) -> bool:
+        """Whether this is a union that is here: it remembers nothing, so it may be idle without loss."""
+        hosted = self.operator(name)
+        return hosted is not None and isinstance(hosted.spec.operation, Union)
 
     def wake(self, name: str) -> None:
-        """Somebody reads an operator: if it was asleep, it begins with what comes next."""
+        """Somebody reads an operator: if it was idle, it begins with what comes next."""
         hosted = self.hosted.get(name)
-        if hosted is not None and hosted.asleep and not hosted.dozing:
+        if hosted is not None and hosted.state is ReaderState.IDLE:
             self.woken += 1
-            hosted.asleep = False
+            hosted.on("somebody reads it")
             self.begin(name)
-
-    def give_up(self, name: str) -> None:
-        """Another node has gone on with an operator: what is here of it is void."""
-        if name in self.hosted:
-            self.stop(name, forget=False)
-
-    def withdraw_all(self) -> None:
-        """Host nothing that is over."""
-        self.hosted = {name: hosted for name, hosted in self.hosted.items() if not self.router.over(name)}
 
     # Moving
 
     def hand_over(self, name: str, to: Address) -> OperatorHandover:
-        """Take an operator out, with everything it needs to go on elsewhere."""
-        hosted = self.stop(name, forget=False)
-        publication, place = self.router.withdraw(name, to)
-        return self._known_of(hosted, publication, place)
+        """Take an operator out, with everything it needs to continue elsewhere."""
+        hosted = self.stop(name)
+        assert isinstance(hosted, HostedOperator)
+        return self._handover(hosted, *self.router.hand_over(name, to))
 
     def snapshot(self) -> tuple[OperatorHandover, ...]:
-        """What all operators here would need to go on elsewhere."""
-        publications, places = self.router.publications, self.router.places
-        return tuple(
-            self._known_of(hosted, publications[name], places[name])
-            for name, hosted in self.hosted.items()
-            if hosted.spec is not None
-        )
+        """What all operators here would need to continue elsewhere."""
+        published, locations = self.router.publications, self.router.locations
+        operators = self.operators.items()
+        return tuple(self._handover(hosted, published[name], locations[name]) for name, hosted in operators)
 
-    def _known_of(
-        self, hosted: HostedOperator, publication: StreamPublication, place: StreamLocation
+    def _handover(
+        self, hosted: HostedOperator, publication: StreamPublication, location: StreamLocation
     ) -> OperatorHandover:
-        assert hosted.spec is not None
-        assert hosted.running is not None
+        epochs, acknowledged = publication.epochs, publication.acknowledged.items()
         return OperatorHandover(
             hosted.spec,
             json.dumps(hosted.running.state()),
-            tuple(hosted.inlets),
-            tuple((inlet.stream, self.router.places[inlet.stream]) for inlet in hosted.inlets),
-            place,
+            tuple(hosted.cursors),
+            tuple((cursor.stream, self.router.locations[cursor.stream]) for cursor in hosted.cursors),
+            location,
             publication.number,
             publication.watermark,
             tuple(publication.kept),
-            tuple(
-                (StreamReader(*key, publication.turns.get(key, 0)), at)
-                for key, at in publication.acknowledged.items()
-            ),
-            tuple(memory.state() for memory in hosted.memories) if self.guarded else (),
-            hosted.asleep,
-            replaces=hosted.replaces,
+            tuple((StreamReader(*key, epochs.get(key, 0)), at) for key, at in acknowledged),
+            tuple(known.state() for known in hosted.duplicates) if self._checkpointed else (),
+            idle=not hosted.is_reading,
+            replaced=hosted.replaced,
         )
 
     def take_over(self, message: OperatorHandover) -> None:
-        """Go on with an operator from another node."""
-        self.router.learn(message.places)
-        hosted = self.install(message.spec, message.inlets)
-        assert hosted.running is not None
-        hosted.replaces = message.replaces
+        """Continue an operator of another node."""
+        self.router.learn(message.locations)
+        hosted = self.install(message.spec, message.cursors)
+        hosted.replaced = message.replaced
         hosted.running.restore(json.loads(message.state))
-        hosted.memories = [
-            DuplicateFilter(recent, mark) for mark, recent in message.memories
-        ] or hosted.memories
-        hosted.asleep = message.asleep
-        hosted.came = self._now()
+        recent = [DuplicateFilter(items, watermark) for watermark, items in message.recent]
+        hosted.duplicates = recent or hosted.duplicates
+        hosted.state = ReaderState.IDLE if message.idle else ReaderState.SUBSCRIBING
+        hosted.arrived = self._node.now
         publication = StreamPublication(message.number, message.watermark, message.kept)
-        publication.acknowledged = {(one.name, one.input): at for one, at in message.acknowledged}
-        publication.turns = {(one.name, one.input): one.turn for one, _ in message.acknowledged}
-        publication.forget_those(self.router.over)
-        self.router.install(message.spec.name, publication, message.place)
-        if hosted.asleep == message.asleep:  # else somebody was waiting for it, and has woken it
+        publication.acknowledged = {reader.key: at for reader, at in message.acknowledged}
+        publication.epochs = {reader.key: reader.epoch for reader, _ in message.acknowledged}
+        publication.forget_all(self.router.is_withdrawn)
+        self.router.install(message.spec.name, publication, message.location)
+        if not message.idle:  # if it was idle, a deferred reader may have woken it already
             self.begin(message.spec.name)
 
     # Running
 
     def take(self, stream: str, reader: StreamReader, elements: Sequence[Element]) -> None:
         """Elements for a reader of this node; the first after a subscription say that it is granted."""
-        hosted = self.hosted.get(reader.name)
-        if hosted is None or hosted.asleep or not hosted.expects(stream, reader):
+        hosted, number = self.hosted.get(reader.name), reader.input
+        if hosted is None or not hosted.is_reading or not hosted.expects(stream, reader):
             return
-        position = hosted.inlets[reader.input].position
+        position = hosted.cursors[number].position
         if position is not None:
             elements = [one for one in elements if one.item is None or one.number > position]
         if elements:
-            hosted.inlets[reader.input] = hosted.inlets[reader.input]._replace(position=elements[-1].number)
-        if self.guarded:
-            elements = hosted.memories[reader.input].fresh(elements)
-        self._process(hosted, reader.input, elements)
-        self._acknowledge(hosted, reader.input)
-        if reader.input not in hosted.granted:
-            hosted.granted.add(reader.input)
-            if hosted.at_rest:
-                self.on_rest(hosted.name)
+            hosted.cursors[number] = hosted.cursors[number]._replace(position=elements[-1].number)
+        if self._checkpointed:
+            elements = hosted.duplicates[number].fresh(elements)
+        self._process(hosted, number, elements)
+        self._acknowledge(hosted, number)
+        if number not in hosted.granted:
+            hosted.granted.add(number)
+            if len(hosted.granted) == len(hosted.cursors):
+                hosted.on("last input granted")
+                self._on_settled(hosted.name)
 
-    def _process(self, hosted: HostedOperator, input: int, elements: Iterable[Element]) -> None:
-        if hosted.running is None:
-            assert hosted.sink is not None
+    def _process(self, hosted: HostedReader, number: int, elements: Iterable[Element]) -> None:
+        if isinstance(hosted, HostedClient):
             for element in elements:
                 if element.item is not None:
-                    hosted.sink(hosted.inlets[input].stream, element.item)
-            return
-        results: list[Item] = []
-        for element in elements:
-            if element.item is not None:
-                hosted.measures.take_in(element.item)
-                results += hosted.running.receive(input, unpacked(element.item))
-            elif element.watermark is not None:
-                results += hosted.running.advance(input, element.watermark)
-        for input_number, item in hosted.running.late:
-            self.on_set_aside(hosted.name, item.id, f"late by input {input_number}")
-        for id, reason in hosted.running.rejected:
-            self.on_set_aside(hosted.name, id, reason)
-        hosted.running.late.clear()
-        hosted.running.rejected.clear()
-        results = [packed(item) for item in results]
-        for item in results:
-            hosted.measures.give_out(item)
-        self.router.publish(hosted.name, results, hosted.running.watermark)
+                    hosted.sink(element.item)
+        elif isinstance(hosted, HostedOperator):
+            results = hosted.process(number, elements, self._on_rejected)
+            self.router.publish(hosted.name, results, hosted.running.watermark)
 
-    def _acknowledge(self, hosted: HostedOperator, number: int) -> None:
-        inlet = hosted.inlets[number]
-        if inlet.position is None or (self.guarded and hosted.spec is not None):
+    def _acknowledge(self, hosted: HostedReader, number: int) -> None:
+        cursor = hosted.cursors[number]
+        if cursor.position is None or (self._checkpointed and isinstance(hosted, HostedOperator)):
             return
-        near = inlet.stream in self.router.publications
-        if near or inlet.position - hosted.acknowledged[number] >= ACKNOWLEDGE_EVERY:
-            hosted.acknowledged[number] = inlet.position
-            self.router.acknowledge(inlet.stream, hosted.reader(number), inlet.position)
+        published_here = cursor.stream in self.router.publications
+        if published_here or cursor.position - hosted.acknowledged[number] >= ACKNOWLEDGE_EVERY:
+            hosted.acknowledged[number] = cursor.position
+            self.router.acknowledge(cursor.stream, hosted.reader(number), cursor.position)
 
 
 def packed(item: Item) -> Item:
     """An item whose partial result, if it carries one, is a text that any wire can take."""
-    if PARTIAL not in item.attributes:
-        return item
-    return replace(item, attributes={**item.attributes, PARTIAL: json.dumps(item.attributes[PARTIAL])})
+    return _with_partial(item, json.dumps)
 
 
 def unpacked(item: Item) -> Item:
+    """The item whose partial result was packed."""
+    return _with_partial(item, json.loads)
+
+
+def _with_partial(item: Item, convert: Callable[..., object]) -> Item:
     if PARTIAL not in item.attributes:
         return item
-    return replace(item, attributes={**item.attributes, PARTIAL: json.loads(item.attributes[PARTIAL])})
+    return replace(item, attributes={**item.attributes, PARTIAL: convert(item.attributes[PARTIAL])})

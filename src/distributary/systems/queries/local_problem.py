@@ -1,14 +1,14 @@
-"""A planner's problem of what a node knows: its own operators, and what its neighbourhood answered.
+"""The planner's problem of one node: its own operators, and what its neighbourhood replied to probes.
 
 Rules:
 
-- Sites are this node, those asked, and those on their ways to the roots. Trees are made of these ways.
-- Operators are those here. Whoever else asks for a source on a link or reads a stream is a reader that stays
-  where it is; who publishes a stream that is read here is an operator that stays where it is.
-- What the sites do in all is what they told; so a site that other operators are at counts with these, though
-  the problem does not hold them. Under a MIN or MAX the worst of all other nodes counts too.
-- An operator may go away if all is known of what it reads and of who reads it. Where to: to those sites whose
-  ways to the roots are known.
+- Sites are this node, those probed, and those between them and the roots. Trees are made of these paths.
+- Operators are those here. Every other reader that asks for a source on a link or reads a stream is a reader
+  that stays where it is; the publisher of a stream that is read here is an operator that stays where it is.
+- The totals of a site are those that it told; so a site that hosts other operators counts with these, though
+  the problem does not have them. Under a MIN or MAX the worst of all other nodes counts too.
+- An operator may move if all is known of what it reads and of its readers: to those sites whose paths to the
+  roots are known.
 
 For the goals that fit (`local_goals.is_local`) a change is worth here exactly what it is worth to the whole.
 
@@ -19,35 +19,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 
 import numpy as np
 
 from distributary.overlay.node import Address
 from distributary.plan.goal import Goal, GoalFunction, GoalMembers, SystemCost
+from distributary.plan.queries import graph
 from distributary.plan.queries.benefit import PlacementEstimate
-from distributary.plan.queries.graph import (
-    CLIENT,
-    FILTER,
-    WHOLE,
-    PlannedOperator,
-    PlannedQuery,
-    PlannedSource,
-    QueryWorkload,
-)
 from distributary.plan.queries.moves import OperatorMove
 from distributary.plan.queries.optimiser import Climber
 from distributary.plan.queries.placement import Placement, SiteNetwork
-from distributary.plan.queries.rules import QueryRule, RuleArea
 from distributary.plan.queries.state import Floats, Indices, PlacementState
 from distributary.plan.queries.system_forms import BrokersCost, SystemForm, system_form
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree
 from distributary.systems.queries.node_model import SUPER, NodeModel, PlacementUnit, ReaderInfo
 from distributary.systems.queries.probes import ProbeResults, StreamUsage
+from distributary.systems.queries.settings import QueryOptimiserSettings, Surroundings
 from distributary.systems.queries.statistics_messages import NodeValue, StreamRate
 
 STAND_IN = "stand-in"
+"""The kind of an operator elsewhere whose stream is read here."""
 
 
 class ExtremeWithOthers(BrokersCost):
@@ -58,9 +51,11 @@ class ExtremeWithOthers(BrokersCost):
         self.others = others
 
     def cost(self) -> float:
+        """The cost now."""
         return float(self._with_others(np.array(super().cost())))
 
     def cost_after(self, move: OperatorMove) -> Floats:
+        """The cost after each variant of a move."""
         return self._with_others(super().cost_after(move))
 
     def _with_others(self, values: Floats) -> Floats:
@@ -72,13 +67,14 @@ class LocalClimber(Climber):
     """A climber that considers some sites only."""
 
     def __init__(
-        self, standing: PlacementEstimate, rules: Sequence[QueryRule], area: RuleArea, places: Indices
+        self, estimate: PlacementEstimate, settings: QueryOptimiserSettings, destinations: Indices
     ) -> None:
-        super().__init__(standing, rules, area, batch=1)
-        self.places = places
+        super().__init__(estimate, settings.rules, settings.area, batch=1)
+        self.destinations = destinations
 
     def candidates(self, group: Sequence[int]) -> Indices:
-        found: Indices = self.places[self.places != self.standing.state.hosts[group[0]]]
+        """The sites that a group of operators may move to."""
+        found: Indices = self.destinations[self.destinations != self.standing.state.hosts[group[0]]]
         return found
 
 
@@ -87,81 +83,73 @@ class LocalProblem:
 
     def __init__(
         self,
-        local: NodeModel,
-        answers: ProbeResults,
-        latency: Callable[[Address, Address], float],
+        model: NodeModel,
+        results: ProbeResults,
+        surroundings: Surroundings,
         rates: dict[str, StreamRate],
     ) -> None:
-        self.local = local
-        self.answers = answers
-        self.here = local.node.address
-        self.pieces = local.pieces()
-        self.rates = rates
-        self.complete = [site for site in answers.asked if answers.complete(site)]
-        ways = [uplink.above for told in answers.told.values() for uplink in told.uplinks if uplink]
-        known = {*answers.asked, *(site for above in ways for site in above)}
-        self.sites: tuple[Address, ...] = tuple(sorted(known))
+        self.results = results
+        self.complete = [site for site in results.requests if results.is_complete(site)]
+        """The sites of which all is known."""
+        self.sites = tuple(sorted({*results.requests, *(site for path in results.paths() for site in path)}))
         self.numbers = {site: number for number, site in enumerate(self.sites)}
-        self.latency = [
-            [0.0 if one == other else latency(one, other) for other in self.sites] for one in self.sites
-        ]
-        self._published: dict[str, tuple[Address, StreamUsage]] = {
-            one.stream: (host, one) for host, told in answers.told.items() for one in told.published
-        }
-        told = [one for told in answers.told.values() for one in told.readers]
-        own = local.readings(name for piece in self.pieces for name, _, _ in local.read_by(piece.name))
-        self._reading = {one.name: one for one in (*own, *told)}
+        self._model = model
+        self._here = model.node.address
+        self._units = model.units()
+        self._own = {unit.name: unit for unit in self._units}
+        self._rates = rates
+        self._latency = [[surroundings.delay(one, other) for other in self.sites] for one in self.sites]
+        readers = [name for unit in self._units for name, _, _ in model.readers_of(unit.name)]
+        told = [info for reply in results.replies.values() for info in reply.readers]
+        self._readers = {info.name: info for info in (*model.reader_infos(readers), *told)}
         self._trees: list[tuple[int, ...]] = []
-        self._sources: list[PlannedSource] = []
-        self._operators: list[PlannedOperator] = []
-        self._hosts: list[int] = []
-        self._times: list[int] = []
-        """How many queries each operator is of."""
+        self._sources: list[graph.PlannedSource] = []
+        self._operators: list[graph.PlannedOperator] = []
+        self._query_counts: list[int] = []
+        """The number of queries that each operator is of."""
         self._streams: dict[str, tuple[bool, int]] = {}
         """By name: whether it is a source, and the number of the source or operator."""
-        self._describe()
-
-    # What there is
-
-    def _describe(self) -> None:
-        for order, (tree, sources) in enumerate(self.answers.asked[self.here].sources):
+        for order, (tree, sources) in enumerate(results.requests[self._here].sources):
             self._add_tree(order, tree, sources)
-        for stream, (host, published) in self._published.items():
-            self._add_producer(stream, host, published)
-        for piece in self._ordered():
-            self._add_piece(piece)
+        replies = results.replies.items()
+        published = {usage.stream: (host, usage) for host, reply in replies for usage in reply.published}
+        for host, usage in published.values():
+            self._add_producer(host, usage)
+        for unit in self._in_order():
+            self._add_unit(unit)
         self._add_readers()
         if not self._trees:
-            self._trees.append(self._star(self.here))
+            self._trees.append(self._star(self._here))
+
+    # Making the problem
 
     def _add_tree(self, order: int, tree: int, sources: Sequence[str]) -> None:
         """A tree of sources, as far as it is known, and what others ask for on its links."""
-        uplinks = {site: self.answers.told[site].uplinks[order] for site in self.complete}
-        ways = [(site, *uplink.above) for site, uplink in uplinks.items() if uplink is not None]
-        if not ways:
+        replies = {site: self.results.replies[site].uplinks[order] for site in self.complete}
+        uplinks = {site: uplink for site, uplink in replies.items() if uplink is not None}
+        if not uplinks:
             return
-        root = self.numbers[ways[0][-1]]
+        paths = [(site, *uplink.above) for site, uplink in uplinks.items()]
+        root = self.numbers[paths[0][-1]]
         parents = [root] * len(self.sites)
         parents[root] = NO_PARENT
-        for way in ways:
-            for site, above in pairwise(way):
+        for path in paths:
+            for site, above in pairwise(path):
                 parents[self.numbers[site]] = self.numbers[above]
-        shares = {
-            self.numbers[site]: uplink.shares
-            for site, uplink in uplinks.items()
-            if uplink is not None and self.numbers[site] != root
-        }
+        numbered = {self.numbers[site]: uplink.shares for site, uplink in uplinks.items()}
+        shares = {site: asked for site, asked in numbered.items() if site != root}
+        here = self.numbers[self._here]
         self._trees.append(tuple(parents))
         for at, source in enumerate(sources):
-            rate = self.rates.get(source, StreamRate(source, 0.0, 0.0))
+            rate = self._rates.get(source, StreamRate(source, 0.0, 0.0))
             self._streams[source] = True, len(self._sources)
-            self._sources.append(PlannedSource(source, len(self._trees) - 1, rate.bytes, rate.items))
+            self._sources.append(graph.PlannedSource(source, len(self._trees) - 1, rate.bytes, rate.items))
             rest = {site: asked[at] for site, asked in shares.items()}
             for site, asked in shares.items():
                 if parents[site] in rest:
                     rest[parents[site]] -= asked[at]
-            if self.numbers[self.here] in rest:
-                rest[self.numbers[self.here]] -= self.local.asked_before(tree, source)
+            if here in rest:
+                rest[here] -= self._model.last_demand(tree, source)
             for site, left in rest.items():
                 self._add_reader(f"{source} at {self.sites[site]}", [source], site, left)
 
@@ -169,198 +157,174 @@ class LocalProblem:
         at = self.numbers[root]
         return tuple(NO_PARENT if site == at else at for site in range(len(self.sites)))
 
-    def _add_producer(self, stream: str, host: Address, published: StreamUsage) -> None:
-        """An operator elsewhere, which gives out what it is given, and who else reads its stream."""
+    def _add_producer(self, host: Address, usage: StreamUsage) -> None:
+        """An operator elsewhere, which gives out what it is given, and the other readers of its stream."""
+        stream, given = usage.stream, len(self._sources)
         self._trees.append(self._star(host))
-        self._sources.append(PlannedSource(stream, len(self._trees) - 1, published.bytes, published.items))
-        given = len(self._sources) - 1
+        self._sources.append(graph.PlannedSource(stream, len(self._trees) - 1, usage.bytes, usage.items))
         self._streams[stream] = False, len(self._operators)
-        self._add(PlannedOperator(stream, STAND_IN, (given,), cost=0, final="", pinned=self.numbers[host]), 0)
-        here = [(self.here, WHOLE)] if self.local.read_by_clients(stream) else []
-        for site, share in (*published.read_at, *here):
+        pinned = self.numbers[host]
+        self._add(graph.PlannedOperator(stream, STAND_IN, (given,), cost=0, final="", pinned=pinned), 0)
+        here = [(self._here, graph.WHOLE)] if self._model.read_by_clients(stream) else []
+        for site, share in (*usage.read_at, *here):
             if site in self.numbers:
                 self._add_reader(f"{stream} at {site}", [stream], self.numbers[site], share)
 
     def _add_reader(
-        self, name: str, streams: Sequence[str], site: int, share: int, reading: ReaderInfo | None = None
+        self, name: str, streams: Sequence[str], site: int, share: int, info: ReaderInfo | None = None
     ) -> None:
-        """Somebody who reads streams and stays where they are."""
+        """A reader of streams that stays where it is."""
         if share > 0:
-            inputs = self._inputs(streams, len(streams) if reading is None else reading.inputs)
-            share = min(share, WHOLE)
-            operator = PlannedOperator(name, CLIENT, inputs, selectivity=0, cost=0, pinned=site, share=share)
-            self._add(operator, 0 if reading is None else reading.queries)
+            inputs = self._inputs(streams, len(streams) if info is None else info.inputs)
+            share = min(share, graph.WHOLE)
+            operator = graph.PlannedOperator(
+                name, graph.CLIENT, inputs, selectivity=0, cost=0, pinned=site, share=share
+            )
+            self._add(operator, 0 if info is None else info.queries)
 
     def _inputs(self, streams: Sequence[str], count: int) -> tuple[int, ...]:
-        """The streams that are known, and as many of which nothing is known as there are besides.
+        """The streams that are known, and empty ones up to a count.
 
         Streams of operators are numbered after all sources, which are not all known yet: see `workload`.
         """
         known = [self._streams[stream] for stream in streams if stream in self._streams]
-        found = [number if source else -1 - number for source, number in known]
+        found = [number if is_source else -1 - number for is_source, number in known]
         for _ in range(count - len(known)):
             found.append(len(self._sources))
-            self._sources.append(PlannedSource("", 0, 0.0, 0.0))
+            self._sources.append(graph.PlannedSource("", 0, 0.0, 0.0))
         return tuple(found)
 
-    def _add(self, operator: PlannedOperator, times: int) -> None:
+    def _add(self, operator: graph.PlannedOperator, queries: int) -> None:
         self._operators.append(operator)
-        assert operator.pinned is not None
-        self._hosts.append(operator.pinned)
-        self._times.append(times)
+        self._query_counts.append(queries)
 
-    def _ordered(self) -> list[PlacementUnit]:
+    def _in_order(self) -> list[PlacementUnit]:
         """The operators here, each after those it reads."""
-        waiting, found = list(self.pieces), []
-        names = {piece.name for piece in waiting}
-        known: set[str] = set()
-        while waiting:
-            free = [
-                piece for piece in waiting if all(one in known or one not in names for one in piece.inputs)
-            ]
-            found += free
-            known |= {piece.name for piece in free}
-            waiting = [piece for piece in waiting if piece not in free]
-        return found
 
-    def _add_piece(self, piece: PlacementUnit) -> None:
-        inputs = [stream for stream in piece.inputs if stream in self._streams]
-        items, bytes = self._offered(inputs)
-        items, bytes = items * piece.share / WHOLE, bytes * piece.share / WHOLE
-        rates = piece.rates
-        selectivity = rates.items / items if items else 1.0
+        @cache
+        def level(name: str) -> int:
+            inputs = [stream for stream in self._own[name].inputs if stream in self._own]
+            return 1 + max(map(level, inputs), default=0)
+
+        return sorted(self._units, key=lambda unit: level(unit.name))
+
+    def _add_unit(self, unit: PlacementUnit) -> None:
+        """An operator here, which may move if enough is known of it."""
+        inputs = [stream for stream in unit.inputs if stream in self._streams]
+        items, bytes = (offered * unit.share / graph.WHOLE for offered in self._offered(inputs))
+        rates = unit.rates
+        wanted = None
+        if unit.kind == SUPER:
+            wanted = unit.wanted_share({stream: self._offered([stream]) for stream in inputs})
+            wanted = 1.0 if wanted is None else wanted
+        # The items that reach it: of a filter's, those that pass it.
+        reached = rates.items if unit.kind == graph.FILTER else items if wanted is None else items * wanted
+        cost = (rates.work / reached if reached else 0.0) if items else 1.0
         growth = (rates.bytes / rates.items) / (bytes / items) if items and rates.items and bytes else 1.0
-        self._streams[piece.name] = False, len(self._operators)
-        operator = PlannedOperator(
-            piece.name,
-            piece.kind,
-            self._inputs(inputs, len(piece.inputs)),
-            selectivity=selectivity,
-            cost=self._cost(piece, items),
+        self._streams[unit.name] = False, len(self._operators)
+        operator = graph.PlannedOperator(
+            unit.name,
+            unit.kind,
+            self._inputs(inputs, len(unit.inputs)),
+            selectivity=rates.items / items if items else 1.0,
+            cost=cost,
             growth=growth,
-            final=piece.final,
-            by_input=piece.by_input,
-            pinned=self.numbers[self.here],
-            share=piece.share,
-            wanted=self._wanted(piece, inputs) if piece.kind == SUPER else None,
+            final=unit.final,
+            by_input=unit.by_input,
+            pinned=None if self._may_move(unit) else self.numbers[self._here],
+            share=unit.share,
+            wanted=wanted,
         )
-        self._add(operator, self.local.counts.get(piece.name, 0))
-        if self._is_free(piece):
-            self._operators[-1] = replace(operator, pinned=None)
-
-    def _cost(self, piece: PlacementUnit, items: float) -> float:
-        """What an item costs an operator, of those that reach it: of a filter's, those that pass it."""
-        reached = piece.rates.items if piece.kind == FILTER else items
-        if piece.kind == SUPER:
-            reached = items * self._wanted(piece, [one for one in piece.inputs if one in self._streams])
-        if not items:
-            return 1.0
-        return piece.rates.work / reached if reached else 0.0
-
-    def _wanted(self, piece: PlacementUnit, inputs: Sequence[str]) -> float:
-        """Which share of what it reads is sent to a super-operator."""
-        wanted = piece.wanted({stream: self._offered([stream]) for stream in inputs})
-        return 1.0 if wanted is None else wanted
+        self._add(operator, self._model.query_counts.get(unit.name, 0))
 
     def _offered(self, streams: Iterable[str]) -> tuple[float, float]:
         """Items and bytes that streams carry in a second."""
         items = bytes = 0.0
-        own = {piece.name: piece for piece in self.pieces}
         for stream in streams:
-            if stream in own:
-                rates = own[stream].rates
+            if stream in self._own:
+                rates = self._own[stream].rates
                 items, bytes = items + rates.items, bytes + rates.bytes
                 continue
-            source, number = self._streams[stream]
-            known = self._sources[number if source else self._operators[number].inputs[0]]
+            is_source, number = self._streams[stream]
+            known = self._sources[number if is_source else self._operators[number].inputs[0]]
             items, bytes = items + float(known.items), bytes + float(known.rate)
         return items, bytes
 
-    def _is_free(self, piece: PlacementUnit) -> bool:
-        """Whether all is known that an operator's place has to do with."""
-        own = {one.name for one in self.pieces}
-        known = all(
-            stream in own
-            or (stream in self._streams and (not self._streams[stream][0] or self._is_rated(stream)))
-            for stream in piece.inputs
-        )
-        counted = piece.name in self.local.counts if self.local.of_ways else piece.measured
-        able = counted and not piece.stays
-        return known and able and self._are_known(piece.name)
-
-    def _are_known(self, stream: str) -> bool:
-        """Whether all is known of those who read a stream: where they are and, for ways, what they read."""
-        for name, hop, _ in self.local.read_by(stream):
-            if not self.answers.complete(hop) or (self.local.of_ways and name not in self._reading):
+    def _may_move(self, unit: PlacementUnit) -> bool:
+        """Whether all is known that an operator's placement depends on: costs of paths need no rates."""
+        by_path = self._model.by_path
+        measured = unit.name in self._model.query_counts if by_path else unit.measured
+        if unit.stays or not measured:
+            return False
+        for stream in unit.inputs:
+            is_source, _ = self._streams.get(stream, (True, 0))
+            rated = stream in self._streams and (by_path or stream in self._rates)
+            if stream not in self._own and is_source and not rated:
                 return False
-        return True
-
-    def _is_rated(self, source: str) -> bool:
-        """Whether as much is known of a source as the goal asks for: ways have nothing to do with rates."""
-        return source in self.rates or self.local.of_ways
+        return all(
+            self.results.is_complete(hop) and (name in self._readers or not by_path)
+            for name, hop, _ in self._model.readers_of(unit.name)
+        )
 
     def _add_readers(self) -> None:
-        """Who reads the streams of the operators here: those elsewhere, and clients."""
-        own = {name for piece in self.pieces for name in piece.members}
+        """The readers of the streams of operators here: those elsewhere, and clients."""
+        own = {name for unit in self._units for name in unit.members}
         read: dict[tuple[str, Address], dict[str, int]] = {}
-        reading: dict[str, ReaderInfo | None] = {}
-        for piece in self.pieces:
-            for name, hop, share in self.local.read_by(piece.name):
+        infos: dict[str, ReaderInfo | None] = {}
+        for unit in self._units:
+            for name, hop, share in self._model.readers_of(unit.name):
                 if name not in own and hop in self.numbers:
-                    known = self._reading.get(name)
-                    who = known.whole or name if known is not None else name
-                    streams = read.setdefault((who, hop), {})
-                    streams[piece.name] = streams.get(piece.name, 0) + share
-                    reading[who] = known
-        for (who, hop), streams in read.items():
-            self._add_reader(who, list(streams), self.numbers[hop], max(streams.values()), reading[who])
+                    known = self._readers.get(name)
+                    reader = known.whole or name if known is not None else name
+                    streams = read.setdefault((reader, hop), {})
+                    streams[unit.name] = streams.get(unit.name, 0) + share
+                    infos[reader] = known
+        for (reader, hop), streams in read.items():
+            share = max(streams.values())
+            self._add_reader(reader, list(streams), self.numbers[hop], share, infos[reader])
 
-    # The planner's problem
+    # The problem
 
-    def workload(self) -> QueryWorkload:
-        """Operators with the numbers of the streams they read; queries that count them as often as due."""
-        first = len(self._sources)
+    def workload(self) -> graph.QueryWorkload:
+        """Operators with the numbers of the streams they read; queries that count each as often as due."""
+        first, counts = len(self._sources), self._query_counts
         operators = tuple(
             replace(one, inputs=tuple(at if at >= 0 else first - 1 - at for at in one.inputs))
             for one in self._operators
         )
-        most = max(self._times, default=0)
         queries = tuple(
-            PlannedQuery(str(number), tuple(at for at, times in enumerate(self._times) if times > number))
-            for number in range(most)
+            graph.PlannedQuery(str(number), tuple(at for at, count in enumerate(counts) if count > number))
+            for number in range(max(counts, default=0))
         )
-        return QueryWorkload(tuple(self._sources), operators, queries)
+        return graph.QueryWorkload(tuple(self._sources), operators, queries)
 
-    def placement(self) -> Placement:
-        trees = tuple(Tree(parents) for parents in self._trees)
-        network = SiteNetwork(Sites(self.latency), trees, filtering=True)
-        return Placement(self.workload(), network, tuple(self._hosts))
-
-    def standing(self, goal: Goal, worst: Sequence[NodeValue] = (), brokers: int = 0) -> PlacementEstimate:
-        """The problem as it stands; `worst` are the worst of so many nodes, where the cost is a MIN or MAX.
+    def estimate(self, goal: Goal, worst: Sequence[NodeValue] = (), brokers: int = 0) -> PlacementEstimate:
+        """The placement as it is; `worst` are the worst of so many nodes, where the cost is a MIN or MAX.
 
         Averages are taken as sums here: of how many is not known from some. Those that are neither known nor
         among the worst are taken to be as bad as the last of these, so that nothing is overrated.
         """
-        function = GoalFunction.SUM if goal.cost.function is GoalFunction.AVERAGE else goal.cost.function
-        goal = replace(goal, cost=replace(goal.cost, function=function))
+        cost = goal.cost
+        if cost.function is GoalFunction.AVERAGE:
+            cost = replace(cost, function=GoalFunction.SUM)
+        network = SiteNetwork(Sites(self._latency), tuple(map(Tree, self._trees)), filtering=True)
+        here = self.numbers[self._here]
+        hosts = tuple(here if one.pinned is None else one.pinned for one in self._operators)
+        placement = Placement(self.workload(), network, hosts)
         others = [one.value for one in worst if one.site not in self.numbers]
         if not others and len(self.sites) < brokers:
             others = [one.value for one in worst[-1:]]
         form: Callable[[SystemCost, PlacementState], SystemForm] = system_form
-        if function.is_bottleneck and others:
-            assert goal.cost.members is GoalMembers.BROKERS
+        if cost.function.is_bottleneck and others:
+            assert cost.members is GoalMembers.BROKERS
             form = partial(ExtremeWithOthers, others=others[0])
-        standing = PlacementEstimate(goal, self.placement(), form)
-        for site, totals in self._totals().items():
-            for name, total in zip(self.local.names, totals, strict=True):
-                standing.state.quantities[name][self.numbers[site]] = total
-        return standing
+        estimate = PlacementEstimate(replace(goal, cost=cost), placement, form)
+        for site, reply in self.results.replies.items():
+            for name, total in zip(self._model.total_names, reply.totals, strict=True):
+                estimate.state.quantities[name][self.numbers[site]] = total
+        return estimate
 
-    def _totals(self) -> dict[Address, tuple[float, ...]]:
-        return {site: told.totals for site, told in self.answers.told.items()}
-
-    def places(self) -> Indices:
-        """The sites that operators may go to."""
-        found = [self.numbers[site] for site in self.answers.places if site in self.complete]
+    def destinations(self) -> Indices:
+        """The sites that operators may move to."""
+        found = [self.numbers[site] for site in self.results.destinations if site in self.complete]
         return np.array(sorted(found), dtype=np.intp)

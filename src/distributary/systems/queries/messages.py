@@ -1,7 +1,8 @@
-"""What the nodes of a query network say to one another.
+"""The messages of a query network: streams, subscriptions of readers, registration, hand-over of operators.
 
-Kinds are grouped by what they are for, so that metrics can tell what each costs: `DATA` carries streams,
-`CONTROL` registers, subscribes and moves, `STATISTICS` and `OPTIMISATION` improve the placement.
+Kinds are grouped by purpose, so that metrics tell what each purpose costs: `DATA` carries streams, `CONTROL`
+registers, subscribes and moves. `STATISTICS` and `OPTIMISATION` are in `optimiser`, `CHECKPOINT_MESSAGES` in
+`checkpoints`. The number and order of fields decide the size of a message on the wire.
 """
 
 from __future__ import annotations
@@ -17,27 +18,30 @@ PART = "/"
 """Between the name of an operator and the number of a replica."""
 
 
-def whole(name: str) -> str:
+def whole_operator(name: str) -> str:
     """The operator that a replica is part of; any other name as it is.
 
-    >>> whole("busy.large/2"), whole("busy.large")
+    >>> whole_operator("busy.large/2"), whole_operator("busy.large")
     ('busy.large', 'busy.large')
     """
     operator, part, number = name.rpartition(PART)
     return operator if part and number.isdecimal() else name
 
 
-def numbered(name: str, time: int) -> str:
-    """What is called by a name for the second time or later is called otherwise in the network.
+def network_name(name: str, generation: int) -> str:
+    """The name in the network of what is called by a name for the so-many-th time: it is never used twice.
 
-    >>> numbered("busy.large", 1), numbered("busy.large", 2)
+    >>> network_name("busy.large", 1), network_name("busy.large", 2)
     ('busy.large', 'busy.large~2')
     """
-    return name if time == 1 else f"{name}~{time}"
+    return name if generation == 1 else f"{name}~{generation}"
+
+
+# What messages are made of
 
 
 class Element(NamedTuple):
-    """One numbered piece of a stream: an item or a watermark."""
+    """One numbered element of a stream: an item or a watermark."""
 
     number: int
     item: Item | None = None
@@ -45,32 +49,41 @@ class Element(NamedTuple):
 
 
 class StreamReader(NamedTuple):
-    """An input of an operator, or a client; its turn grows with each new subscription to its stream."""
+    """An input of an operator, or a client; its epoch grows with each new subscription to its stream."""
 
     name: str
     input: int
-    turn: int
+    epoch: int
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """The reader whatever its epoch."""
+        return self.name, self.input
 
 
 class Selection(NamedTuple):
-    """Which items a reader can use; watermarks it always gets."""
+    """Which items a reader can use; it always gets watermarks."""
 
     where: str | None = None
     block: str | None = None
     part: int = 0
     parts: int = 1
     keys: tuple[str, ...] | None = None
-    """Items are dealt out by these attributes, or by their ids."""
+    """Items are partitioned by these attributes, or by their ids."""
 
 
 class StreamLocation(NamedTuple):
-    """Where a stream is to be had: on a tree of sources, or from the host of its operator."""
+    """Where a stream can be read: on a tree of sources, or at the host of its operator."""
 
     host: Address
     tree: int | None = None
-    moves: int = 0
-    """How often its operator has moved, or the source has changed trees: of two places, the one after more
-    moves is right. That a tree has another root is no move: those are told whose way it concerns."""
+    version: int = 0
+    """How often its operator has moved, or the source has changed trees: of two locations, the one with the
+    higher version is right. A new root of the same tree is no new version: those on the tree are told."""
+
+
+Locations = tuple[tuple[str, StreamLocation], ...]
+"""Streams by name, and where they can be read."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +103,7 @@ class InputCursor(NamedTuple):
 
     stream: str
     selection: Selection
-    turn: int = 0
+    epoch: int = 0
     position: int | None = None
     """The number of the last element that was taken; None to begin with what comes next."""
 
@@ -99,6 +112,8 @@ class InputCursor(NamedTuple):
 
 
 class StreamElements(NamedTuple):
+    """New elements of a stream, from hop to hop down to its readers."""
+
     stream: str
     elements: tuple[Element, ...]
 
@@ -107,13 +122,13 @@ class StreamElements(NamedTuple):
 
 
 class Subscribe(NamedTuple):
-    """On its way up, hop by hop, to whoever publishes the stream."""
+    """A reader's subscription, on its way up, hop by hop, to the publisher of the stream."""
 
     stream: str
     reader: StreamReader
     selection: Selection
     position: int | None
-    place: StreamLocation
+    location: StreamLocation
     """Where the reader's node believes the stream to be."""
 
 
@@ -126,10 +141,12 @@ class SubscriptionGrant(NamedTuple):
 
 
 class Unsubscribe(NamedTuple):
+    """A reader wants nothing more, on its way up to the publisher."""
+
     stream: str
     reader: StreamReader
     forget: bool
-    """Whether the reader is gone for good; else it goes on from where it was, elsewhere."""
+    """Whether the reader has ended for good; else it continues from its position, elsewhere."""
 
 
 class ReadAcknowledgement(NamedTuple):
@@ -144,39 +161,45 @@ class StreamMove(NamedTuple):
     """A stream is published elsewhere from now on."""
 
     stream: str
-    place: StreamLocation
+    location: StreamLocation
 
 
 class SubscriptionRedirect(NamedTuple):
-    """A subscription came to a host that the stream has left."""
+    """A subscription came to a host that the stream has left: here is where it is now."""
 
     stream: str
     reader: StreamReader
-    place: StreamLocation
+    location: StreamLocation
 
 
 # Registration
 
 
 class RegisterSource(NamedTuple):
+    """To the registry: the sender is the proxy of an external source of about `volume` bytes a second."""
+
     source: Source
     proxy: Address
     volume: float
 
 
 class SourceRoot(NamedTuple):
-    """The root broker of a source and its tree, told to both root and proxy, at first and when it changes."""
+    """The root broker of a source and its tree, to both root and proxy, at first and when it changes."""
 
     source: Source
-    place: StreamLocation
+    location: StreamLocation
     proxy: Address
 
 
 class RegisterQuery(NamedTuple):
+    """To the registry: the sender has a client that wants a query run."""
+
     query: Query
 
 
 class UnregisterQuery(NamedTuple):
+    """To the registry: a client withdraws its query."""
+
     name: str
 
 
@@ -187,23 +210,27 @@ class QueryDeployment(NamedTuple):
     specs: tuple[OperatorSpec, ...]
     outputs: tuple[tuple[str, str], ...]
     """Each output's name, and the stream that is computed in its place."""
-    places: tuple[tuple[str, StreamLocation], ...]
-    time: int = 1
+    locations: Locations
+    generation: int = 1
     """How often a query of this name has been registered."""
 
 
 class RegistrationRefusal(NamedTuple):
-    """A query or subscription that cannot be served, and why."""
+    """A source, query or subscription that is refused, and why."""
 
     name: str
     reason: str
 
 
 class RegisterSubscription(NamedTuple):
+    """To the registry: a plain subscription to streams of operators."""
+
     subscription: Subscription
 
 
 class UnregisterSubscription(NamedTuple):
+    """To the registry: a subscription is withdrawn."""
+
     id: str
 
 
@@ -213,13 +240,13 @@ class SubscriptionStreams(NamedTuple):
     subscription: str
     streams: tuple[tuple[str, str], ...]
     """Each stream's name, and the one that is computed in its place."""
-    places: tuple[tuple[str, StreamLocation], ...]
-    time: int = 1
+    locations: Locations
+    generation: int = 1
     """How often a subscription of this id has been made."""
 
 
 class WithdrawalNotice(NamedTuple):
-    """Operators and clients that are no more, to every node: nothing that is said of them counts."""
+    """Operators and clients that have been withdrawn, to every node: messages about them are ignored."""
 
     names: tuple[str, ...]
 
@@ -232,67 +259,75 @@ class WithdrawalConfirmation(NamedTuple):
 
 
 class LocationReport(NamedTuple):
-    """An operator is here now."""
+    """To the registry: the operator of a stream is at the sender now."""
 
     stream: str
-    place: StreamLocation
+    location: StreamLocation
 
 
 class DivisionReport(NamedTuple):
-    """An operator has been divided, and its replicas are here."""
+    """To the registry: an operator has been divided, and its replicas are at the sender."""
 
     operator: str
     rule: str
     replicas: tuple[str, ...]
     retired: str | None
+    """The union before it whose work the replicas do now."""
 
 
 class JoinTree(NamedTuple):
+    """To the registry: the sender wants a parent in a tree of sources."""
+
     tree: int
 
 
 class LeaveTree(NamedTuple):
+    """To the registry: the sender needs nothing of a tree of sources any more."""
+
     tree: int
 
 
 class TreeParent(NamedTuple):
+    """The receiver's parent in a tree of sources."""
+
     tree: int
     parent: Address
 
 
-# Moves
+# Hand-over of operators, and what is measured of them
 
 
 @dataclass(frozen=True)
 class OperatorHandover:
-    """An operator with all it knows, to its new host."""
+    """An operator with its whole state, to its new host or as part of a checkpoint."""
 
     spec: OperatorSpec
     state: str
     """What it remembers, as JSON."""
-    inlets: tuple[InputCursor, ...]
-    places: tuple[tuple[str, StreamLocation], ...]
-    place: StreamLocation
+    cursors: tuple[InputCursor, ...]
+    locations: Locations
+    """Of the streams that it reads."""
+    location: StreamLocation
     """Of its own stream, from now on."""
     number: int
     watermark: int
     kept: tuple[Element, ...]
     acknowledged: tuple[tuple[StreamReader, int], ...]
     """How far each reader of its stream has come."""
-    memories: tuple[tuple[int | None, tuple[tuple[str, int], ...]], ...] = ()
+    recent: tuple[tuple[int | None, tuple[tuple[str, int], ...]], ...] = ()
     """Of each input, where it may be read again: the watermark, and ids and times of items after it."""
-    asleep: bool = False
+    idle: bool = False
     """Whether it reads nothing until somebody reads it."""
     sender: Address | None = None
-    """Who wants to know that it has arrived."""
-    replaces: tuple[tuple[str, StreamReader], ...] = ()
-    """Readings of before its division that may not be forgotten yet."""
+    """Who wants a receipt when it has arrived."""
+    replaced: tuple[tuple[str, StreamReader], ...] = ()
+    """Streams and readers of before its division that publishers still wait for."""
 
 
 class TrafficCounts(NamedTuple):
     """What went through an operator, or into a source, within some seconds.
 
-    Of a source, its proxy tells it to the root broker.
+    Counts of a source are sent by its proxy to the root broker.
     """
 
     name: str
@@ -306,27 +341,9 @@ class TrafficCounts(NamedTuple):
 
 DATA = (StreamElements,)
 CONTROL = (
-    *(
-        Subscribe,
-        SubscriptionGrant,
-        Unsubscribe,
-        ReadAcknowledgement,
-        StreamMove,
-        SubscriptionRedirect,
-        RegisterSource,
-        SourceRoot,
-    ),
-    *(
-        RegisterQuery,
-        QueryDeployment,
-        RegistrationRefusal,
-        RegisterSubscription,
-        SubscriptionStreams,
-        LocationReport,
-        DivisionReport,
-        JoinTree,
-        TreeParent,
-        OperatorHandover,
-    ),
-    *(UnregisterQuery, UnregisterSubscription, WithdrawalNotice, WithdrawalConfirmation, LeaveTree),
+    *(Subscribe, SubscriptionGrant, Unsubscribe, ReadAcknowledgement, StreamMove, SubscriptionRedirect),
+    *(RegisterSource, SourceRoot, RegisterQuery, QueryDeployment, RegistrationRefusal),
+    *(RegisterSubscription, SubscriptionStreams, LocationReport, DivisionReport, JoinTree, TreeParent),
+    *(OperatorHandover, UnregisterQuery, UnregisterSubscription, WithdrawalNotice, WithdrawalConfirmation),
+    LeaveTree,
 )

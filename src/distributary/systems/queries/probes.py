@@ -1,18 +1,19 @@
-"""What a node asks its neighbourhood before it weighs changes of its operators (003, 5.4.5).
+"""Probes: what a node asks its neighbourhood before it weighs changes of its operators (003, 5.4.5).
 
 Rules:
 
-- Asked are the places that operators could go to: neighbours in the trees, hosts of those that the operators
-  read and of those that read them, and nodes that were heard of (`statistics`). Nobody else is, but for
-  the nodes between these and the roots of the trees whose sources the operators read: those are asked next.
-- Each answers what it does in all, what it publishes of the streams asked for, and who reads those how much;
-  and for each of the trees who is above it, and how much of each source is asked for on the link to it.
-- Questions about a round are answered when it is over where they come to.
-- Of at most so many streams that operators here exchange with others anything is asked in a period: of those
-  of some operators now, of others next time, so that the questions do not grow with the number of queries.
-- Whoever does not answer within the window is no place to go to in this period.
+- Probed are the nodes that operators could move to: neighbours in the trees, hosts of the operators that they
+  read and that read them, and better nodes that were heard of (`statistics`). No others are, but for the
+  nodes between these and the roots of the trees whose sources the operators read: those are probed next.
+- Each replies with its totals, what it publishes of the streams asked for, and which nodes read those how
+  much; and for each of the trees which nodes are above it, and how much of each source is asked for on the
+  link to it.
+- A probe about a round is answered when the round is over where it comes to.
+- At most so many streams that operators here exchange with others are asked about in a period: those of some
+  operators now, of others next time, so that probes do not grow with the number of queries.
+- A node that does not reply within the window is no destination in this period.
 
-Cost: two messages for each node asked; their size depends on the sources and streams asked about.
+Cost: two messages for each node probed; their size depends on the sources and streams asked about.
 """
 
 from __future__ import annotations
@@ -20,13 +21,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from distributary.overlay.node import Address, Node
+from distributary.overlay.node import Address
+from distributary.systems.queries.connections import Connections
 from distributary.systems.queries.node_model import NodeModel, ReaderInfo
+from distributary.systems.queries.settings import QueryOptimiserSettings
 from distributary.systems.queries.statistics import StatisticsManager
 
 
 class ProbeRequest(NamedTuple):
-    """To a place that operators could go to, or a node on the way there."""
+    """To a node that operators could move to, or one between it and a root."""
 
     period: int
     sources: tuple[tuple[int, tuple[str, ...]], ...]
@@ -38,26 +41,26 @@ class ProbeRequest(NamedTuple):
 
 
 class StreamUsage(NamedTuple):
-    """A stream, from who publishes it."""
+    """A stream, as its publisher tells of it."""
 
     stream: str
     items: float
     bytes: float
     read_at: tuple[tuple[Address, int], ...]
-    """By node, how much of it is asked for there; not at the asker's, who knows that."""
+    """By node, how much of it is asked for there; without the asking node, which knows that."""
 
 
 class Uplink(NamedTuple):
     """Where a node is in a tree."""
 
     above: tuple[Address, ...]
-    """Who is between it and the root, which comes last."""
+    """The nodes between it and the root, which comes last."""
     shares: tuple[int, ...]
     """How much of each source is asked for at the node and below."""
 
 
 class ProbeReply(NamedTuple):
-    """The answer."""
+    """The reply to a probe."""
 
     period: int
     totals: tuple[float, ...]
@@ -71,176 +74,171 @@ PROBE_MESSAGES = (ProbeRequest, ProbeReply)
 
 
 class ProbeResults:
-    """What has been answered so far in a period.
+    """The replies of a period so far.
 
-    `ways` says whether all is asked for only by who is above whom, and not by what passes there.
+    With `by_path`, only the nodes above each are asked for, and not what passes there.
     """
 
-    def __init__(self, places: tuple[Address, ...], asked: dict[Address, ProbeRequest], ways: bool) -> None:
-        self.places = places
-        """Where operators could go."""
-        self.asked = asked
-        self.told: dict[Address, ProbeReply] = {}
-        self._ways = ways
-        self.trees = [tree for tree, _ in next(iter(asked.values())).sources]
+    def __init__(
+        self, destinations: tuple[Address, ...], requests: dict[Address, ProbeRequest], by_path: bool
+    ) -> None:
+        self.destinations = destinations
+        """The nodes that operators could move to."""
+        self.requests = requests
+        self.replies: dict[Address, ProbeReply] = {}
+        self._by_path = by_path
 
-    def missing(self) -> list[Address]:
-        """Nodes above others that have not been asked yet."""
-        if self._ways:
-            return []
-        uplinks = [uplink for told in self.told.values() for uplink in told.uplinks if uplink is not None]
-        found = dict.fromkeys(site for uplink in uplinks for site in uplink.above)
-        return [site for site in found if site not in self.asked]
+    def paths(self) -> list[tuple[Address, ...]]:
+        """For each reply and tree, the nodes above."""
+        uplinks = [uplink for reply in self.replies.values() for uplink in reply.uplinks]
+        return [uplink.above for uplink in uplinks if uplink is not None]
 
-    def complete(self, site: Address) -> bool:
+    def unprobed(self) -> list[Address]:
+        """Nodes above others that have not been probed yet, where it matters what passes there."""
+        above = dict.fromkeys(site for path in self.paths() for site in path)
+        return [] if self._by_path else [site for site in above if site not in self.requests]
+
+    def is_complete(self, site: Address) -> bool:
         """Whether all is known of a node, and of those above it."""
-        told = self.told.get(site)
-        return told is not None and all(
-            uplink is not None and (self._ways or all(above in self.told for above in uplink.above))
-            for uplink in told.uplinks
+        reply = self.replies.get(site)
+        return reply is not None and all(
+            uplink is not None and (self._by_path or all(above in self.replies for above in uplink.above))
+            for uplink in reply.uplinks
         )
 
     @property
-    def all_told(self) -> bool:
-        return len(self.told) == len(self.asked)
+    def all_replied(self) -> bool:
+        """Whether every node probed has replied."""
+        return len(self.replies) == len(self.requests)
 
 
 class Prober:
-    """Questions of a node and answers to those of others."""
+    """Probes of a node, and replies to those of others; `weigh` is called with the results of a period."""
 
     def __init__(
         self,
-        node: Node,
-        send: Callable[[Address, object], None],
-        local: NodeModel,
+        connections: Connections,
+        settings: QueryOptimiserSettings,
+        model: NodeModel,
         statistics: StatisticsManager,
-        window: float,
-        most_streams: int,
         weigh: Callable[[ProbeResults], None],
     ) -> None:
-        self.node = node
-        self._send = send
-        self._local = local
+        self.node = node = connections.node
+        self._send = connections.offer
+        self._settings = settings
+        self._model = model
         self._statistics = statistics
-        self._window = window
-        self._most_streams = most_streams
         self._weigh = weigh
-        self._answers: ProbeResults | None = None
+        self._results: ProbeResults | None = None
         self._period = 0
         self._turn = 0
-        """Whose turn it is, where not all operators can be asked about."""
-        self._waiting: list[tuple[ProbeRequest, Address]] = []
-        """Questions that came before the round they are about was over here."""
-        node.handle(ProbeRequest, self._ask)
-        node.handle(ProbeReply, self._told)
-        node.at_alarm("flow answers", self._at_last)
+        """The operator to begin with, where not all can be asked about."""
+        self._deferred: list[tuple[ProbeRequest, Address]] = []
+        """Probes that came before the round they are about was over here."""
+        node.handle(ProbeRequest, self._request)
+        node.handle(ProbeReply, self._reply)
+        node.at_alarm("flow answers", self._finish)
 
-    # Asking
+    # Probing
 
-    def begin(self, places: Iterable[Address], near: bool = True) -> None:
-        """Ask all these places about what the operators here read and are read by.
+    def begin(self, destinations: Iterable[Address], near: bool = True) -> None:
+        """Probe these nodes about the streams that operators here read and publish.
 
-        `near` says whether operators may also go to those they exchange streams with.
+        `near` says whether operators may also move to the nodes they exchange streams with.
         """
         self._period = self._statistics.period
-        exchanged = self._exchanged()
-        here = self.node.address
+        exchanged = self._exchanged_streams()
         sources = self._sources()
-        places = dict.fromkeys((here, *places, *(exchanged if near else ())))
-        nothing: tuple[list[str], list[str]] = [], []
-        questions = {}
-        for place in dict.fromkeys((*places, *exchanged)):
-            published, readers = exchanged.get(place, nothing)
-            questions[place] = ProbeRequest(self._period, sources, tuple(published), tuple(readers))
-        ways = self._local.of_ways and not self._local.names
-        self._answers = ProbeResults(tuple(places), questions, ways)
-        self.node.wake_after(self._window, "flow answers", self._period)
-        for place, ask in list(questions.items()):
-            self._send(place, ask)
+        allowed = dict.fromkeys((self.node.address, *destinations, *(exchanged if near else ())))
+        requests = {}
+        for site in dict.fromkeys((*allowed, *exchanged)):
+            published, readers = exchanged.get(site, ((), ()))
+            requests[site] = ProbeRequest(self._period, sources, tuple(published), tuple(readers))
+        by_path = self._model.by_path and not self._model.total_names
+        self._results = ProbeResults(tuple(allowed), requests, by_path)
+        self.node.wake_after(self._settings.window, "flow answers", self._period)
+        for site, request in list(requests.items()):
+            self._send(site, request)
 
     def _sources(self) -> tuple[tuple[int, tuple[str, ...]], ...]:
         """By tree the sources that operators here read."""
         found: dict[int, set[str]] = {}
-        for stream in {stream for piece in self._local.pieces() for stream in piece.inputs}:
-            tree = self._local.place(stream).tree
+        for stream in {stream for unit in self._model.units() for stream in unit.inputs}:
+            tree = self._model.location(stream).tree
             if tree is not None:
                 found.setdefault(tree, set()).add(stream)
         return tuple((tree, tuple(sorted(streams))) for tree, streams in sorted(found.items()))
 
-    def _exchanged(self) -> dict[Address, tuple[list[str], list[str]]]:
+    def _exchanged_streams(self) -> dict[Address, tuple[list[str], list[str]]]:
         """By host: the streams that operators here read from there, and the readers there to ask about."""
-        local = self._local
-        pieces = local.pieces()
-        own = {piece.name for piece in pieces}
-        first = self._turn = self._turn % max(1, len(pieces))
+        model = self._model
+        units = model.units()
+        own = {unit.name for unit in units}
+        first = self._turn = self._turn % max(1, len(units))
         found: dict[Address, tuple[list[str], list[str]]] = {}
         count = 0
-        for done, piece in enumerate((*pieces[first:], *pieces[:first])):
-            read = [(local.place(stream), stream) for stream in piece.inputs if stream not in own]
-            published = [(place.host, stream) for place, stream in read if place.tree is None]
-            hops = [(hop, name) for name, hop, _ in local.read_by(piece.name) if hop != self.node.address]
-            asked = len(published) + (len(hops) if local.of_ways else 0)
-            if count and count + asked > self._most_streams:
+        for done, unit in enumerate((*units[first:], *units[:first])):
+            read = [(model.location(stream), stream) for stream in unit.inputs if stream not in own]
+            published = [(location.host, stream) for location, stream in read if location.tree is None]
+            readers = [
+                (hop, name) for name, hop, _ in model.readers_of(unit.name) if hop != self.node.address
+            ]
+            asked = len(published) + (len(readers) if model.by_path else 0)
+            if count and count + asked > self._settings.most_streams:
                 self._turn = first + done if self._turn == first else self._turn
                 continue
             count += asked
             for host, stream in published:
                 streams = found.setdefault(host, ([], []))[0]
                 streams += [stream] if stream not in streams else []
-            for hop, name in hops:
-                found.setdefault(hop, ([], []))[1].extend([name] if local.of_ways else [])
+            for hop, name in readers:
+                found.setdefault(hop, ([], []))[1].extend([name] if model.by_path else [])
         return found
 
-    def _told(self, message: ProbeReply, sender: Address) -> None:
-        answers = self._answers
-        if answers is None or message.period != self._period or sender not in answers.asked:
+    def _reply(self, message: ProbeReply, sender: Address) -> None:
+        results = self._results
+        if results is None or message.period != self._period or sender not in results.requests:
             return
-        answers.told[sender] = message
-        if answers.all_told:
-            further = answers.missing()
-            sources = answers.asked[self.node.address].sources
-            answers.asked.update((site, ProbeRequest(self._period, sources, (), ())) for site in further)
+        results.replies[sender] = message
+        if results.all_replied:
+            request = results.requests[self.node.address]._replace(published=(), readers=())
+            further = dict.fromkeys(results.unprobed(), request)
+            results.requests.update(further)
             for site in further:
-                self._send(site, answers.asked[site])
-            if answers.all_told:
-                self._at_last(self._period)
+                self._send(site, request)
+            if results.all_replied:
+                self._finish(self._period)
 
-    def _at_last(self, period: int) -> None:
-        answers = self._answers
-        if answers is not None and period == self._period:
-            self._answers = None
-            self._weigh(answers)
+    def _finish(self, period: int) -> None:
+        results = self._results
+        if results is not None and period == self._period:
+            self._results = None
+            self._weigh(results)
 
-    # Answering
+    # Replying
 
-    def _ask(self, message: ProbeRequest, sender: Address) -> None:
-        if self._statistics.is_over(message.period):
-            self._answer(message, sender)
-        else:
-            self._waiting.append((message, sender))
-
-    def answer_waiting(self) -> None:
-        """A round is over here: answer those who asked before."""
-        waiting, self._waiting = self._waiting, []
-        for message, sender in waiting:
-            self._ask(message, sender)
-
-    def _answer(self, message: ProbeRequest, sender: Address) -> None:
-        local = self._local
-        known = {piece.name: piece for piece in local.pieces()} if message.published else {}
-        published = tuple(
-            StreamUsage(
-                stream,
-                known[stream].rates.items,
-                known[stream].rates.bytes,
-                tuple((hop, share) for hop, share in sorted(local.read_at(stream).items()) if hop != sender),
-            )
-            for stream in message.published
-            if stream in known and (known[stream].measured or local.of_ways)
-        )
-        readers = tuple(local.readings(message.readers))
+    def _request(self, message: ProbeRequest, sender: Address) -> None:
+        if not self._statistics.is_over(message.period):
+            self._deferred.append((message, sender))
+            return
+        model, statistics = self._model, self._statistics
+        known = {unit.name: unit for unit in model.units()} if message.published else {}
+        published = []
+        for unit in [known[stream] for stream in message.published if stream in known]:
+            if unit.measured or model.by_path:
+                shares = sorted(model.shares_by_node(unit.name).items())
+                read_at = tuple(each for each in shares if each[0] != sender)
+                published.append(StreamUsage(unit.name, unit.rates.items, unit.rates.bytes, read_at))
+        totals = model.told_totals(statistics.flows(), statistics.period)
         uplinks = tuple(self._uplink(tree, sources) for tree, sources in message.sources)
-        self._send(sender, ProbeReply(message.period, local.totals(), uplinks, published, readers))
+        readers = tuple(model.reader_infos(message.readers))
+        self._send(sender, ProbeReply(message.period, totals, uplinks, tuple(published), readers))
+
+    def answer_deferred(self) -> None:
+        """A round is over here: answer the probes that came before."""
+        deferred, self._deferred = self._deferred, []
+        for message, sender in deferred:
+            self._request(message, sender)
 
     def _uplink(self, tree: int, sources: tuple[str, ...]) -> Uplink | None:
         above = self._statistics.above(tree)

@@ -1,14 +1,14 @@
-"""Which of the changes that nodes propose are carried out: what the roots of trees do (003, 5.4.5).
+"""Selection of the changes that nodes propose: what the roots of trees do (003, 5.4.5).
 
 Rules, for every period:
 
-- Each root collects what is proposed to it for a window, and passes the best on to the first root. That one
-  waits a window longer, and has the best of all carried out by the operators' hosts.
-- Several are carried out if they have nothing to do with each other: no node is touched by two, as the host
-  of what moves, as a place it goes to, or as the host of what it reads or is read by. So no node is given
-  more than was reckoned with, and what one is worth does not depend on another, but for sources' links.
+- Each root collects proposals for a window, and passes the best on to the first root. That one waits a window
+  longer, and orders the operators' hosts to carry out the best of all.
+- Several are carried out if they are independent: no node is touched by two, as the host of what moves, as
+  its destination, or as the host of what it reads or is read by. So no node is given more than was reckoned
+  with, and what one is worth does not depend on another, but for sources' links.
 
-Cost: a message for each proposal and root on its way, one for each change.
+Cost: a message for each proposal and root on its way, one for each order.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from distributary.overlay.node import Address, Node
 
 
 class ChangeProposal(NamedTuple):
-    """The best change that a node knows of."""
+    """The best change that a node has found."""
 
     period: int
     benefit: float
@@ -30,9 +30,9 @@ class ChangeProposal(NamedTuple):
     rule: str
     operator: str
     moves: tuple[tuple[str, Address], ...]
-    """Who goes where; of a division, the replicas."""
+    """Operators and their destinations; of a division, the replicas."""
     touched: tuple[Address, ...]
-    """The nodes that have to do with it."""
+    """The nodes that are concerned."""
 
 
 class ChangeOrder(NamedTuple):
@@ -43,24 +43,19 @@ class ChangeOrder(NamedTuple):
     moves: tuple[tuple[str, Address], ...]
 
 
-def worth(proposal: ChangeProposal) -> tuple[float, str]:
-    """What proposals are compared by; of equal ones, any, but always the same."""
-    return proposal.benefit, proposal.operator
-
-
-def chosen(proposals: Iterable[ChangeProposal], most: int) -> list[ChangeProposal]:
-    """The best, and the best of those that have nothing to do with it, and so on.
+def select_proposals(proposals: Iterable[ChangeProposal], most: int) -> list[ChangeProposal]:
+    """The best, and the best of those that are independent of it, and so on; of equal ones, always the same.
 
     >>> one, two, three = (
     ...     ChangeProposal(1, benefit, 9, host, "migration", f"o{host}", ((f"o{host}", to),), (host, to))
     ...     for benefit, host, to in ((5.0, 1, 2), (7.0, 2, 3), (1.0, 4, 5))
     ... )
-    >>> [proposal.operator for proposal in chosen([one, two, three], most=17)]
+    >>> [proposal.operator for proposal in select_proposals([one, two, three], most=17)]
     ['o2', 'o4']
     """
     found: list[ChangeProposal] = []
     taken: set[Address] = set()
-    for proposal in sorted(proposals, key=worth, reverse=True):
+    for proposal in sorted(proposals, key=lambda one: (one.benefit, one.operator), reverse=True):
         if len(found) < most and taken.isdisjoint(proposal.touched):
             taken.update(proposal.touched)
             found.append(proposal)
@@ -68,7 +63,7 @@ def chosen(proposals: Iterable[ChangeProposal], most: int) -> list[ChangeProposa
 
 
 class ProposalSelection:
-    """A root's part in choosing."""
+    """What a node does when it is a root: collect proposals for a window, and select at most so many."""
 
     def __init__(self, node: Node, send: Callable[[Address, object], None], window: float, most: int) -> None:
         self.node = node
@@ -92,7 +87,7 @@ class ProposalSelection:
     def _decide(self, period: int) -> None:
         if period != self._period:
             return
-        for best in chosen(self._proposals, self._most):
+        for best in select_proposals(self._proposals, self._most):
             if best.lead != self.node.address:
                 self._send(best.lead, best)
             else:

@@ -1,10 +1,11 @@
-"""A stream as its publisher has it: numbered elements, and what of them is still to be had.
+"""A stream as its publisher has it: numbered elements, kept until every reader has acknowledged them.
 
 Rules:
 
-- Elements are numbered in the order in which they are given out, without gaps.
-- They are kept until every reader has acknowledged them, wherever it is. While nobody reads, nothing is.
-- Of a reader's subscriptions the latest counts: what is said of an earlier one is void.
+- Elements are numbered in the order in which they are published, without gaps.
+- An element is kept until every reader has acknowledged it, wherever the reader is. While nobody reads the
+  stream, nothing is kept.
+- Of a reader's subscriptions the one with the highest epoch counts: messages about earlier ones are ignored.
 
 Cost: an element costs the selections it is compared with; memory is what the slowest reader has not had.
 """
@@ -21,14 +22,11 @@ from distributary.flow import BEGINNING, Item
 from distributary.flow.language.identifiers import group_of, group_text
 from distributary.model import Event
 from distributary.systems.queries.messages import Element, Selection, StreamReader
+from distributary.systems.queries.retention import discard
 
 EVERYTHING = Selection()
-"""What a reader asks for that can use all items."""
-
-
-@lru_cache(maxsize=4096)
-def _condition(text: str) -> WhereFilter:
-    return WhereFilter.parse(text)
+"""The selection of a reader that can use all items."""
+_condition = lru_cache(maxsize=4096)(WhereFilter.parse)
 
 
 def selects(selection: Selection, item: Item) -> bool:
@@ -51,9 +49,9 @@ def selects(selection: Selection, item: Item) -> bool:
     return not _condition(block).matches(event)
 
 
-def fit(elements: Sequence[Element], selections: Sequence[Selection]) -> tuple[Element, ...]:
-    """The elements that one of several readers can use."""
-    if any(selection == EVERYTHING for selection in selections):
+def usable(elements: Sequence[Element], selections: Sequence[Selection]) -> tuple[Element, ...]:
+    """The elements that at least one of several readers can use."""
+    if EVERYTHING in selections:
         return tuple(elements)
     return tuple(
         element
@@ -67,15 +65,16 @@ class StreamPublication:
 
     def __init__(self, number: int = 0, watermark: int = BEGINNING, kept: Iterable[Element] = ()) -> None:
         self.number = number
+        """Of the last element."""
         self.watermark = watermark
         self.kept = deque(kept)
         self.acknowledged: dict[tuple[str, int], int] = {}
-        """How far each reader has come, wherever it is; nothing above the least is forgotten."""
-        self.turns: dict[tuple[str, int], int] = {}
-        """The subscription of each reader that counts."""
+        """How far each reader has come, wherever it is; elements after the least are kept."""
+        self.epochs: dict[tuple[str, int], int] = {}
+        """The epoch of each reader's subscription that counts."""
 
-    def number_all(self, items: Iterable[Item], watermark: int) -> tuple[Element, ...]:
-        """Give new items, and the watermark after them if it is new, their numbers."""
+    def append(self, items: Iterable[Item], watermark: int) -> tuple[Element, ...]:
+        """The new items, and the watermark after them if it is new, as numbered elements."""
         made = []
         for item in items:
             self.number += 1
@@ -89,44 +88,41 @@ class StreamPublication:
         return tuple(made)
 
     def since(self, position: int | None, selection: Selection) -> tuple[Element, ...]:
-        """What a reader has missed, and how far the stream's time has come."""
-        missed = [
-            element
-            for element in self.kept
-            if position is not None
-            and element.number > position
-            and (element.item is None or selects(selection, element.item))
-        ]
-        return (*missed, Element(self.number, watermark=self.watermark))
+        """The elements that a reader has missed, and the current watermark."""
+        missed = () if position is None else [one for one in self.kept if one.number > position]
+        return (*usable(missed, [selection]), Element(self.number, watermark=self.watermark))
 
-    def welcome(self, reader: StreamReader, position: int | None) -> int | None:
-        """Wait for a reader; returns from where it goes on, or None if a later subscription of it counts."""
-        key = reader.name, reader.input
-        if self.turns.get(key, 0) > reader.turn:
+    def add_reader(self, reader: StreamReader, position: int | None) -> int | None:
+        """Keep elements for a reader from now on.
+
+        Returns the position from which it continues, or None if a later subscription of it counts.
+        """
+        key = reader.key
+        if self.epochs.get(key, 0) > reader.epoch:
             return None
         start = self.acknowledged.get(key, self.number) if position is None else position
-        self.turns[key] = reader.turn
-        if key not in self.acknowledged:  # else it may have to go on from where it was known to be
-            self.acknowledge(*key, start)
+        self.epochs[key] = reader.epoch
+        if key not in self.acknowledged:  # else it may have to continue from where it was known to be
+            self.acknowledge(key, start)
         return start
 
-    def acknowledge(self, name: str, input: int, position: int) -> None:
-        self.acknowledged[name, input] = max(position, self.acknowledged.get((name, input), 0))
+    def acknowledge(self, key: tuple[str, int], position: int) -> None:
+        """A reader needs nothing up to a position any more."""
+        self.acknowledged[key] = max(position, self.acknowledged.get(key, 0))
         self._trim()
 
     def forget(self, reader: StreamReader) -> None:
-        """Wait no more for a reader, unless it has subscribed again."""
-        key = reader.name, reader.input
-        if self.turns.get(key, 0) <= reader.turn:
-            self.acknowledged.pop(key, None)
-            self.turns.pop(key, None)
+        """Keep nothing for a reader any more, unless it has subscribed again."""
+        if self.epochs.get(reader.key, 0) <= reader.epoch:
+            self.acknowledged.pop(reader.key, None)
+            self.epochs.pop(reader.key, None)
             self._trim()
 
-    def forget_those(self, over: Callable[[str], bool]) -> bool:
-        """Wait no more for readers that are over; returns whether there were any, and nobody is left."""
+    def forget_all(self, withdrawn: Callable[[str], bool]) -> bool:
+        """Keep nothing for readers that are withdrawn; returns whether there were any, and none is left."""
         before = len(self.acknowledged)
-        self.acknowledged = {key: at for key, at in self.acknowledged.items() if not over(key[0])}
-        self.turns = {key: turn for key, turn in self.turns.items() if not over(key[0])}
+        for known in (self.acknowledged, self.epochs):
+            discard(known, lambda key: withdrawn(key[0]))
         self._trim()
         return before > 0 and not self.acknowledged
 

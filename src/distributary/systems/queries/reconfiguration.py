@@ -1,19 +1,18 @@
-"""Changes of operators that run: they are moved, divided, and moved again while items flow.
+"""Reconfiguration of running operators: they are moved, divided, and moved again while items flow.
 
 Rules:
 
-- Pause, drain, resume: an operator is taken out with its memory, its position in each input and what its
-  readers have not acknowledged; the new host goes on from there. No element is lost, repeated or overtaken
+- Pause, drain, resume: an operator is taken out with its state, its position in each input and what its
+  readers have not acknowledged; the new host continues from there. No element is lost, repeated or overtaken
   within its stream.
-- A change of an operator that is still waiting for one of its inputs is made when it has it, and is void if
-  another change has come first.
-- A division happens inside one node: the operator's memory is dealt out to replicas, and the final operator
-  goes on with its stream. What the operator had read is forgotten only when all replicas have their inputs.
-- A union whose inputs have a replica each is asleep from then on. Who comes later and wants its stream, as a
-  query that computes the same or a subscription, finds it where the registry says it is, and wakes it.
-- What is over, or has left, is changed no more.
+- A change waits until the operator is settled (`engine.TRANSITIONS`), and is void if another has come first.
+- A division happens inside one node: the operator's state is dealt out to replicas, and the final operator
+  continues its stream. Publishers wait for the operator as it was until all replicas have their inputs.
+- A union whose inputs have a replica each is idle from then on. A later reader of its stream, a query that
+  computes the same or a subscription, finds it where the registry says it is, and wakes it.
+- What is withdrawn, or has left, is changed no more.
 
-Cost: a move costs the hand-over, a subscription and its answer for each input and each node that reads the
+Cost: a move costs the hand-over, a subscription and its grant for each input and each node that reads the
 stream, a notice to each of those, and one to the registry. A division costs nothing but the registry's notice
 and subscriptions; its replicas then move like any operator.
 """
@@ -26,11 +25,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from distributary.errors import DistributaryError
-from distributary.flow import Union, UnionBranch, splitting_of
+from distributary.flow import Operation, Union, UnionBranch, splitting_of
 from distributary.flow.incremental.division import branched, divided
 from distributary.flow.incremental.running import State
 from distributary.flow.splitting import Splitting
-from distributary.overlay.node import Address, Node
+from distributary.overlay.node import Address
 from distributary.plan.queries.rules import MIGRATION, PARTITION, REPLICATION
 from distributary.systems.queries.checkpoints import CheckpointManager
 from distributary.systems.queries.connections import Connections
@@ -38,7 +37,7 @@ from distributary.systems.queries.engine import (
     DuplicateFilter,
     Engine,
     HostedOperator,
-    inlets_of,
+    first_cursors,
     selection_of,
 )
 from distributary.systems.queries.messages import (
@@ -52,91 +51,80 @@ from distributary.systems.queries.messages import (
     StreamReader,
 )
 from distributary.systems.queries.proposals import ChangeOrder
-from distributary.systems.queries.router import Router, StreamPublication
+from distributary.systems.queries.publications import StreamPublication
+from distributary.systems.queries.retention import discard
 
 
 @dataclass(frozen=True)
 class Replica:
-    """A replica that is about to begin: what it does, from where it reads, and what it remembers."""
+    """A replica that is about to begin."""
 
     spec: OperatorSpec
-    inlets: list[InputCursor]
+    cursors: list[InputCursor]
     state: State
-    memories: list[DuplicateFilter]
-    """Of what was taken of its inputs lately, by whom it takes the place of."""
+    duplicates: list[DuplicateFilter]
+    """Copies of those of the operator whose place it takes."""
 
 
 @dataclass(frozen=True)
 class PendingRelease:
-    """Readings that are forgotten as soon as all that took their place are at rest."""
+    """Readers of before a division, which publishers forget as soon as all replicas are settled."""
 
     operator: str
     waiting: set[str]
+    """Replicas that are not settled yet."""
     readers: list[tuple[str, StreamReader]]
     union: str | None
-    """Whose readings they are, if it is asleep from then on."""
+    """Whose readers they are, if a union is idle from then on."""
 
 
 class Reconfiguration:
-    """What is to be changed of the operators at one node."""
+    """Changes of the operators at one node."""
 
     def __init__(
-        self,
-        node: Node,
-        connections: Connections,
-        engine: Engine,
-        router: Router,
-        guard: CheckpointManager | None,
+        self, connections: Connections, engine: Engine, checkpoints: CheckpointManager | None
     ) -> None:
         self.moves = 0
-        """Operators that have left here for another node."""
-        self.later: dict[str, list[Callable[[], None]]] = {}
-        """What is to be done with operators as soon as they are at rest."""
-        self.successions: list[PendingRelease] = []
-        self._node = node
+        """How many operators have left here for another node."""
+        self.waiting: dict[str, list[Callable[[], None]]] = {}
+        """Changes of operators that wait until these are settled."""
+        self.releases: list[PendingRelease] = []
+        self._node = connections.node
         self._connections = connections
         self._engine = engine
-        self._router = router
-        self._guard = guard
-        engine.on_rest = self.rested
-        node.handle(OperatorHandover, self._handed_over)
-        node.at_alarm("flow at rest", self._do_later)
-        node.at_start(self._begin)
+        self._router = engine.router
+        self._checkpoints = checkpoints
+        self._node.handle(OperatorHandover, self._handover)
+        self._node.at_alarm("flow at rest", self._apply_waiting)
+        self._node.at_start(self._restart)
 
     def move(self, operator: str, to: Address) -> None:
-        """Have an operator that is here go on at another node, as soon as it is at rest.
-
-        With it goes all that is here of its super-operator.
-        """
+        """Move an operator that is here, and all that is here of its super-operator, to another node."""
         for name in self._unit(operator):
-            self._when_at_rest(name, partial(self._move, name, to))
+            self._when_settled(name, partial(self._move, name, to))
 
     def partition(self, operator: str, parts: int = 2, to: Sequence[Address] = ()) -> None:
-        """Divide an operator's input among so many replicas (section 5.4.1).
-
-        They begin here, and go where they are told to.
-        """
-        self._require(operator)
+        """Partition an operator's input among so many replicas (section 5.4.1), which move to nodes `to`."""
         if not self.can_partition(operator):
             raise DistributaryError(f"operator {operator!r} cannot be divided, or is part of a division")
-        self._when_at_rest(operator, lambda: self._partition(operator, parts, to))
+        self._when_settled(operator, lambda: self._partition(operator, parts, to))
 
     def replicate(self, operator: str, to: Sequence[Address] = ()) -> None:
         """Give each input of a union, or of the union before an operator, a replica (section 5.4.1).
 
-        They begin here, and go where they are told to.
+        The replicas begin here and move to nodes `to`.
         """
-        self._require(operator)
         if not self.can_replicate(operator):
             raise DistributaryError(
                 f"operator {operator!r} is no union, and reads none of its own that is here"
             )
-        self._when_at_rest(operator, lambda: self._replicate(operator, to))
+        self._when_settled(operator, lambda: self._replicate(operator, to))
 
     def can_partition(self, operator: str) -> bool:
         """Whether an operator that is here can be divided any way."""
-        spec = self._require(operator)
-        whole = PART not in operator and spec.unit is None and not self._engine.hosted[operator].asleep
+        hosted = self._require(operator)
+        spec = hosted.spec
+        whole = PART not in operator and spec.unit is None and hosted.is_reading
         return whole and splitting_of(spec.operation, *spec.schemas) is not None
 
     def can_replicate(self, operator: str) -> bool:
@@ -145,214 +133,186 @@ class Reconfiguration:
 
     def _union_of(self, operator: str) -> str | None:
         """The union whose inputs can have a replica each: the operator itself, or one only it reads, here."""
-        spec = self._require(operator)
+        spec = self._require(operator).spec
         if isinstance(spec.operation, Union):
             return operator
-        splitting = splitting_of(spec.operation, *spec.schemas)
-        above = self._engine.hosted.get(spec.inputs[0])
-        if len(spec.inputs) != 1 or splitting is None or splitting.keys is not None or above is None:
+        splitting, above = splitting_of(spec.operation, *spec.schemas), spec.inputs[0]
+        if len(spec.inputs) != 1 or splitting is None or splitting.keys is not None:
             return None
-        readers = set(self._router.publications[above.name].acknowledged)
-        is_union = above.spec is not None and isinstance(above.spec.operation, Union)
-        return above.name if is_union and above.at_rest and readers == {(operator, 0)} else None
+        if not self._engine.is_union(above) or not self._engine.hosted[above].settled:
+            return None
+        return above if set(self._router.publications[above].acknowledged) == {(operator, 0)} else None
 
     def _unit(self, operator: str) -> list[str]:
         """An operator, and what is here of its super-operator."""
-        unit = self._require(operator).unit
+        unit = self._require(operator).spec.unit
         if unit is None:
             return [operator]
-        hosted = self._engine.hosted.items()
-        return [name for name, one in hosted if one.spec is not None and one.spec.unit == unit]
+        return [name for name, hosted in self._engine.operators.items() if hosted.spec.unit == unit]
 
-    def _require(self, operator: str) -> OperatorSpec:
-        hosted = self._engine.hosted.get(operator)
-        if hosted is None or hosted.spec is None:
+    def _require(self, operator: str) -> HostedOperator:
+        hosted = self._engine.operator(operator)
+        if hosted is None:
             raise DistributaryError(f"operator {operator!r} is not at node {self._node.address}")
-        return hosted.spec
+        return hosted
 
-    # Waiting for rest
+    # Waiting until an operator is settled
 
-    def _when_at_rest(self, operator: str, action: Callable[[], None]) -> None:
-        self.later.setdefault(operator, []).append(action)
-        if self._engine.hosted[operator].at_rest:
-            self.rested(operator)
+    def _when_settled(self, operator: str, action: Callable[[], None]) -> None:
+        self.waiting.setdefault(operator, []).append(action)
+        if self._engine.hosted[operator].settled:
+            self.settled(operator)
 
-    def _begin(self) -> None:
+    def _restart(self) -> None:
         """Set the alarms that a node which starts again with its state has lost."""
-        for operator in self.later:
+        for operator in self.waiting:
             self._node.wake_after(0.0, "flow at rest", operator)
 
-    def rested(self, operator: str) -> None:
-        """An operator has been granted all its inputs: what waited for that is done."""
-        for each in self.successions:
+    def settled(self, operator: str) -> None:
+        """An operator has been granted all its inputs: changes that waited for that are made."""
+        for each in self.releases:
             each.waiting.discard(operator)
-        ended = [each for each in self.successions if not each.waiting]
-        self.successions = [each for each in self.successions if each.waiting]
+        ended = [each for each in self.releases if not each.waiting]
+        self.releases = [each for each in self.releases if each.waiting]
         for each in ended:
-            if self._guard is not None:
-                self._guard.after_checkpoint(partial(self._forget, each))
+            if self._checkpoints is not None:
+                self._checkpoints.after_checkpoint(partial(self._release, each))
             else:
-                self._forget(each)
-        if operator in self.later:
-            # Not at once: the operator may be in the middle of handing out what it has just been given.
+                self._release(each)
+        if operator in self.waiting:
+            # Not at once: the operator may be in the middle of giving out what it has just taken.
             self._node.wake_after(0.0, "flow at rest", operator)
 
-    def _forget(self, succession: PendingRelease) -> None:
-        for stream, reader in succession.readers:
+    def _release(self, release: PendingRelease) -> None:
+        for stream, reader in release.readers:
             self._router.unsubscribe(stream, reader, forget=True)
-        if succession.operator in self._engine.hosted:
-            self._engine.hosted[succession.operator].replaces = ()
-        if succession.union is not None:
-            self._engine.fall_asleep(succession.union)
+        hosted = self._engine.operator(release.operator)
+        if hosted is not None:
+            hosted.replaced = ()
+        if release.union is not None:
+            self._engine.release(release.union)
 
-    def _do_later(self, operator: str) -> None:
-        actions = self.later.pop(operator, [])
+    def _apply_waiting(self, operator: str) -> None:
+        actions = self.waiting.pop(operator, [])
         while actions:
             hosted = self._engine.hosted.get(operator)
             if hosted is None:
-                return  # it has moved, and what else was asked of it here is void
-            if not hosted.at_rest:
-                self.later[operator] = actions
+                return  # it has moved, and other changes of it here are void
+            if not hosted.settled:
+                self.waiting[operator] = actions
                 return
             actions.pop(0)()
 
     # Moving
 
     def _move(self, operator: str, to: Address) -> None:
-        if to == self._node.address or to in self._connections.gone:
+        if to == self._node.address or to in self._connections.removed:
             return
         self.moves += 1
-        operator_known = self._engine.hand_over(operator, to)
-        if self._guard is not None:
-            self._guard.hand_over(to, operator_known)
+        handover = self._engine.hand_over(operator, to)
+        if self._checkpoints is not None:
+            self._checkpoints.hand_over(to, handover)
         else:
-            self._connections.send(to, operator_known)
+            self._connections.send(to, handover)
 
-    def _handed_over(self, message: OperatorHandover, sender: Address) -> None:
-        if self._guard is not None:
-            self._guard.arrived(message)
-        if self._router.over(message.spec.name):
-            return
-        known = self._router.places.get(message.spec.name, message.place)
-        if message.spec.name in self._engine.hosted or known.moves > message.place.moves:
-            return  # it has come by another way already
-        self._engine.take_over(message)
-        self._tell_registry(LocationReport(message.spec.name, message.place))
-
-    def _tell_registry(self, message: object) -> None:
-        self._router.tell_registry(message)
+    def _handover(self, message: OperatorHandover, sender: Address) -> None:
+        if self._checkpoints is not None:
+            self._checkpoints.confirm(message)
+        name, location = message.spec.name, message.location
+        known = self._router.locations.get(name, location)
+        # It may be withdrawn meanwhile, or have come by another way.
+        if not (
+            self._router.is_withdrawn(name) or name in self._engine.hosted or known.version > location.version
+        ):
+            self._engine.take_over(message)
+            self._router.tell_registry(LocationReport(name, location))
 
     # Dividing
 
     def _partition(self, operator: str, parts: int, to: Sequence[Address]) -> None:
         if not self.can_partition(operator):
             return  # another change came first
-        spec, hosted = self._require(operator), self._engine.hosted[operator]
-        splitting = splitting_of(spec.operation, *spec.schemas)
-        assert splitting is not None
-        assert hosted.running is not None
+        hosted, spec = self._require(operator), self._require(operator).spec
+        splitting = _splitting(spec)
         states, final = divided(spec.operation, splitting, spec.schemas, hosted.running.state(), parts)
         replicas = []
         for part, state in enumerate(states):
-            name = f"{operator}{PART}{part + 1}"
-            inlets = [
-                inlet._replace(
-                    turn=0,
-                    selection=inlet.selection._replace(
-                        part=part,
-                        parts=parts,
-                        keys=None if splitting.keys is None else splitting.keys[number],
-                    ),
-                )
-                for number, inlet in enumerate(hosted.inlets)
-            ]
-            made = OperatorSpec(name, splitting.replica, spec.inputs, spec.schemas)
-            replicas.append(Replica(made, inlets, state, [one.copy() for one in hosted.memories]))
-        self._divide(operator, replicas, splitting, final, None)
-        self._scatter(replicas, to)
-        names = tuple(one.spec.name for one in replicas)
-        self._tell_registry(DivisionReport(operator, "partition", names, None))
+            cursors = []
+            for number, cursor in enumerate(hosted.cursors):
+                keys = None if splitting.keys is None else splitting.keys[number]
+                selection = cursor.selection._replace(part=part, parts=parts, keys=keys)
+                cursors.append(cursor._replace(epoch=0, selection=selection))
+            made = OperatorSpec(_part(operator, part), splitting.replica, spec.inputs, spec.schemas)
+            replicas.append(Replica(made, cursors, state, [one.copy() for one in hosted.duplicates]))
+        self._divide(operator, replicas, splitting.final, final, None)
+        self._report(DivisionReport(operator, "partition", _names(replicas), None), to)
 
     def _replicate(self, operator: str, to: Sequence[Address]) -> None:
         union = self._union_of(operator) if self.can_partition(operator) else None
         if union is None:
             return  # another change came first
-        spec = self._require(operator)
-        hosted, above = self._engine.hosted[operator], self._engine.hosted[union]
-        splitting = splitting_of(spec.operation, *spec.schemas)
-        assert splitting is not None
-        assert hosted.running is not None
-        assert above.running is not None
+        hosted, above, spec = self._require(operator), self._require(union), self._require(operator).spec
+        splitting = _splitting(spec)
         behind = None if union == operator else spec.operation
         states, final = branched(
             behind, splitting, spec.schemas, hosted.running.state(), above.running.state()
         )
         replicas = []
-        for index, (inlet, state) in enumerate(zip(above.inlets, states, strict=True)):
+        for index, (cursor, state) in enumerate(zip(above.cursors, states, strict=True)):
             operation = UnionBranch(index, None if behind is None else splitting.replica)
-            made = OperatorSpec(f"{operator}{PART}{index + 1}", operation, (inlet.stream,), spec.schemas[:1])
-            # A union leaves attributes as they are: what the operator can use of it can be told before it.
-            taken = inlet if behind is None else inlet._replace(selection=selection_of(spec))
-            memory = above.memories[index].copy()
-            replicas.append(Replica(made, [taken._replace(turn=0)], state, [memory]))
-        above_it = None if union == operator else union
-        self._divide(operator, replicas, splitting, final, above_it)
-        self._scatter(replicas, to)
-        names = tuple(one.spec.name for one in replicas)
-        self._tell_registry(DivisionReport(operator, "replication", names, above_it))
+            made = OperatorSpec(_part(operator, index), operation, (cursor.stream,), spec.schemas[:1])
+            # A union leaves attributes as they are: what the operator can use of it can be said before it.
+            selection = cursor.selection if behind is None else selection_of(spec)
+            cursors = [cursor._replace(epoch=0, selection=selection)]
+            replicas.append(Replica(made, cursors, state, [above.duplicates[index].copy()]))
+        retired = None if union == operator else union
+        self._divide(operator, replicas, splitting.final, final, retired)
+        self._report(DivisionReport(operator, "replication", _names(replicas), retired), to)
 
     def _divide(
-        self,
-        operator: str,
-        replicas: list[Replica],
-        splitting: Splitting,
-        final: State,
-        union: str | None,
+        self, operator: str, replicas: list[Replica], operation: Operation, final: State, union: str | None
     ) -> None:
-        """Put replicas and their final operator in the place of an operator, and of the union it reads.
-
-        All begin here.
-        """
-        old = self._engine.stop(operator, forget=False)
-        forgotten = [(inlet.stream, old.reader(number)) for number, inlet in enumerate(old.inlets)]
+        """Put replicas and a final operator in the place of an operator, and of the union it reads."""
+        replaced = self._engine.stop(operator).readers()
         if union is not None:
-            forgotten = self._engine.put_to_sleep(union, forget=False)
+            replaced = self._engine.retire(union, forget=False)
         given = replicas[0].spec.operation.schema(*replicas[0].spec.schemas)
-        names = tuple(one.spec.name for one in replicas)
-        last = OperatorSpec(operator, splitting.final, names, (given,) * len(names))
-        self._begin_from(last, inlets_of(last), final)
+        names = _names(replicas)
+        last = OperatorSpec(operator, operation, names, (given,) * len(names))
+        self._install(last, first_cursors(last), final).replaced = tuple(replaced)
         for replica in replicas:
-            self._begin_from(replica.spec, replica.inlets, replica.state).memories = replica.memories
-            self._router.install(replica.spec.name, StreamPublication(), StreamLocation(self._node.address))
-        self._engine.hosted[operator].replaces = tuple(forgotten)
-        self.successions.append(PendingRelease(operator, set(names), forgotten, union))
+            self._install(replica.spec, replica.cursors, replica.state).duplicates = replica.duplicates
+            here = StreamLocation(self._node.address)
+            self._router.install(replica.spec.name, StreamPublication(), here)
+        self.releases.append(PendingRelease(operator, set(names), replaced, union))
         for name in (operator, *names):
             self._engine.begin(name)
-        if self._guard is not None:
-            self._guard.checkpoint()
+        if self._checkpoints is not None:
+            self._checkpoints.checkpoint()
 
-    def _scatter(self, replicas: list[Replica], to: Sequence[Address]) -> None:
-        for replica, address in zip(replicas, to, strict=False):
-            self.move(replica.spec.name, address)
+    def _report(self, report: DivisionReport, to: Sequence[Address]) -> None:
+        """Move the replicas of a division to their nodes, and tell the registry of it."""
+        for replica, address in zip(report.replicas, to, strict=False):
+            self.move(replica, address)
+        self._router.tell_registry(report)
 
-    def _begin_from(self, spec: OperatorSpec, inlets: list[InputCursor], state: State) -> HostedOperator:
-        hosted = self._engine.install(spec, inlets)
-        assert hosted.running is not None
+    def _install(self, spec: OperatorSpec, cursors: list[InputCursor], state: State) -> HostedOperator:
+        hosted = self._engine.install(spec, cursors)
         hosted.running.restore(json.loads(json.dumps(state)))
         return hosted
 
     # Withdrawals
 
-    def withdraw_all(self) -> None:
-        """Change nothing that is over."""
-        over = self._router.over
-        self.later = {name: actions for name, actions in self.later.items() if not over(name)}
-        ended = [each for each in self.successions if any(over(name) for name in each.waiting)]
-        self.successions = [each for each in self.successions if each not in ended]
+    def withdraw(self) -> None:
+        """Make no changes of what is withdrawn."""
+        withdrawn = self._router.is_withdrawn
+        discard(self.waiting, withdrawn)
+        ended = [each for each in self.releases if withdrawn(*each.waiting)]
+        self.releases = [each for each in self.releases if each not in ended]
         for each in ended:
-            self._forget(each)
+            self._release(each)
 
-    # What the optimiser wants done
+    # Orders of the optimiser
 
     def carry_out(self, order: ChangeOrder) -> None:
         """Do what the roots decided, as far as it can still be done."""
@@ -375,8 +335,21 @@ class Reconfiguration:
         if self.can_replicate(operator):
             self.replicate(operator, to)
             return
-        above = self._require(operator).inputs[0]
-        place = self._router.places[above]
-        if place.tree is None and place.host != self._node.address:
-            here = self._node.address
-            self._connections.send(place.host, ChangeOrder(MIGRATION.name, above, ((above, here),)))
+        above, here = self._require(operator).spec.inputs[0], self._node.address
+        location = self._router.locations[above]
+        if location.tree is None and location.host != here:
+            self._connections.send(location.host, ChangeOrder(MIGRATION.name, above, ((above, here),)))
+
+
+def _splitting(spec: OperatorSpec) -> Splitting:
+    splitting = splitting_of(spec.operation, *spec.schemas)
+    assert splitting is not None
+    return splitting
+
+
+def _part(operator: str, index: int) -> str:
+    return f"{operator}{PART}{index + 1}"
+
+
+def _names(replicas: Sequence[Replica]) -> tuple[str, ...]:
+    return tuple(replica.spec.name for replica in replicas)

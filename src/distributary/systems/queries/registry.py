@@ -1,21 +1,20 @@
-"""The registry (the seed's bootstrap node): which sources, queries and trees there are, and where streams
-are.
+"""The registry (the seed's bootstrap node): sources, queries, trees of sources, and where each stream is.
 
 Rules:
 
 - A source gets a root broker (`source_trees`). All sources of one root broker share a tree, and there are at
-  most `most_trees` trees. When a root broker is gone, another is chosen in its place, and all members of the
-  tree are told of their ways.
-- Now and then the sources of a tree are published by another that has nearly the same members (003, 5.2). The
+  most `most_trees` trees. When a root broker is removed, another is chosen in its place, and all members of
+  the tree are told their parents.
+- Now and then the sources of a tree are moved to another that has nearly the same members (003, 5.2). The
   registry knows the members of all trees, so it compares them as they are, and needs no Bloom filters.
 - A node that wants a stream of a tree joins it once.
 - A query is checked together with all before it. What an operator elsewhere computes already is not computed
-  again; the rest is the business of the node where its client is.
-- Where a stream is changes with every move of its operator; news of more moves counts.
-- A query that is withdrawn leaves behind what others still read of it: its operators whose streams other
-  queries or subscriptions read, and all before those. What nobody reads any more is over, and every node is
-  told. An operator that begins anew gets a name in the network that was never used, so that nothing that is
-  under way about an earlier one can be mistaken for news of it.
+  again; the rest begins at the node of its client.
+- The location of a stream changes with every move of its operator; the highest version counts.
+- A query that is withdrawn leaves behind what others still read: its operators whose streams other queries or
+  subscriptions read, and all before those. All others are withdrawn, and every node is told. An operator that
+  begins again gets a name in the network that was never used, so that no late message about an earlier one
+  can be mistaken for one about it.
 
 Cost: a withdrawal costs a message to each broker.
 """
@@ -31,219 +30,201 @@ from distributary.flow import Catalogue, Query, Source
 from distributary.flow.catalogue import Sharing
 from distributary.model import Event, Subscription
 from distributary.overlay.node import Address, Message, Node
-from distributary.systems.queries.connections import Connections
-from distributary.systems.queries.messages import (
-    DivisionReport,
-    JoinTree,
-    LeaveTree,
-    LocationReport,
-    OperatorSpec,
-    QueryDeployment,
-    RegisterQuery,
-    RegisterSource,
-    RegisterSubscription,
-    RegistrationRefusal,
-    SourceRoot,
-    StreamLocation,
-    SubscriptionStreams,
-    TreeParent,
-    UnregisterQuery,
-    UnregisterSubscription,
-    WithdrawalConfirmation,
-    WithdrawalNotice,
-    numbered,
-    whole,
-)
-from distributary.systems.queries.source_trees import (
-    Regrouping,
-    SourceFeed,
-    SourceTree,
-    Surroundings,
-    best_root,
-    mergeable,
-)
+from distributary.systems.queries import messages
+from distributary.systems.queries.messages import OperatorSpec, StreamLocation, network_name, whole_operator
+from distributary.systems.queries.retention import discard
+from distributary.systems.queries.settings import Regrouping, Surroundings
+from distributary.systems.queries.source_trees import SourceFeed, SourceTree, best_root, mergeable
 
 
 class MergeCheck(NamedTuple):
-    """It is time to look for trees of which so many members are the same; the registry tells itself."""
+    """It is time to look for trees that share so many members; the registry sends this to itself."""
 
     likeness: float
-
-
-KNOWN = (
-    *("runs", "specs", "sources", "queries", "clients", "places"),
-    *("_spent", "_feeds", "_left", "_times", "_subscriptions"),
-)
-"""What of a registry's knowledge is dictionaries of plain values."""
 
 
 class RegistryState(NamedTuple):
     """All that a registry knows, as a message can hold it."""
 
-    known: tuple[tuple[tuple[Any, Any], ...], ...]
+    tables: tuple[tuple[tuple[Any, Any], ...], ...]
+    """The contents of the registry's dictionaries."""
     trees: tuple[tuple[Address, tuple[tuple[Address, Address], ...], tuple[Address, ...]], ...]
     offered: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
-    parted: tuple[DivisionReport, ...]
-    gone: tuple[Address, ...]
+    divisions: tuple[messages.DivisionReport, ...]
+    removed: tuple[Address, ...]
     nodes: tuple[Address, ...]
 
 
 class QueryRegistry:
-    """The registry; a layer of one node, whose address all know."""
+    """The registry; a layer of one node, whose address all know.
+
+    `send` sends a message to a node. `submit` is how the registry gives itself something to do: by way of its
+    log, if it has a standby; at once by default.
+    """
 
     def __init__(
         self,
         node: Node,
-        connections: Connections,
         surroundings: Surroundings,
+        send: Callable[[Address, Message], None],
+        submit: Callable[[Message], None] | None = None,
         regrouping: Regrouping | None = None,
     ) -> None:
-        self.send: Callable[[Address, Message], None] = connections.send
-        self.tell: Callable[[Message], None] = lambda message: self.handle(message, node.address)
-        """How the registry tells itself what is to be done: by way of its office, if it has one."""
+        self.surroundings = surroundings
         self.runs: dict[str, str] = {}
         """From operators of queries, as `query.operator`, to those that run in their place."""
         self.specs: dict[str, OperatorSpec] = {}
         """All operators that run, as they were before they were divided."""
-        self.surroundings = surroundings
         self.sources: dict[str, Source] = {}
         self.queries: dict[str, Query] = {}
         """Those that are registered, and what is left of those that were withdrawn."""
         self.clients: dict[str, Address] = {}
-        """Where the client of each query is that is registered."""
-        self.places: dict[str, StreamLocation] = {}
+        """The node of the client of each registered query."""
+        self.locations: dict[str, StreamLocation] = {}
         self.trees: list[SourceTree] = []
-        self.parted: list[DivisionReport] = []
+        self.divisions: list[messages.DivisionReport] = []
         """Operators that have been divided, in order."""
-        self.gone: set[Address] = set()
-        """Brokers that nothing is to be placed at any more."""
+        self.removed: set[Address] = set()
+        """Brokers that have been removed: nothing is placed there."""
         self.merged = 0
-        """Trees whose sources went over to another."""
+        """How many trees had their sources moved to another."""
         self._spent: dict[Address, float] = {}
+        """The bandwidth of root brokers that their sources take."""
         self._feeds: dict[str, SourceFeed] = {}
-        """Where each source comes from."""
-        self._left: dict[str, Query] = {}
+        """The proxy and volume of each source."""
+        self._remnants: dict[str, Query] = {}
         """Queries that were withdrawn and are still read, as they were."""
-        self._times: Counter[str] = Counter()
+        self._generations: Counter[str] = Counter()
         """How often each name of a query, an operator or (after a colon) a subscription was used."""
+        self._subscriptions: dict[str, tuple[Subscription, Address]] = {}
+        self._tables: tuple[dict[Any, Any], ...] = (
+            *(self.runs, self.specs, self.sources, self.queries, self.clients, self.locations),
+            *(self._spent, self._feeds, self._remnants, self._generations, self._subscriptions),
+        )
+        """What a standby is given as it is; never assigned anew."""
         self._offered: dict[str, dict[str, str]] = {}
         """The streams that subscriptions were told of, and those that are computed in their place."""
-        self._nodes: set[Address] = set(surroundings.brokers) | {node.address}
-        self._subscriptions: dict[str, tuple[Subscription, Address]] = {}
+        self._nodes: set[Address] = {*surroundings.brokers, node.address}
+        self._send = send
+        self._submit = submit or (lambda message: self.handle(message, node.address))
         self.handlers: dict[type, Callable[[Any, Address], None]] = {
-            RegisterSource: self._source,
-            RegisterQuery: self._query,
-            RegisterSubscription: self._subscription,
-            UnregisterQuery: self._unregister_query,
-            UnregisterSubscription: self._unregister_subscription,
-            LocationReport: self._located,
-            DivisionReport: self._parted,
-            JoinTree: self._join,
-            LeaveTree: self._leave,
-            MergeCheck: self._regroup,
+            messages.RegisterSource: self._register_source,
+            messages.RegisterQuery: self._register_query,
+            messages.RegisterSubscription: self._register_subscription,
+            messages.UnregisterQuery: self._unregister_query,
+            messages.UnregisterSubscription: self._unregister_subscription,
+            messages.LocationReport: self._location_report,
+            messages.DivisionReport: self._division_report,
+            messages.JoinTree: self._join_tree,
+            messages.LeaveTree: lambda message, sender: self.trees[message.tree].retire(sender),
+            MergeCheck: self._merge_check,
         }
         if regrouping is not None:
-            node.at_alarm("flow regroup", lambda about: self._time_to_regroup(node, regrouping))
+            node.at_alarm("flow regroup", lambda about: self._time_to_merge(node, regrouping))
             node.at_start(lambda: node.wake_after(regrouping.period, "flow regroup"))
 
     def handle(self, message: Message, sender: Address) -> None:
-        """Do what a node asks for, or take in what it tells."""
+        """Do what a node asks for, or take in what it reports."""
         self._nodes.add(sender)
         self.handlers[type(message)](message, sender)
 
     def state(self) -> RegistryState:
         """All that is known, for another registry."""
+        tables = tuple(tuple(table.items()) for table in self._tables)
         trees = tuple((one.root, tuple(one.parents.items()), tuple(one.idle)) for one in self.trees)
         offered = tuple((id, tuple(streams.items())) for id, streams in self._offered.items())
-        known = tuple(tuple(getattr(self, name).items()) for name in KNOWN)
-        return RegistryState(known, trees, offered, tuple(self.parted), tuple(self.gone), tuple(self._nodes))
+        divisions, removed, nodes = tuple(self.divisions), tuple(self.removed), tuple(self._nodes)
+        return RegistryState(tables, trees, offered, divisions, removed, nodes)
 
     def restore(self, state: RegistryState) -> None:
         """Know what another registry knew, and nothing else."""
-        for name, pairs in zip(KNOWN, state.known, strict=True):
-            known = getattr(self, name)
-            known.clear()
-            known.update(dict(pairs))
+        for table, pairs in zip(self._tables, state.tables, strict=True):
+            table.clear()
+            table.update(dict(pairs))
         self.trees = [SourceTree(root, dict(parents), set(idle)) for root, parents, idle in state.trees]
         self._offered = {id: dict(streams) for id, streams in state.offered}
-        self.parted, self.gone, self._nodes = list(state.parted), set(state.gone), set(state.nodes)
+        self.divisions = list(state.divisions)
+        self.removed, self._nodes = set(state.removed), set(state.nodes)
 
     @property
     def catalogue(self) -> Catalogue:
-        """All that is registered."""
+        """All sources and queries."""
         return Catalogue(self.sources.values(), self.queries.values())
+
+    def _refuse(self, to: Address, name: str, reason: str) -> None:
+        self._send(to, messages.RegistrationRefusal(name, reason))
 
     # Sources
 
-    def _source(self, message: RegisterSource, sender: Address) -> None:
+    def _register_source(self, message: messages.RegisterSource, sender: Address) -> None:
         source, proxy, volume = message
         if source.name in self.sources:
-            self.send(sender, RegistrationRefusal(source.name, "there is a source of this name already"))
+            self._refuse(sender, source.name, "there is a source of this name already")
             return
         used = [self.trees[number].root for number in self._used_trees()]
-        there = [broker for broker in self.surroundings.brokers or [proxy] if broker not in self.gone]
         full = len(used) >= self.surroundings.most_trees
-        self._feeds[source.name] = feed = SourceFeed(proxy, volume)
-        root = self._root_for([feed], used if full else there)
+        self._feeds[source.name] = SourceFeed(proxy, volume)
+        root = self._root_for([source.name], used if full else self._brokers() or [proxy])
         roots = [tree.root for tree in self.trees]
         if root not in roots:
             self.trees.append(SourceTree(root))
             roots.append(root)
-        place = StreamLocation(root, roots.index(root))
         self.sources[source.name] = source
-        self.places[source.name] = place
-        self._tell_root(source.name)
+        self.locations[source.name] = StreamLocation(root, roots.index(root))
+        self._announce_root(source.name)
+
+    def _brokers(self) -> list[Address]:
+        """The brokers that have not been removed."""
+        return [broker for broker in self.surroundings.brokers if broker not in self.removed]
 
     def _used_trees(self) -> list[int]:
         """The trees that have sources."""
-        return sorted({tree for name in self.sources if (tree := self.places[name].tree) is not None})
+        return sorted({tree for name in self.sources if (tree := self.locations[name].tree) is not None})
 
-    def _sources_of(self, number: int) -> list[str]:
-        return [name for name in self.sources if self.places[name].tree == number]
+    def _sources_of(self, tree: int) -> list[str]:
+        return [name for name in self.sources if self.locations[name].tree == tree]
 
-    def _root_for(self, feeds: Sequence[SourceFeed], brokers: Iterable[Address]) -> Address:
+    def _root_for(self, sources: Sequence[str], brokers: Iterable[Address]) -> Address:
+        feeds = [self._feeds[name] for name in sources]
         root = best_root(feeds, brokers, self.surroundings, self._spent)
         self._spent[root] = self._spent.get(root, 0.0) + sum(feed.volume for feed in feeds)
         return root
 
-    def _tell_root(self, source: str) -> None:
-        place, proxy = self.places[source], self._feeds[source].proxy
-        for address in dict.fromkeys((place.host, proxy)):
-            self.send(address, SourceRoot(self.sources[source], place, proxy))
+    def _announce_root(self, source: str) -> None:
+        location, proxy = self.locations[source], self._feeds[source].proxy
+        for address in dict.fromkeys((location.host, proxy)):
+            self._send(address, messages.SourceRoot(self.sources[source], location, proxy))
 
-    def _join(self, message: JoinTree, sender: Address) -> None:
+    def _join_tree(self, message: messages.JoinTree, sender: Address) -> None:
         tree = self.trees[message.tree]
-        if sender != tree.root:  # one that has not heard yet that it is the root
-            self.send(sender, TreeParent(message.tree, tree.join(sender, self.surroundings)))
+        if sender != tree.root:  # a root may ask before it has heard that it is one
+            parent = tree.join(sender, self.surroundings)
+            self._send(sender, messages.TreeParent(message.tree, parent))
 
-    def _leave(self, message: LeaveTree, sender: Address) -> None:
-        self.trees[message.tree].retire(sender)
-
-    def mend(self, gone: Address) -> None:
-        """A node is gone: those below it in a tree get other ways to the root, or to another root."""
-        self.gone.add(gone)
+    def remove_node(self, removed: Address) -> None:
+        """Place nothing at a node any more; those below it in a tree get other parents, or another root."""
+        self.removed.add(removed)
         for number, tree in enumerate(self.trees):
-            lost = tree.root == gone
-            told = self._replace_root(number) if lost else tree.leave(gone, self.surroundings)
+            lost_root = tree.root == removed
+            told = self._replace_root(number) if lost_root else tree.remove(removed, self.surroundings)
             for node in told:
-                self.send(node, TreeParent(number, tree.parents[node]))
+                self._send(node, messages.TreeParent(number, tree.parents[node]))
 
     def _replace_root(self, number: int) -> list[Address]:
-        """Choose another root broker of a tree; returns the members, whose ways are others now."""
+        """Choose another root broker of a tree; returns the members, whose ways have changed."""
         tree, names = self.trees[number], self._sources_of(number)
-        brokers = [broker for broker in self.surroundings.brokers if broker not in self.gone]
-        root = self._root_for([self._feeds[name] for name in names], tree.heirs(brokers))
-        members = tree.inherit(root, self.surroundings)
+        root = self._root_for(names, tree.root_candidates(self._brokers()))
+        members = tree.replace_root(root, self.surroundings)
         for name in names:
-            self.places[name] = self.places[name]._replace(host=root)
-            self._tell_root(name)
+            self.locations[name] = self.locations[name]._replace(host=root)
+            self._announce_root(name)
         return members
 
-    def _time_to_regroup(self, node: Node, regrouping: Regrouping) -> None:
+    def _time_to_merge(self, node: Node, regrouping: Regrouping) -> None:
         node.wake_after(regrouping.period, "flow regroup")
-        self.tell(MergeCheck(regrouping.likeness))
+        self._submit(MergeCheck(regrouping.likeness))
 
-    def _regroup(self, message: MergeCheck, sender: Address) -> None:
+    def _merge_check(self, message: MergeCheck, sender: Address) -> None:
         volumes = {
             number: sum(self._feeds[name].volume for name in self._sources_of(number))
             for number in self._used_trees()
@@ -253,58 +234,58 @@ class QueryRegistry:
             self.merge(*pair)
 
     def merge(self, number: int, into: int) -> None:
-        """Have the sources of a tree published by another; their readers hear of it from above."""
+        """Move the sources of a tree to another; their readers hear of it from above."""
         self.merged += 1
-        gone, root = self.trees[number].root, self.trees[into].root
+        former, root = self.trees[number].root, self.trees[into].root
         for name in self._sources_of(number):
             volume = self._feeds[name].volume
-            self._spent[gone] = self._spent.get(gone, 0.0) - volume
+            self._spent[former] = self._spent.get(former, 0.0) - volume
             self._spent[root] = self._spent.get(root, 0.0) + volume
-            self.places[name] = StreamLocation(root, into, self.places[name].moves + 1)
-            self._tell_root(name)
+            self.locations[name] = StreamLocation(root, into, self.locations[name].version + 1)
+            self._announce_root(name)
 
     # Queries
 
-    def _query(self, message: RegisterQuery, sender: Address) -> None:
+    def _register_query(self, message: messages.RegisterQuery, sender: Address) -> None:
         query = message.query
-        refusal = self._refusal(query)
-        if refusal is not None:
-            self.send(sender, RegistrationRefusal(query.name, refusal))
-            return
         catalogue = Catalogue(self.sources.values(), {**self.queries, query.name: query}.values())
-        if catalogue.problems:
-            reason = "; ".join(str(problem) for problem in catalogue.problems)
-            self.send(sender, RegistrationRefusal(query.name, reason))
+        refusal = self._refusal(query) or "; ".join(str(problem) for problem in catalogue.problems)
+        if refusal:
+            self._refuse(sender, query.name, refusal)
             return
         self.queries[query.name] = query
         self.clients[query.name] = sender
-        self._left.pop(query.name, None)
-        self._times[query.name] += 1
-        time = self._times[query.name]
+        self._remnants.pop(query.name, None)
+        self._generations[query.name] += 1
+        generation = self._generations[query.name]
         sharing = catalogue.shared()
-        specs = self._begin(sharing, catalogue, time)
+        specs = self._new_operators(sharing, catalogue, generation)
         for spec in specs:
             self.specs[spec.name] = spec
-            self.places[spec.name] = StreamLocation(sender)
+            self.locations[spec.name] = StreamLocation(sender)
         makers = self._makers(sharing)
         outputs = tuple((name, makers[sharing.streams[name]]) for name in catalogue.outputs(query.name))
-        named = [*(stream for spec in specs for stream in spec.inputs), *(stream for _, stream in outputs)]
-        self.send(sender, QueryDeployment(query.name, specs, outputs, self._places(named), time))
+        read = [*(stream for spec in specs for stream in spec.inputs), *(stream for _, stream in outputs)]
+        locations = self._locations_of(read)
+        deployment = messages.QueryDeployment(query.name, specs, outputs, locations, generation)
+        self._send(sender, deployment)
         for subscription, at in self._subscriptions.values():
             self._offer(subscription, at, catalogue, only=query.name)
 
     def _refusal(self, query: Query) -> str | None:
-        """What stands against a query's name."""
+        """Why the name of a query cannot be used, if it cannot."""
         if query.name in self.clients:
             return "there is a query of this name already"
-        if self._left.get(query.name, query) != query:
+        if self._remnants.get(query.name, query) != query:
             return (
                 "another query of this name was withdrawn, and its streams are still read; "
                 "choose another name, or withdraw those that read them first"
             )
         return None
 
-    def _begin(self, sharing: Sharing, catalogue: Catalogue, time: int) -> tuple[OperatorSpec, ...]:
+    def _new_operators(
+        self, sharing: Sharing, catalogue: Catalogue, generation: int
+    ) -> tuple[OperatorSpec, ...]:
         """The operators that do not run yet, each after those it reads."""
         units = {bound.name: bound.unit for bound in catalogue.operators}
         makers: dict[str, str] = {}
@@ -312,11 +293,11 @@ class QueryRegistry:
         for one in sharing.operators:
             running = next((self.runs[name] for name in one.stands_for if name in self.runs), None)
             if running is None:
-                self._times[one.name] += 1
-                running = numbered(one.name, self._times[one.name])
+                self._generations[one.name] += 1
+                running = network_name(one.name, self._generations[one.name])
                 inputs = tuple(makers.get(stream, stream) for stream in one.inputs)
                 unit = units[one.name]
-                unit = None if unit is None else numbered(unit, time)
+                unit = None if unit is None else network_name(unit, generation)
                 specs.append(OperatorSpec(running, one.operation, inputs, one.input_schemas, unit))
             makers.update(dict.fromkeys(one.streams, running))
             self.runs.update(dict.fromkeys(one.stands_for, running))
@@ -326,23 +307,23 @@ class QueryRegistry:
         """From the streams that are computed to the operators that make them; a split makes two."""
         return {stream: self.runs[one.name] for one in sharing.operators for stream in one.streams}
 
-    def _places(self, streams: Sequence[str]) -> tuple[tuple[str, StreamLocation], ...]:
-        return tuple((stream, self.places[stream]) for stream in dict.fromkeys(streams))
+    def _locations_of(self, streams: Iterable[str]) -> messages.Locations:
+        return tuple((stream, self.locations[stream]) for stream in dict.fromkeys(streams))
 
     # Subscriptions
 
-    def _subscription(self, message: RegisterSubscription, sender: Address) -> None:
+    def _register_subscription(self, message: messages.RegisterSubscription, sender: Address) -> None:
         subscription = message.subscription
         if subscription.id not in self._subscriptions:
-            self._times[f":{subscription.id}"] += 1
+            self._generations[f":{subscription.id}"] += 1
             self._offered[subscription.id] = {}
         self._subscriptions[subscription.id] = subscription, sender
-        self._offer(message.subscription, sender, self.catalogue)
+        self._offer(subscription, sender, self.catalogue)
 
     def _offer(
         self, subscription: Subscription, at: Address, catalogue: Catalogue, only: str | None = None
     ) -> None:
-        """Tell of the operators' streams whose topics a subscription is for."""
+        """Send the streams of operators, or of one query's, whose topics a subscription is for."""
         pattern = None if subscription.topic is None else TopicFilter.parse(subscription.topic)
         makers = self._makers(sharing := catalogue.shared())
         offered = self._offered[subscription.id]
@@ -354,83 +335,80 @@ class QueryRegistry:
                     continue  # of a query that was withdrawn and comes back: it is still read
                 if stream.published and (pattern is None or pattern.matches(Event("", stream.topic))):
                     found.append((name, makers[sharing.streams[name]]))
-        places = self._places([stream for _, stream in found])
         offered.update(found)
-        time = self._times[f":{subscription.id}"]
-        self.send(at, SubscriptionStreams(subscription.id, tuple(found), places, time))
+        locations = self._locations_of(stream for _, stream in found)
+        generation = self._generations[f":{subscription.id}"]
+        self._send(at, messages.SubscriptionStreams(subscription.id, tuple(found), locations, generation))
 
     # Withdrawals
 
-    def _unregister_query(self, message: UnregisterQuery, sender: Address) -> None:
+    def _unregister_query(self, message: messages.UnregisterQuery, sender: Address) -> None:
         name = message.name
         if self.clients.get(name) != sender:
             at = self.clients.get(name)
             reason = "no query of this name is registered" if at is None else f"its client is at node {at}"
-            self.send(sender, RegistrationRefusal(name, f"cannot be withdrawn: {reason}"))
+            self._refuse(sender, name, f"cannot be withdrawn: {reason}")
             return
         del self.clients[name]
-        self._left[name] = self.queries[name]
-        time = self._times[name]
-        clients = [client_name(output, time) for output in self.catalogue.outputs(name)]
-        self._withdraw(clients)
-        self.send(sender, WithdrawalConfirmation(name, subscription=False))
+        self._remnants[name] = self.queries[name]
+        generation = self._generations[name]
+        self._withdraw([client_name(output, generation) for output in self.catalogue.outputs(name)])
+        self._send(sender, messages.WithdrawalConfirmation(name, subscription=False))
 
-    def _unregister_subscription(self, message: UnregisterSubscription, sender: Address) -> None:
+    def _unregister_subscription(self, message: messages.UnregisterSubscription, sender: Address) -> None:
         id = message.id
         known = self._subscriptions.get(id)
         if known is None or known[1] != sender:
-            where = "no subscription of this id" if known is None else f"it was made at node {known[1]}"
-            self.send(sender, RegistrationRefusal(id, f"cannot be withdrawn: {where}"))
+            reason = "no subscription of this id" if known is None else f"it was made at node {known[1]}"
+            self._refuse(sender, id, f"cannot be withdrawn: {reason}")
             return
         del self._subscriptions[id]
-        time = self._times[f":{id}"]
-        self._withdraw(subscriber_name(id, time, name) for name in self._offered.pop(id))
-        self.send(sender, WithdrawalConfirmation(id, subscription=True))
+        generation = self._generations[f":{id}"]
+        self._withdraw([subscriber_name(id, generation, name) for name in self._offered.pop(id)])
+        self._send(sender, messages.WithdrawalConfirmation(id, subscription=True))
 
     def _withdraw(self, readers: Iterable[str]) -> None:
-        """Clients are over, and so are operators that nobody reads any more; every node is told."""
+        """Withdraw clients, and operators that nobody reads any more; every node is told."""
         needed = self._needed()
-        over = [name for name in self.specs if name not in needed]
-        for name in over:
-            del self.specs[name]
-        self.runs = {name: one for name, one in self.runs.items() if one in needed}
-        self.places = {name: at for name, at in self.places.items() if name in self.sources or self.has(name)}
-        self.parted = [parted for parted in self.parted if parted.operator in needed]
-        self._keep_what_is_read()
-        message = WithdrawalNotice((*readers, *over))
-        for node in sorted(self._nodes - self.gone):
-            self.send(node, message)
+        unneeded = [name for name in self.specs if name not in needed]
+        discard(self.specs, lambda name: name not in needed)
+        discard(self.runs, lambda name: self.runs[name] not in needed)
+        discard(self.locations, lambda name: name not in self.sources and not self.has(name))
+        self.divisions = [division for division in self.divisions if division.operator in needed]
+        self._trim_remnants()
+        message = messages.WithdrawalNotice((*readers, *unneeded))
+        for node in sorted(self._nodes - self.removed):
+            self._send(node, message)
 
     def has(self, stream: str) -> bool:
         """Whether an operator, or the one it is a replica of, runs."""
-        return whole(stream) in self.specs
+        return whole_operator(stream) in self.specs
 
-    def _keep_what_is_read(self) -> None:
-        """Of queries that were withdrawn, know what still runs, as long as it is read by its name."""
-        for name in list(self._left):
-            rest = self._rest_of(self.queries[name])
-            if rest is None:
-                del self._left[name], self.queries[name]
+    def _trim_remnants(self) -> None:
+        """Of queries that were withdrawn, keep the operators that still run, while their streams are read."""
+        for name in list(self._remnants):
+            query = self.queries[name]
+            operators = [one for one in query.operators if f"{name}.{one.name}" in self.runs]
+            names = {one.name for one in operators}
+            units = {unit: members for unit, members in query.units.items() if names.issuperset(members)}
+            if operators:
+                self.queries[name] = Query(name, operators, units=units)
             else:
-                self.queries[name] = rest
-        read = self.stand_ins()
-        for name in [name for name in self._left if name not in read]:
+                del self._remnants[name], self.queries[name]
+        read = self.client_nodes()
+        for name in [name for name in self._remnants if name not in read]:
             for operator in self.queries[name].operators:
                 del self.runs[f"{name}.{operator.name}"]
-            del self._left[name], self.queries[name]
+            del self._remnants[name], self.queries[name]
 
     def _readers(self, query: str, catalogue: Catalogue) -> list[Address | str]:
-        """Who reads streams of a query: nodes of subscriptions, and names of other queries."""
+        """The readers of a query's streams: nodes of subscriptions, and names of other queries."""
         streams = {name for bound in catalogue.operators if bound.query == query for name in bound.streams}
-        subscribers = [
-            at for id, (_, at) in self._subscriptions.items() if streams & self._offered[id].keys()
+        others = [bound for bound in catalogue.operators if bound.query != query]
+        return [
+            *(at for id, (_, at) in self._subscriptions.items() if streams & self._offered[id].keys()),
+            *(bound.query for bound in others if streams.intersection(bound.inputs)),
         ]
-        queries = [
-            bound.query
-            for bound in catalogue.operators
-            if bound.query != query and streams.intersection(bound.inputs)
-        ]
-        return [*subscribers, *queries]
 
     def _needed(self) -> set[str]:
         """The operators that somebody reads, directly or not; of super-operators all or none."""
@@ -446,21 +424,14 @@ class QueryRegistry:
                 waiting += [one for one, spec in self.specs.items() if unit is not None and spec.unit == unit]
         return needed
 
-    def _rest_of(self, query: Query) -> Query | None:
-        """What still runs of a query, if anything does."""
-        operators = [one for one in query.operators if f"{query.name}.{one.name}" in self.runs]
-        there = {one.name for one in operators}
-        units = {unit: members for unit, members in query.units.items() if there.issuperset(members)}
-        return Query(query.name, operators, units=units) if operators else None
-
-    def stand_ins(self) -> dict[str, Address]:
-        """Where the client of each query is; of one that was withdrawn, the node of somebody who reads it."""
+    def client_nodes(self) -> dict[str, Address]:
+        """The node of each query's client; of a query that was withdrawn, the node of one of its readers."""
         found = dict(self.clients)
-        readers = {name: self._readers(name, self.catalogue) for name in self._left}
+        readers = {name: self._readers(name, self.catalogue) for name in self._remnants}
         growing = True
         while growing:
             growing = False
-            for name in [name for name in self._left if name not in found]:
+            for name in [name for name in self._remnants if name not in found]:
                 nodes = [found.get(one) if isinstance(one, str) else one for one in readers[name]]
                 at = next((node for node in nodes if node is not None), None)
                 if at is not None:
@@ -468,31 +439,29 @@ class QueryRegistry:
                     growing = True
         return found
 
-    # Moves
+    # Moves and divisions
 
-    def _located(self, message: LocationReport, sender: Address) -> None:
-        stream, place = message
+    def _location_report(self, message: messages.LocationReport, sender: Address) -> None:
+        stream, location = message
         if not self.has(stream):
-            self.send(sender, WithdrawalNotice((whole(stream),)))
-            return
-        known = self.places.get(stream)
-        if known is None or place.moves > known.moves:
-            self.places[stream] = place
+            self._send(sender, messages.WithdrawalNotice((whole_operator(stream),)))
+        elif stream not in self.locations or location.version > self.locations[stream].version:
+            self.locations[stream] = location
 
-    def _parted(self, message: DivisionReport, sender: Address) -> None:
+    def _division_report(self, message: messages.DivisionReport, sender: Address) -> None:
         if not self.has(message.operator):
-            self.send(sender, WithdrawalNotice((message.operator,)))
+            self._send(sender, messages.WithdrawalNotice((message.operator,)))
             return
-        self.parted.append(message)
+        self.divisions.append(message)
         for replica in message.replicas:
-            self.places.setdefault(replica, StreamLocation(sender))
+            self.locations.setdefault(replica, StreamLocation(sender))
 
 
-def client_name(output: str, time: int) -> str:
+def client_name(output: str, generation: int) -> str:
     """As whom the client of a query reads one of its outputs."""
-    return f"client:{numbered(output, time)}"
+    return f"client:{network_name(output, generation)}"
 
 
-def subscriber_name(id: str, time: int, stream: str) -> str:
+def subscriber_name(id: str, generation: int, stream: str) -> str:
     """As whom a subscription reads a stream."""
-    return f"subscription:{time}:{id}:{stream}"
+    return f"subscription:{generation}:{id}:{stream}"

@@ -1,55 +1,61 @@
-"""The registry's office: one broker has it, another stands by and takes over when the first is silent.
+"""Primary and standby of the registry: another broker takes over when the one that has it is silent.
 
 Rules:
 
-- What the registry is told is an entry of a list. The broker in office tells its standby, the next broker, of
-  each entry before it acts on it; the standby does the same with its own registry, in the same order, and
-  says nothing to anybody. So both know the same, and would give the same answers.
-- A node numbers what it says to the registry, and keeps it until it is noted; a registry acts on each number
-  once. The registry numbers its answers to each node, and keeps them until they are heard; a node acts on
-  each number once, in order.
-- A standby that has not heard of the one in office for long takes over: it tells everybody, gives all answers
-  again that may not have been heard, and is told again whatever was not noted. Then it declares the other
-  gone. Its own standby is the next broker, which is given a copy of all that is known.
+- What the registry is told is an entry of a log. The primary sends each entry to its standby, the next
+  broker, before it acts on it; the standby acts on it in the same order with its own registry, and sends
+  nothing to anybody. So both know the same, and would give the same replies.
+- A node numbers its requests to the registry, and keeps each until there is a receipt; a registry acts on
+  each number once. The registry numbers its replies to each node, and keeps each until there is a receipt; a
+  node acts on each number once, in order.
+- Brokers send heartbeats to the primary, and the primary to its standby. A broker that was silent for longer
+  than `silence` is removed: nobody listens to it any more, even if it comes back.
+- A standby whose primary was silent for so long is elected: it sends all replies again that have no receipt,
+  announces itself to everybody, is sent again all requests that have no receipt, and removes the former
+  primary. Its own standby is the next broker, which is sent a snapshot of all that is known.
 
-As elsewhere, a node that is silent for long is taken to be gone for good, and is not listened to any more.
+`TRANSITIONS` has the roles of a broker, `ACCEPTED_BY` which messages each role accepts.
 
-Cost: for what the registry is told a message to the standby and its receipt, a note to who told it, and for
-each answer a word that it was heard, which the standby is told of too.
+Cost: for each request a log entry and its receipt, and a receipt to the requester; for each reply a receipt,
+which is a log entry too; a heartbeat for each broker and beat.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
+from typing import Any, NamedTuple
 
-from distributary.overlay.node import Address, Message, Node
+from distributary.overlay.node import Address, Message
 from distributary.systems.queries.connections import Connections
+from distributary.systems.queries.messages import Locations
 from distributary.systems.queries.registry import QueryRegistry, RegistryState
+from distributary.systems.queries.retention import Outbox
+from distributary.systems.queries.settings import CheckpointSettings, Regrouping, Surroundings
 
 
 class RegistryRequest(NamedTuple):
-    """Something for the registry, whoever is in office."""
+    """A message for the registry, whichever broker has it."""
 
     serial: int
     message: Message
 
 
 class RequestReceipt(NamedTuple):
-    """All up to this number is known to the standby, too."""
+    """All requests up to this number are known to the standby, too."""
 
     serial: int
 
 
 class RegistryReply(NamedTuple):
-    """What the registry has to say."""
+    """A message of the registry to a node."""
 
     number: int
     message: Message
 
 
 class ReplyReceipt(NamedTuple):
-    """All answers up to this number have been acted on."""
+    """All replies up to this number have been acted on."""
 
     number: int
 
@@ -60,7 +66,7 @@ class RegistryLogEntry(NamedTuple):
     order: int
     sender: Address
     serial: int
-    """0 for what the one in office found out itself."""
+    """Of the request; 0 for what the primary found out itself, and for receipts."""
     message: Message
 
 
@@ -76,243 +82,354 @@ class RegistrySnapshot(NamedTuple):
     state: RegistryState
     order: int
     acted_on: tuple[tuple[Address, int], ...]
-    answers: tuple[tuple[Address, int], ...]
-    unheard: tuple[tuple[Address, int, Message], ...]
+    replies: tuple[tuple[Address, int], ...]
+    unconfirmed: tuple[tuple[Address, int, Message], ...]
 
 
 class PrimaryAnnouncement(NamedTuple):
-    """Who has the registry from now on."""
+    """The broker that has the registry from now on."""
 
     address: Address
 
 
 class NodeFailure(NamedTuple):
-    """A node is gone: an entry that the one in office makes."""
+    """A node is silent: a log entry that the primary makes."""
 
     node: Address
 
 
+class BrokerHeartbeat(NamedTuple):
+    """The sender is up."""
+
+
+class NodeRemoval(NamedTuple):
+    """A node has been removed for good; and where the registry believes all streams to be."""
+
+    node: Address
+    locations: Locations
+
+
 FAILOVER_MESSAGES = (
-    RegistryRequest,
-    RequestReceipt,
-    RegistryReply,
-    ReplyReceipt,
-    RegistryLogEntry,
-    LogReceipt,
-    RegistrySnapshot,
-    PrimaryAnnouncement,
+    *(RegistryRequest, RequestReceipt, RegistryReply, ReplyReceipt, RegistryLogEntry, LogReceipt),
+    *(RegistrySnapshot, PrimaryAnnouncement, BrokerHeartbeat, NodeRemoval),
 )
 
 
-class RegistryClient:
-    """How a node talks to the registry, whoever is in office."""
+class Role(Enum):
+    """What a broker is to the registry."""
 
-    def __init__(self, node: Node, connections: Connections, at: Address) -> None:
-        self.at = at
-        """The node in office."""
-        self.on_change: Callable[[Address], None] = lambda address: None
-        self._node = node
-        self._send = connections.send
-        self._serial = 0
-        self._pending: dict[int, Message] = {}
-        self._heard = 0
-        node.handle(RequestReceipt, self._noted)
-        node.handle(RegistryReply, self._answer)
-        node.handle(PrimaryAnnouncement, self._in_office)
+    MEMBER = "member"
+    STANDBY = "standby"
+    PRIMARY = "primary"
 
-    def send(self, message: Message) -> None:
-        """Tell the registry something, and see that it is not forgotten."""
-        self._serial += 1
-        self._pending[self._serial] = message
-        self._send(self.at, RegistryRequest(self._serial, message))
 
-    def _noted(self, message: RequestReceipt, sender: Address) -> None:
-        for serial in [serial for serial in self._pending if serial <= message.serial]:
-            del self._pending[serial]
+TRANSITIONS = {
+    (Role.MEMBER, "snapshot received"): Role.STANDBY,
+    (Role.STANDBY, "snapshot received"): Role.STANDBY,
+    (Role.PRIMARY, "snapshot received"): Role.PRIMARY,
+    (Role.STANDBY, "primary silent"): Role.PRIMARY,
+}
+"""The role of a broker after an event."""
+ACCEPTED_BY = {
+    RegistryRequest: {Role.PRIMARY},
+    ReplyReceipt: {Role.PRIMARY},
+    LogReceipt: {Role.PRIMARY},
+    RegistryLogEntry: {Role.STANDBY},
+    RegistrySnapshot: set(Role),
+}
+"""The roles in which a broker handles a message; in others it is ignored."""
 
-    def _answer(self, message: RegistryReply, sender: Address) -> None:
-        if message.number == self._heard + 1:
-            self._heard += 1
-            self._node.dispatch(message.message, sender)
-        self._send(self.at, ReplyReceipt(min(self._heard, message.number)))
 
-    def _in_office(self, message: PrimaryAnnouncement, sender: Address) -> None:
-        self.at = message.address
-        self.on_change(self.at)
-        for serial, pending in list(self._pending.items()):
-            self._send(self.at, RegistryRequest(serial, pending))
+def next_broker(brokers: Sequence[Address], after: Address, removed: Iterable[Address]) -> Address | None:
+    """The broker that follows another one, in the circle of those that are not removed; None if it is alone.
+
+    >>> next_broker([1, 2, 3, 4], 2, {3}), next_broker([1, 2], 2, {1})
+    (4, None)
+    """
+    start, out = brokers.index(after), set(removed)
+    return next((one for one in (*brokers[start + 1 :], *brokers[:start]) if one not in out), None)
 
 
 class RegistryReplica:
-    """The registry of a broker, in office or standing by; most brokers' is neither, and knows nothing."""
+    """The registry of a broker as primary or standby; most brokers are members, and their registry is empty.
+
+    `primary` gives the address of the primary, as this node knows it.
+    """
 
     def __init__(
         self,
-        node: Node,
         connections: Connections,
-        registry: QueryRegistry,
-        brokers: Iterable[Address],
-        gone: Callable[[QueryRegistry, Address], Message],
+        surroundings: Surroundings,
+        regrouping: Regrouping | None,
+        settings: CheckpointSettings,
+        primary: Callable[[], Address],
     ) -> None:
-        self.registry = registry
-        self.in_office = False
-        self.standby: Address | None = None
-        """Who stands by, if this broker is in office."""
-        self.leader: Address | None = None
-        """For whom this broker stands by, if it does."""
-        self.on_take: Callable[[], None] = lambda: None
-        """Told when this broker comes into office."""
+        node = connections.node
+        self.registry = QueryRegistry(node, surroundings, self._reply, self._enter_own, regrouping)
+        self.role = Role.MEMBER
+        self.peer: Address | None = None
+        """The standby, if this is the primary; the primary, if this is its standby."""
         self._node = node
         self._connections = connections
-        self._brokers = tuple(sorted(brokers))
-        self._gone = gone
-        """What to tell everybody of a node that is gone."""
-        self._order = 0
-        self._open: dict[int, RegistryLogEntry] = {}
-        """Entries that are not acted on yet, in order."""
-        self._taken: dict[Address, int] = {}
-        """How far each node's numbers have become entries."""
+        self._brokers = tuple(sorted(surroundings.brokers))
+        self._settings = settings
+        self._primary = primary
+        self._log: Outbox[RegistryLogEntry] = Outbox()
+        """Entries that are not acted on yet."""
+        self._entered: dict[Address, int] = {}
+        """The number of each node's last request that became an entry."""
         self._acted_on: dict[Address, int] = {}
-        self._answers: dict[Address, int] = {}
-        self._unheard: dict[Address, dict[int, Message]] = {}
-        registry.send = self._answer
-        registry.tell = self._enter_own
-        for kind, handler in (
-            (RegistryRequest, self._request),
-            (ReplyReceipt, self._heard),
-            (RegistryLogEntry, self._entry),
-            (LogReceipt, self._kept),
-            (RegistrySnapshot, self._copied),
-        ):
-            node.handle(kind, handler)  # type: ignore[arg-type]
+        """The number of each node's last request that was acted on."""
+        self._replies: dict[Address, Outbox[Message]] = {}
+        """Replies to each node that have no receipt."""
+        self._last_beat: dict[Address, float] = {}
+        self._watched: Address | None = None
+        """The primary at the last beat, if this is its standby."""
+        self._handlers: dict[type, Callable[[Any, Address], None]] = {
+            RegistryRequest: self._request,
+            ReplyReceipt: lambda message, sender: self._enter(sender, 0, message),
+            LogReceipt: self._log_receipt,
+            RegistryLogEntry: self._log_entry,
+            RegistrySnapshot: self._snapshot_received,
+        }
+        for kind in self._handlers:
+            node.handle(kind, self._accept)
+        node.handle(BrokerHeartbeat, lambda message, sender: self._last_beat.update({sender: node.now}))
+        node.at_alarm("flow beat", self._beat)
+        node.at_start(self._start)
+        first = primary()
+        if node.address == first:
+            self.role, self.peer = Role.PRIMARY, self._next_standby()
+        elif first in self._brokers and next_broker(self._brokers, first, ()) == node.address:
+            self.role, self.peer = Role.STANDBY, first
 
-    # In office
+    def _accept(self, message: Message, sender: Address) -> None:
+        if self.role in ACCEPTED_BY[type(message)]:
+            self._handlers[type(message)](message, sender)
 
-    def begin(self, standby: Address | None) -> None:
-        """Be in office from the start."""
-        self.in_office = True
-        self.standby = standby
+    # Heartbeats
 
-    def take(self, former: Address, standby: Address | None) -> None:
-        """Take over from one that is silent."""
-        self.in_office = True
-        self.leader = None
-        self.on_take()
-        for to, unheard in list(self._unheard.items()):
-            for number, message in list(unheard.items()):
+    def _start(self) -> None:
+        self._node.wake_after(self._settings.beat, "flow beat")
+        self._last_beat = dict.fromkeys(self._brokers, self._node.now)
+
+    def _beat(self, about: object) -> None:
+        self._node.wake_after(self._settings.beat, "flow beat")
+        # Not by the connection: a heartbeat that is sent again comes too late, and another follows soon.
+        to = self.peer if self.role is Role.PRIMARY else self._primary()
+        if to is not None:
+            self._node.send(to, BrokerHeartbeat())
+        if self.role is Role.PRIMARY:
+            for one in self._brokers:
+                if self._is_silent(one) and one not in self._connections.removed | self.registry.removed:
+                    self._fail(one)
+        elif self.peer is not None:
+            if self.peer != self._watched:
+                self._watched = self.peer
+                self._last_beat[self.peer] = self._node.now
+            elif self._is_silent(self.peer):
+                self._last_beat = dict.fromkeys(self._brokers, self._node.now)
+                self._take_over(self.peer)
+
+    def _is_silent(self, node: Address) -> bool:
+        return node != self._node.address and self._node.now - self._last_beat[node] > self._settings.silence
+
+    def _next_standby(self, *failed: Address) -> Address | None:
+        removed = {*self._connections.removed, *self.registry.removed, *failed}
+        return next_broker(self._brokers, self._node.address, removed)
+
+    # As primary
+
+    def _take_over(self, former: Address) -> None:
+        """Be the primary from now on, as the former one is silent."""
+        self.role = TRANSITIONS[self.role, "primary silent"]
+        for to, replies in list(self._replies.items()):
+            for number, message in list(replies.pending.items()):
                 self._connections.send(to, RegistryReply(number, message))
-        self.stand_by(standby)
-        # After the answers, so that nothing that is asked again is answered before them.
+        self._have_standby(self._next_standby(former))
+        # After the replies, so that no request that is sent again is answered before them.
         for one in self._brokers:
             self._connections.send(one, PrimaryAnnouncement(self._node.address))
         self._enter_own(NodeFailure(former))
 
-    def stand_by(self, standby: Address | None) -> None:
-        """Have another standby, which is given all that is known."""
-        self.standby = standby
+    def _have_standby(self, standby: Address | None) -> None:
+        """Have another standby, which is sent all that is known."""
+        self.peer = standby
         if standby is None:
-            self._act_on_all(self._order)
+            self._act_on_all(self._log.last)
             return
-        copied = RegistrySnapshot(
+        replies = self._replies.items()
+        snapshot = RegistrySnapshot(
             self.registry.state(),
-            self._order - len(self._open),
+            self._log.last - len(self._log.pending),
             tuple(self._acted_on.items()),
-            tuple(self._answers.items()),
-            tuple((to, number, one) for to, ones in self._unheard.items() for number, one in ones.items()),
+            tuple((to, outbox.last) for to, outbox in replies),
+            tuple((to, number, one) for to, outbox in replies for number, one in outbox.pending.items()),
         )
-        self._connections.send(standby, copied)
-        for entry in list(self._open.values()):
-            self._connections.send(standby, entry)
+        for message in (snapshot, *self._log.pending.values()):
+            self._connections.send(standby, message)
 
-    def lost(self, node: Address, standby: Address | None) -> None:
-        """A node is gone; here is who stands by from now on."""
-        if node == self.standby:
-            self.stand_by(standby)
+    def _fail(self, node: Address) -> None:
+        """Remove a node that is silent."""
+        if node == self.peer:
+            self._have_standby(self._next_standby(node))
         self._enter_own(NodeFailure(node))
 
     def _request(self, message: RegistryRequest, sender: Address) -> None:
-        if not self.in_office:
-            return  # it is said again to who is
         serial, inner = message
-        if serial == self._taken.get(sender, 0) + 1:
-            self._taken[sender] = serial
+        if serial == self._entered.get(sender, 0) + 1:
+            self._entered[sender] = serial
             self._enter(sender, serial, inner)
         elif serial <= self._acted_on.get(sender, 0):
             self._connections.send(sender, RequestReceipt(serial))
 
-    def _heard(self, message: ReplyReceipt, sender: Address) -> None:
-        if self.in_office:
-            self._enter(sender, 0, message)
-
     def _enter_own(self, message: Message) -> None:
-        if self.in_office:
+        """Make an entry of what the primary found out itself."""
+        if self.role is Role.PRIMARY:
             self._enter(self._node.address, 0, message)
 
     def _enter(self, sender: Address, serial: int, message: Message) -> None:
-        self._order += 1
-        self._open[self._order] = entry = RegistryLogEntry(self._order, sender, serial, message)
-        if self.standby is None:
-            self._act_on_all(self._order)
+        entry = RegistryLogEntry(self._log.last + 1, sender, serial, message)
+        self._log.add(entry)
+        if self.peer is None:
+            self._act_on_all(self._log.last)
         else:
-            self._connections.send(self.standby, entry)
+            self._connections.send(self.peer, entry)
 
-    def _kept(self, message: LogReceipt, sender: Address) -> None:
-        if sender == self.standby:
+    def _log_receipt(self, message: LogReceipt, sender: Address) -> None:
+        if sender == self.peer:
             self._act_on_all(message.order)
 
     def _act_on_all(self, order: int) -> None:
-        while self._open and next(iter(self._open)) <= order:
-            self._act_on(self._open.pop(next(iter(self._open))))
+        while self._log.pending and (first := next(iter(self._log.pending))) <= order:
+            self._act_on(self._log.pending.pop(first))
 
     def _act_on(self, entry: RegistryLogEntry) -> None:
         _, sender, serial, message = entry
         if isinstance(message, ReplyReceipt):
-            unheard = self._unheard.get(sender, {})
-            for number in [number for number in unheard if number <= message.number]:
-                del unheard[number]
+            if sender in self._replies:
+                self._replies[sender].acknowledge(message.number)
         elif isinstance(message, NodeFailure):
-            self._act_on_loss(message.node)
+            self._remove(message.node)
         else:
             self.registry.handle(message, sender)
         if serial:
             self._acted_on[sender] = serial
-            if self.in_office:
+            if self.role is Role.PRIMARY:
                 self._connections.send(sender, RequestReceipt(serial))
 
-    def _act_on_loss(self, node: Address) -> None:
-        if node in self.registry.gone:
+    def _remove(self, node: Address) -> None:
+        if node in self.registry.removed:
             return
-        message = self._gone(self.registry, node)
-        self.registry.gone.add(node)
-        self._unheard.pop(node, None)
+        message = NodeRemoval(node, tuple(self.registry.locations.items()))
+        self.registry.removed.add(node)
+        if node in self._replies:
+            self._replies[node].pending.clear()
         for one in self._brokers:
-            self._answer(one, message)
-        self.registry.mend(node)
+            self._reply(one, message)
+        self.registry.remove_node(node)
 
-    def _answer(self, to: Address, message: Message) -> None:
-        if to in self.registry.gone:
+    def _reply(self, to: Address, message: Message) -> None:
+        if to in self.registry.removed:
             return
-        self._answers[to] = number = self._answers.get(to, 0) + 1
-        self._unheard.setdefault(to, {})[number] = message
-        if self.in_office:
+        number = self._replies.setdefault(to, Outbox()).add(message)
+        if self.role is Role.PRIMARY:
             self._connections.send(to, RegistryReply(number, message))
 
-    # Standing by
+    # As standby
 
-    def _entry(self, entry: RegistryLogEntry, sender: Address) -> None:
-        if sender != self.leader:
-            return  # one that was taken to be gone, or a former standby's
-        self._order = entry.order
-        self._taken[entry.sender] = max(entry.serial, self._taken.get(entry.sender, 0))
+    def _log_entry(self, entry: RegistryLogEntry, sender: Address) -> None:
+        if sender != self.peer:
+            return  # a former primary that was removed, or one whose standby this was
+        self._log.last = entry.order
+        self._entered[entry.sender] = max(entry.serial, self._entered.get(entry.sender, 0))
         self._act_on(entry)
         self._connections.send(sender, LogReceipt(entry.order))
 
-    def _copied(self, message: RegistrySnapshot, sender: Address) -> None:
-        self.leader = sender
+    def _snapshot_received(self, message: RegistrySnapshot, sender: Address) -> None:
+        self.role, self.peer = TRANSITIONS[self.role, "snapshot received"], sender
         self.registry.restore(message.state)
-        self._order = message.order
-        self._acted_on, self._answers = dict(message.acted_on), dict(message.answers)
-        self._taken = dict(message.acted_on)
-        self._unheard = {}
-        for to, number, unheard in message.unheard:
-            self._unheard.setdefault(to, {})[number] = unheard
+        self._log.last = message.order
+        self._acted_on, self._entered = dict(message.acted_on), dict(message.acted_on)
+        self._replies = {to: Outbox(last) for to, last in message.replies}
+        for to, number, reply in message.unconfirmed:
+            self._replies[to].pending[number] = reply
+
+
+class RegistryLink:
+    """How a node sends to the registry; the registry itself, if it is at this node."""
+
+    def __init__(
+        self, connections: Connections, address: Address, registry: QueryRegistry | None = None
+    ) -> None:
+        self.address = address
+        """The node that has the registry."""
+        self._connections = connections
+        self._registry = registry
+
+    @property
+    def local_registry(self) -> QueryRegistry | None:
+        """The registry, if it is at this node now."""
+        return self._registry
+
+    def send(self, message: Message) -> None:
+        """Tell the registry something."""
+        self._connections.send(self.address, message)
+
+
+def fixed_registry(
+    connections: Connections, address: Address, surroundings: Surroundings, regrouping: Regrouping | None
+) -> RegistryLink:
+    """The link to a registry without a standby, which is made here if this is its node."""
+    node = connections.node
+    if node.address != address:
+        return RegistryLink(connections, address)
+    registry = QueryRegistry(node, surroundings, connections.send, regrouping=regrouping)
+    for kind in registry.handlers:
+        node.handle(kind, registry.handle)
+    return RegistryLink(connections, address, registry)
+
+
+class RegistryClient(RegistryLink):
+    """How a node sends to the registry and hears from it, whichever broker is the primary."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        address: Address,
+        surroundings: Surroundings,
+        regrouping: Regrouping | None,
+        settings: CheckpointSettings,
+    ) -> None:
+        super().__init__(connections, address)
+        self._requests: Outbox[Message] = Outbox()
+        self._acted_on = 0
+        """The number of the last reply that was acted on."""
+        node = connections.node
+        node.handle(RequestReceipt, self._receipt)
+        node.handle(RegistryReply, self._reply)
+        node.handle(PrimaryAnnouncement, self._announced)
+        self.replica = RegistryReplica(connections, surroundings, regrouping, settings, lambda: self.address)
+
+    @property
+    def local_registry(self) -> QueryRegistry | None:
+        """The registry, if this node is the primary now."""
+        return self.replica.registry if self.replica.role is Role.PRIMARY else None
+
+    def send(self, message: Message) -> None:
+        """Tell the registry something, and keep it until there is a receipt."""
+        super().send(RegistryRequest(self._requests.add(message), message))
+
+    def _receipt(self, message: RequestReceipt, sender: Address) -> None:
+        self._requests.acknowledge(message.serial)
+
+    def _reply(self, message: RegistryReply, sender: Address) -> None:
+        if message.number == self._acted_on + 1:
+            self._acted_on += 1
+            self._connections.node.dispatch(message.message, sender)
+        super().send(ReplyReceipt(min(self._acted_on, message.number)))
+
+    def _announced(self, message: PrimaryAnnouncement, sender: Address) -> None:
+        self.address = message.address
+        for serial, pending in list(self._requests.pending.items()):
+            super().send(RegistryRequest(serial, pending))

@@ -1,4 +1,4 @@
-"""What there is to optimise: the planner's problem, made from what is registered and measured; a message.
+"""The planner's problem of the whole network, made from what is registered and measured; a message.
 
 Rules:
 
@@ -27,25 +27,20 @@ from distributary.errors import DistributaryError
 from distributary.flow import FilterOperation, SharedOperator
 from distributary.flow.splitting import splitting_of
 from distributary.overlay.node import Address
+from distributary.plan.queries import graph
 from distributary.plan.queries.blocks import running_blocks
 from distributary.plan.queries.catalogue import WorkloadStatistics, workload_of
-from distributary.plan.queries.graph import (
-    PlannedOperator,
-    PlannedQuery,
-    PlannedSource,
-    QueryWorkload,
-    SplitRole,
-)
 from distributary.plan.queries.placement import Placement, SiteNetwork
 from distributary.plan.queries.rules import REPLICATION
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree
 from distributary.systems.queries.messages import TrafficCounts
 from distributary.systems.queries.registry import QueryRegistry
+from distributary.systems.queries.retention import discard
 from distributary.systems.queries.source_trees import SourceTree
 
 
 class OperatorRecord(NamedTuple):
-    """An operator of the planner's, as a message holds it."""
+    """A planner's operator, as a message holds it: its fields in order, plain numbers and texts."""
 
     name: str
     kind: str
@@ -61,6 +56,17 @@ class OperatorRecord(NamedTuple):
     wanted: float | None
     part: str
 
+    @staticmethod
+    def of(one: graph.PlannedOperator) -> OperatorRecord:
+        """The record of an operator."""
+        wanted = None if one.wanted is None else float(one.wanted)
+        numbers = {name: float(vars(one)[name]) for name in ("selectivity", "cost", "growth")}
+        return OperatorRecord(**{**vars(one), **numbers, "wanted": wanted, "part": one.part.value})
+
+    def operator(self) -> graph.PlannedOperator:
+        """The operator that this is the record of."""
+        return graph.PlannedOperator(*self[:-1], part=graph.SplitRole(self.part))
+
 
 class PlanningSnapshot(NamedTuple):
     """Everything that a site needs to weigh rules on its operators."""
@@ -68,21 +74,19 @@ class PlanningSnapshot(NamedTuple):
     period: int
     sites: tuple[Address, ...]
     trees: tuple[tuple[int, ...], ...]
-    sources: tuple[PlannedSource, ...]
+    sources: tuple[graph.PlannedSource, ...]
     operators: tuple[OperatorRecord, ...]
-    queries: tuple[PlannedQuery, ...]
+    queries: tuple[graph.PlannedQuery, ...]
     hosts: tuple[int, ...]
 
     def root(self, tree: int) -> Address:
         """The root broker of a tree."""
         return self.sites[self.trees[tree].index(NO_PARENT)]
 
-    def workload(self) -> QueryWorkload:
+    def workload(self) -> graph.QueryWorkload:
         """Queries and operators, as the planner takes them."""
-        operators = tuple(
-            PlannedOperator(*known[:-1], part=SplitRole(known.part)) for known in self.operators
-        )
-        return QueryWorkload(self.sources, operators, self.queries)
+        operators = tuple(record.operator() for record in self.operators)
+        return graph.QueryWorkload(self.sources, operators, self.queries)
 
     def placement(self, sites: Sites) -> Placement:
         """The problem as the planner takes it."""
@@ -91,19 +95,18 @@ class PlanningSnapshot(NamedTuple):
 
 
 class MeasuredRates(NamedTuple):
-    """What a source or an operator does in a second."""
+    """What a source or an operator gives out in a second, and what work that takes."""
 
     items: float
-    """That it gives out."""
     bytes: float
     work: float
 
 
 class RateEstimates:
-    """What is believed of sources and operators, from all that was reported.
+    """Estimated rates of sources and operators, from all counts so far.
 
-    What was counted for long changes a belief more than what was counted for a moment: `memory` is how many
-    seconds of counting weigh as much as all before.
+    Counts over a long time change an estimate more than counts over a short one: `memory` is how many seconds
+    of counting weigh as much as all before.
     """
 
     def __init__(self, memory: float) -> None:
@@ -111,37 +114,32 @@ class RateEstimates:
         self.sources: dict[str, MeasuredRates] = {}
         self.operators: dict[str, MeasuredRates] = {}
 
-    def source(self, counted: TrafficCounts) -> None:
+    def add_source(self, counts: TrafficCounts) -> None:
         """Take in what a root broker has counted of a source."""
-        rates = MeasuredRates(counted.items_in / counted.seconds, counted.bytes_in / counted.seconds, 0.0)
-        self._learn(self.sources, counted, rates)
+        items, bytes = counts.items_in / counts.seconds, counts.bytes_in / counts.seconds
+        self._add(self.sources, counts, MeasuredRates(items, bytes, 0.0))
 
-    def operator(self, counted: TrafficCounts, divided: bool) -> None:
+    def add_operator(self, counts: TrafficCounts, divided: bool) -> None:
         """Take in what a host has counted of an operator, or of the final one after its division."""
-        seconds = counted.seconds
-        rates = MeasuredRates(
-            counted.items_out / seconds, counted.bytes_out / seconds, counted.work / seconds
-        )
-        known = self.operators.get(counted.name)
+        out = (counts.items_out, counts.bytes_out, counts.work)
+        rates = MeasuredRates(*(each / counts.seconds for each in out))
+        known = self.operators.get(counts.name)
         if divided and known is not None:
-            grown = rates.items / known.items if known.items else 1.0
-            rates = rates._replace(work=known.work * grown)
-        self._learn(self.operators, counted, rates)
+            growth = rates.items / known.items if known.items else 1.0
+            rates = rates._replace(work=known.work * growth)
+        self._add(self.operators, counts, rates)
 
-    def _learn(self, known: dict[str, MeasuredRates], counted: TrafficCounts, rates: MeasuredRates) -> None:
-        before = known.get(counted.name)
-        share = counted.seconds / (counted.seconds + self.memory)
-        if before is not None:
-            rates = MeasuredRates(
-                *(old + share * (new - old) for old, new in zip(before, rates, strict=True))
-            )
-        known[counted.name] = rates
+    def _add(self, known: dict[str, MeasuredRates], counts: TrafficCounts, rates: MeasuredRates) -> None:
+        before = known.get(counts.name, rates)
+        share = counts.seconds / (counts.seconds + self.memory)
+        both = zip(before, rates, strict=True)
+        known[counts.name] = MeasuredRates(*(old + share * (new - old) for old, new in both))
 
-    def forget(self, known: Callable[[str], bool]) -> None:
-        """Believe nothing of operators that are no more."""
-        self.operators = {name: rates for name, rates in self.operators.items() if known(name)}
+    def forget(self, is_known: Callable[[str], bool]) -> None:
+        """Drop the estimates of operators that do not run any more."""
+        discard(self.operators, lambda name: not is_known(name))
 
-    def measured(self, operators: Iterable[SharedOperator], runs: Mapping[str, str]) -> WorkloadStatistics:
+    def statistics(self, operators: Iterable[SharedOperator], runs: Mapping[str, str]) -> WorkloadStatistics:
         """What operators make of what is offered to them, whether or not it was filtered on the way.
 
         `runs` says which operators were measured in their place.
@@ -163,101 +161,73 @@ class RateEstimates:
                 cost[one.name] = rates.work / reached if reached else 0.0
                 if rates.items:
                     growth[one.name] = (rates.bytes / rates.items) / (bytes / items)
-        return WorkloadStatistics(
-            {name: rates.bytes for name, rates in self.sources.items()},
-            {name: rates.items for name, rates in self.sources.items()},
-            selectivity,
-            growth,
-            cost,
-        )
+        byte_rates = {name: rates.bytes for name, rates in self.sources.items()}
+        item_rates = {name: rates.items for name, rates in self.sources.items()}
+        return WorkloadStatistics(byte_rates, item_rates, selectivity, growth, cost)
 
 
 def planning_snapshot(
-    registry: QueryRegistry, period: int, measured: RateEstimates
+    registry: QueryRegistry, period: int, estimates: RateEstimates
 ) -> PlanningSnapshot | None:
     """The problem as the registry knows it; None while there is nothing to place."""
     catalogue = registry.catalogue
     if not registry.trees or not catalogue.queries:
         return None
-    stand_ins = registry.stand_ins()
-    used = {*stand_ins.values(), *(place.host for place in registry.places.values())}
+    client_nodes = registry.client_nodes()
+    used = {*client_nodes.values(), *(location.host for location in registry.locations.values())}
     brokers = set(registry.surroundings.brokers)
-    addresses = tuple(sorted((brokers - registry.gone) | (brokers & used)))
-    numbers = {address: number for number, address in enumerate(addresses)}
-    clients = {query: numbers[at] for query, at in stand_ins.items()}
-    trees = {name: registry.places[name].tree or 0 for name in catalogue.sources}
-    shared_operators = catalogue.shared().operators
+    sites = tuple(sorted((brokers - registry.removed) | (brokers & used)))
+    numbers = {address: number for number, address in enumerate(sites)}
+    clients = {query: numbers[at] for query, at in client_nodes.items()}
+    trees = {name: registry.locations[name].tree or 0 for name in catalogue.sources}
+    shared = catalogue.shared().operators
     blocks = running_blocks(catalogue, lambda one: registry.specs[registry.runs[one.name]].unit)
-    known = measured.measured(shared_operators, registry.runs)
+    known = estimates.statistics(shared, registry.runs)
     workload = workload_of(catalogue, clients, trees, known, blocks=blocks, filtering=True)
-    dealt = {
-        shared.name
-        for shared in shared_operators
-        if (splitting := splitting_of(shared.operation, *shared.input_schemas)) and splitting.keys is not None
+    keyed = {
+        one.name
+        for one in shared
+        if (splitting := splitting_of(one.operation, *one.input_schemas)) and splitting.keys is not None
     }
-    operators = [
-        replace(
-            one,
-            name=registry.runs.get(one.name, one.name),
-            by_input=one.by_input and one.name not in dealt,
-        )
-        for one in workload.operators
-    ]
-    workload = _divided(replace(workload, operators=tuple(operators)), registry)
+    operators = []
+    for one in workload.operators:
+        by_input = one.by_input and one.name not in keyed
+        operators.append(replace(one, name=registry.runs.get(one.name, one.name), by_input=by_input))
+    workload = _with_divisions(replace(workload, operators=tuple(operators)), registry)
     hosts = tuple(
-        one.pinned if one.pinned is not None else numbers[registry.places[one.name].host]
+        one.pinned if one.pinned is not None else numbers[registry.locations[one.name].host]
         for one in workload.operators
     )
-    shapes = tuple(_shape(tree, addresses, numbers, registry) for tree in registry.trees)
     staying = {registry.runs[block.name] for block in blocks.blocks if block.open}
-    told = tuple(
-        _known(replace(one, pinned=host) if one.name in staying else one)
+    records = tuple(
+        OperatorRecord.of(replace(one, pinned=host) if one.name in staying else one)
         for one, host in zip(workload.operators, hosts, strict=True)
     )
-    return PlanningSnapshot(period, addresses, shapes, workload.sources, told, workload.queries, hosts)
+    shapes = tuple(_shape(tree, numbers, registry) for tree in registry.trees)
+    return PlanningSnapshot(period, sites, shapes, workload.sources, records, workload.queries, hosts)
 
 
-def _known(one: PlannedOperator) -> OperatorRecord:
-    return OperatorRecord(
-        one.name,
-        one.kind,
-        one.inputs,
-        float(one.selectivity),
-        float(one.cost),
-        float(one.growth),
-        one.final,
-        one.by_input,
-        one.keyed,
-        one.pinned,
-        one.share,
-        None if one.wanted is None else float(one.wanted),
-        one.part.value,
-    )
-
-
-def _divided(workload: QueryWorkload, registry: QueryRegistry) -> QueryWorkload:
+def _with_divisions(workload: graph.QueryWorkload, registry: QueryRegistry) -> graph.QueryWorkload:
     """The workload after all divisions that the planner knows."""
-    for parted in registry.parted:
-        index = next(at for at, one in enumerate(workload.operators) if one.name == parted.operator)
+    for division in registry.divisions:
+        index = next(at for at, one in enumerate(workload.operators) if one.name == division.operator)
         try:
-            by_input = parted.rule == REPLICATION.name
-            parts = len(parted.replicas)
+            by_input = division.rule == REPLICATION.name
+            parts = len(division.replicas)
             made = workload.replicated(index) if by_input else workload.partitioned(index, parts)
         except DistributaryError:
             continue
-        if tuple(one.name for one in made.operators[len(workload.operators) :]) == parted.replicas:
+        if tuple(one.name for one in made.operators[len(workload.operators) :]) == division.replicas:
             workload = made
     return workload
 
 
-def _shape(
-    tree: SourceTree, addresses: tuple[Address, ...], numbers: Mapping[Address, int], registry: QueryRegistry
-) -> tuple[int, ...]:
-    """A tree over all sites."""
+def _shape(tree: SourceTree, numbers: Mapping[Address, int], registry: QueryRegistry) -> tuple[int, ...]:
+    """A tree over all sites: the number of each site's parent."""
     whole = SourceTree(tree.root, dict(tree.parents))
-    for address in addresses:
+    for address in numbers:
         if address != tree.root:
             whole.join(address, registry.surroundings)
     return tuple(
-        NO_PARENT if address == tree.root else numbers[whole.parents[address]] for address in addresses
+        NO_PARENT if address == tree.root else numbers[whole.parents[address]] for address in numbers
     )

@@ -1,11 +1,11 @@
-"""Trees of sources: who is the root of one, and by whom each member gets what it wants.
+"""Trees of sources: which broker is the root of one, and the parent of each member.
 
 Rules:
 
-- The root broker of a source is, of those with bandwidth left for its volume, the one that is nearest to its
-  proxy, where volume on little bandwidth counts as distance.
-- The parent of a new member is the nearest member that has room. Parents change only when somebody is gone.
-- When the root is gone, another broker takes its place, chosen as for all its sources together.
+- The root broker of a source is the nearest to its proxy among the brokers with bandwidth left for its
+  volume, where volume on little bandwidth counts as distance.
+- The parent of a new member is the nearest member that has room. Parents change only when a node is removed.
+- When the root is removed, another broker takes its place, chosen as for all its sources together.
 - Of two trees with nearly the same members one is enough: the one whose root has bandwidth left for the
   other's sources, and the more volume.
 
@@ -14,38 +14,16 @@ Cost: linear in the members, for each who joins or leaves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
 from typing import NamedTuple
 
 from distributary.overlay.node import Address
+from distributary.systems.queries.settings import Surroundings
 
 BANDWIDTH = 1e6
-"""Bytes a second of a broker of which nothing else is said."""
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """What is known of the network below."""
-
-    latency: Callable[[Address, Address], float] = lambda one, other: 1.0
-    """Seconds from one node to another."""
-    bandwidth: Mapping[Address, float] = field(default_factory=dict)
-    """Bytes a second that a broker can send."""
-    brokers: Sequence[Address] = ()
-    """Who can be a root broker."""
-    most_trees: int = 4
-    fanout: int = 4
-
-
-@dataclass(frozen=True)
-class Regrouping:
-    """How often trees that have nearly the same members are looked for, to be merged."""
-
-    period: float = 60.0
-    likeness: float = 0.8
-    """Of all who are a member of either, how many must be of both."""
+"""Bytes a second of a broker whose bandwidth is not given."""
 
 
 @dataclass
@@ -59,15 +37,14 @@ class SourceTree:
 
     @property
     def members(self) -> set[Address]:
+        """The root and all others."""
         return {self.root, *self.parents}
 
     def join(self, node: Address, surroundings: Surroundings) -> Address:
-        """The parent of a node, which is a member from now on."""
+        """Make a node a member, if it is none; returns its parent."""
         self.idle.discard(node)
         if node not in self.parents:
-            taken = list(self.parents.values())
-            able = [one for one in (self.root, *self.parents) if taken.count(one) < surroundings.fanout]
-            self.parents[node] = min(able, key=lambda one: (surroundings.latency(one, node), one))
+            self.parents[node] = self._nearest([self.root, *self.parents], node, surroundings)
         return self.parents[node]
 
     def retire(self, node: Address) -> None:
@@ -78,49 +55,53 @@ class SourceTree:
             for one in free:
                 self.parents.pop(one, None)
 
-    def leave(self, gone: Address, surroundings: Surroundings) -> list[Address]:
-        """Take a member out; returns those that were below it, whose way to the root is another now."""
-        self.idle.discard(gone)
-        if self.parents.pop(gone, None) is None:
+    def remove(self, node: Address, surroundings: Surroundings) -> list[Address]:
+        """Take a member out; returns those that were below it: their way to the root has changed."""
+        self.idle.discard(node)
+        if self.parents.pop(node, None) is None:
             return []
-        below = self._below(gone)
-        self._adopt(gone, [one for one in (self.root, *self.parents) if one not in below], surroundings)
+        below = self._below(node)
+        self._adopt(node, [one for one in (self.root, *self.parents) if one not in below], surroundings)
         return below
 
-    def heirs(self, brokers: Iterable[Address]) -> list[Address]:
-        """Who can take the root's place: brokers right below it, and others that are no members.
+    def root_candidates(self, brokers: Iterable[Address]) -> list[Address]:
+        """The brokers that can replace the root: those right below it, and those that are no members.
 
-        None of these has been passing anything on to a member that will be below it, so that while news of
-        the change spreads there is no circle.
+        None of these has been forwarding to a member that will be above it, so while news of the change
+        spreads there is no cycle.
         """
         return [broker for broker in brokers if self.parents.get(broker, self.root) == self.root]
 
-    def inherit(self, heir: Address, surroundings: Surroundings) -> list[Address]:
-        """Take another root in the place of one that is gone; returns the members: their ways are others."""
-        gone, self.root = self.root, heir
-        self.parents.pop(heir, None)
-        self.idle.discard(heir)
-        self._adopt(gone, [heir, *self._below(heir)], surroundings)
+    def replace_root(self, root: Address, surroundings: Surroundings) -> list[Address]:
+        """Put another root in the place of a removed one; returns the members: all ways have changed."""
+        removed, self.root = self.root, root
+        self.parents.pop(root, None)
+        self.idle.discard(root)
+        self._adopt(removed, [root, *self._below(root)], surroundings)
         return list(self.parents)
 
+    def _nearest(self, members: Sequence[Address], node: Address, surroundings: Surroundings) -> Address:
+        """The nearest of some members that has room for a child; the root if none has."""
+        taken = list(self.parents.values())
+        able = [one for one in members if taken.count(one) < surroundings.fanout] or [self.root]
+        return min(able, key=lambda one: (surroundings.latency(one, node), one))
+
     def _below(self, node: Address) -> list[Address]:
-        """Those whose way to the root leads by a node."""
+        """The members whose way to the root leads by a node."""
         found = [node]
         for one in found:
             found += [child for child, parent in self.parents.items() if parent == one]
         return found[1:]
 
-    def _adopt(self, gone: Address, members: list[Address], surroundings: Surroundings) -> None:
-        """Give those who were right below a node parents among members, or those who have such by now."""
-        for orphan in [node for node, parent in self.parents.items() if parent == gone]:
-            taken = list(self.parents.values())
-            able = [one for one in members if taken.count(one) < surroundings.fanout] or [self.root]
-            self.parents[orphan] = min(able, key=lambda one: (surroundings.latency(one, orphan), one))
+    def _adopt(self, removed: Address, members: list[Address], surroundings: Surroundings) -> None:
+        """Give those right below a removed node parents among members, or those who have such by now."""
+        for orphan in [node for node, parent in self.parents.items() if parent == removed]:
+            self.parents[orphan] = self._nearest(members, orphan, surroundings)
             members += [orphan, *self._below(orphan)]
 
 
 class SourceFeed(NamedTuple):
-    """Where a source comes from, and how many bytes a second it has."""
+    """The proxy of a source, and how many bytes a second it has."""
 
     proxy: Address
     volume: float
@@ -132,7 +113,7 @@ def best_root(
     surroundings: Surroundings,
     spent: Mapping[Address, float],
 ) -> Address:
-    """The best of some brokers as the root of sources, where brokers have spent bandwidth already.
+    """The best of some brokers as the root of sources, given the bandwidth that brokers have spent already.
 
     >>> best_root([SourceFeed(1, 10.0)], [1, 2, 3], Surroundings(bandwidth={1: 5.0}), {})
     2
@@ -141,9 +122,9 @@ def best_root(
 
     def worth(broker: Address) -> tuple[bool, float, Address]:
         left = surroundings.bandwidth.get(broker, BANDWIDTH) - spent.get(broker, 0.0)
-        ways = [0.0 if broker == proxy else surroundings.latency(proxy, broker) for proxy, _ in feeds]
+        distance = sum(surroundings.delay(proxy, broker) for proxy, _ in feeds)
         full = left <= volume
-        return full, sum(ways) + (0.0 if full else volume / left), broker
+        return full, distance + (0.0 if full else volume / left), broker
 
     return min(brokers, key=worth)
 
@@ -155,7 +136,7 @@ def mergeable(
     surroundings: Surroundings,
     spent: Mapping[Address, float],
 ) -> tuple[int, int] | None:
-    """The tree to give up, and the one to go on with, of the two that are most alike; None if none are.
+    """The tree to give up, and the one to keep, of the two that are most alike; None if none are.
 
     `volumes` has the bytes a second of the sources of each tree that has any.
 

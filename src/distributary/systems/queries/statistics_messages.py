@@ -1,6 +1,7 @@
-"""What nodes tell each other in a round of statistics, and how a round begins.
+"""The messages of a round of statistics, and how the registry begins one.
 
-Kinds of their own, so that metrics tell what statistics cost. `statistics` says what is done with them.
+They are kinds of their own, so that metrics tell what statistics cost. `statistics` and `node_model` say what
+is done with them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from distributary.plan.trees.tree import Tree
 
 
 class NodeValue(NamedTuple):
-    """How a node is doing."""
+    """The goal's value of a node."""
 
     site: Address
     value: float
@@ -57,40 +58,40 @@ class StatisticsRound(NamedTuple):
 
 
 class UpwardStatistics(NamedTuple):
-    """What a node tells its parent."""
+    """From a node to its parent: what it knows of itself and of the nodes below."""
 
     period: int
     tree: int
     values: tuple[NodeValue, ...]
     widest: float
-    """The worst value below: nobody there wants to hear of worse."""
+    """The worst value below: no node there wants to hear of worse."""
     worst: tuple[NodeValue, ...]
     total: float
-    """All that is below together contributes to the cost."""
-    asked: tuple[StreamDemand, ...]
+    """What all nodes below together contribute to the cost."""
+    demand: tuple[StreamDemand, ...]
     below: tuple[tuple[Address, int], ...]
     """Nodes below, and how many levels."""
 
 
 class DownwardStatistics(NamedTuple):
-    """What a node tells one of its children."""
+    """From a node to one of its children: what the nodes there can use of what is known above."""
 
     period: int
     tree: int
     values: tuple[NodeValue, ...]
     worst: tuple[NodeValue, ...]
     total: float
-    way: float
-    """What lies between the root and the sender: the values of the links together."""
+    path_cost: float
+    """From the root to the sender: the values of the links together."""
     rates: tuple[StreamRate, ...]
     above: tuple[Address, ...]
     """Nodes above the sender, the nearest first."""
-    beside: tuple[Address, ...]
+    siblings: tuple[Address, ...]
     """The sender's other children."""
 
 
 class SendRate(NamedTuple):
-    """What the operators of a node send to another one in a second, all streams together."""
+    """The bytes a second that the operators of a node send to another one, all streams together."""
 
     period: int
     bytes: float
@@ -99,7 +100,7 @@ class SendRate(NamedTuple):
 class FilterRates(NamedTuple):
     """Filters that read an operator's stream, and the items a second that pass them; to its host.
 
-    Told when it changes. What passes a filter is all that it is sent.
+    Sent when they change. What passes a filter is all that it is sent.
     """
 
     filters: tuple[tuple[str, str, float], ...]
@@ -112,14 +113,13 @@ ROUND_MESSAGES = (StatisticsRound, UpwardStatistics, DownwardStatistics, SendRat
 def statistics_rounds(
     period: int, sites: Sequence[Address], trees: Sequence[Sequence[int]], queries: int
 ) -> dict[Address, StatisticsRound]:
-    """What each site is told as a period begins; trees are rows of the sites' parents.
+    """What each site is sent as a period begins; trees are rows of the sites' parents.
 
     >>> statistics_rounds(1, [10, 20], [(-1, 0)], 5)[20].positions
     (TreePosition(root=10, parent=10, children=(), levels=0, height=1),)
     """
-    shapes = [Tree(tuple(parents)) for parents in trees]
     positions: list[list[TreePosition]] = [[] for _ in sites]
-    for tree in shapes:
+    for tree in [Tree(tuple(parents)) for parents in trees]:
         height = max(tree.depth)
         levels = [0] * len(sites)
         for site in reversed(tree.order[1:]):

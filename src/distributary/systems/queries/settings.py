@@ -1,0 +1,103 @@
+"""What a query network is told when it is made: the network below it, checkpoints, merging, its goal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from distributary.errors import DistributaryError
+from distributary.overlay.node import Address
+from distributary.plan.goal import Goal
+from distributary.plan.queries.optimiser import BATCH
+from distributary.plan.queries.rules import HYBRID, MIGRATIONS, QueryRule, RuleArea
+from distributary.systems.queries.local_goals import is_local
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What is known of the network below."""
+
+    latency: Callable[[Address, Address], float] = lambda one, other: 1.0
+    """Seconds from one node to another."""
+    bandwidth: Mapping[Address, float] = field(default_factory=dict)
+    """Bytes a second that a broker can send."""
+    brokers: Sequence[Address] = ()
+    """The nodes that can be a root broker."""
+    most_trees: int = 4
+    fanout: int = 4
+
+    def delay(self, one: Address, other: Address) -> float:
+        """Seconds from one node to another, which may be the same."""
+        return 0.0 if one == other else self.latency(one, other)
+
+
+@dataclass(frozen=True)
+class Regrouping:
+    """How often trees that have nearly the same members are looked for, to be merged."""
+
+    period: float = 60.0
+    likeness: float = 0.8
+    """The share of the members of either tree that must be members of both."""
+
+
+@dataclass(frozen=True)
+class CheckpointSettings:
+    """How often nodes make checkpoints and send heartbeats, and when they are removed; in seconds."""
+
+    checkpoint: float = 2.0
+    beat: float = 1.0
+    silence: float = 8.0
+
+
+@dataclass(frozen=True)
+class QueryOptimiserSettings:
+    """How a query network improves its placement of operators."""
+
+    goal: Goal
+    period: float = 30.0
+    """Seconds between changes."""
+    window: float = 2.0
+    """Seconds that whoever collects messages waits for them."""
+    rules: Sequence[QueryRule] = MIGRATIONS
+    area: RuleArea = HYBRID
+    margin: float = 0.05
+    """The share that a change must gain of the cost, or of what one node or query costs on average."""
+    rest: int = 3
+    """Periods for which an operator stays at a node that it has moved to."""
+    batch: int = BATCH
+    """Changes that are carried out in a period, at most."""
+    told: Literal["neighbourhood", "whole"] = "neighbourhood"
+    """Whether nodes weigh changes with what their neighbourhood tells them, where the goal allows it, or with
+    a snapshot of the whole network."""
+    top: int | None = 20
+    """How many nodes' values are passed on over a link, at most."""
+    slack: float = 0.0
+    """Under a MIN or MAX: the share of the cost within which a node's value must be for it to matter."""
+    seed: int = 0
+    """Of the lottery for values."""
+    most_streams: int = 20
+    """The number of streams between operators here and elsewhere that a node asks about in a period, at most;
+    a node that has more weighs its operators in turn."""
+
+    def __post_init__(self) -> None:
+        if self.told not in ("neighbourhood", "whole"):
+            raise DistributaryError(f"told is neighbourhood or whole, not {self.told!r}")
+        if self.top is not None and self.top < 1:
+            raise DistributaryError(f"top is at least 1, not {self.top}")
+        if self.most_streams < 1:
+            raise DistributaryError(f"most_streams is at least 1, not {self.most_streams}")
+
+    @property
+    def extreme(self) -> bool:
+        """Whether the cost of the system is that of one node or query: a MIN or MAX."""
+        return self.goal.cost.function.is_bottleneck
+
+    def least_benefit(self, cost: float, members: int) -> float:
+        """What a change must gain, when the cost is that of so many nodes or queries."""
+        return self.margin * abs(cost) / (1 if self.extreme else max(1, members))
+
+    @property
+    def local(self) -> bool:
+        """Whether nodes weigh changes with what their neighbourhood tells them."""
+        return self.told == "neighbourhood" and is_local(self.goal)
