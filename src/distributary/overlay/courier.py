@@ -87,22 +87,18 @@ class _Incoming:
     lowest: int = 1
     handled: set[int] = field(default_factory=set)
 
-    def is_new(self, number: int) -> bool:
-        return number >= self.lowest and number not in self.handled
-
-    def note(self, number: int) -> None:
-        self.handled.add(number)
+    def take(self, number: int, lowest: int) -> bool:
+        """Note that a packet is handled and that all below `lowest` are over; whether it is new."""
+        if lowest > self.lowest:
+            self.lowest = lowest
+            self.handled = {one for one in self.handled if one >= lowest}
+        new = number >= self.lowest and number not in self.handled
+        if new:
+            self.handled.add(number)
         while self.lowest in self.handled:
             self.handled.remove(self.lowest)
             self.lowest += 1
-
-    def skip_to(self, lowest: int) -> None:
-        if lowest > self.lowest:
-            self.lowest = lowest
-            self.handled = {number for number in self.handled if number >= lowest}
-            while self.lowest in self.handled:
-                self.handled.remove(self.lowest)
-                self.lowest += 1
+        return new
 
 
 class Courier:
@@ -229,15 +225,10 @@ class Courier:
         incoming = self._incoming.get(sender)
         if incoming is None or life > incoming.life:
             incoming = self._incoming[sender] = _Incoming(life)
-        if life < incoming.life:
+        if life == incoming.life and incoming.take(number, lowest):
+            self.node.dispatch(message, sender)
+        else:
             self.suppressed += 1
-            return
-        incoming.skip_to(lowest)
-        if not incoming.is_new(number):
-            self.suppressed += 1
-            return
-        incoming.note(number)
-        self.node.dispatch(message, sender)
 
     def _ack(self, ack: Ack, sender: Address) -> None:
         self._heard_of(sender)

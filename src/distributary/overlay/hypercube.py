@@ -6,8 +6,7 @@ the other. So what a key covers is a hypercube below it, what covers it a hyperc
 reaches either without meeting a vertex twice along a spanning tree (001 section 4.4):
 
 - Down, from a root, a vertex passes on to those that it gets by clearing one of its bits below the bit by
-  which the message came; at the root, any of its bits (Equation 4.2). The parent of a vertex is it with the
-  lowest of the bits it lacks (Equation 4.3).
+  which the message came; at the root, any of its bits (Equation 4.2).
 - Up is the same with the roles of 0 and 1 exchanged (Algorithm 1).
 - A message needs to carry the vertex it comes from and nothing else of its way.
 
@@ -61,16 +60,6 @@ def covered_keys(key: Key) -> Iterator[Key]:
     yield 0
 
 
-def covering_keys(key: Key, dimension: int) -> Iterator[Key]:
-    """Every key that covers this one, itself last: for a subscription, where events for it may be.
-
-    >>> [f"{covering:04b}" for covering in covering_keys(0b1101, 4)]
-    ['1111', '1101']
-    """
-    free = ((1 << dimension) - 1) & ~key
-    return (key | added for added in covered_keys(free))
-
-
 def bits_of(mask: int) -> Iterator[int]:
     """The places of the bits that are set, from the lowest.
 
@@ -113,22 +102,6 @@ def children_above(vertex: Key, dimension: int, came_from: Key | None = None) ->
     """
     limit = dimension if came_from is None else bit_between(vertex, came_from)
     return (vertex | (1 << bit) for bit in bits_of(~vertex & ((1 << limit) - 1)))
-
-
-def parent_below(root: Key, vertex: Key) -> Key | None:
-    """Who passes on to a vertex what goes down from a root; None for the root (Equation 4.3).
-
-    >>> f"{parent_below(0b1011, 0b0010):04b}"
-    '0011'
-    """
-    lacking = root & ~vertex
-    return vertex | (lacking & -lacking) if lacking else None
-
-
-def parent_above(root: Key, vertex: Key) -> Key | None:
-    """Who passes on to a vertex what goes up from a root; None for the root."""
-    added = vertex & ~root
-    return vertex & ~(added & -added) if added else None
 
 
 class CubeVertex(NamedTuple):

@@ -151,11 +151,16 @@ class Replication:
 
     def put(self, key: int, name: Name, entry: Any) -> None:
         """Set an entry of a key; to be called at the key's owner."""
-        self._change(key, name, entry)
+        last = self._find(key, name)
+        now = self.ring.node.now
+        time = now if last is None else max(now, math.nextafter(last.version.time, math.inf))
+        item = ReplicaItem(key, name, Version(time, self.ring.identifier), entry)
+        self._keep(item)
+        self._give(self._siblings_now(), [item])
 
     def drop(self, key: int, name: Name) -> None:
         """Remove an entry of a key for good; to be called at the key's owner."""
-        self._change(key, name, None)
+        self.put(key, name, None)
 
     def contents(self, key: int) -> Mapping[Name, Any]:
         """The entries of a key, if this node hosts it as its owner."""
@@ -167,13 +172,8 @@ class Replication:
 
     def replicas(self) -> Iterator[ReplicaItem]:
         """The entries kept here for other owners."""
-        return (
-            item
-            for key, items in self._items.items()
-            if key not in self._owned
-            for item in items.values()
-            if item.entry is not None
-        )
+        kept = self._select(lambda key: key not in self._owned)
+        return (item for item in kept if item.entry is not None)
 
     def on_change(self, handler: Handler) -> None:
         """Have this called with key, name and entry (None: gone) whenever what is hosted here changes."""
@@ -181,17 +181,16 @@ class Replication:
 
     def hand_over(self) -> None:
         """Give all that is hosted to the siblings once more: before leaving the ring."""
-        self._give(self._siblings_now(), self._owned_items())
+        self._give(self._siblings_now(), self._select(self._owned.__contains__))
 
     # Items.
 
-    def _change(self, key: int, name: Name, entry: Any) -> None:
-        last = self._items.get(key, {}).get(name)
-        now = self.ring.node.now
-        time = now if last is None else max(now, math.nextafter(last.version.time, math.inf))
-        item = ReplicaItem(key, name, Version(time, self.ring.identifier), entry)
-        self._keep(item)
-        self._give(self._siblings_now(), [item])
+    def _find(self, key: int, name: Name) -> ReplicaItem | None:
+        return self._items.get(key, {}).get(name)
+
+    def _select(self, wanted: Callable[[int], bool]) -> list[ReplicaItem]:
+        """All items of the keys that are wanted."""
+        return [item for key, items in self._items.items() if wanted(key) for item in items.values()]
 
     def _keep(self, item: ReplicaItem) -> bool:
         """Keep an item unless a version at least as new is here."""
@@ -230,9 +229,6 @@ class Replication:
             for handler in self._handlers:
                 handler(key, name, entry)
 
-    def _owned_items(self) -> list[ReplicaItem]:
-        return [item for key, items in self._items.items() if key in self._owned for item in items.values()]
-
     # Placement.
 
     def _siblings_now(self) -> list[Address]:
@@ -247,21 +243,23 @@ class Replication:
                 self._send(address, replicas)
 
     def _neighbours_changed(self) -> None:
-        lost = [
-            self._disown(key) for key in list(self._items) if key in self._owned and not self.ring.owns(key)
-        ]
-        gained = [
-            self._own(key) for key in list(self._items) if key not in self._owned and self.ring.owns(key)
-        ]
-        predecessor = self.ring.predecessor
-        if predecessor is not None and self.copies:
-            self._give([predecessor], (item for items in lost for item in items))
+        ring, owned = self.ring, self._owned
+        lost: list[ReplicaItem] = []
+        gained: list[ReplicaItem] = []
+        for key in list(self._items):
+            if key in owned and not ring.owns(key):
+                lost += self._disown(key)
+        for key in list(self._items):
+            if key not in owned and ring.owns(key):
+                gained += self._own(key)
+        if ring.predecessor is not None and self.copies:
+            self._give([ring.predecessor], lost)
         siblings = self._siblings_now()
         known, self._siblings = self._siblings, siblings
-        self._give([one for one in siblings if one in known], (item for items in gained for item in items))
+        self._give([one for one in siblings if one in known], gained)
         new = [one for one in siblings if one not in known]
         if new:
-            self._give(new, self._owned_items())
+            self._give(new, self._select(owned.__contains__))
 
     def _own(self, key: int) -> list[ReplicaItem]:
         """Host a key from its replicas."""
@@ -301,22 +299,23 @@ class Replication:
     def _differing(self, message: DigestMismatch, sender: Address) -> None:
         """Give a sibling what it lacks, and ask for what it has newer."""
         theirs = {(mark.key, mark.name): mark.version for mark in message.marks}
-        lacking = []
-        for item in self._items_within(message.after, message.last):
-            version = theirs.get((item.key, item.name))
-            if version is None or version < item.version:
-                lacking.append(item)
+        lacking = (
+            item
+            for item in self._items_within(message.after, message.last)
+            if (item.key, item.name) not in theirs or theirs[item.key, item.name] < item.version
+        )
         self._give([sender], lacking)
         wanted = tuple(mark for mark in message.marks if self._lacks(mark))
         if wanted:
             self._send(sender, ReplicaRequest(wanted))
 
     def _lacks(self, mark: Mark) -> bool:
-        item = self._items.get(mark.key, {}).get(mark.name)
+        item = self._find(mark.key, mark.name)
         return item is None or item.version < mark.version
 
     def _wanted(self, message: ReplicaRequest, sender: Address) -> None:
-        self._give([sender], self._found(message.marks))
+        found = (self._find(mark.key, mark.name) for mark in message.marks)
+        self._give([sender], (item for item in found if item is not None))
 
     def _strays(self, message: StrayItems, arrival: Arrival) -> None:
         for item in message.items:
@@ -327,15 +326,9 @@ class Replication:
     def _kept(self, message: StrayReceipt, sender: Address) -> None:
         """Forget strays that are safe, unless an owner has asked after them or they changed meanwhile."""
         for mark in message.marks:
-            if self._is_stray(mark.key) and not self._lacks(mark):
-                item = self._items[mark.key][mark.name]
-                if item.version == mark.version:
-                    self._forget(mark.key, mark.name)
-
-    def _found(self, marks: Iterable[Mark]) -> list[ReplicaItem]:
-        """The items here that these marks stand for, in the same or newer versions."""
-        items = (self._items.get(mark.key, {}).get(mark.name) for mark in marks)
-        return [item for item in items if item is not None]
+            item = self._find(mark.key, mark.name)
+            if item is not None and self._is_stray(mark.key) and item.version == mark.version:
+                self._forget(mark.key, mark.name)
 
     # Upkeep.
 
@@ -365,19 +358,13 @@ class Replication:
     def _bury(self) -> None:
         """Forget tombstones that are old enough."""
         before = self.ring.node.now - self.tombstones
-        for key, items in list(self._items.items()):
-            for item in list(items.values()):
-                if item.entry is None and item.version.time < before:
-                    self._forget(key, item.name)
+        for item in self._select(lambda key: True):
+            if item.entry is None and item.version.time < before:
+                self._forget(item.key, item.name)
 
     def _items_within(self, after: int, last: int) -> list[ReplicaItem]:
         circle = self.ring.circle
-        return [
-            item
-            for key, items in self._items.items()
-            if circle.up_to(key, after, last)
-            for item in items.values()
-        ]
+        return self._select(lambda key: circle.up_to(key, after, last))
 
 
 def digest_of(items: Iterable[ReplicaItem]) -> int:

@@ -19,7 +19,7 @@ Whatever the placement: the key under which a cell is looked up is among those o
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import accumulate
@@ -89,10 +89,8 @@ class AttributePlacement(Protocol):
         """The key under which a cell is looked up; the choice is any number, and spreads what is alike."""
 
 
-class PlacementFactory(Protocol):
-    """What makes the first placement of an axis."""
-
-    def __call__(self, circle: Circle, axis: AttributeAxis) -> AttributePlacement: ...
+PlacementFactory = Callable[[Circle, AttributeAxis], AttributePlacement]
+"""Makes the first placement of an axis."""
 
 
 def point_key(circle: Circle, name: str, point: str) -> int:

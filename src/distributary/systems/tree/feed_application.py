@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 from typing import NamedTuple
 
@@ -136,12 +137,12 @@ class FeedSource:
 
     def _answer(self, asked: FeedRequest, sender: Address) -> None:
         self.asked += 1
+        document, reason = None, ""
         try:
             document = self._fetch(asked.feed, self.node.now)
         except DistributaryError as error:
-            self.node.send(sender, FeedReply(asked.feed, asked.poll, None, self.node.now, str(error)))
-        else:
-            self.node.send(sender, FeedReply(asked.feed, asked.poll, document, self.node.now))
+            reason = str(error)
+        self.node.send(sender, FeedReply(asked.feed, asked.poll, document, self.node.now, reason))
 
 
 class FeedPoller:
@@ -250,22 +251,15 @@ class FeedApplication:
         changes: bool = True,
     ) -> None:
         self.assembly = assembly
+        self.settle, self.disorder = assembly.settle, assembly.disorder
         self.pollers: dict[Address, FeedPoller] = {}
-        self._feeds = feeds
-        self._every, self._patience, self._changes = every, patience, changes
+        self._poller = partial(FeedPoller, feeds=feeds, every=every, patience=patience, changes=changes)
 
     def __call__(self, address: Address) -> TreeBroker:
+        """Make the broker of a node, with a poller that works while it is the root."""
         broker = self.assembly(address)
-        self.pollers[address] = FeedPoller(
-            broker, self._feeds, every=self._every, patience=self._patience, changes=self._changes
-        )
+        self.pollers[address] = self._poller(broker)
         return broker
-
-    def settle(self, brokers: Iterable[TreeBroker]) -> None:
-        self.assembly.settle(brokers)
-
-    def disorder(self, brokers: Iterable[TreeBroker]) -> list[str]:
-        return self.assembly.disorder(brokers)
 
     @property
     def poller(self) -> FeedPoller:

@@ -22,6 +22,10 @@ class LinkMeasurement(NamedTuple):
     bandwidth: float = 0.0
 
 
+UNMEASURED = LinkMeasurement(0.0)
+"""Stands for a link that has not been measured."""
+
+
 class BrokerFacts(NamedTuple):
     """What a broker knows of itself, wherever it is in the tree."""
 

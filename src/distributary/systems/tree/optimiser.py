@@ -248,7 +248,7 @@ class TreeOptimiser:
         above, parent, link = self.statistics.parent_values, self.tree.parent, self.statistics.link
         if not self.tree.is_root and parent is not None:
             values = self.model.nothing if above is None else above
-            link = link or messages.LinkMeasurement(0.0)
+            link = link or messages.UNMEASURED
             fanout, size = len(own.children), self.statistics.size
             me = messages.ChildState(own.address, link, own.facts, fanout, size, (), ())
             facts = messages.BrokerFacts()

@@ -32,6 +32,7 @@ from distributary.plan.trees.tree import NO_PARENT, Sites
 from distributary.plan.trees.tree import Tree as Plan
 from distributary.systems.tree.cost_model import IDENTITY, CostEntry, CostModel, Entries, Values
 from distributary.systems.tree.messages import (
+    UNMEASURED,
     BrokerFacts,
     ChildState,
     LinkMeasurement,
@@ -194,20 +195,20 @@ class BrokerStatistics:
         self.remembered_at = -1.0
         self._clients = clients
         self._rates = StreamRates(gauges, wants)
-        self._link: tuple[int, LinkMeasurement] | None = None
-        """The link to the parent, with its stamp."""
-        self._above: tuple[int, Values] | None = None
-        """The parent's values, with the stamp of the link."""
-        self._told: dict[Address, tuple[float, SubtreeReport]] = {}
+        self._above: tuple[int, LinkMeasurement, Values] | None = None
+        """The link to the parent and the parent's values, with the stamp of the link."""
+        self._reports: dict[Address, tuple[float, SubtreeReport]] = {}
+        """The latest report of each child, and when it came."""
         self._last: tuple[Address | None, SubtreeReport] | None = None
+        """What the parent was last told, and who that was."""
         self.regular = bool(model.paths) or any(
             metric.place is Place.LINK and metric.reads is Reads.PARENT for metric in model.metrics
         )
         """Whether nodes tell each other in every period, and not only what has changed."""
         if model.needs_streams:
             tree.on_event(lambda event: self._rates.note(event, tree.node.now))
-        tree.node.handle(SubtreeReport, self._dependents_told)
-        tree.node.handle(PathReport, self._cost_told)
+        tree.node.handle(SubtreeReport, self._subtree_reported)
+        tree.node.handle(PathReport, self._path_reported)
         tree.prober.answer_with(lambda: self.values or ())
 
     def forget(self) -> None:
@@ -226,16 +227,21 @@ class BrokerStatistics:
     @property
     def link(self) -> LinkMeasurement | None:
         """The link to the parent, once it has been measured."""
-        return self._link[1] if self._link is not None and self._link[0] == self.tree.link.stamp else None
+        above = self._above
+        return None if above is None or above[0] != self.tree.link.stamp else above[1]
+
+    @property
+    def parent_values(self) -> Values | None:
+        """The parent's values, once they are known."""
+        above = self._above
+        return None if above is None or above[0] != self.tree.link.stamp else above[2]
 
     @_momentary
     def children(self) -> dict[Address, SubtreeReport]:
-        """What the children have told that there are now, where their links are known."""
-        told = ((child, self._told.get(child)) for child in self.tree.children)
-        return {child: each[1] for child, each in told if each is not None and self._measured(each[1])}
-
-    def _measured(self, told: SubtreeReport) -> bool:
-        return told.link is not None or not self.regular
+        """What the present children have reported, where their links are known."""
+        present = (child for child in self.tree.children if child in self._reports)
+        reports = {child: self._reports[child][1] for child in present}
+        return {child: each for child, each in reports.items() if each.link is not None or not self.regular}
 
     @property
     def complete(self) -> bool:
@@ -245,22 +251,27 @@ class BrokerStatistics:
     @_momentary
     def values(self) -> Values | None:
         """This node's values; None while they are not known."""
-        return self._values(self.facts, self.streams)
-
-    def _values(self, facts: BrokerFacts, streams: Streams) -> Values | None:
-        fanout = len(self.tree.children)
         if self.tree.is_root or not self.regular:
-            return local_values(self.model, None, facts, fanout, streams)
-        above, link = self._above, self.link
-        if above is None or above[0] != self.tree.link.stamp or link is None:
+            return local_values(*self._under(None))
+        above, link = self.parent_values, self.link
+        if above is None or link is None:
             return None
-        return self.model.joined(above[1], local_values(self.model, link, facts, fanout, streams))
+        return self.model.joined(above, local_values(*self._under(link)))
+
+    def _under(
+        self, link: LinkMeasurement | None
+    ) -> tuple[CostModel, LinkMeasurement | None, BrokerFacts, int, Streams]:
+        """This node at the end of a link, for `local_values` and `local_cost`."""
+        return self.model, link, self.facts, len(self.tree.children), self.streams
+
+    @property
+    def _present_link(self) -> LinkMeasurement | None:
+        return None if self.tree.is_root else self.link or UNMEASURED
 
     @property
     def local(self) -> Values:
         """This node's part in its own values."""
-        link = None if self.tree.is_root else self.link or LinkMeasurement(0.0)
-        return local_values(self.model, link, self.facts, len(self.tree.children), self.streams)
+        return local_values(*self._under(self._present_link))
 
     @_momentary
     def streams(self) -> Streams:
@@ -271,6 +282,7 @@ class BrokerStatistics:
 
     @property
     def size(self) -> int:
+        """How many nodes this one's subtree has, itself included."""
         return 1 + sum(told.size for told in self.children.values())
 
     def _entries(self, child: SubtreeReport) -> list[CostEntry]:
@@ -280,7 +292,7 @@ class BrokerStatistics:
         return [own, *(CostEntry(times, self.model.joined(values, each)) for times, each in child.below)]
 
     def _local(self, child: SubtreeReport) -> Values:
-        link = child.link or LinkMeasurement(0.0)
+        link = child.link or UNMEASURED
         return local_values(self.model, link, child.facts, child.fanout, child.streams)
 
     @_momentary
@@ -292,7 +304,7 @@ class BrokerStatistics:
     def own(self) -> list[CostEntry]:
         """This node itself, if it has a cost."""
         values = self.values
-        if values is None or (self.tree.is_root and not self.model.root_counts):
+        if values is None or not self._has_cost:
             return []
         return [CostEntry(self.model.weight(self._clients()), values)]
 
@@ -312,27 +324,22 @@ class BrokerStatistics:
         A root without a cost has nowhere to go, and nobody is better.
         """
         values, sign = self.values, self.model.goal.sign
-        if values is None or (self.tree.is_root and not self.model.root_counts):
+        if values is None or not self._has_cost:
             return None
         cost = self.model.cost(values) if self.model.along_path else self._local_cost()
         return math.inf if cost is None else sign * cost
 
-    def _local_cost(self) -> float | None:
-        if self.tree.is_root and not self.model.root_counts:
-            return None
-        link = None if self.tree.is_root else self.link or LinkMeasurement(0.0)
-        return local_cost(self.model, link, self.facts, len(self.tree.children), self.streams)
-
     @property
-    def parent_values(self) -> Values | None:
-        return None if self._above is None or self._above[0] != self.tree.link.stamp else self._above[1]
+    def _has_cost(self) -> bool:
+        return self.model.root_counts or not self.tree.is_root
+
+    def _local_cost(self) -> float | None:
+        return local_cost(*self._under(self._present_link)) if self._has_cost else None
 
     def absolute(self, entries: Entries) -> list[CostEntry]:
         """Entries relative to this node as they are in the tree."""
-        values = self.values
-        return (
-            [] if values is None else [CostEntry(t, self.model.joined(values, each)) for t, each in entries]
-        )
+        values, join = self.values, self.model.joined
+        return [] if values is None else [CostEntry(times, join(values, each)) for times, each in entries]
 
     def worst(self) -> float | None:
         """The extreme cost in this node's subtree, itself included."""
@@ -355,7 +362,7 @@ class BrokerStatistics:
             below = told.below
             if below_of is not None:
                 below = below_of(child, self.model.joined(values, self._local(told)))
-            link = told.link or LinkMeasurement(0.0)
+            link = told.link or UNMEASURED
             children.append(ChildState(child, link, told.facts, told.fanout, told.size, below, told.streams))
         parent = None if tree.is_root else tree.parent
         return TreeNeighbourhood(tree.address, parent, values, self.facts, tuple(children))
@@ -366,9 +373,9 @@ class BrokerStatistics:
         """Tell the parent, and the children where it matters to them."""
         tree = self.tree
         self.forget()
-        self._told = {child: each for child, each in self._told.items() if child in tree.children}
+        self._reports = {child: each for child, each in self._reports.items() if child in tree.children}
         if not tree.is_root and tree.parent is not None:
-            told = self._dependents()
+            told = self._report()
             if self.regular:
                 tree.node.send(tree.parent, told)
             elif self._last is None or self._last != (tree.parent, told._replace(sent=0.0)):
@@ -376,12 +383,12 @@ class BrokerStatistics:
                 tree.post(tree.parent, told)
         values = self.values
         if self.regular and values is not None:
-            for child, (came, each) in self._told.items():
+            for child, (came, each) in self._reports.items():
                 held = tree.node.now - came
                 rest = self._rest_of(child)
                 tree.node.send(child, PathReport(each.sent, held, values, rest, self.system))
 
-    def _dependents(self) -> SubtreeReport:
+    def _report(self) -> SubtreeReport:
         tree, facts, streams = self.tree, self.facts, self.streams
         below = () if self.model.broadcasts_costs else self.below
         everything = merged(facts.streams, streams)
@@ -402,19 +409,19 @@ class BrokerStatistics:
         worst = self.model.worst([*self.rest, *self.own, *others])
         return () if worst is None else (worst._replace(times=1),)
 
-    def _dependents_told(self, message: SubtreeReport, sender: Address) -> None:
+    def _subtree_reported(self, message: SubtreeReport, sender: Address) -> None:
         self.forget()
-        before = self._told.get(sender)
+        before = self._reports.get(sender)
         if before is None or before[1].sent < message.sent:
-            self._told[sender] = (self.tree.node.now, message)
+            self._reports[sender] = (self.tree.node.now, message)
 
-    def _cost_told(self, message: PathReport, sender: Address) -> None:
+    def _path_reported(self, message: PathReport, sender: Address) -> None:
         self.forget()
         if sender != self.tree.parent:
             return
         seconds = self.tree.node.now - message.echo - message.held
-        self._link = (self.tree.link.stamp, self.measured(sender, ProbeResult(seconds, ())))
-        self._above = (self.tree.link.stamp, message.values)
+        link = self.measured(sender, ProbeResult(seconds, ()))
+        self._above = (self.tree.link.stamp, link, message.values)
         self.rest, self.system = message.rest, message.system
 
     # Links to others.
