@@ -7,15 +7,15 @@ Rules:
 - A packet says which number is the lowest that its sender still waits for. Whatever is below is over:
   acknowledged or given up. So a receiver remembers no more numbers than are under way, and a message that
   was given up, and perhaps went another way, is not handled late.
-- Packets carry the sender's life, the time at which it first started. A node that starts again without its
-  state has a new life: its numbers begin anew, and nothing of its earlier life counts any more. One that
-  starts again with its state takes up what it had under way.
+- Packets carry the sender's incarnation, the time at which it first started. A node that starts again without
+  its state has a new incarnation: its numbers begin anew, and nothing of its earlier incarnation counts any
+  more. One that starts again with its state takes up what it had under way.
 - A message of the ring is tried a few times and its next hop then suspected: the ring looks for another
   way. A suspicion ends when the node is heard of, or after a while. A message sent to one node directly is
   tried for longer, at doubling intervals; then whoever asked (`on_failure`) is told.
 - How long an answer is awaited follows the round trips measured: a packet carries the time of its try, which
-  its acknowledgement returns. On a network that has become slow a next hop would else be given up while it
-  passes the message on, which doubles the message at every hop.
+  its acknowledgement returns. Otherwise, on a network that has become slow, a next hop would be given
+  up while it passes the message on, which doubles the message at every hop.
 - What the ring cannot place now is kept for `pause` seconds and handled again.
 
 Cost: an acknowledgement for each message, of a kind of its own so that costs can be counted without.
@@ -37,7 +37,7 @@ DECAY = 0.125
 class Packet(NamedTuple):
     """A message under way, to be acknowledged."""
 
-    life: float
+    incarnation: float
     number: int
     lowest: int
     """The lowest number that the sender still waits for."""
@@ -49,7 +49,7 @@ class Packet(NamedTuple):
 class Ack(NamedTuple):
     """A packet has arrived."""
 
-    life: float
+    incarnation: float
     number: int
     tried: float = 0.0
 
@@ -76,6 +76,7 @@ class _Outgoing:
 
     @property
     def lowest(self) -> int:
+        """The lowest number that is still waited for."""
         return next(iter(self.waiting), self.numbered + 1)
 
 
@@ -83,7 +84,7 @@ class _Outgoing:
 class _Incoming:
     """Which packets of one sender have been handled: all below `lowest`, and some at or above it."""
 
-    life: float
+    incarnation: float
     lowest: int = 1
     handled: set[int] = field(default_factory=set)
 
@@ -112,7 +113,7 @@ class Courier:
         tries: int = 6,
         hop_tries: int = 3,
         pause: float = 0.5,
-        forgive: float = 10.0,
+        suspicion: float = 10.0,
         most_patience: float = 4.0,
     ) -> None:
         self.node = node
@@ -123,7 +124,7 @@ class Courier:
         self.tries = tries
         self.hop_tries = hop_tries
         self.pause = pause
-        self.forgive = forgive
+        self.suspicion = suspicion
         """Seconds until a suspected node is given another try."""
         self.repeated = 0
         """Packets sent again."""
@@ -132,7 +133,7 @@ class Courier:
         self.given_up = 0
         self.round_trip = 0.0
         """Seconds that answers of all nodes take on average of late."""
-        self._life = 0.0
+        self._incarnation = 0.0
         self._outgoing: dict[Address, _Outgoing] = {}
         self._incoming: dict[Address, _Incoming] = {}
         self._held: dict[int, Message] = {}
@@ -143,7 +144,7 @@ class Courier:
         node.handle(Ack, self._ack)
         node.at_alarm("courier again", self._again)
         node.at_alarm("courier held", self._release)
-        node.at_alarm("courier forgive", self._forgive)
+        node.at_alarm("courier suspicion", self._trust_again)
         node.at_start(self._begin)
 
     def send(self, to: Address, message: Message) -> None:
@@ -177,7 +178,7 @@ class Courier:
         after = self._patience(outgoing)
         if not waiting.is_hop:
             after = max(after, self.timeout * 2.0 ** (waiting.tries - 1))
-        self.node.send(to, Packet(self._life, number, outgoing.lowest, waiting.message, self.node.now))
+        self.node.send(to, Packet(self._incarnation, number, outgoing.lowest, waiting.message, self.node.now))
         self.node.wake_after(after, "courier again", (to, number))
 
     def _patience(self, outgoing: _Outgoing) -> float:
@@ -185,7 +186,7 @@ class Courier:
 
         What a node took long ago says nothing: it may be slow no more, or gone.
         """
-        recent = self.node.now - outgoing.measured < self.forgive
+        recent = self.node.now - outgoing.measured < self.suspicion
         usual = max(outgoing.round_trip, self.round_trip) if recent else self.round_trip
         return min(max(self.timeout, 2 * usual), self.most_patience * self.timeout)
 
@@ -205,34 +206,34 @@ class Courier:
         self.given_up += 1
         if self._ring is not None:
             self._ring.suspect(to)
-            self.node.wake_after(self.forgive, "courier forgive", to)
+            self.node.wake_after(self.suspicion, "courier suspicion", to)
         if waiting.is_hop:
             self.node.dispatch(waiting.message, self.node.address)
         else:
             for handler in self._failure_handlers:
                 handler(to, waiting.message)
 
-    def _forgive(self, address: Address) -> None:
+    def _trust_again(self, address: Address) -> None:
         if self._ring is not None:
             self._ring.trust(address)
 
     # Receiving.
 
     def _packet(self, packet: Packet, sender: Address) -> None:
-        life, number, lowest, message, tried = packet
-        self.node.send(sender, Ack(life, number, tried))
+        incarnation, number, lowest, message, tried = packet
+        self.node.send(sender, Ack(incarnation, number, tried))
         self._heard_of(sender)
         incoming = self._incoming.get(sender)
-        if incoming is None or life > incoming.life:
-            incoming = self._incoming[sender] = _Incoming(life)
-        if life == incoming.life and incoming.take(number, lowest):
+        if incoming is None or incarnation > incoming.incarnation:
+            incoming = self._incoming[sender] = _Incoming(incarnation)
+        if incarnation == incoming.incarnation and incoming.take(number, lowest):
             self.node.dispatch(message, sender)
         else:
             self.suppressed += 1
 
     def _ack(self, ack: Ack, sender: Address) -> None:
         self._heard_of(sender)
-        if ack.life == self._life and sender in self._outgoing:
+        if ack.incarnation == self._incarnation and sender in self._outgoing:
             outgoing = self._outgoing[sender]
             outgoing.waiting.pop(ack.number, None)
             took = self.node.now - ack.tried
@@ -255,9 +256,9 @@ class Courier:
         self.node.dispatch(self._held.pop(number), self.node.address)
 
     def _begin(self) -> None:
-        """Take a life, or take up what was under way when the node stopped."""
+        """Begin an incarnation, or take up what was under way when the node stopped."""
         if not self._outgoing and not self._incoming:
-            self._life = self.node.now
+            self._incarnation = self.node.now
         if self._ring is not None:
             for address in sorted(self._ring.suspected):
                 self._ring.trust(address)

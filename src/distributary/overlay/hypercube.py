@@ -142,6 +142,7 @@ class Cubes:
             )
 
     def dimension(self, place: CubeVertex) -> int:
+        """The dimension of the cube that a vertex belongs to."""
         return self.dimensions[place.rank]
 
     def position(self, place: CubeVertex) -> int:

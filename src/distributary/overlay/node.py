@@ -2,8 +2,8 @@
 
 Rules:
 
-- Whoever runs a node (the simulator, later a socket) drives it through four entries, `start`, `receive`,
-  `wake` and `call`, one at a time. Each returns the effects that the node wants, in order: messages to send,
+- Whoever runs a node (the simulator, or a runner with sockets) drives it through four entries, `start`,
+  `receive`, `wake` and `call`, one at a time. Each returns the effects that the node wants, in order: messages to send,
   alarms to be woken by, items to hand to its clients. Nothing else leaves a node.
 - A node reads the time as `now`, which is what its driver said at the last entry.
 - A node is put together from layers. A layer is a plain object that keeps the node it lives on, registers
@@ -36,11 +36,15 @@ class Token(NamedTuple):
 
 
 class Send(NamedTuple):
+    """Send a message to a node; it may get lost."""
+
     to: Address
     message: Message
 
 
 class Wake(NamedTuple):
+    """Wake this node with the token after so many seconds."""
+
     after: float
     token: Token
 
@@ -86,6 +90,7 @@ class Node:
         return self._take()
 
     def receive(self, message: Message, sender: Address, now: float) -> list[Effect]:
+        """Handle a message; KeyError for a class that no layer handles."""
         self.now = now
         # `dispatch` and `_take` written out: every message of a simulation comes this way.
         self._handlers[type(message)](message, sender)
@@ -96,6 +101,7 @@ class Node:
         return effects
 
     def wake(self, token: Token, now: float) -> list[Effect]:
+        """Handle an alarm that is due."""
         self.now = now
         self._alarms[token.alarm](token.about)
         return self._take()
@@ -133,10 +139,13 @@ class Node:
         self._handlers[type(message)](message, sender)
 
     def send(self, to: Address, message: Message) -> None:
+        """Have a message sent."""
         self._effects.append(_new_tuple(Send, (to, message)))
 
     def wake_after(self, seconds: float, alarm: str, about: Any = None) -> None:
+        """Set an alarm; its handler is called with `about`."""
         self._effects.append(Wake(seconds, Token(alarm, about)))
 
     def deliver(self, item: Any) -> None:
+        """Have an item handed to the clients of this node."""
         self._effects.append(Deliver(item))

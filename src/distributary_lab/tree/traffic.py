@@ -18,7 +18,7 @@ import numpy as np
 
 from distributary.model import Event, Subscription
 from distributary.overlay.node import Address
-from distributary.overlay.tree.messages import Probe, ProbeReply
+from distributary.overlay.tree.messages import TreeProbe, TreeProbeReply
 from distributary.overlay.tree.state import TreeSettings
 from distributary.plan.trees.cost import system_cost
 from distributary.plan.trees.goals import parse_goal
@@ -151,7 +151,7 @@ def run_traffic(point: Point, random: np.random.Generator) -> list[Row]:
         periods += 1
     seconds, nodes = periods * PERIOD, sites.count
     upkeep = live.bytes_of(*UPKEEP) / nodes
-    optimisation = live.bytes_of(*OPTIMISATION, Probe, ProbeReply) / nodes
+    optimisation = live.bytes_of(*OPTIMISATION, TreeProbe, TreeProbeReply) / nodes
     return [
         {
             "upkeep": upkeep * MAINTENANCE / seconds,

@@ -29,6 +29,7 @@ class Circle:
         object.__setattr__(self, "mask", self.size - 1)
 
     def add(self, identifier: int, steps: int) -> int:
+        """The identifier so many steps clockwise; anticlockwise with negative steps."""
         return (identifier + steps) & self.mask
 
     def clockwise(self, start: int, end: int) -> int:

@@ -33,6 +33,7 @@ class OneWay:
     name: str = "one way"
 
     def fingers(self, circle: Circle, identifier: int) -> list[Finger]:
+        """The places in the finger table of a node."""
         return [Finger(circle.add(identifier, 1 << bit)) for bit in range(circle.bits)]
 
     def nearest(self, circle: Circle, identifier: int, key: int, known: tuple[Address, ...]) -> Address:
@@ -56,6 +57,7 @@ class BothWays:
     """A finger each way for every so many bits: 2 is powers of four, 1 is powers of two."""
 
     def fingers(self, circle: Circle, identifier: int) -> list[Finger]:
+        """The places in the finger table of a node."""
         steps = [1 << bit for bit in range(0, circle.bits, self.spacing)]
         ahead = [Finger(circle.add(identifier, step)) for step in steps]
         behind = [Finger(circle.add(identifier, -step), clockwise=False) for step in steps]

@@ -28,8 +28,8 @@ from typing import ClassVar, NamedTuple, Protocol
 from distributary.overlay.ring.circle import Circle
 
 MOST_GRAINS = 4096
-UNHEARD = 0.1
-"""The share of the weight that goes to cells of which nothing was heard."""
+UNSEEN = 0.1
+"""The share of the weight that goes to cells that nobody asked for."""
 
 
 class AttributeAxis(NamedTuple):
@@ -44,6 +44,7 @@ class AttributeAxis(NamedTuple):
         return min(self.cells, MOST_GRAINS)
 
     def grain_of(self, cell: int) -> int:
+        """The grain that a cell belongs to."""
         return cell * self.grains // self.cells
 
     def first_of(self, grain: int) -> int:
@@ -77,10 +78,12 @@ class AttributePlacement(Protocol):
     """Where the cells of one axis belong."""
 
     @property
-    def spread(self) -> Spread: ...
+    def spread(self) -> Spread:
+        """How a run of cells reaches the nodes that store it."""
 
     @property
-    def version(self) -> Version: ...
+    def version(self) -> Version:
+        """Which of the placements of the axis this is."""
 
     def stored(self, first: int, last: int) -> Iterator[StoredRun]:
         """The keys under which a run of cells is stored, in its order."""
@@ -109,9 +112,11 @@ class ScatteredPlacement:
     version: Version = FIRST
 
     def stored(self, first: int, last: int) -> Iterator[StoredRun]:
+        """One key for each cell."""
         return (StoredRun(self.key(cell, 0), cell, cell) for cell in range(first, last + 1))
 
     def key(self, cell: int, choice: int) -> int:
+        """The hash of name and value."""
         return self.circle.hash(f"{self.axis.name}={cell}")
 
 
@@ -133,9 +138,11 @@ class OrderedPlacement:
     version: Version = FIRST
 
     def stored(self, first: int, last: int) -> Iterator[StoredRun]:
+        """One key for each cell."""
         return (StoredRun(self.key(cell, 0), cell, cell) for cell in range(first, last + 1))
 
     def key(self, cell: int, choice: int) -> int:
+        """As far round the ring from the name's hash as the cell is along the axis."""
         steps = max(self.axis.cells - 1, 1)
         return self.circle.add(self.circle.hash(self.axis.name), cell * self.circle.size // steps)
 
@@ -205,6 +212,7 @@ class ArcPlacement:
                 yield StoredRun(key, start, end)
 
     def key(self, cell: int, choice: int) -> int:
+        """One of the keys of the cell's arc."""
         arc = bisect_right(self.starts, cell) - 1
         return self.keys[self._place(arc) + choice % self.copies[arc]]
 
@@ -244,8 +252,8 @@ def divide(
         for grain, weight in weights.items()
         if grain not in copies
     }
-    # Cells of which nothing was heard get a little room as well.
-    little = UNHEARD * (sum(heavy.values()) or 1.0) / axis.grains
+    # Cells that nobody asked for get a little room as well.
+    little = UNSEEN * (sum(heavy.values()) or 1.0) / axis.grains
     share = (sum(heavy.values()) + little * axis.grains) / max(nodes - sum(copies.values()), 1)
     arcs: dict[int, int] = {}
     so_far, arc = 0.0, -1

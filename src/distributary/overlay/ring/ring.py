@@ -48,10 +48,10 @@ class Arrival(NamedTuple):
 
 
 class PayloadStamp(NamedTuple):
-    """Tells a payload sent out from every other: by whom, in which life of theirs, as which one."""
+    """Tells a payload sent out from every other: by whom, in which incarnation of theirs, as which one."""
 
     origin: Address
-    life: float
+    incarnation: float
     number: int
 
 
@@ -104,7 +104,7 @@ class Ring:
         """After so many hops a message is thought to go in circles."""
         self._known: tuple[Address, ...] | None = None
         self._watchers: list[Callable[[], None]] = []
-        self._life = 0.0
+        self._incarnation = 0.0
         self._numbered = 0
         self._handed_over: dict[PayloadStamp, set[int]] = {}
         node.handle(RoutedPayload, self._pass_on)
@@ -193,11 +193,13 @@ class Ring:
         self._known = None
 
     def set_predecessor(self, predecessor: Address | None) -> None:
+        """Change the predecessor, and tell those who watch."""
         if predecessor != self.predecessor:
             self.predecessor = predecessor
             self._changed()
 
     def set_successors(self, successors: Sequence[Address]) -> None:
+        """Change the successors, and tell those who watch."""
         if list(successors) != self.successors:
             self.successors = list(successors)
             self._changed()
@@ -295,11 +297,11 @@ class Ring:
 
     def _stamp(self) -> PayloadStamp:
         self._numbered += 1
-        return PayloadStamp(self.identifier, self._life, self._numbered)
+        return PayloadStamp(self.identifier, self._incarnation, self._numbered)
 
     def _begin(self) -> None:
         if not self._numbered:
-            self._life = self.node.now
+            self._incarnation = self.node.now
 
 
 def settle(rings: Sequence[Ring]) -> None:

@@ -73,6 +73,7 @@ class StaticRing:
 
     @property
     def count(self) -> int:
+        """How many nodes there are."""
         return int(self.members.size)
 
     def owners(self, keys: Identifiers) -> Ranks:

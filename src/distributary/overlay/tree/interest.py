@@ -68,6 +68,7 @@ class Interest:
     forms: tuple[Form, ...] = ()
 
     def matches(self, event: Event) -> bool:
+        """Whether an event matches one of the profiles."""
         return any(profile_of(form).matches(event) for form in self.forms)
 
     def covers(self, form: Form) -> bool:
@@ -80,6 +81,7 @@ class Interest:
         return tuple(sorted(mine - other)), tuple(sorted(other - mine))
 
     def changed(self, added: Iterable[Form], removed: Iterable[Form]) -> Interest:
+        """This interest with some profiles more and some fewer."""
         return Interest(tuple(sorted((set(self.forms) - set(removed)) | set(added))))
 
 
@@ -107,6 +109,7 @@ class InterestSummary:
 
     @property
     def interest(self) -> Interest:
+        """The few profiles that cover all that is asked for."""
         return Interest(tuple(sorted(self._stands_for)))
 
     def add(self, form: Form) -> None:

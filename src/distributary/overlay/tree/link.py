@@ -63,7 +63,7 @@ TRANSITIONS: Mapping[ChangeState, Mapping[type, ChangeState]] = {
 
 
 @dataclass
-class ParentChange:
+class ParentTransition:
     """A change of parent under way."""
 
     stamp: int
@@ -85,7 +85,7 @@ class ParentChange:
     def advance(self, step: type) -> bool:
         """Take the step of a message of this class; False, and nothing changes, if the table has none.
 
-        >>> change = ParentChange(stamp=1, wanted=None, since=0.0, must=False)
+        >>> change = ParentTransition(stamp=1, wanted=None, since=0.0, must=False)
         >>> change.advance(messages.InterestGrant), change.advance(messages.ParentGrant), change.state.name
         (False, True, 'ATTACHING')
         """
@@ -107,7 +107,7 @@ class ParentLink:
     """When the parent was last heard of."""
     root_children: tuple[Address, ...] = ()
     """All children of the root, if the parent is the root: they elect another when it fails."""
-    change: ParentChange | None = None
+    change: ParentTransition | None = None
     moves: int = 0
     """Changes of parent that have come about."""
     refusals: int = 0
@@ -117,7 +117,7 @@ class ParentLink:
         """Whether a message belongs to the link to the parent."""
         return sender == self.parent and stamp == self.stamp
 
-    def awaited(self, sender: Address, stamp: int) -> ParentChange | None:
+    def awaited(self, sender: Address, stamp: int) -> ParentTransition | None:
         """The change of parent under way, if a message belongs to its new link."""
         change = self.change
         return change if change is not None and (sender, stamp) == (change.new_parent, change.stamp) else None

@@ -241,13 +241,13 @@ class EventFetchReply(NamedTuple):
 # Between any two nodes.
 
 
-class Probe(NamedTuple):
+class TreeProbe(NamedTuple):
     """Answer at once: the round trip tells how far you are."""
 
     number: int
 
 
-class ProbeReply(NamedTuple):
+class TreeProbeReply(NamedTuple):
     """The answer to a probe, with what the node tells of itself."""
 
     number: int

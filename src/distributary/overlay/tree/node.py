@@ -18,7 +18,7 @@ from distributary.overlay.tree.events import EventReception
 from distributary.overlay.tree.interest import Form
 from distributary.overlay.tree.link import ParentLink
 from distributary.overlay.tree.parent import ParentProtocol
-from distributary.overlay.tree.probing import Prober, ProbeResults
+from distributary.overlay.tree.probing import ProbeResults, TreeProber
 from distributary.overlay.tree.root import EVERYTHING, RootRole
 from distributary.overlay.tree.root_contact import RootContact
 from distributary.overlay.tree.routes import Routes, ScannedRoutes
@@ -59,7 +59,7 @@ class TreeNode:
         self.link = ParentLink()
         self.log = EventLog(self.settings.room)
         self.root = RootContact(node, self.post)
-        self.prober = Prober(node)
+        self.prober = TreeProber(node)
         state = TreeState(node, self.post, self.settings, self.random, self.root, self.link, self.log)
         self.upstream = UpstreamInterest(state)
         self._children = Children(state, self.upstream, routes or ScannedRoutes())
@@ -85,12 +85,12 @@ class TreeNode:
             messages.ChildTimeout: role.child_timed_out,
             messages.TreeDeparture: role.departed,
             # From the root.
-            messages.ParentGrant: self._comparing(parent.granted),
-            messages.ParentOffers: self._comparing(parent.offered),
-            messages.ParentDenial: self._learning(parent.denied),
+            messages.ParentGrant: self._after(role.compare, parent.granted),
+            messages.ParentOffers: self._after(role.compare, parent.offered),
+            messages.ParentDenial: self._after(role.learn, parent.denied),
             messages.RootHandover: role.take_over,
             # About the root.
-            messages.RootAnnouncement: self._comparing(lambda message, sender: None),
+            messages.RootAnnouncement: lambda message, sender: role.compare(message.term, sender),
             messages.RootTimeout: self._election.timed_out,
             # From a child.
             messages.AttachRequest: children.attach,
@@ -98,9 +98,9 @@ class TreeNode:
             messages.ChildHeartbeat: children.heartbeat,
             messages.DetachNotice: self._child_detached,
             # From a parent.
-            messages.InterestGrant: self._learning(parent.interest_granted),
+            messages.InterestGrant: self._after(role.learn, parent.interest_granted),
             messages.ForwardedEvent: parent.forwarded,
-            messages.Heartbeat: self._comparing(parent.heartbeat),
+            messages.Heartbeat: self._after(role.compare, parent.heartbeat),
             messages.UnknownChild: parent.unknown,
             messages.ParentRedirect: parent.redirected,
             # Fetching missing events.
@@ -112,20 +112,12 @@ class TreeNode:
         self.node.at_alarm("tree heartbeat", self._each_heartbeat)
         self.node.at_start(self._begin)
 
-    def _learning(self, handler: Handler) -> Handler:
-        """A handler before which a later term is learnt."""
+    @staticmethod
+    def _after(first: Callable[[messages.RootTerm, Address], None], handler: Handler) -> Handler:
+        """A handler before which the term of the message is learnt, or compared."""
 
         def handle(message: Any, sender: Address) -> None:
-            self._role.learn(message.term)
-            handler(message, sender)
-
-        return handle
-
-    def _comparing(self, handler: Handler) -> Handler:
-        """A handler before which a later term is learnt, and the sender of an earlier one told."""
-
-        def handle(message: Any, sender: Address) -> None:
-            self._role.compare(message.term, sender)
+            first(message.term, sender)
             handler(message, sender)
 
         return handle

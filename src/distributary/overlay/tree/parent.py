@@ -19,8 +19,8 @@ from distributary.overlay.node import Address
 from distributary.overlay.tree import messages
 from distributary.overlay.tree.children import Children
 from distributary.overlay.tree.events import EventReception
-from distributary.overlay.tree.link import ChangeState, ParentChange
-from distributary.overlay.tree.probing import Prober, ProbeResults
+from distributary.overlay.tree.link import ChangeState, ParentTransition
+from distributary.overlay.tree.probing import ProbeResults, TreeProber
 from distributary.overlay.tree.state import TreeState
 from distributary.overlay.tree.upstream import NOT_GRANTED, UpstreamInterest
 
@@ -37,7 +37,7 @@ class ParentProtocol:
         upstream: UpstreamInterest,
         children: Children,
         events: EventReception,
-        prober: Prober,
+        prober: TreeProber,
         contacts: Iterable[Address],
     ) -> None:
         self.granted_in: messages.RootTerm | None = None
@@ -92,7 +92,7 @@ class ParentProtocol:
         elif self.granted_in != self._root.term:
             self.seek(link.parent if self._tries < MOST_TRIES else None)
 
-    def _hurry(self, change: ParentChange, interval: float, silent: bool) -> None:
+    def _hurry(self, change: ParentTransition, interval: float, silent: bool) -> None:
         """See to it that a change of parent comes about, or another in its place."""
         waited = self._node.now - change.since
         if change.state is ChangeState.READY and waited > interval:
@@ -115,7 +115,7 @@ class ParentProtocol:
         self._stamp = max(self._stamp + 1, int(node.now * 1_000_000))
         if wanted == node.address:
             wanted = None
-        link.change = ParentChange(self._stamp, wanted, node.now, must or not link.attached)
+        link.change = ParentTransition(self._stamp, wanted, node.now, must or not link.attached)
         choosing = wanted is None and self._choosing and self._choose is not None
         message = messages.ParentRequest(
             node.address,
@@ -148,7 +148,7 @@ class ParentProtocol:
 
     def _answered(
         self, message: messages.ParentGrant | messages.ParentOffers | messages.ParentDenial
-    ) -> ParentChange | None:
+    ) -> ParentTransition | None:
         """The change under way, moved on, if a message of the root answers its request."""
         change = self._link.change
         if change is None or change.stamp != message.stamp or not change.advance(type(message)):
@@ -290,7 +290,7 @@ class ParentProtocol:
         if reached or not self._link.attached or self._settings.heartbeat is None:
             self._switch(change)
 
-    def _switch(self, change: ParentChange) -> None:
+    def _switch(self, change: ParentTransition) -> None:
         """Have the new parent serve from now on; what lies between is fetched."""
         link, grant = self._link, change.grant
         if grant is None or not change.advance(messages.ParentConfirmation):

@@ -1,9 +1,9 @@
-"""Asking nodes of a tree how far they are: before one of them is taken for a parent, and to weigh changes.
+"""Measuring how far other nodes of a tree are: before one is taken for a parent, and to weigh changes.
 
 Rules:
 
-- A probe is answered at once, with whatever the node asked tells of itself (`tells`). Its round trip is the
-  time until the answer comes.
+- A probe is answered at once, with what the node asked tells of itself (`answer_with`). The round trip is
+  the time until the answer comes.
 - Those who do not answer in time are not among the answers.
 
 Cost: two messages a node probed.
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from distributary.overlay.node import Address, Node
-from distributary.overlay.tree.messages import Probe, ProbeReply
+from distributary.overlay.tree.messages import TreeProbe, TreeProbeReply
 
 
 class ProbeResult(NamedTuple):
@@ -41,7 +41,7 @@ class _Round:
     answers: dict[Address, ProbeResult] = field(default_factory=dict)
 
 
-class Prober:
+class TreeProber:
     """Probes of one node, and its answers to those of others."""
 
     def __init__(self, node: Node) -> None:
@@ -49,8 +49,8 @@ class Prober:
         self._describe: Callable[[], tuple[float, ...]] = tuple
         self._rounds: dict[int, _Round] = {}
         self._number = 0
-        node.handle(Probe, self._probed)
-        node.handle(ProbeReply, self._answered)
+        node.handle(TreeProbe, self._probed)
+        node.handle(TreeProbeReply, self._answered)
         node.at_alarm("tree probes", self._end)
 
     def answer_with(self, describe: Callable[[], tuple[float, ...]]) -> None:
@@ -66,13 +66,13 @@ class Prober:
         self._number += 1
         self._rounds[self._number] = _Round(self._node.now, missing, then)
         for other in sorted(missing):
-            self._node.send(other, Probe(self._number))
+            self._node.send(other, TreeProbe(self._number))
         self._node.wake_after(wait, "tree probes", self._number)
 
-    def _probed(self, message: Probe, sender: Address) -> None:
-        self._node.send(sender, ProbeReply(message.number, self._describe()))
+    def _probed(self, message: TreeProbe, sender: Address) -> None:
+        self._node.send(sender, TreeProbeReply(message.number, self._describe()))
 
-    def _answered(self, message: ProbeReply, sender: Address) -> None:
+    def _answered(self, message: TreeProbeReply, sender: Address) -> None:
         waiting = self._rounds.get(message.number)
         if waiting is None or sender not in waiting.missing:
             return

@@ -58,7 +58,7 @@ class RootRole:
 
     # Terms.
 
-    def learn(self, term: messages.RootTerm) -> None:
+    def learn(self, term: messages.RootTerm, sender: Address) -> None:
         """Take a later term for the present one; step down as root, and pass the news on."""
         root = self._root
         if root.term is not None and term <= root.term:
@@ -72,7 +72,7 @@ class RootRole:
 
     def compare(self, term: messages.RootTerm, sender: Address) -> None:
         """Learn a later term, or tell the sender of an earlier one which is the latest."""
-        self.learn(term)
+        self.learn(term, sender)
         if self._root.term is not None and term < self._root.term:
             self._post(sender, messages.RootAnnouncement(self._root.term))
 
@@ -114,7 +114,7 @@ class RootRole:
             return
         elif term != present:
             if term is not None:
-                self.learn(term)
+                self.learn(term, sender)
             self._post(node, messages.RootAnnouncement(self._root.term or present))
         elif offers:
             parents = registry.offers(node, stamp, current, avoid, link, offers)

@@ -21,7 +21,7 @@ class Routes(Protocol):
         """A child asks for this, and for nothing else any more."""
 
     def drop(self, child: Address) -> None:
-        """A child asks for nothing any more; whoever never asked is no matter."""
+        """A child asks for nothing any more; one that never asked is ignored."""
 
     def wanted(self, event: Event) -> Sequence[Address]:
         """The children who asked for the event, in an order that does not depend on chance."""
@@ -40,10 +40,13 @@ class ScannedRoutes:
         self._interests: dict[Address, Interest] = {}
 
     def put(self, child: Address, interest: Interest) -> None:
+        """Note what a child asks for."""
         self._interests[child] = interest
 
     def drop(self, child: Address) -> None:
+        """Forget a child."""
         self._interests.pop(child, None)
 
     def wanted(self, event: Event) -> list[Address]:
+        """The children who asked for the event, in the order in which they came."""
         return [child for child, interest in self._interests.items() if interest.matches(event)]

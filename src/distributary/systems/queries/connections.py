@@ -31,7 +31,7 @@ class Connections(Courier):
     >>> connections = Connections(node)
     >>> node.handle(str, lambda message, sender: node.deliver(message))
     >>> node.receive(Packet(0.0, 2, 1, "second"), 3, now=1.0)
-    [Send(to=3, message=Ack(life=0.0, number=2, tried=0.0))]
+    [Send(to=3, message=Ack(incarnation=0.0, number=2, tried=0.0))]
     >>> [effect.item for effect in node.receive(Packet(0.0, 1, 1, "first"), 3, now=1.1)[1:]]
     ['first', 'second']
     """
@@ -75,7 +75,7 @@ class Connections(Courier):
     def _packet(self, packet: Packet, sender: Address) -> None:
         if sender in self.removed:
             return
-        self.node.send(sender, Ack(packet.life, packet.number, packet.tried))
+        self.node.send(sender, Ack(packet.incarnation, packet.number, packet.tried))
         early = self._early.setdefault(sender, {})
         due = self._next.setdefault(sender, 1)
         if packet.number < due or packet.number in early:

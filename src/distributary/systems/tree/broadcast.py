@@ -35,6 +35,8 @@ NO_COST = -1
 
 
 class HeardStatistic(NamedTuple):
+    """The latest that was heard of a node."""
+
     times: int
     """How often the node counts, or `NO_COST`."""
     values: Values
@@ -110,6 +112,7 @@ class StatisticsBroadcast:
         ]
 
     def everybody(self) -> list[CostEntry]:
+        """All nodes that are known, this one included."""
         return [
             *self.statistics.own,
             *(CostEntry(max(each.times, 0), each.values) for each in self._heard.values()),

@@ -3,7 +3,7 @@
 Rules:
 
 - A subscription's profile is made known up the tree; its home alone decides what is delivered.
-- Everything else is the tree's: see `overlay.tree`. With beats nodes find failures and mend the tree;
+- Everything else is the tree's: see `overlay.tree`. With heartbeats nodes find failures and mend the tree;
   without, they send what the system itself needs and nothing else.
 - Who the root is must survive the root: whoever makes the nodes remembers it (`TreeAssembly`).
 """
@@ -60,6 +60,7 @@ class TreeBroker:
             )
 
     def subscribe(self, subscription: Subscription) -> None:
+        """Register a subscription of a client of this node, in place of one with the same id."""
         self.home.add(subscription)
         before = self._forms.get(subscription.id)
         form = form_of(Profile(self.home.filters(subscription.id)))
@@ -70,10 +71,12 @@ class TreeBroker:
                 self.tree.unwant(before)
 
     def unsubscribe(self, subscription_id: str) -> None:
+        """Forget a subscription that was registered here."""
         self.home.remove(subscription_id)
         self.tree.unwant(self._forms.pop(subscription_id))
 
     def publish(self, event: Event) -> None:
+        """Have the event go to all who asked for it."""
         self.tree.publish(event)
 
     def wants(self, event: Event) -> bool:
@@ -85,6 +88,7 @@ class TreeBroker:
         self.tree.change_parent(new)
 
     def leave(self) -> None:
+        """Leave the tree in good order; see `TreeNode.leave`."""
         self.tree.leave()
 
 
@@ -137,6 +141,7 @@ class TreeAssembly:
         settle([broker.tree for broker in brokers], self._parents(self._founders))
 
     def disorder(self, brokers: Iterable[TreeBroker]) -> list[str]:
+        """How a tree that should be at rest is not."""
         wrong = unsettled([broker.tree for broker in brokers])
         return [f"the tree is not in order: {one}" for one in wrong]
 

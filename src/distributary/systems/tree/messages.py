@@ -124,6 +124,8 @@ class TreeNeighbourhood(NamedTuple):
 
 
 class NeighbourhoodRequest(NamedTuple):
+    """Send the asker your neighbourhood."""
+
     period: int
     asker: Address
 
@@ -138,17 +140,21 @@ class PathRequest(NamedTuple):
 
 
 class NeighbourhoodReply(NamedTuple):
+    """The sender's neighbourhood."""
+
     period: int
     found: TreeNeighbourhood | None
     """None while the sender does not know it itself."""
 
 
 class PathReply(NamedTuple):
+    """The neighbourhoods of all nodes on the way to the root."""
+
     period: int
     node: Address
     """The one that was asked."""
     found: tuple[TreeNeighbourhood, ...]
-    """None where somebody on the way does not know."""
+    """Empty where a node on the way does not know its own."""
 
 
 class LinksRequest(NamedTuple):
@@ -159,6 +165,8 @@ class LinksRequest(NamedTuple):
 
 
 class LinksReply(NamedTuple):
+    """The sender's links to possible parents, measured by probes."""
+
     period: int
     parents: tuple[Address, ...]
     """Those that were asked for."""

@@ -106,7 +106,7 @@ class PartialTree:
         below, tops = self._below, self._tops
         return len(below) == len(set(below)) and len(tops) == 1 and (tops[0].parent is None or not whole)
 
-    def problem(self) -> LocalProblem:
+    def problem(self) -> PartialProblem:
         """What is known, as the planner takes it."""
         draft, tops = _Draft(), self._tops
         if len(tops) == 1 and tops[0].parent is None:
@@ -117,7 +117,7 @@ class PartialTree:
                 self._grow(draft, top.address, root, top.facts, top.values)
             for times, values in self.rest:
                 draft.add(_Site(root, times, stored=values))
-        return LocalProblem(self.model, draft, self.links)
+        return PartialProblem(self.model, draft, self.links)
 
     def _grow(
         self, draft: _Draft, address: Address, parent: int, facts: BrokerFacts, stored: Values | None
@@ -148,7 +148,7 @@ class PartialTree:
             draft.add(_Site(site, 0, stored=nothing))
 
 
-class LocalProblem(Problem):
+class PartialProblem(Problem):
     """The planner's problem over what one broker knows."""
 
     def __init__(self, model: CostModel, draft: _Draft, links: Mapping[LinkKey, LinkMeasurement]) -> None:

@@ -18,7 +18,7 @@ from distributary.overlay.node import Address
 from distributary.plan.trees.optimiser import NEGLIGIBLE
 from distributary.plan.trees.rules import TreeRewrite, TreeRule
 from distributary.systems.tree.messages import LinkMeasurement, RewriteProposal, TreeNeighbourhood
-from distributary.systems.tree.partial_tree import LocalProblem, PartialTree
+from distributary.systems.tree.partial_tree import PartialProblem, PartialTree
 
 
 def plain(benefit: float) -> float:
@@ -122,13 +122,13 @@ class RewriteSearch:
         if not self._measuring:
             self._weigh(self._known.problem())
 
-    def _rewrites(self, problem: LocalProblem) -> list[TreeRewrite]:
+    def _rewrites(self, problem: PartialProblem) -> list[TreeRewrite]:
         found = problem.rewrites(self._rules, self._owner)
         if self.partners is None:
             return list(found)
         return [each for each in found if problem.addresses[each.arguments[1]] in self.partners]
 
-    def _weigh(self, problem: LocalProblem) -> None:
+    def _weigh(self, problem: PartialProblem) -> None:
         """End with the best rewrite that the constraints allow; of equals, the first by rule and nodes."""
         self._over = True
         least = NEGLIGIBLE * abs(float(problem.estimate.cost))

@@ -73,6 +73,7 @@ class StreamRates:
         """When each stream last had something for the clients here."""
 
     def note(self, event: Event, now: float) -> None:
+        """Count an event that came in."""
         stream = self._gauges.stream(event)
         self._counts[stream] = self._counts.get(stream, 0) + 1
         if self._gauges.window is not None:
@@ -220,6 +221,7 @@ class BrokerStatistics:
 
     @_momentary
     def facts(self) -> BrokerFacts:
+        """What this broker knows of itself."""
         gauge = self.gauges.processing
         streams = self._rates.own(self.tree.node.now) if self.model.needs_streams else ()
         return BrokerFacts(self._clients(), 0.0 if gauge is None else gauge(self.tree.address), streams)
