@@ -3,8 +3,8 @@
 Rules:
 
 - Whoever runs a node (the simulator, or a runner with sockets) drives it through four entries, `start`,
-  `receive`, `wake` and `call`, one at a time. Each returns the effects that the node wants, in order: messages to send,
-  alarms to be woken by, items to hand to its clients. Nothing else leaves a node.
+  `receive`, `wake` and `call`, one at a time. Each returns the effects that the node wants, in order:
+  messages to send, alarms to be woken by, items to hand to its clients. Nothing else leaves a node.
 - A node reads the time as `now`, which is what its driver said at the last entry.
 - A node is put together from layers. A layer is a plain object that keeps the node it lives on, registers
   one handler for each of its message types and alarms, and calls `send`, `wake_after` and `deliver`.

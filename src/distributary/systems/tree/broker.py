@@ -42,10 +42,7 @@ class TreeBroker:
     """
 
     def __init__(
-        self,
-        tree: TreeNode,
-        optimising: OptimisationSettings | None = None,
-        model: CostModel | None = None,
+        self, tree: TreeNode, optimising: OptimisationSettings | None = None, model: CostModel | None = None
     ) -> None:
         self.tree = tree
         self.node = tree.node

@@ -191,10 +191,7 @@ class PartialProblem(Problem):
             assert isinstance(cost.value, GoalAggregate)
             expression, count = cost.value.value, self.sites.count
             known = self._links[cost] = [[None] * count for _ in range(count)]
-            pairs = {
-                *self._pairs,
-                *((max(parent, 0), site) for site, parent in enumerate(self.tree.parents)),
-            }
+            pairs = {*self._pairs, *((max(parent, 0), site) for site, parent in enumerate(self.tree.parents))}
             stars: dict[int, Tree] = {}
             for parent, site in pairs:
                 under = stars.get(parent) or stars.setdefault(parent, star(count, parent))
