@@ -17,12 +17,11 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from chaos.supply import REASONS, Supply, good_events
-from distributary.spark.pipeline.archive import read_archive
 from distributary.spark.pipeline.commits import BatchRecord, read_records
 from distributary.spark.pipeline.config import Pipeline
 from distributary.spark.pipeline.deliveries import read_deliveries
-from distributary.spark.pipeline.delivery_files import read_batches
 from distributary.spark.pipeline.metrics import read_metrics
+from distributary.spark.pipeline.outputs import read_archive, read_batches
 from distributary.store import SubscriptionStore
 from properties.oracle import MatcherOracle
 from spark.world import matched

@@ -15,10 +15,10 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from distributary.spark import deliver, match
-from distributary.spark.pipeline.archive import read_archive
 from distributary.spark.pipeline.config import load_pipeline
 from distributary.spark.pipeline.deliveries import read_deliveries
-from distributary.spark.pipeline.pipeline import start
+from distributary.spark.pipeline.outputs import read_archive
+from distributary.spark.pipeline.start import start
 from distributary.spark.replay.replay import replay
 from distributary.store import open_store
 from flow.random_queries import KINDS

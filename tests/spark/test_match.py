@@ -12,7 +12,7 @@ from distributary import Subscription
 from distributary.errors import DistributaryError
 from distributary.quarantine import Rejection, StrictError
 from distributary.spark import deliver, match, rejected
-from distributary.spark.index import bases
+from distributary.spark.index import build
 from distributary.store import open_store
 from spark.world import World, is_malformed, make_world, pairs, subscription_frame
 
@@ -47,7 +47,7 @@ def test_a_store_matches_at_the_version_asked_for(spark: SparkSession, strategy:
 def test_a_new_base_is_built_when_changes_are_many_and_changes_no_answer(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bases, "FEW_CHANGES", 5)
+    monkeypatch.setattr(build, "FEW_CHANGES", 5)
     world = make_world(12, events=60, subscriptions=30)
     store = open_store(tmp_path / "store", create=True)
     store.commit(world.subscriptions[:20])

@@ -19,9 +19,9 @@ from distributary.quarantine import Quarantine
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from distributary.spark.pipeline.config import Pipeline
-    from distributary.spark.replay.replay import Replayed
-    from distributary.spark.replay.run import Written
+    from distributary.spark.pipeline.runtime import PipelineRuntime
+    from distributary.spark.replay.replay import ReplayResult
+    from distributary.spark.replay.run import WrittenReplay
 
 COUNTS_SHOWN = 20
 
@@ -89,40 +89,41 @@ def _replay(command: argparse.ArgumentParser, parsed: argparse.Namespace) -> int
     if parsed.subscriber is not None and None not in (parsed.since, parsed.after_batch):
         command.error("--since and --after-batch both say where to begin; give one of them")
     from distributary.spark.pipeline.config import load_pipeline
+    from distributary.spark.pipeline.runtime import PipelineRuntime
     from distributary.spark.replay.replay import require_past
     from distributary.spark.replay.run import run_replay
 
-    pipeline = load_pipeline(parsed.pipeline)
-    require_past(pipeline, parsed.subscriber)
+    runtime = PipelineRuntime(load_pipeline(parsed.pipeline), create_store=False)
+    require_past(runtime, parsed.subscriber)
     log = parsed.log or parsed.pipeline.with_suffix(".replay.log")
     with Quarantine(parsed.quarantine, strict=parsed.strict) as quarantine:
-        work = _work(parsed, pipeline, quarantine)
-        written = run_replay(pipeline, work, parsed.out, log, master=parsed.master, remote=parsed.remote)
+        work = _work(parsed, runtime, quarantine)
+        written = run_replay(
+            runtime.pipeline, work, parsed.out, log, master=parsed.master, remote=parsed.remote
+        )
     _tell(written, parsed)
     return say_rejected(quarantine)
 
 
 def _work(
-    parsed: argparse.Namespace, pipeline: Pipeline, quarantine: Quarantine
-) -> Callable[[SparkSession], Replayed]:
+    parsed: argparse.Namespace, runtime: PipelineRuntime, quarantine: Quarantine
+) -> Callable[[SparkSession], ReplayResult]:
     """What is to be done in a session."""
-    from distributary.spark.replay.replay import as_if_subscribed, catch_up, replayed
+    from distributary.spark.replay.replay import as_if_subscribed, catch_up, replay_result
 
-    work: Callable[..., Replayed]
+    work: Callable[..., ReplayResult]
     since = parsed.since
     if parsed.subscriptions is not None:
         read = quarantine.accept(read_subscriptions(parsed.subscriptions, added_kinds()))
-        work = partial(replayed, subscriptions=[subscription for _, subscription in read])
+        work = partial(replay_result, subscriptions=[subscription for _, subscription in read])
     elif parsed.as_if_subscribed_since is not None:
         since = parsed.as_if_subscribed_since
         work = partial(as_if_subscribed, subscriber=parsed.subscriber)
     else:
         work = partial(catch_up, subscriber=parsed.subscriber)
 
-    def done(spark: SparkSession) -> Replayed:
-        found = work(
-            spark, pipeline=pipeline, since=since, until=parsed.until, after_batch=parsed.after_batch
-        )
+    def done(spark: SparkSession) -> ReplayResult:
+        found = work(spark, pipeline=runtime, since=since, until=parsed.until, after_batch=parsed.after_batch)
         for one in found.rejected:
             quarantine.add(one)
         return found
@@ -130,8 +131,8 @@ def _work(
     return done
 
 
-def _tell(written: Written, parsed: argparse.Namespace) -> None:
-    replayed = written.replayed
+def _tell(written: WrittenReplay, parsed: argparse.Namespace) -> None:
+    replayed = written.result
     batches = replayed.batches
     which = f" ({batches.start} to {batches[-1]})" if batches else ""
     place = "" if parsed.out == STANDARD else f" in {parsed.out}"

@@ -3,17 +3,29 @@
     from distributary.spark import match, deliver
     deliver(match(events, subscriptions))
 
-What runs on Spark is here; nothing else in the package imports Spark but the demonstration, which shows it.
+In reading order:
+
+- `match`, `deliver`: the two functions that users call first; `columns` says which columns mean what, `rows`
+  which rows come out;
+- `index`: the index of the subscriptions, found or built by the driver and opened by tasks;
+- `tasks`, `tolerances`: what tasks do with Arrow batches, and the branch for matches that depend on the past;
+- `queries`: stream queries as DataFrames, and their items as events;
+- `pipeline`: a stream with sinks, archive, quarantine and metrics, from a TOML file (`distributary run`);
+- `replay`: subscriptions over the archive of a pipeline (`distributary replay`);
+- `micro_batch`, `storage`, `session`: what Spark knows of a micro-batch, small files, the commands' session.
+
+What is exported here is the room's interface, and importing it loads Spark. Of the other rooms only `cli` and
+`distributary_lab` import this one.
 """
 
 from distributary.spark.columns import EventColumns
 from distributary.spark.deliver import deliver
 from distributary.spark.match import match, rejected
-from distributary.spark.pipeline.archive import read_archive, read_derived
 from distributary.spark.pipeline.config import load_pipeline
 from distributary.spark.pipeline.deliveries import read_deliveries
 from distributary.spark.pipeline.metrics import read_metrics
-from distributary.spark.pipeline.pipeline import start
+from distributary.spark.pipeline.outputs import read_archive, read_derived
+from distributary.spark.pipeline.start import start
 from distributary.spark.queries.run import QueryStreams, run_queries
 from distributary.spark.replay.replay import as_if_subscribed, catch_up, replay
 

@@ -8,17 +8,28 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import (
-    ArrayType,
-    DataType,
-    IntegralType,
-    MapType,
-    StringType,
-    StructType,
-)
+from pyspark.sql.types import ArrayType, DataType, IntegralType, MapType, StringType, StructType
 
 from distributary.errors import DistributaryError, InputError
 from distributary.matching.batch import EventBatch
+
+RESERVED = "__distributary_"
+"""How the names of the columns start that the dataflow adds on its way."""
+PART = RESERVED + "part"
+"""The part of the index that a row visits."""
+HOME = RESERVED + "home"
+"""Whether this visit is the one at which the event itself is told of."""
+BATCH = RESERVED + "batch"
+"""The micro-batch in which an archived event came."""
+
+
+def quoted(name: str) -> str:
+    """A column's name as SQL and `functions.col` take it, whatever characters it has.
+
+    >>> quoted("unit price"), quoted("a`b")
+    ('`unit price`', '`a``b`')
+    """
+    return "`" + name.replace("`", "``") + "`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +37,13 @@ class EventColumns:
     """The names of the columns that are more than attributes.
 
     `topic` and `document` may name columns that the events do not have. `order` names the column by which
-    tolerances see the events of a topic; an event that has none there is malformed. `corrupt` names the
-    column in which Spark's readers leave what they could not read: such rows are malformed too. `micro_batch`
-    names the column that says in which micro-batch of a stream an archived event came: it goes before
-    `order`, and it is an attribute, so that a subscription can be confined to some of them.
+    tolerances see the events of a topic; an event whose value there is null is rejected. `corrupt` names the
+    column in which Spark's readers leave what they could not read, if the events have it: such rows are
+    rejected too. `micro_batch` names the column that says in which micro-batch of a stream an archived event
+    came: it goes before `order`, and it is an attribute, so that a subscription can be confined to some.
+
+    >>> EventColumns(id="key", order="at").ordering
+    ('at', 'key')
     """
 
     id: str = "id"
@@ -44,8 +58,8 @@ class EventColumns:
         """The columns by which tolerances see the events of a topic, the first of them first."""
         return tuple(name for name in (self.micro_batch, self.order, self.id) if name is not None)
 
-    def check(self, schema: StructType) -> None:
-        """Refuse a schema in which these columns are missing or cannot be what they are named for."""
+    def check(self, schema: StructType, carry: Sequence[str] = ()) -> None:
+        """Raise an error if a column or one to carry is missing, or of a type that it cannot have."""
         self._require(schema, "id", self.id, (StringType, IntegralType), "a string or a whole number")
         for role, name in (("topic", self.topic), ("document", self.document)):
             if name in schema.names:
@@ -59,17 +73,13 @@ class EventColumns:
             raise DistributaryError(
                 f"column names that start with {RESERVED!r} are taken: rename {taken[0]!r}"
             )
-
-    def check_carried(self, schema: StructType, carry: Sequence[str]) -> None:
-        """Refuse names that are not columns of the events."""
         for name in carry:
             if name not in schema.names:
-                raise DistributaryError(
-                    f"cannot carry {name!r}: the events have the columns {', '.join(schema.names)}"
-                )
+                known = ", ".join(schema.names)
+                raise DistributaryError(f"cannot carry {name!r}: the events have the columns {known}")
 
     def batch(self, table: pa.Table | pa.RecordBatch) -> EventBatch:
-        """The events as the matcher reads them, with what these columns make malformed set aside."""
+        """The events as the matcher reads them; it rejects those that these columns make malformed."""
         bare = [
             name
             for name in table.schema.names
@@ -101,14 +111,6 @@ class EventColumns:
             raise DistributaryError(f"the {role} column {name!r} must be {what}, not {given}")
 
 
-RESERVED = "__distributary_"
-"""How the columns start that the dataflow adds on its way."""
-PART = RESERVED + "part"
-HOME = RESERVED + "home"
-BATCH = RESERVED + "batch"
-
-
 def _rows_where(mask: pa.Array | pa.ChunkedArray) -> Iterator[int]:
-    whole = mask.combine_chunks() if isinstance(mask, pa.ChunkedArray) else mask
-    rows: list[int] = np.flatnonzero(whole.to_numpy(zero_copy_only=False)).tolist()
+    rows: list[int] = np.flatnonzero(mask.to_numpy(zero_copy_only=False)).tolist()
     return iter(rows)

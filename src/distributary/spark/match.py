@@ -1,20 +1,28 @@
-"""Match a DataFrame of events, batch or stream, against standing subscriptions: one row a match."""
+"""Match a DataFrame of events, batch or stream, against standing subscriptions: one row a match.
+
+    events -> [route to parts] -> match what does not depend on tolerances  -> rows
+                              \\-> events that do -> by topic, in order -> match  -> rows
+
+The first branch is a plain map over the index (see `index`). The second is taken only where there may be
+tolerances (see `tolerances`). With an index of one part there is nothing to route and nothing is moved.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import BooleanType, IntegerType, StructField, StructType
 
 from distributary.quarantine import Rejection
-from distributary.spark.columns import EventColumns
-from distributary.spark.index.bases import CAPACITY, Strategy
-from distributary.spark.index.dataflow import dataflow
-from distributary.spark.index.subscribed import Subscribed, parts_for
-from distributary.spark.rows import MatchRows, rejection_of
+from distributary.spark.columns import HOME, PART, EventColumns
+from distributary.spark.index.build import CAPACITY, IndexOptions, Strategy, find_or_build
+from distributary.spark.rows import REJECTION_COLUMNS, Batches, MatchRows, rejection_columns
+from distributary.spark.tasks import MatchTasks
+from distributary.spark.tolerances import matched_in_batch, matched_in_stream
 from distributary.store import SubscriptionStore
 
 
@@ -37,6 +45,14 @@ def match(
 ) -> DataFrame:
     """Every match of events and subscriptions: event_id, subscription_id, subscriber, and `carry`.
 
+        events = spark.createDataFrame([("e1", "quotes/NYSE", 8.5)], "id string, topic string, price double")
+        wishes = spark.createDataFrame([("s1", "ann", "quotes", "price > 8")],
+                                       "id string, subscriber string, topic string, where string")
+        match(events, wishes).show()              # e1, s1, ann
+
+        stream = spark.readStream.schema(events.schema).parquet("incoming")
+        match(stream, "subscriptions-store", order="at", carry=["price"])
+
     `events` is a batch or a stream. Every column but those named by `id`, `topic` and `document` is an
     attribute; the fields of a struct have dotted names. `carry` lists columns of the events to have in the
     result. Malformed events match nothing; the function `rejected` shows them.
@@ -52,18 +68,29 @@ def match(
     `strategy` "index" has every worker open all subscriptions, "rendezvous" brings each event to the parts
     that hold about `capacity` of them, "auto" chooses by their number. `workspace` is a directory that all
     machines see, for what is built from the subscriptions; without one Spark ships it to the executors.
+
+    The index is built, or found, before this returns; the matching itself runs when the result is used.
+    Columns that are missing or of a wrong type raise `DistributaryError` at once.
     """
     columns = EventColumns(id, topic, document, order)
-    columns.check(events.schema)
-    columns.check_carried(events.schema, carry)
-    parts, tolerant = parts_for(
-        events,
-        subscriptions,
-        columns,
-        Subscribed(tolerances, strategy, capacity, version, workspace, strict),
-        [] if rejected is None else rejected,
-    )
-    return dataflow(events, parts, columns, MatchRows(tuple(carry)), tolerant)
+    columns.check(events.schema, carry)
+    options = IndexOptions(tolerances, strategy, capacity, version, workspace, strict)
+    index = find_or_build(events, subscriptions, columns, options, [] if rejected is None else rejected)
+    return match_with(MatchTasks(index, columns, MatchRows(tuple(carry))), events)
+
+
+def match_with(tasks: MatchTasks, events: DataFrame) -> DataFrame:
+    """The rows that tasks make of events and the subscriptions in their index."""
+    index, routed = tasks.index, events
+    if index.plan is not None:
+        extra = [StructField(PART, IntegerType()), StructField(HOME, BooleanType())]
+        visits = events.mapInArrow(tasks.route, StructType([*events.schema, *extra]))
+        routed = visits.repartitionById(index.parts, F.col(PART))
+    matched = routed.mapInArrow(tasks.match, tasks.rows.schema(events.schema))
+    if not index.tolerances:
+        return matched
+    second = matched_in_stream if events.isStreaming else matched_in_batch
+    return matched.union(second(routed, tasks))
 
 
 def rejected(
@@ -74,31 +101,26 @@ def rejected(
     document: str = "document",
     order: str | None = None,
 ) -> DataFrame:
-    """The malformed events, which match nothing: event_id, field, reason, record."""
+    """The malformed events, which match nothing: event_id, field, reason, record.
+
+        rejected(events, order="at").show()
+
+    The arguments are those that `match` gets; `record` is the event as JSON.
+    """
     columns = EventColumns(id, topic, document, order)
     columns.check(events.schema)
-    return events.mapInArrow(
-        RejectTask(columns).run, "event_id string, field string, reason string, record string"
-    )
+    schema = ", ".join(f"{name} string" for name in REJECTION_COLUMNS)
+    return events.mapInArrow(_RejectTask(columns).run, schema)
 
 
 @dataclass(frozen=True)
-class RejectTask:
+class _RejectTask:
     """Finds the malformed events."""
 
     columns: EventColumns
 
-    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def run(self, batches: Batches) -> Batches:
         for batch in batches:
             events = self.columns.batch(batch)
             rows = sorted(events.rejected)
-            found = [rejection_of(pa.table(batch), events, row) for row in rows]
-            yield pa.RecordBatch.from_arrays(
-                [
-                    events.ids.take(pa.array(np.array(rows, np.int64))).cast(pa.string()),
-                    pa.array([one.field for one in found], pa.string()),
-                    pa.array([one.reason for one in found], pa.string()),
-                    pa.array([one.record for one in found], pa.string()),
-                ],
-                ["event_id", "field", "reason", "record"],
-            )
+            yield pa.RecordBatch.from_pydict(rejection_columns(pa.table(batch), events, rows))

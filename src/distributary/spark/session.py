@@ -16,10 +16,11 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from distributary.spark.pipeline.pipeline import ROCKSDB, STATE_STORE
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
 
 SUBMITTED = ("SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "MASTER")
-"""What the environment has when somebody else has chosen the engine."""
+"""Environment variables that are set when the engine has been chosen by somebody else."""
 
 
 def open_session(
@@ -35,13 +36,13 @@ def open_session(
     builder: SparkSession.Builder = SparkSession.builder
     if remote is not None:
         builder = builder.remote(remote)
-        settings = {**_local_settings(remote), **settings}
+        settings = _local_settings(remote) | settings
     else:
         chosen = master or settings.get("spark.master") or _default_master()
         if chosen is not None:
             builder = builder.master(chosen)
-            settings = {**_local_settings(chosen), **settings, "spark.master": chosen}
-        settings = {"spark.ui.showConsoleProgress": "false", STATE_STORE: ROCKSDB, **settings}
+            settings = _local_settings(chosen) | settings | {"spark.master": chosen}
+        settings = {"spark.ui.showConsoleProgress": "false", STATE_STORE: ROCKSDB} | settings
         builder = builder.appName(f"distributary {name}")
     for key, value in settings.items():
         builder = builder.config(key, value)

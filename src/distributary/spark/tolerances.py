@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -29,16 +29,15 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 from distributary.errors import DistributaryError
 from distributary.matching.matcher import Matcher
 from distributary.spark.columns import HOME, PART, EventColumns
-from distributary.spark.index.parts import Parts
-from distributary.spark.rows import Shape
-from distributary.spark.tasks import Batches, OrderedMatchTask, TolerantTask, match_in_order
+from distributary.spark.rows import Batches
+from distributary.spark.tasks import MatchTasks
 
 BUCKETS = 64
 """Keys of the state operator. Each call of it costs much, however little it does."""
 SHARDS = 64
 """Shards of a bucket: only those whose topics occur in a micro-batch are read and written."""
 PACKED = "bucket int, part int, version bigint, payload binary"
-"""A packed row. Below 0 are buckets of what is a row of the result already, and is only passed on."""
+"""A packed row. A bucket below 0 is one of rows of the result, which are only passed on."""
 PACKED_SCHEMA = pa.schema(
     [("bucket", pa.int32()), ("part", pa.int32()), ("version", pa.int64()), ("payload", pa.binary())]
 )
@@ -46,82 +45,74 @@ PLAN = (-1, -1)
 """The key under which a bucket's state remembers for which rendezvous plan it was made."""
 
 
-def matched_in_batch(events: DataFrame, parts: Parts, columns: EventColumns, shape: Shape) -> DataFrame:
+def matched_in_batch(events: DataFrame, tasks: MatchTasks) -> DataFrame:
     """The matches of the events of a batch that depend on tolerances."""
+    columns = tasks.columns
     assert columns.order is not None
     bare = StructType([field for field in events.schema if field.name not in (PART, HOME)])
-    picked = events.mapInArrow(
-        TolerantTask(parts, columns).run, StructType([*bare, StructField(PART, IntegerType())])
-    )
+    picked = events.mapInArrow(tasks.pick_tolerant, StructType([*bare, StructField(PART, IntegerType())]))
     topic = F.regexp_replace(columns.topic, "^/", "") if columns.topic in events.columns else F.lit("")
     ordered = picked.repartition(PART, topic).sortWithinPartitions(PART, *columns.ordering)
-    return ordered.mapInArrow(OrderedMatchTask(parts, columns, shape).run, shape.schema(bare))
+    return ordered.mapInArrow(tasks.match_ordered, tasks.rows.schema(bare))
 
 
-def matched_in_stream(events: DataFrame, parts: Parts, columns: EventColumns, shape: Shape) -> DataFrame:
+def matched_in_stream(events: DataFrame, tasks: MatchTasks) -> DataFrame:
     """The matches of the events of a stream that depend on tolerances."""
-    packed = events.mapInArrow(PackTask(parts, columns).run, PACKED)
-    return kept_in_stream(packed, parts, columns, shape, events.schema)
+    packed = events.mapInArrow(PackTask(tasks).run, PACKED)
+    return matched_with_state(packed, tasks, events.schema)
 
 
-def kept_in_stream(
-    packed: DataFrame, parts: Parts, columns: EventColumns, shape: Shape, events: StructType
-) -> DataFrame:
-    """The matches of packed events, and whatever rows were packed with them."""
-    kept = packed.groupBy("bucket").transformWithState(
-        ToleranceState(parts, columns, shape), "payload binary", "Append", "None"
+def matched_with_state(packed: DataFrame, tasks: MatchTasks, events: StructType) -> DataFrame:
+    """The matches of packed events, and the rows of the result that were packed with them."""
+    matched = packed.groupBy("bucket").transformWithState(
+        ToleranceState(tasks), "payload binary", "Append", "None"
     )
-    return kept.mapInArrow(unpack, shape.schema(events))
+    return matched.mapInArrow(unpack, tasks.rows.schema(events))
 
 
 @dataclass(frozen=True)
 class PackTask:
     """Packs the events that depend on tolerances: one row for each bucket of topics that a batch has."""
 
-    parts: Parts
-    columns: EventColumns
+    tasks: MatchTasks
 
     def run(self, batches: Batches) -> Batches:
-        version = self.parts.version()
-        for part, table in TolerantTask(self.parts, self.columns).tolerant(batches, version):
-            buckets = bucket_and_shard(table, self.columns)[0]
-            found = np.unique(buckets)
-            yield pa.RecordBatch.from_arrays(
-                [
-                    pa.array(found, pa.int32()),
-                    pa.repeat(pa.scalar(part, pa.int32()), len(found)),
-                    pa.repeat(pa.scalar(version, pa.int64()), len(found)),
-                    pa.array(
-                        [to_bytes(table.filter(pa.array(buckets == one))) for one in found], pa.binary()
-                    ),
-                ],
-                PACKED_SCHEMA.names,
-            )
+        version = self.tasks.index.version()
+        for part, table in self.tasks.tolerant(batches, version):
+            buckets = topic_places(table, self.tasks.columns).rows[:, 0]
+            rows = [
+                _packed_row(bucket, part, version, to_bytes(table.filter(pa.array(buckets == bucket))))
+                for bucket in np.unique(buckets).tolist()
+            ]
+            yield pa.RecordBatch.from_pylist(rows, PACKED_SCHEMA)
 
 
 def packed_rows(rows: Iterable[pa.RecordBatch]) -> Batches:
     """Rows of the result, packed to be passed on by the state operator."""
     for batch in rows:
         payload = to_bytes(pa.Table.from_batches([batch]))
-        bucket = -1 - zlib.crc32(payload) % BUCKETS
-        yield pa.RecordBatch.from_pylist(
-            [{"bucket": bucket, "part": 0, "version": 0, "payload": payload}], PACKED_SCHEMA
-        )
+        row = _packed_row(-1 - zlib.crc32(payload) % BUCKETS, 0, 0, payload)
+        yield pa.RecordBatch.from_pylist([row], PACKED_SCHEMA)
+
+
+def _packed_row(bucket: int, part: int, version: int, payload: bytes) -> dict[str, Any]:
+    return {"bucket": bucket, "part": part, "version": version, "payload": payload}
 
 
 class ToleranceState(StatefulProcessor):
     """Matches the events of a bucket of topics, with the memory of tolerances kept in Spark's state store."""
 
-    def __init__(self, parts: Parts, columns: EventColumns, shape: Shape) -> None:
-        self._parts = parts
-        self._columns = columns
-        self._shape = shape
-        self._plan = "" if parts.plan is None else blake2b(parts.plan.encode(), digest_size=16).hexdigest()
+    def __init__(self, tasks: MatchTasks) -> None:
+        self._tasks = tasks
+        plan = tasks.index.plan
+        self._plan = None if plan is None else blake2b(plan.encode(), digest_size=16).hexdigest()
 
     def init(self, handle: StatefulProcessorHandle) -> None:
+        """Open the state; Spark calls this once for each partition and micro-batch."""
         self._memory = handle.getMapState("memory", "part int, shard int", "memory binary")
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
+        """The rows of the result, packed, for the packed rows of one bucket."""
         if key[0] < 0:
             yield from (Row(payload=row.payload) for row in rows)
             return
@@ -136,54 +127,49 @@ class ToleranceState(StatefulProcessor):
                 yield Row(payload=to_bytes(pa.Table.from_batches([result])))
 
     def close(self) -> None:
-        pass
+        """Nothing to close; Spark requires the method."""
 
-    def _matched(self, part: int, version: int, table: pa.Table) -> Iterator[pa.RecordBatch]:
-        assert self._columns.order is not None
-        ordered = table.sort_by([(name, "ascending") for name in self._columns.ordering])
-        matcher = self._parts.matcher(part, version)
-        shards = np.unique(bucket_and_shard(ordered, self._columns)[1]).tolist()
-        topics = [(shard, topic) for shard in shards for topic in self._restore(matcher, part, shard)]
-        seen = {(shard, topic) for shard, topic in topics}
-        for topic, (_, shard) in distinct_topics(ordered, self._columns).items():
-            if (shard, topic) not in seen:
-                topics.append((shard, topic))
-        yield from match_in_order(matcher, ordered, self._columns, self._shape, version)
+    def _matched(self, part: int, version: int, table: pa.Table) -> Batches:
+        columns = self._tasks.columns
+        assert columns.order is not None
+        ordered = table.sort_by([(name, "ascending") for name in columns.ordering])
+        matcher = self._tasks.index.matcher(part, version)
+        found = topic_places(ordered, columns)
+        shards = np.unique(found.places[:, 1]).tolist()
+        # A dict keeps the order: what is remembered first, then the topics that are new.
+        topics = {(shard, topic): None for shard in shards for topic in self._restore(matcher, part, shard)}
+        topics |= dict.fromkeys(zip(found.places[:, 1].tolist(), found.topics, strict=True))
+        yield from self._tasks.matched(matcher, ordered, version)
         memories = matcher.recall([topic for _, topic in topics])
-        for shard in shards:
-            kept = [
-                (topic, memory)
-                for (its, topic), memory in zip(topics, memories, strict=True)
-                if its == shard and memory is not None
-            ]
-            self._keep(part, shard, kept)
+        kept: dict[int, list[tuple[str | None, bytes]]] = {shard: [] for shard in shards}
+        for (shard, topic), memory in zip(topics, memories, strict=True):
+            if memory is not None:
+                kept[shard].append((topic, memory))
+        for shard, memorised in kept.items():
+            self._keep(part, shard, memorised)
 
     def _restore(self, matcher: Matcher, part: int, shard: int) -> list[str | None]:
-        """Give the matcher its memory of a shard back; the topics it is about."""
+        """Give the matcher its memory of a shard back; returns the topics that this is about."""
         found = self._memory.getValue((part, shard))
         if found is None:
             return []
-        held = from_bytes(found[0])
-        topics: list[str | None] = held.column("topic").to_pylist()
-        matcher.restore(topics, held.column("memory").to_pylist())
+        remembered = from_bytes(found[0])
+        topics: list[str | None] = remembered.column("topic").to_pylist()
+        matcher.restore(topics, remembered.column("memory").to_pylist())
         return topics
 
     def _keep(self, part: int, shard: int, kept: list[tuple[str | None, bytes]]) -> None:
         if kept:
             topics, memories = zip(*kept, strict=True)
-            table = pa.table(
-                {
-                    "topic": pa.array(topics, pa.large_string()),
-                    "memory": pa.array(memories, pa.large_binary()),
-                }
-            )
-            self._memory.updateValue((part, shard), (to_bytes(table),))
+            columns = {"topic": pa.array(topics, pa.large_string())}
+            columns["memory"] = pa.array(memories, pa.large_binary())
+            self._memory.updateValue((part, shard), (to_bytes(pa.table(columns)),))
         elif self._memory.containsKey((part, shard)):
             self._memory.removeKey((part, shard))
 
     def _require_the_same_plan(self) -> None:
         """State is kept by part, so another plan would look for it in the wrong places."""
-        if self._parts.plan is None:
+        if self._plan is None:
             return
         known = self._memory.getValue(PLAN)
         if known is None:
@@ -203,29 +189,31 @@ def unpack(batches: Batches) -> Batches:
             yield from from_bytes(payload.as_py()).to_batches()
 
 
-def bucket_and_shard(table: pa.Table, columns: EventColumns) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """The bucket and the shard of every event's topic."""
-    if columns.topic not in table.schema.names:
-        nothing = np.zeros(table.num_rows, np.int32)
-        return nothing, nothing
-    texts = table.column(columns.topic).combine_chunks().dictionary_encode()
-    placed = np.array([_place(topic) for topic in texts.dictionary.to_pylist()] + [(0, 0)], np.int32)
-    codes = texts.indices.fill_null(len(placed) - 1).to_numpy()
-    return placed[codes, 0], placed[codes, 1]
+class TopicPlaces(NamedTuple):
+    """The topics of a table's events, and in which bucket and shard each of them is kept."""
+
+    topics: list[str | None]
+    """The topics that occur, without the leading slash."""
+    places: NDArray[np.int32]
+    """The bucket and the shard of each of them."""
+    rows: NDArray[np.int32]
+    """The bucket and the shard of the topic of each event."""
 
 
-def distinct_topics(table: pa.Table, columns: EventColumns) -> dict[str | None, tuple[int, int]]:
-    """The topics that occur, without the leading slash, each with its bucket and shard."""
+def topic_places(table: pa.Table, columns: EventColumns) -> TopicPlaces:
+    """Where the topics of events are kept; events without one are in the first bucket and shard."""
     if columns.topic not in table.schema.names:
-        return {None: (0, 0)}
-    topics = table.column(columns.topic).unique().to_pylist()
-    return {None if topic is None else topic.removeprefix("/"): _place(topic) for topic in topics}
+        return TopicPlaces([None], np.zeros((1, 2), np.int32), np.zeros((table.num_rows, 2), np.int32))
+    texts = table.column(columns.topic).combine_chunks().dictionary_encode("encode")
+    topics = [None if text is None else text.removeprefix("/") for text in texts.dictionary.to_pylist()]
+    places = np.array([_place(topic) for topic in topics], np.int32).reshape(-1, 2)
+    return TopicPlaces(topics, places, places[texts.indices.to_numpy()])
 
 
 def _place(topic: str | None) -> tuple[int, int]:
     if topic is None:
         return 0, 0
-    number = zlib.crc32(topic.removeprefix("/").encode())
+    number = zlib.crc32(topic.encode())
     return number % BUCKETS, number // BUCKETS % SHARDS
 
 

@@ -15,11 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from distributary.errors import DistributaryError
-from distributary.spark.pipeline.archive import read_archive
-from distributary.spark.pipeline.commits import complete_batches, last_record, read_record, read_records
-from distributary.spark.pipeline.config import Sink
+from distributary.spark.pipeline.commits import last_record, read_record, read_records
+from distributary.spark.pipeline.config import Sink, parse_pipeline
 from distributary.spark.pipeline.deliveries import kafka_rows, read_deliveries
 from distributary.spark.pipeline.metrics import read_metrics
+from distributary.spark.pipeline.outputs import complete_batches, read_archive
 from distributary.spark.pipeline.sink import BatchWriter
 
 TAGGED = (
@@ -83,18 +83,18 @@ def delivered(frame: DataFrame) -> list[tuple[Any, ...]]:
     return sorted((row[0], row[1], tuple(row[2]), row[3]) for row in rows)
 
 
-def writer_to(place: Path, **changed: Any) -> BatchWriter:
-    made = BatchWriter(
-        sink=Sink("parquet", str(place / "out"), columns=("price",)),
-        quarantine=str(place / "bad"),
-        commits=str(place / "metrics" / "batches"),
-        checkpoint=str(place / "checkpoint"),
-        archive=str(place / "archive"),
-        metrics=str(place / "metrics"),
-        topic="topic",
-        clock="at",
-    )
-    return replace(made, **changed)
+def writer_to(place: Path, sink: Sink | None = None) -> BatchWriter:
+    text = """
+        checkpoint = "checkpoint"
+        source = { format = "rate" }
+        subscriptions = { store = "subscriptions" }
+        sink = { path = "out", columns = ["price"] }
+        quarantine = { path = "bad" }
+        archive = { path = "archive" }
+        metrics = { path = "metrics" }
+    """
+    pipeline = parse_pipeline(text, str(place / "pipeline.toml"))
+    return BatchWriter(pipeline if sink is None else replace(pipeline, sink=sink), topic="topic", clock="at")
 
 
 def files_below(place: Path) -> Counter[str]:

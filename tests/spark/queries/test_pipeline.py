@@ -22,7 +22,7 @@ from distributary.spark.pipeline import sink
 from distributary.spark.pipeline.commits import BatchRecord, read_records
 from distributary.spark.pipeline.config import Pipeline, parse_pipeline
 from distributary.spark.pipeline.deliveries import read_deliveries
-from distributary.spark.pipeline.delivery_files import read_batches
+from distributary.spark.pipeline.outputs import read_batches
 from distributary.store import open_store
 from properties.oracle import MatcherOracle
 from spark.pipeline.test_pipeline import feed, run

@@ -26,10 +26,10 @@ from distributary.spark.pipeline import sink
 from distributary.spark.pipeline.commits import BatchRecord, read_records, write_record
 from distributary.spark.pipeline.config import Pipeline, parse_pipeline
 from distributary.spark.pipeline.deliveries import read_deliveries
-from distributary.spark.pipeline.pipeline import require_own_outputs
-from distributary.spark.queries.matching import attribute_columns, published_topics, require_columns_to_keep
-from distributary.spark.replay.replay import as_if_subscribed, catch_up, replay, replayed
-from distributary.spark.replay.run import Written
+from distributary.spark.pipeline.derived import attribute_columns, published_topics, require_columns_to_keep
+from distributary.spark.pipeline.start import require_own_outputs
+from distributary.spark.replay.replay import as_if_subscribed, catch_up, replay, replay_result
+from distributary.spark.replay.run import WrittenReplay
 from distributary.store import Life, open_store
 from properties.oracle import MatcherOracle
 from spark.pipeline.test_pipeline import feed, run
@@ -300,7 +300,7 @@ def test_without_an_order_derived_items_are_replayed_for_who_has_no_tolerance(
 ) -> None:
     plain = replace(past.pipeline, events=replace(past.pipeline.events, order=None))
     subscriptions = of("zoe", [f"z{n}" for n in range(6)], 5)
-    found = replayed(spark, plain, subscriptions)
+    found = replay_result(spark, plain, subscriptions)
     assert [one.field for one in found.rejected] == ["change"] * 3
     every = range(len(past.records))
     assert given(found.deliveries) == past.brute_force((one, every) for one in subscriptions[::2])
@@ -334,7 +334,7 @@ def test_the_command_tells_how_many_derived_items_it_looked_at(
     spark: SparkSession, past: Past, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = catch_up(spark, past.pipeline, "ann", until=1)
-    _tell(Written(found, 3, {}), Namespace(out="-", as_if_subscribed_since=None))
+    _tell(WrittenReplay(found, 3, {}), Namespace(out="-", as_if_subscribed_since=None))
     assert f"16 events and {past.records[0].published} derived items looked at" in capsys.readouterr().err
 
 

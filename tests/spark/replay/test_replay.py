@@ -25,9 +25,9 @@ from distributary.model import Record, Subscription
 from distributary.spark.pipeline.commits import BatchRecord, read_records, write_record
 from distributary.spark.pipeline.config import Pipeline, load_pipeline
 from distributary.spark.pipeline.deliveries import read_deliveries
-from distributary.spark.pipeline.pipeline import start
+from distributary.spark.pipeline.start import start
 from distributary.spark.replay.history import History
-from distributary.spark.replay.replay import as_if_subscribed, catch_up, replay, replayed
+from distributary.spark.replay.replay import as_if_subscribed, catch_up, replay, replay_result
 from distributary.store import Life, open_store
 from properties.oracle import MatcherOracle
 from spark.world import EVENT_DDL, make_subscription, make_world, matched
@@ -210,7 +210,7 @@ def test_a_replay_gives_what_the_stream_would_have_given_from_there_on(
     found = given(replay(spark, past.pipeline, subscriptions, since=first))
     assert found == past.brute_force((one, range(first, BATCHES)) for one in subscriptions)
     started = next(one.started for one in read_records(past.pipeline.commits) if one.batch == first)
-    some = replayed(spark, past.pipeline, subscriptions, since=started, after_batch=first + 1, until=7)
+    some = replay_result(spark, past.pipeline, subscriptions, since=started, after_batch=first + 1, until=7)
     assert some.batches == range(first + 2, 7)
     # Tolerances began at the first batch all the same.
     assert given(some.deliveries) == {one for one in found if one[0] in some.batches}
@@ -270,14 +270,14 @@ def test_who_left_and_came_back_gets_what_happened_in_between(spark: SparkSessio
 
 def test_what_is_malformed_or_repeated_is_left_out_and_told(spark: SparkSession, past: Past) -> None:
     good = Subscription("s1", "zoe", topic="A")
-    found = replayed(spark, past.pipeline, [good, Subscription("s2", "zoe", where="a >"), good])
+    found = replay_result(spark, past.pipeline, [good, Subscription("s2", "zoe", where="a >"), good])
     assert [(one.place, one.field) for one in found.rejected] == [
         ("subscription s2", "where"),
         ("subscription s1", "id"),
     ]
     plain = replace(past.pipeline, events=replace(past.pipeline.events, order=None))
     tolerant = Subscription("s3", "zoe", topic="A", change={"a": 1.0})
-    found = replayed(spark, plain, [good, tolerant], until=2)
+    found = replay_result(spark, plain, [good, tolerant], until=2)
     (left_out,) = found.rejected
     assert (left_out.place, left_out.field) == ("subscription s3", "change")
     assert given(found.deliveries) == past.brute_force([(good, range(2))])

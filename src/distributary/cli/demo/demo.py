@@ -34,11 +34,11 @@ from distributary.cli.demo.script import (
 from distributary.errors import DistributaryError, InputError
 from distributary.model import Subscription
 from distributary.quarantine import Quarantine, rejection
-from distributary.spark.pipeline.commits import BatchRecord, exists, read_record
+from distributary.spark.pipeline.commits import BatchRecord, records_from
 from distributary.spark.pipeline.config import Pipeline, load_pipeline
-from distributary.spark.pipeline.pipeline import start
 from distributary.spark.pipeline.progress import Progress, utc_now
 from distributary.spark.pipeline.run import EngineError, failure
+from distributary.spark.pipeline.start import start
 from distributary.spark.session import logging_to, open_session
 from distributary.store import SubscriptionStore, open_store
 
@@ -251,8 +251,7 @@ class _Followed:
             time.sleep(POLL)
 
     def look(self) -> None:
-        while exists(f"{self.pipeline.commits}/{len(self.records)}.json"):
-            record = read_record(self.pipeline.commits, len(self.records))
+        for record in records_from(self.pipeline.commits, len(self.records)):
             self.records.append(record)
             self._progress.record(record)
             self._tell(record)

@@ -1,0 +1,16 @@
+"""A pipeline: a stream of events matched against a store of subscriptions, as a TOML file says.
+
+In reading order:
+
+- `config`: the file as frozen data, checked in full (`Pipeline`, `load_pipeline`);
+- `runtime`: what a pipeline runs with, opened once (`PipelineRuntime`);
+- `source`: the events as a streaming DataFrame;
+- `derived`: the items of a pipeline's queries as events that are matched and counted;
+- `start`: source, matching, queries and sinks put together as a streaming query;
+- `sink`: writing a micro-batch: `deliveries`, `outputs` (files by batch, the archive), `metrics`, and last
+  its record in `commits`;
+- `run`: `distributary run`, with `progress`.
+
+Promise: what a batch writes to files is there once however often the batch is done, and a batch that has a
+record is complete in every output.
+"""

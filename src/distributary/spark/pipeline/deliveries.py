@@ -19,10 +19,10 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from distributary.spark.columns import quoted
 from distributary.spark.deliver import deliver
-from distributary.spark.pipeline.commits import mark_complete
 from distributary.spark.pipeline.config import FILE_FORMATS, SUBSCRIBER, Sink
-from distributary.spark.pipeline.delivery_files import files_for, read_batches, write_batch
+from distributary.spark.pipeline.outputs import files_for, mark_complete, read_batches, write_batch
 
 HASHED = "-[0-9a-f]{32}$"
 DIRECTORY_NAME = r"^[^\p{Cntrl}]{1,60}$"
@@ -33,27 +33,33 @@ DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 def deliveries(matches: DataFrame, columns: tuple[str, ...] = ()) -> DataFrame:
     """One row for each event and subscriber, from tagged rows that are matches."""
-    carried = [F.col(f"event.{_quoted(name)}").alias(name) for name in columns]
+    carried = [F.col(f"event.{quoted(name)}").alias(name) for name in columns]
     return deliver(matches.select("event_id", "subscription_id", "subscriber", *carried))
 
 
 def write_deliveries(found: DataFrame, sink: Sink, batch: int, matches: int) -> int:
     """Write the deliveries of a batch, which come from so many matches; returns how many there were."""
     observation = Observation()
-    observed = found.observe(observation, F.count(F.lit(1)).alias("rows"))
+    rows = found.observe(observation, F.count(F.lit(1)).alias("rows"))
+    if sink.format == "csv":  # which has no lists
+        rows = rows.withColumn("subscriptions", F.to_json("subscriptions"))
     if sink.format not in FILE_FORMATS:
-        _append(observed, sink, batch)
+        _append(rows, sink, batch)
     elif sink.each:
-        _write_each(observed, sink, batch, matches)
+        _write_each(rows, sink, batch, matches)
     else:
         assert sink.path is not None
-        rows = as_text(observed) if sink.format == "csv" else observed
         write_batch(rows, sink.path, batch, rows=matches, format=sink.format, options=sink.options)
     return int(observation.get["rows"])
 
 
 def read_deliveries(spark: SparkSession, path: str, format: str = "parquet") -> DataFrame:
-    """What has been delivered to files by complete batches, with the column `batch`."""
+    """What has been delivered to files by complete batches, with the column `batch`.
+
+        read_deliveries(spark, "deliveries").where("subscriber = 'ann'").show()
+
+    Raises `DistributaryError` when no batch is complete.
+    """
     return read_batches(spark, path, format).drop("each")
 
 
@@ -66,7 +72,7 @@ def kafka_rows(found: DataFrame, topic: str, batch: int) -> DataFrame:
     name = (
         F.concat(F.lit(before), place_name("subscriber", TOPIC_NAME), F.lit(after)) if each else F.lit(topic)
     )
-    delivery = F.struct(*[F.col(_quoted(one)) for one in found.columns], F.lit(batch).alias("batch"))
+    delivery = F.struct(*[F.col(quoted(one)) for one in found.columns], F.lit(batch).alias("batch"))
     return found.select(
         name.alias("topic"), F.col("subscriber").alias("key"), F.to_json(delivery).alias("value")
     )
@@ -82,18 +88,12 @@ def place_name(column: str, allowed: str) -> Column:
     )
 
 
-def as_text(found: DataFrame) -> DataFrame:
-    """Deliveries with the list of subscriptions as JSON text, for formats that have no lists."""
-    return found.withColumn("subscriptions", F.to_json("subscriptions"))
-
-
 def _write_each(found: DataFrame, sink: Sink, batch: int, matches: int) -> None:
     assert sink.path is not None
     name = place_name("subscriber", DIRECTORY_NAME)
     if isinstance(sink.each, tuple):
         name = F.when(F.col("subscriber").isin(list(sink.each)), name)
-    rows = as_text(found) if sink.format == "csv" else found
-    placed = rows.withColumn("each", name).withColumn("batch", F.lit(batch))
+    placed = found.withColumn("each", name).withColumn("batch", F.lit(batch))
     # All rows of a directory come from one task, so that each is one file.
     writer = placed.repartition(files_for(matches), "each").write.format(sink.format)
     writer = writer.options(**dict(sink.options)).option("partitionOverwriteMode", "dynamic")
@@ -108,11 +108,4 @@ def _append(found: DataFrame, sink: Sink, batch: int) -> None:
     else:
         rows = found.withColumn("batch", F.lit(batch).cast("long"))
     writer = rows.write.format(sink.format).options(**dict(sink.options)).mode("append")
-    if sink.path is None:
-        writer.save()
-    else:
-        writer.save(sink.path)
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
+    writer.save(sink.path)

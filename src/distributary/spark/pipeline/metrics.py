@@ -9,7 +9,7 @@ Tables below one path, joined by `batch`:
 - `operators/batch=<id>`, with queries: stream (a source, or `query.operator`), kind, items, bytes, inputs
   (the items of the streams it is made of), selectivity (items an input; windows answer to inputs of earlier
   batches, so take sums over many), late;
-- `batches/<id>.json`: the record of the batch with its times (see `pipeline_commits`).
+- `batches/<id>.json`: the record of the batch with its times (see `commits`).
 
 `read_metrics` puts the times to the counts, from which rates follow.
 """
@@ -23,7 +23,9 @@ from typing import Literal
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from distributary.spark.pipeline.delivery_files import read_batches, write_batch
+from distributary.spark.columns import quoted
+from distributary.spark.pipeline.outputs import read_batches, write_batch
+from distributary.spark.rows import EVENT, FLOW, MATCH
 
 OPERATORS = "stream STRING, kind STRING, items LONG, bytes LONG, inputs LONG, selectivity DOUBLE, late LONG"
 RECORDS = (
@@ -32,7 +34,7 @@ RECORDS = (
 )
 
 
-def write_metrics(
+def write_matching(
     tagged: DataFrame, path: str, batch: int, topic: str | None, events: int, derived: Mapping[str, int]
 ) -> None:
     """Write what the tagged rows of a batch, with so many events, say about topics and subscriptions.
@@ -48,11 +50,11 @@ def topic_metrics(tagged: DataFrame, topic: str | None, derived: Mapping[str, in
 
     Where events have no topics at all, derived items are not told apart from them.
     """
-    name = F.lit(None).cast("string") if topic is None else F.col(f"event.`{topic}`")
+    name = F.lit(None).cast("string") if topic is None else F.col(f"event.{quoted(topic)}")
     counted = (
-        tagged.where(F.col("kind").isin("event", "match"))
+        tagged.where(F.col("kind").isin(EVENT, MATCH))
         .groupBy(name.alias("topic"))
-        .agg(_count("event").alias("events"), _count("match").alias("matches"))
+        .agg(_count(EVENT).alias("events"), _count(MATCH).alias("matches"))
     )
     if topic is not None and derived:
         rows = [(name, items, 0) for name, items in derived.items()]
@@ -65,7 +67,7 @@ def topic_metrics(tagged: DataFrame, topic: str | None, derived: Mapping[str, in
 def subscription_metrics(tagged: DataFrame, events: int) -> DataFrame:
     """The matches of each subscription that had any, among so many events."""
     counted = (
-        tagged.where(F.col("kind") == "match")
+        tagged.where(F.col("kind") == MATCH)
         .groupBy("subscription_id", "subscriber")
         .agg(F.count(F.lit(1)).alias("matches"))
     )
@@ -80,27 +82,24 @@ def subscription_metrics(tagged: DataFrame, events: int) -> DataFrame:
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
-    """What a stream had in a batch."""
+class FlowCount:
+    """What a stream of queries had in a batch."""
 
     items: int = 0
     bytes: int = 0
     late: int = 0
 
 
-def flow_counts(tagged: DataFrame) -> dict[str, Flow]:
+def flow_counts(tagged: DataFrame) -> dict[str, FlowCount]:
     """What each stream of queries that had anything had in a batch."""
-    counts = F.from_json("record", "items LONG, bytes LONG, late LONG")
-    told = tagged.where(F.col("kind") == "flow").select("subscription_id", counts.alias("flow"))
-    totals = told.groupBy("subscription_id").agg(
-        *(F.sum(f"flow.{name}").alias(name) for name in ("items", "bytes", "late"))
-    )
-    return {row["subscription_id"]: Flow(row["items"], row["bytes"], row["late"]) for row in totals.collect()}
+    counted = tagged.where(F.col("kind") == FLOW).groupBy("stream")
+    totals = counted.agg(*(F.sum(name).alias(name) for name in ("items", "bytes", "late")))
+    return {row["stream"]: FlowCount(row["items"], row["bytes"], row["late"]) for row in totals.collect()}
 
 
-def write_operator_metrics(
+def write_operators(
     spark: SparkSession,
-    flows: Mapping[str, Flow],
+    flows: Mapping[str, FlowCount],
     operators: Mapping[str, tuple[str, tuple[str, ...]]],
     path: str,
     batch: int,
@@ -108,8 +107,8 @@ def write_operator_metrics(
     """Write what each stream of queries had in a batch; `operators` tells of which streams each is made."""
     rows = []
     for stream, (kind, inputs) in operators.items():
-        flow = flows.get(stream, Flow())
-        given = sum(flows.get(name, Flow()).items for name in inputs)
+        flow = flows.get(stream, FlowCount())
+        given = sum(flows.get(name, FlowCount()).items for name in inputs)
         selectivity = flow.items / given if given else None
         rows.append((stream, kind, flow.items, flow.bytes, given, selectivity, flow.late))
     write_batch(spark.createDataFrame(rows, OPERATORS), f"{path}/operators", batch, rows=len(rows))

@@ -1,6 +1,6 @@
 """What a running pipeline shows of itself: rates, lag, totals and the version of the subscriptions.
 
-The numbers come from the records of finished batches (see `pipeline_commits`), so their path must be visible
+The numbers come from the records of finished batches (see `commits`), so their path must be visible
 from here; how far behind a source is, Spark's own report says where the source knows.
 
 Rates are what was finished within the last seconds, so they fall to zero when nothing comes in.
@@ -8,8 +8,8 @@ Rates are what was finished within the last seconds, so they fall to zero when n
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, field, replace
+from collections import Counter, deque
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -82,7 +82,7 @@ class Progress:
     started: datetime
     version: int | None = None
     _records: deque[BatchRecord] = field(default_factory=deque)
-    _totals: Snapshot = Snapshot()
+    _totals: Counter[str] = field(default_factory=Counter)
     _report: dict[str, Any] | None = None
 
     def report(self, report: dict[str, Any] | None) -> None:
@@ -91,27 +91,20 @@ class Progress:
 
     def record(self, record: BatchRecord) -> None:
         """Take in the record of a finished batch."""
-        totals = self._totals
         self.version = record.version if record.version is not None else self.version
         self._records.append(record)
-        self._totals = replace(
-            totals,
-            batches=totals.batches + 1,
-            batch=record.batch,
-            events=totals.events + record.events,
-            matches=totals.matches + record.matches,
-            deliveries=totals.deliveries + record.deliveries,
-            rejected=totals.rejected + record.rejected,
-            derived=totals.derived + record.derived,
-            late=totals.late + record.late,
-        )
+        self._totals.update(batches=1, events=record.events, matches=record.matches)
+        self._totals.update(deliveries=record.deliveries, rejected=record.rejected)
+        self._totals.update(derived=record.derived, late=record.late)
 
     def snapshot(self, now: datetime) -> Snapshot:
+        """Where the pipeline stands at a moment."""
         uptime = now - self.started
         recent = self._recent(now)
         window = min(uptime, self._window()).total_seconds() or 1.0
-        return replace(
-            self._totals,
+        return Snapshot(
+            **self._totals,
+            batch=self._records[-1].batch if self._records else None,
             events_per_second=sum(one.events for one in recent) / window,
             matches_per_second=sum(one.matches for one in recent) / window,
             lag=self._lag(now),
@@ -146,6 +139,7 @@ class Progress:
 
 
 def utc_now() -> datetime:
+    """The time, in UTC."""
     return datetime.now(UTC)
 
 

@@ -8,11 +8,13 @@ a start with the same checkpoint goes on where it was.
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -25,13 +27,13 @@ from rich.console import Console
 from rich.live import Live
 
 from distributary.errors import DistributaryError
-from distributary.spark.index.routing import routed
-from distributary.spark.pipeline.commits import exists, last_record, read_record
+from distributary.spark.index.build import live_index
+from distributary.spark.pipeline.commits import last_record, records_from
 from distributary.spark.pipeline.config import Pipeline
-from distributary.spark.pipeline.pipeline import Route, start, subscription_store
 from distributary.spark.pipeline.progress import Progress, Snapshot, utc_now
+from distributary.spark.pipeline.runtime import PipelineRuntime
 from distributary.spark.pipeline.source import first_line
-from distributary.spark.pipeline.upkeep import upkeep
+from distributary.spark.pipeline.start import start
 from distributary.spark.session import logging_to, open_session
 
 GRACE = 60.0
@@ -40,9 +42,13 @@ PATIENCE = 30.0
 """Seconds that the engine has to stop."""
 LINE_EVERY = 2.0
 """Seconds between lines where there is no terminal."""
+UPKEEP_EVERY = 10.0
+"""Seconds between looks at the store."""
 
 EngineError = (PySparkException, Py4JError, ConnectionError, OSError)
 """What Spark's client raises when something is wrong with the query, the engine or the way to it."""
+
+_log = logging.getLogger("distributary")
 
 
 def run_pipeline(
@@ -53,12 +59,15 @@ def run_pipeline(
     master: str | None = None,
     remote: str | None = None,
     grace: float = GRACE,
-    route: Route = routed,
 ) -> Snapshot:
-    """Run until the source is exhausted (`available_now`), a signal comes or the query fails."""
+    """Run until the source is exhausted (`available_now`), a signal comes or the query fails.
+
+    Progress and a summary go to the console, all that Spark prints to the log. Returns the last state.
+    Raises `DistributaryError` with the reason in one line when the engine or the query fails.
+    """
     log.parent.mkdir(parents=True, exist_ok=True)
-    with logging_to(log), _Stop().listening() as stop:
-        console.print(f"starting Spark; what it says goes to {log}", highlight=False, soft_wrap=True)
+    with logging_to(log), _StopSignals().listening() as stop:
+        _say(console, f"starting Spark; what it says goes to {log}")
         try:
             spark = open_session(pipeline.name, pipeline.spark, log, master=master, remote=remote)
         except EngineError as error:
@@ -66,49 +75,80 @@ def run_pipeline(
         try:
             # Spark has installed a handler of its own for SIGINT meanwhile.
             stop.listen()
-            return _run(spark, pipeline, console, log, stop, grace, route)
+            return _run(spark, PipelineRuntime(pipeline), console, log, stop, grace)
         finally:
             _within(PATIENCE, spark.stop)
 
 
 def _run(
     spark: SparkSession,
-    pipeline: Pipeline,
+    runtime: PipelineRuntime,
     console: Console,
     log: Path,
-    stop: _Stop,
+    stop: _StopSignals,
     grace: float,
-    route: Route,
 ) -> Snapshot:
-    _tell_what_is_left_out(pipeline, console)
-    progress = _Watch(pipeline)
+    _warn_of_tolerances(runtime, console)
+    watch = _Watch(runtime, console)
     try:
-        query = start(spark, pipeline, route)
+        query = start(spark, runtime)
     except EngineError as error:
         raise failure(error, log) from None
     try:
-        with progress.shown(console), _upkeep(spark, pipeline):
+        with watch.shown(), _upkeep(spark, runtime):
             while not stop.asked.wait(POLL) and query.isActive:
-                progress.look(query.lastProgress)
+                watch.look(query.lastProgress)
             if stop.asked.is_set():
                 console.print("stopping: the batch under way may finish", highlight=False)
                 _finish_batch(query, stop, grace)
                 if not _within(PATIENCE, query.stop):
-                    return progress.summary(console)
-            progress.look(query.lastProgress)
+                    return watch.summary()
+            watch.look(query.lastProgress)
         problem = query.exception()
     except EngineError as error:
         if not stop.asked.is_set():
             raise failure(error, log) from None
         # A stop that was sent to all processes has ended the engine as well; the checkpoint knows the rest.
-        progress.look(None)
+        watch.look(None)
         problem = None
     if problem is not None and not stop.asked.is_set():
         raise failure(problem, log)
-    return progress.summary(console)
+    return watch.summary()
 
 
-def _finish_batch(query: StreamingQuery, stop: _Stop, grace: float) -> None:
+@contextmanager
+def _upkeep(spark: SparkSession, runtime: PipelineRuntime) -> Iterator[None]:
+    """Keep a base near the newest version of the store as long as the context lasts.
+
+    Tasks apply the changes since the base that they opened. That is cheap for thousands of changes, so a base
+    is built anew only when there are more (see `index.build`). No answer depends on this, so a failure is
+    logged and tried again.
+    """
+    done = threading.Event()
+    store, indices = runtime.store, [runtime.index_options]
+    if runtime.pipeline.queries is not None:  # derived items are matched with an index of one part
+        indices.append(replace(runtime.index_options, strategy="index"))
+
+    def keep() -> None:
+        seen = store.version()
+        while not done.wait(UPKEEP_EVERY):
+            try:
+                version = store.version()
+                if version != seen:
+                    for options in indices:
+                        live_index(spark, store, replace(options, version=version))
+                    seen = version
+            except Exception as error:
+                _log.warning("the upkeep of %r failed and will be tried again: %s", store, error)
+
+    threading.Thread(target=keep, name="upkeep", daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()
+
+
+def _finish_batch(query: StreamingQuery, stop: _StopSignals, grace: float) -> None:
     """Wait until the micro-batch that is under way, if any, is done."""
     deadline = time.monotonic() + grace
     before = _batch_of(query.lastProgress)
@@ -119,19 +159,8 @@ def _finish_batch(query: StreamingQuery, stop: _Stop, grace: float) -> None:
             return
 
 
-@contextmanager
-def _upkeep(spark: SparkSession, pipeline: Pipeline) -> Iterator[None]:
-    store = subscription_store(pipeline)
-    with ExitStack() as kept:
-        tolerances = pipeline.events.order is not None
-        kept.enter_context(upkeep(spark, store, pipeline.subscriptions.strategy, tolerances))
-        if pipeline.queries is not None:  # derived items are matched with an index of their own
-            kept.enter_context(upkeep(spark, store, "index", False))
-        yield
-
-
 def _within(seconds: float, call: Callable[[], object]) -> bool:
-    """Call something of the engine's; whether it came back in time. A remote one may be gone for good."""
+    """Call a method of the engine; returns whether it came back in time. A remote engine may be gone."""
 
     def calling() -> None:
         with suppress(*EngineError):
@@ -147,8 +176,8 @@ def _batch_of(report: Any) -> int:
     return -1 if report is None else int(report["batchId"])
 
 
-class _Stop:
-    """Whether somebody has asked for an end, and whether they insist."""
+class _StopSignals:
+    """Whether a signal has asked for a stop, and whether a second one has asked for it at once."""
 
     def __init__(self) -> None:
         self.asked = threading.Event()
@@ -159,7 +188,7 @@ class _Stop:
             signal.signal(number, self._signalled)
 
     @contextmanager
-    def listening(self) -> Iterator[_Stop]:
+    def listening(self) -> Iterator[_StopSignals]:
         before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
         self.listen()
         try:
@@ -177,88 +206,85 @@ class _Stop:
 class _Watch:
     """Follows the records of a pipeline's batches and shows them: a table on a terminal, lines elsewhere."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
-        self._pipeline = pipeline
-        last = last_record(pipeline.commits)
+    def __init__(self, runtime: PipelineRuntime, console: Console) -> None:
+        self._pipeline = runtime.pipeline
+        self._console = console
+        last = last_record(self._pipeline.commits)
         self._next = 0 if last is None else last + 1
-        self._progress = Progress(utc_now(), subscription_store(pipeline).version())
+        self._progress = Progress(utc_now(), runtime.store.version())
         self._live: Live | None = None
-        self._console: Console | None = None
-        self._told = -1
-        self._told_at = 0.0
+        self._shown_upto = -1
+        self._shown_at = 0.0
 
     @contextmanager
-    def shown(self, console: Console) -> Iterator[None]:
-        if not console.is_terminal:
-            self._console = console
+    def shown(self) -> Iterator[None]:
+        """Show the table as long as the context lasts, if there is a terminal."""
+        if not self._console.is_terminal:
             yield
             return
-        with Live(self._table(), console=console, auto_refresh=False) as self._live:
+        with Live(self._table(), console=self._console, auto_refresh=False) as self._live:
             yield
 
     def look(self, report: Any) -> None:
-        """Take in what is new and show it."""
+        """Take in the records that are new, and Spark's report of its last batch, and show them."""
         self._progress.report(report)
-        while exists(f"{self._pipeline.commits}/{self._next}.json"):
-            self._progress.record(read_record(self._pipeline.commits, self._next))
+        for record in records_from(self._pipeline.commits, self._next):
+            self._progress.record(record)
             self._next += 1
+        now = time.monotonic()
         if self._live is not None:
             self._live.update(self._table(), refresh=True)
-        elif self._console is not None and self._next - 1 > self._told:
-            self._line(self._console)
+        elif self._next - 1 > self._shown_upto and now - self._shown_at >= LINE_EVERY:
+            self._shown_upto, self._shown_at = self._next - 1, now
+            _say(self._console, self._progress.snapshot(utc_now()).line())
 
-    def summary(self, console: Console) -> Snapshot:
+    def summary(self) -> Snapshot:
         """Tell what was done and where it is."""
-        total = self._progress.snapshot(utc_now())
+        pipeline, total = self._pipeline, self._progress.snapshot(utc_now())
         seconds = total.uptime.total_seconds() or 1.0
         lines = [
             f"{total.batches:,} batches: {total.events:,} events ({total.events / seconds:,.0f}/s), "
             f"{total.matches:,} matches, {total.deliveries:,} deliveries, {total.rejected:,} rejected"
         ]
-        if self._pipeline.queries is not None:
+        if pipeline.queries is not None:
             lines.append(f"queries: {total.derived:,} items derived, {total.late:,} events late")
-        pipeline = self._pipeline
         places = {
             "deliveries": pipeline.sink.path,
             "archive": pipeline.archive,
             "metrics": pipeline.metrics,
             "quarantine": pipeline.quarantine if total.rejected else None,
         }
-        lines += [f"{name}: {place}" for name, place in places.items() if place]
-        for line in lines:
-            console.print(line, highlight=False, soft_wrap=True)
+        for line in [*lines, *(f"{name}: {place}" for name, place in places.items() if place)]:
+            _say(self._console, line)
         return total
-
-    def _line(self, console: Console) -> None:
-        now = time.monotonic()
-        if now - self._told_at >= LINE_EVERY:
-            self._told, self._told_at = self._next - 1, now
-            console.print(self._progress.snapshot(utc_now()).line(), highlight=False, soft_wrap=True)
 
     def _table(self) -> Any:
         return self._progress.snapshot(utc_now()).table(self._pipeline.name)
 
 
-def _tell_what_is_left_out(pipeline: Pipeline, console: Console) -> None:
-    """Without an order no tolerance can be kept; who asked for one must hear of it."""
-    if pipeline.events.order is not None:
+def _warn_of_tolerances(runtime: PipelineRuntime, console: Console) -> None:
+    """Say how many subscriptions are left out because without an order no tolerance can be kept."""
+    if runtime.pipeline.events.order is not None:
         return
-    changes = subscription_store(pipeline).table()["change"]
+    changes = runtime.store.table()["change"]
     count = len(changes) - changes.null_count
     if count:
-        console.print(
+        _say(
+            console,
             f"{count:,} subscriptions with a tolerance are left out: name the column that orders the events "
             "with order under [events]",
-            highlight=False,
-            soft_wrap=True,
         )
 
 
-def failure(error: BaseException, log: Path) -> DistributaryError:
-    """An error with the reason in one line; all of it goes to the log."""
+def _say(console: Console, line: str) -> None:
+    console.print(line, highlight=False, soft_wrap=True)
+
+
+def failure(error: BaseException, log: Path, what: str = "pipeline") -> DistributaryError:
+    """An error that says in one line why something failed; the whole text goes to the log."""
     with log.open("a", encoding="utf-8") as stream:
         stream.write(f"{error}\n")
-    return DistributaryError(f"the pipeline failed: {reason_of(str(error))} (all of it is in {log})")
+    return DistributaryError(f"the {what} failed: {reason_of(str(error))} (all of it is in {log})")
 
 
 def reason_of(text: str) -> str:

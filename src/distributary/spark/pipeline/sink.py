@@ -10,35 +10,41 @@ appended rows, which a repeated batch repeats: their deliveries carry the batch 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.utils import is_remote
 
-from distributary.spark.pipeline.archive import write_archive, write_derived
-from distributary.spark.pipeline.commits import BatchRecord, query_id, write_record
-from distributary.spark.pipeline.config import UNREADABLE, Sink
+from distributary.spark.columns import quoted
+from distributary.spark.micro_batch import query_id, tagging
+from distributary.spark.pipeline.commits import BatchRecord, write_record
+from distributary.spark.pipeline.config import UNREADABLE, Pipeline, derived_in
 from distributary.spark.pipeline.deliveries import deliveries, write_deliveries
-from distributary.spark.pipeline.delivery_files import write_batch
-from distributary.spark.pipeline.metrics import Flow, flow_counts, write_metrics, write_operator_metrics
-from distributary.spark.pipeline.micro_batch import tagging
-from distributary.spark.rows import DERIVED
+from distributary.spark.pipeline.metrics import FlowCount, flow_counts, write_matching, write_operators
+from distributary.spark.pipeline.outputs import write_batch
+from distributary.spark.rows import DERIVED, EVENT, MATCH, REJECTED
+
+
+class BatchTotals(NamedTuple):
+    """How many rows of each kind a micro-batch has, its version and the greatest time of an event."""
+
+    events: int
+    matches: int
+    rejected: int
+    version: int | None
+    latest: datetime | None
 
 
 @dataclass(frozen=True)
 class BatchWriter:
     """What `foreachBatch` calls with the tagged rows of a micro-batch and its id."""
 
-    sink: Sink
-    quarantine: str
-    commits: str
-    checkpoint: str
-    archive: str | None = None
-    metrics: str | None = None
+    pipeline: Pipeline
     topic: str | None = None
     """The column of `event` that holds the topic, if there is one."""
     clock: str | None = None
@@ -49,9 +55,10 @@ class BatchWriter:
     """Those of them that are published, with their topics."""
 
     def __call__(self, rows: DataFrame, batch: int) -> None:
+        """Write the rows of a batch and then its record; what the batch wrote before is replaced."""
         if is_remote():
             # At a Connect server these jobs do not belong to the stream unless they are told so.
-            with tagging(rows.sparkSession, query_id(self.checkpoint), batch):
+            with tagging(rows.sparkSession, query_id(self.pipeline.checkpoint), batch):
                 self._write_all(rows, batch)
         else:
             self._write_all(rows, batch)
@@ -64,8 +71,8 @@ class BatchWriter:
             flows = flow_counts(tagged) if self.operators else {}
             published = self._published(flows)
             delivered = self._write(tagged, batch, totals, published)
-            if self.metrics and flows:
-                write_operator_metrics(tagged.sparkSession, flows, self.operators, self.metrics, batch)
+            if self.pipeline.metrics and flows:
+                write_operators(tagged.sparkSession, flows, self.operators, self.pipeline.metrics, batch)
         finally:
             tagged.unpersist()
         record = BatchRecord(
@@ -82,72 +89,51 @@ class BatchWriter:
             published=sum(published.values()),
             late=sum(flow.late for flow in flows.values()),
         )
-        write_record(self.commits, record)
+        write_record(self.pipeline.commits, record)
 
-    def _totals(self, tagged: DataFrame) -> Totals:
+    def _totals(self, tagged: DataFrame) -> BatchTotals:
         """Count the rows of each kind. This computes every partition, which stateful operators rely on."""
-        clock = F.unix_micros(F.col(f"event.`{self.clock}`").cast("timestamp")) if self.clock else F.lit(None)
+        clock = F.lit(None)
+        if self.clock:
+            clock = F.unix_micros(F.col(f"event.{quoted(self.clock)}").cast("timestamp"))
         counted = tagged.groupBy("kind").agg(
             F.count(F.lit(1)).alias("rows"), F.max("version").alias("version"), F.max(clock).alias("latest")
         )
-        return Totals.of({row["kind"]: row.asDict() for row in counted.collect()})
+        kinds = {row["kind"]: row for row in counted.collect()}
+        rows = Counter({kind: row["rows"] for kind, row in kinds.items()})
+        versions = [row["version"] for row in kinds.values() if row["version"] is not None]
+        latest = kinds[EVENT]["latest"] if EVENT in kinds else None
+        moment = None if latest is None else datetime.fromtimestamp(latest / 1e6, UTC)
+        return BatchTotals(rows[EVENT], rows[MATCH], rows[REJECTED], max(versions, default=None), moment)
 
-    def _published(self, flows: Mapping[str, Flow]) -> dict[str, int]:
-        """How many items each topic of queries had; none of them is left out where any stream had some."""
-        if not flows:
-            return {}
-        return {topic: flows.get(stream, Flow()).items for stream, topic in self.published.items()}
+    def _published(self, flows: Mapping[str, FlowCount]) -> dict[str, int]:
+        """How many items each topic of queries had; topics with none are there if any stream had items."""
+        none = FlowCount()
+        return {topic: flows.get(stream, none).items for stream, topic in self.published.items() if flows}
 
-    def _write(self, tagged: DataFrame, batch: int, totals: Totals, derived: Mapping[str, int]) -> int:
+    def _write(self, tagged: DataFrame, batch: int, totals: BatchTotals, published: Mapping[str, int]) -> int:
         """Write all there is; returns the number of deliveries."""
-        delivered = 0
+        given, delivered, items = self.pipeline, 0, sum(published.values())
         if totals.matches:
-            found = deliveries(tagged.where(_is("match")), self.sink.columns)
-            delivered = write_deliveries(found, self.sink, batch, totals.matches)
-        if self.archive and totals.events:
-            write_archive(tagged.where(_is("event")), self.archive, batch, totals.events)
-        if self.archive and any(derived.values()):
-            rows = sum(derived.values())
-            write_derived(tagged.where(_is(DERIVED)), self.archive, batch, rows)
+            found = deliveries(tagged.where(_is(MATCH)), given.sink.columns)
+            delivered = write_deliveries(found, given.sink, batch, totals.matches)
+        if given.archive and totals.events:
+            events = tagged.where(_is(EVENT)).select("event.*").drop(UNREADABLE)
+            write_batch(events, given.archive, batch, rows=totals.events)
+        if given.archive and items:
+            derived = tagged.where(_is(DERIVED)).select("derived.*")
+            write_batch(derived, derived_in(given.archive), batch, rows=items)
         if totals.rejected:
-            write_batch(rejected(tagged), self.quarantine, batch, rows=totals.rejected)
-        if self.metrics and (totals.events or totals.matches or derived):
-            write_metrics(tagged, self.metrics, batch, self.topic, totals.events, derived)
+            write_batch(_rejected(tagged), given.quarantine, batch, rows=totals.rejected)
+        if given.metrics and (totals.events or totals.matches or published):
+            write_matching(tagged, given.metrics, batch, self.topic, totals.events, published)
         return delivered
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """What there is in a micro-batch."""
-
-    events: int
-    matches: int
-    rejected: int
-    version: int | None
-    latest: datetime | None
-
-    @classmethod
-    def of(cls, kinds: dict[str, dict[str, Any]]) -> Totals:
-        def rows(kind: str) -> int:
-            return int(kinds.get(kind, {}).get("rows", 0))
-
-        def greatest(name: str) -> int | None:
-            return max((one[name] for one in kinds.values() if one[name] is not None), default=None)
-
-        latest = kinds.get("event", {}).get("latest")
-        return cls(
-            events=rows("event"),
-            matches=rows("match"),
-            rejected=rows("rejected"),
-            version=greatest("version"),
-            latest=None if latest is None else datetime.fromtimestamp(latest / 1e6, UTC),
-        )
-
-
-def rejected(tagged: DataFrame) -> DataFrame:
+def _rejected(tagged: DataFrame) -> DataFrame:
     """What goes to the quarantine; its record is the raw text where that could not be read."""
     raw = F.get_json_object("record", f"$.{UNREADABLE}")
-    return tagged.where(_is("rejected")).select(
+    return tagged.where(_is(REJECTED)).select(
         "event_id", "field", "reason", F.coalesce(raw, "record").alias("record")
     )
 

@@ -1,7 +1,7 @@
 """The events of a pipeline as a streaming DataFrame, with nothing lost that cannot be read.
 
 Readers of text (JSON, CSV, XML) leave the raw text of a row they cannot read, or not in full, in the column
-`_unreadable`; so does `parse = "json"` for sources that give raw values. Matching sets such rows aside. A
+`_unreadable`; so does `parse = "json"` for sources that give raw values. Matching rejects such rows. A
 source of typed rows (Parquet, a table) has no such column: it fails as a whole when a file is broken.
 """
 
@@ -23,7 +23,7 @@ TEXT_FORMATS = ("json", "csv", "xml")
 
 
 def read_source(spark: SparkSession, source: PipelineSource) -> DataFrame:
-    """The events as a stream."""
+    """The events as a stream; `DistributaryError` when Spark refuses the schema, format or options."""
     schema = _schema(spark, source)
     reader = spark.readStream.format(source.format).options(**dict(source.options))
     if schema is not None and source.parse is None:
@@ -49,11 +49,6 @@ def parsed(rows: DataFrame, schema: StructType) -> DataFrame:
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": UNREADABLE}
     event = F.from_json(text, _with_unreadable(schema), options)
     return rows.select(event.alias("event")).select("event.*")
-
-
-def has_unreadable(events: DataFrame) -> bool:
-    """Whether the stream tells which rows could not be read."""
-    return UNREADABLE in events.columns
 
 
 def first_line(error: object) -> str:

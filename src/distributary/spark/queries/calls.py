@@ -1,7 +1,7 @@
 """The operations of queries that run in Python workers: functions of the user's, and windows by count.
 
-They get items as rows of Arrow and give packed rows (see `queries_frames`). A call that fails gives a row
-that is tagged with `failed(task)` in place of the task and has the reason as its only text.
+They get items as rows of Arrow and give packed rows (see `packed`). A call that fails gives a row that is
+tagged with `failed(task)` in place of the task and has the reason as its only text.
 
 In a stream, windows by count need the items of a group in stream order, however late they come. So items
 wait, in Spark's state store, until the watermark has passed them; then they are taken in order. What waits
@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from io import BytesIO
 from typing import Any
 
 import numpy as np
@@ -23,57 +24,42 @@ import pyarrow.compute as pc
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from distributary import flow
 from distributary.flow.language.function import CallError, Function, call_item, call_window
 from distributary.flow.language.identifiers import group_of, ordinal_id, window_id
-from distributary.flow.language.operators import Operation
-from distributary.flow.language.schema import Item, Schema
-from distributary.flow.language.window import CountWindow
-from distributary.flow.language.windowed import Aggregate
-from distributary.spark.queries.plan import PACKED, failed, packing
-from distributary.spark.tasks import Batches
+from distributary.spark.queries.packed import ARRAY_OF, ARRAYS, PACKED_SCHEMA, failed, places, without_time
+from distributary.spark.rows import Batches
 from distributary.spark.tolerances import from_bytes, to_bytes
 
-PACKED_SCHEMA = pa.schema(
-    [
-        ("task", pa.int32()),
-        ("closes", pa.int64()),
-        ("time", pa.int64()),
-        ("rank", pa.int32()),
-        ("id", pa.string()),
-        ("texts", pa.list_(pa.string())),
-        ("integers", pa.list_(pa.int64())),
-        ("numbers", pa.list_(pa.float64())),
-        ("booleans", pa.list_(pa.bool_())),
-    ]
-)
 BUCKETS = 16
+"""Keys of the state operator."""
 
 
 @dataclass(frozen=True)
-class Call:
-    """A task that runs in Python."""
+class PythonCall:
+    """A task that runs in Python: the operation, and the schemas of what it gets and gives."""
 
     number: int
-    operation: Operation
-    given: Schema
-    gives: Schema
+    operation: flow.Operation
+    given: flow.Schema
+    gives: flow.Schema
 
-    def item(self, packed: Mapping[str, Any]) -> Item:
+    def item(self, packed: Mapping[str, Any]) -> flow.Item:
         """An item as it was handed over."""
-        places = packing(list(self.given.attributes), self.given)
-        attributes = {name: packed[array][place] for name, (array, place) in places.items()}
-        return Item(packed["id"], packed["time"], attributes, packed["rank"])
+        found = places(list(self.given.attributes), self.given)
+        attributes = {name: packed[array][place] for name, (array, place) in found.items()}
+        return flow.Item(packed["id"], packed["time"], attributes, packed["rank"])
 
-    def row(self, item: Item, closes: int) -> dict[str, Any]:
+    def row(self, item: flow.Item, closes: int) -> dict[str, Any]:
         """A result as a packed row."""
-        held: dict[str, list[Any]] = {array: [] for array in PACKED.values()}
-        for name, type in self.gives.attributes.items():
-            if name != self.gives.time:
-                held[PACKED[type]].append(item.attributes[name])
+        arrays: dict[str, list[Any]] = {array: [] for array in ARRAYS}
+        for name in without_time(self.gives):
+            arrays[ARRAY_OF[self.gives.attributes[name]]].append(item.attributes[name])
         known = {"task": self.number, "closes": closes, "time": item.time, "rank": item.rank, "id": item.id}
-        return {**known, **held}
+        return {**known, **arrays}
 
     def failure(self, id: str, time: int, closes: int, error: CallError) -> dict[str, Any]:
+        """The packed row for an item or a window with which the call failed."""
         known = {"task": failed(self.number), "closes": closes, "time": time, "rank": 0, "id": id}
         return {**known, "texts": [str(error)], "integers": [], "numbers": [], "booleans": []}
 
@@ -82,9 +68,10 @@ class Call:
 class CallTask:
     """Calls what is to be called with the items of a row; other rows stay as they are."""
 
-    calls: Mapping[int, Call]
+    calls: Mapping[int, PythonCall]
 
     def run(self, batches: Batches) -> Batches:
+        """Packed rows, from packed rows with a column `items` that is null where nothing is to be called."""
         for batch in batches:
             table = pa.Table.from_batches([batch])
             whole = table.filter(pc.is_null(table["items"])).select(PACKED_SCHEMA.names)
@@ -97,8 +84,8 @@ class CallTask:
         call = self.calls[row["task"]]
         items = [call.item(packed) for packed in row["items"]]
         operation = call.operation
-        if isinstance(operation, Aggregate):
-            found, _ = count_windows(operation, call.given, Counted(), items)
+        if isinstance(operation, flow.Aggregate):
+            found, _ = count_windows(operation, call.given, CountWindowState(), items)
             yield from (call.row(item, row["closes"]) for item in found)
             return
         assert isinstance(operation, Function)
@@ -118,19 +105,19 @@ class CallTask:
 
 
 @dataclass(frozen=True)
-class Counted:
+class CountWindowState:
     """How far the windows of a group have come: the next one, and its items so far."""
 
     ordinal: int = 0
-    items: tuple[Item, ...] = ()
+    items: tuple[flow.Item, ...] = ()
 
 
 def count_windows(
-    aggregate: Aggregate, schema: Schema, before: Counted, items: Iterable[Item]
-) -> tuple[list[Item], Counted]:
+    aggregate: flow.Aggregate, schema: flow.Schema, before: CountWindowState, items: Iterable[flow.Item]
+) -> tuple[list[flow.Item], CountWindowState]:
     """The results of the windows that become full with further items, which come in stream order."""
     window = aggregate.span
-    assert isinstance(window, CountWindow)
+    assert isinstance(window, flow.CountWindow)
     accumulators = aggregate.accumulators(schema)
     time_name = aggregate.schema(schema).time
     ordinal, inside = before.ordinal, list(before.items)
@@ -146,16 +133,16 @@ def count_windows(
             for member in inside:
                 so_far = each.add(so_far, member.attributes)
             values[name] = each.finish(so_far)
-        results.append(Item(ordinal_id(ordinal, group), item.time, {**values, time_name: item.time}))
+        results.append(flow.Item(ordinal_id(ordinal, group), item.time, {**values, time_name: item.time}))
         ordinal += 1
         del inside[: window.slide]
-    return results, Counted(ordinal, tuple(inside))
+    return results, CountWindowState(ordinal, tuple(inside))
 
 
 # Windows by count in a stream
 
 
-def pack(batches: Batches) -> Batches:
+def pack_by_group(batches: Batches) -> Batches:
     """Rows as one row of bytes for each bucket of groups."""
     for batch in batches:
         table = pa.Table.from_batches([batch])
@@ -175,24 +162,36 @@ def pack(batches: Batches) -> Batches:
 
 
 @dataclass
-class Waiting:
+class WaitingItems:
     """What a bucket keeps: where each group stands, what waits, and the watermark that was reached."""
 
     reached: int = -(2**62)
-    groups: dict[tuple[int, str], tuple[Counted, list[tuple[int, Item]]]] = field(default_factory=dict)
+    groups: dict[tuple[int, str], tuple[CountWindowState, list[tuple[int, flow.Item]]]] = field(
+        default_factory=dict
+    )
+
+
+class _StateUnpickler(pickle.Unpickler):
+    """Reads what a bucket keeps, also as earlier releases wrote it, under other names."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        known = {"Waiting": WaitingItems, "Counted": CountWindowState, "Item": flow.Item}
+        return known[name] if name in known else super().find_class(module, name)
 
 
 class CountingState(StatefulProcessor):
     """Takes the items of each group in stream order when the watermark has passed them."""
 
-    def __init__(self, calls: Mapping[int, Call]) -> None:
+    def __init__(self, calls: Mapping[int, PythonCall]) -> None:
         self._calls = dict(calls)
 
     def init(self, handle: StatefulProcessorHandle) -> None:
+        """Open the state; Spark calls this once for each partition and micro-batch."""
         self._handle = handle
         self._waiting = handle.getValueState("waiting", "blob binary")
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
+        """Take in the rows of a bucket, and give out what the watermark has passed."""
         waiting = self._restored()
         for row in rows:
             table = from_bytes(row.payload)
@@ -200,21 +199,22 @@ class CountingState(StatefulProcessor):
             yield from _given_out(_passed_on(table.filter(pc.invert(table["own"]))))
             for given in own.to_pylist():
                 if given["closes"] > waiting.reached:
-                    group = waiting.groups.setdefault((given["task"], given["key"]), (Counted(), []))
+                    group = waiting.groups.setdefault((given["task"], given["key"]), (CountWindowState(), []))
                     group[1].append((given["closes"], self._calls[given["task"]].item(given["item"])))
         yield from self._advanced(waiting, timerValues)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802, N803
+        """Give out what the watermark has passed, though no new row has come."""
         yield from self._advanced(self._restored(), timerValues)
 
     def close(self) -> None:
-        pass
+        """Nothing to close; Spark requires the method."""
 
-    def _restored(self) -> Waiting:
+    def _restored(self) -> WaitingItems:
         found = self._waiting.get()
-        return Waiting() if found is None else pickle.loads(bytes(found[0]))
+        return WaitingItems() if found is None else _StateUnpickler(BytesIO(bytes(found[0]))).load()
 
-    def _advanced(self, waiting: Waiting, timers: Any) -> Iterator[Row]:
+    def _advanced(self, waiting: WaitingItems, timers: Any) -> Iterator[Row]:
         """Take what the watermark has passed; keep the rest, and come back when the next of it is due."""
         waiting.reached = max(waiting.reached, timers.getCurrentWatermarkInMs())
         results = []
@@ -223,7 +223,7 @@ class CountingState(StatefulProcessor):
             if not due:
                 continue
             call = self._calls[key[0]]
-            assert isinstance(call.operation, Aggregate)
+            assert isinstance(call.operation, flow.Aggregate)
             closes = {item.id: moment for moment, item in due}
             ordered = sorted((item for _, item in due), key=lambda item: item.order)
             rest = [each for each in pending if each[0] > waiting.reached]

@@ -1,9 +1,9 @@
 """From a DataFrame of events to the sources of queries: which rows belong to which, what fits, what does not.
 
-An event belongs to a source as `flow.source` says. Its columns have types, so most misfits are a matter of
-the DataFrame's schema: a column of another type fits only where it is null. A timestamp fits the attribute
-that holds a source's time, as milliseconds. An event without an id, with a malformed topic or in a row that
-could not be read belongs to no source; `rejected` of `match` shows those.
+An event belongs to a source as `flow.language.source` says. Its columns have types, so most rejections are a
+matter of the DataFrame's schema: a column of another type fits only where it is null. A timestamp fits the
+attribute that holds a source's time, as milliseconds. An event without an id, with a malformed topic or in a
+row that could not be read belongs to no source; `rejected` of `match` shows those.
 """
 
 from __future__ import annotations
@@ -12,80 +12,64 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
-from pyspark.sql.types import (
-    BooleanType,
-    DataType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegralType,
-    StringType,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql import types as T  # noqa: N812
 
 from distributary.filters.topic import TopicFilter
 from distributary.filters.where.expression import attributes_of
 from distributary.filters.where.filter import WhereFilter
 from distributary.flow.language.schema import MAX_TIME, Type
 from distributary.flow.language.source import Source
-from distributary.spark.columns import EventColumns
-from distributary.spark.queries.plan import EVENTS, Branch, Sheet
-from distributary.spark.queries.sql import (
-    SQL_TYPES,
-    Value,
-    condition_sql,
-    literal,
-    text_literal,
-    topic_sql,
-    well_formed_topic,
-)
+from distributary.spark.columns import EventColumns, quoted
+from distributary.spark.queries import sql
+from distributary.spark.queries.plan import EVENTS, ColumnSheet, StreamBranch
+from distributary.spark.queries.sql import SQL_TYPES, Value, literal, text_literal
 
 INFINITE = "double('Infinity')"
-TIMES = (TimestampType, TimestampNTZType)
+TIMES = (T.TimestampType, T.TimestampNTZType)
 
 
 @dataclass(frozen=True)
-class Intake:
+class EventIntake:
     """Events with the columns that sources look at, the sheet over them, and the sources' branches."""
 
     events: DataFrame
-    sheet: Sheet
-    sources: Mapping[str, Branch]
-    misfits: Mapping[str, str]
+    sheet: ColumnSheet
+    sources: Mapping[str, StreamBranch]
+    rejections: Mapping[str, str]
     """For each source the column that holds what does not fit in an event that belongs to it, or null."""
 
 
-def take_in(events: DataFrame, columns: EventColumns, sources: Iterable[Source]) -> Intake:
-    """See which events belong to which sources."""
+def take_in(events: DataFrame, columns: EventColumns, sources: Iterable[Source]) -> EventIntake:
+    """Which events belong to which sources, as columns of a sheet; nothing is computed yet."""
     given = list(sources)
     paths = dict(_attributes(events.schema, columns))
     names = dict.fromkeys(name for source in given for name in _looked_at(source) if name in paths)
     aliases = {name: (f"a{number}", paths[name][1]) for number, name in enumerate(names)}
     readable = events
     if columns.corrupt is not None and columns.corrupt in events.columns:
-        readable = events.where(f"{_quoted(columns.corrupt)} is null")
+        readable = events.where(f"{quoted(columns.corrupt)} is null")
     topic = "cast(null as string)"
     if columns.topic in events.columns:
-        topic = f"regexp_replace({_quoted(columns.topic)}, '^/', '')"
+        topic = f"regexp_replace({quoted(columns.topic)}, '^/', '')"
     bare = readable.selectExpr(
-        f"cast({_quoted(columns.id)} as string) as event_id",
+        f"cast({quoted(columns.id)} as string) as event_id",
         f"{topic} as event_topic",
         *(f"{paths[name][0]} as {alias}" for name, (alias, _) in aliases.items()),
     )
-    sheet = Sheet("e")
-    well = sheet.add(f"event_id is not null and (event_topic is null or {well_formed_topic('event_topic')})")
+    sheet = ColumnSheet("e")
+    well = sheet.add(
+        f"event_id is not null and (event_topic is null or {sql.well_formed_topic('event_topic')})"
+    )
     entries = {source.name: _entry(source, sheet, well, aliases) for source in given}
-    return Intake(
+    return EventIntake(
         bare,
         sheet,
         {name: branch for name, (branch, _) in entries.items()},
-        {name: misfit for name, (_, misfit) in entries.items()},
+        {name: rejection for name, (_, rejection) in entries.items()},
     )
 
 
-Columns = Mapping[str, tuple[str, DataType]]
+Columns = Mapping[str, tuple[str, T.DataType]]
 """The attributes that events have: the column of each, and its type on Spark."""
 
 
@@ -94,44 +78,40 @@ def _looked_at(source: Source) -> list[str]:
     return [*source.schema.attributes, *tested]
 
 
-def _attributes(schema: StructType, columns: EventColumns) -> Iterator[tuple[str, tuple[str, DataType]]]:
+def _attributes(schema: T.StructType, columns: EventColumns) -> Iterator[tuple[str, tuple[str, T.DataType]]]:
     """Every attribute with its path; the fields of a struct have dotted names."""
     for field in schema.fields:
         if field.name not in (columns.id, columns.topic, columns.document, columns.corrupt):
-            yield from _flat(field.name, _quoted(field.name), field.dataType)
+            yield from _flat(field.name, quoted(field.name), field.dataType)
 
 
-def _flat(name: str, path: str, type: DataType) -> Iterator[tuple[str, tuple[str, DataType]]]:
-    if isinstance(type, StructType):
+def _flat(name: str, path: str, type: T.DataType) -> Iterator[tuple[str, tuple[str, T.DataType]]]:
+    if isinstance(type, T.StructType):
         for field in type.fields:
-            yield from _flat(f"{name}.{field.name}", f"{path}.{_quoted(field.name)}", field.dataType)
+            yield from _flat(f"{name}.{field.name}", f"{path}.{quoted(field.name)}", field.dataType)
     else:
         yield name, (path, type)
 
 
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
-def _entry(source: Source, sheet: Sheet, well: str, columns: Columns) -> tuple[Branch, str]:
-    """The branch of a source, and the column with the misfit of an event that belongs to it."""
+def _entry(source: Source, sheet: ColumnSheet, well: str, columns: Columns) -> tuple[StreamBranch, str]:
+    """The branch of a source, and the column with the rejection of an event that belongs to it."""
     tests = [well]
     if source.topic is not None:
-        passed = topic_sql(TopicFilter.parse(source.topic), "event_topic")
+        passed = sql.topic_sql(TopicFilter.parse(source.topic), "event_topic")
         tests.append(f"coalesce({passed}, false)")
     if source.where is not None:
-        condition = condition_sql(WhereFilter.parse(source.where).expression, _compared(columns))
+        condition = sql.condition_sql(WhereFilter.parse(source.where).expression, _compared(columns))
         tests.append(f"coalesce({condition}, false)")
     accepted = sheet.add(" and ".join(tests), well)
     time = sheet.add(_value(source.schema.time, Type.INTEGER, columns, time=True)[0])
-    misfit = sheet.add(f"if({accepted}, {_misfit(source, time, columns)}, null)", accepted, time)
-    present = sheet.add(f"{accepted} and {misfit} is null", accepted, misfit)
+    rejection = sheet.add(f"if({accepted}, {_rejection(source, time, columns)}, null)", accepted, time)
+    present = sheet.add(f"{accepted} and {rejection} is null", accepted, rejection)
     values = {
         name: _value(name, type, columns)
         for name, type in source.schema.attributes.items()
         if name != source.schema.time
     }
-    return Branch(EVENTS, source.name, present, "event_id", time, "0", values), misfit
+    return StreamBranch(EVENTS, source.name, present, "event_id", time, "0", values), rejection
 
 
 def _compared(columns: Columns) -> dict[str, Value]:
@@ -139,26 +119,26 @@ def _compared(columns: Columns) -> dict[str, Value]:
     values: dict[str, Value] = {}
     for name, (column, type) in columns.items():
         match type:
-            case StringType():
+            case T.StringType():
                 values[name] = column, Type.TEXT
-            case BooleanType():
+            case T.BooleanType():
                 values[name] = column, Type.BOOLEAN
-            case IntegralType():
+            case T.IntegralType():
                 values[name] = f"cast({column} as bigint)", Type.INTEGER
-            case DoubleType() | FloatType():
+            case T.DoubleType() | T.FloatType():
                 values[name] = f"nanvl(cast({column} as double), cast(null as double))", Type.NUMBER
-            case DecimalType():
+            case T.DecimalType():
                 values[name] = f"cast({column} as double)", Type.NUMBER
             case _:
                 values[name] = column, None
     return values
 
 
-FITTING: dict[Type, tuple[type[DataType], ...]] = {
-    Type.TEXT: (StringType,),
-    Type.INTEGER: (IntegralType,),
-    Type.NUMBER: (IntegralType, DoubleType, FloatType, DecimalType),
-    Type.BOOLEAN: (BooleanType,),
+FITTING: dict[Type, tuple[type[T.DataType], ...]] = {
+    Type.TEXT: (T.StringType,),
+    Type.INTEGER: (T.IntegralType,),
+    Type.NUMBER: (T.IntegralType, T.DoubleType, T.FloatType, T.DecimalType),
+    Type.BOOLEAN: (T.BooleanType,),
 }
 
 
@@ -173,7 +153,7 @@ def _value(name: str, type: Type, columns: Columns, *, time: bool = False) -> Va
     return (f"({text} + 0D)" if type is Type.NUMBER else text), type
 
 
-def _misfit(source: Source, time: str, columns: Columns) -> str:
+def _rejection(source: Source, time: str, columns: Columns) -> str:
     """The first attribute that does not fit, and why, as a struct; null when all fit."""
     declared = f", as source '{source.name}' declares it"
     tests = []
@@ -186,7 +166,7 @@ def _misfit(source: Source, time: str, columns: Columns) -> str:
             shown = f"substring({shown}, 10, length({shown}) - 10)"
             reason = f"concat({shown}, {text_literal(f' is not of type {type}{declared}')})"
             tests.append((f"{column} is not null", name, reason))
-        elif isinstance(found, DoubleType | FloatType):
+        elif isinstance(found, T.DoubleType | T.FloatType):
             reason = f"concat(cast({column} as string), {text_literal(' is no finite number' + declared)})"
             tests.append((f"isnan({column}) or abs({column}) = {INFINITE}", name, reason))
     late = f", where source '{source.name}' needs the time in milliseconds since 1970"

@@ -1,11 +1,11 @@
 """The plan of a catalogue on Spark: which rows each operator needs of which frame, and in which stage.
 
 Two frames feed everything: the *events*, and the *results* of stages, packed into rows of one shape whatever
-stream they are of. Both are read through a *sheet*: columns that are added level by level, each written once,
-so that what many queries have in common is computed once. Operators without memory never become frames: they
-are columns of a sheet, one that says whether a row is in the stream, and one for each value that is computed.
-So a stream is a list of *branches* (a union has several): a frame, the column that says what is in, where
-each attribute is, and the id.
+stream they are of (see `packed`). Both are read through a *sheet*: columns that are added level by level,
+each written once, so that what many queries have in common is computed once. Operators without memory never
+become frames: they are columns of a sheet, one that says whether a row is in the stream, and one for each
+value that is computed. So a stream is a list of *branches* (a union has several): a frame, the column that
+says what is in, where each attribute is, and the id.
 
 Operators with memory are *tasks*. A stage is one grouping for all tasks of a kind that depend on equally many
 others; aggregates of one stream with the same window and groups are one task. Stages form a chain: stage k
@@ -18,27 +18,29 @@ that much later. Only a join adds to it, because its pairs have the time of the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from distributary import flow
 from distributary.errors import DistributaryError
-from distributary.flow.catalogue import Catalogue, SharedOperator
-from distributary.flow.language.function import Function
-from distributary.flow.language.operators import Copy, FilterOperation, Map, Operation, Rename, Split, Union
-from distributary.flow.language.schema import Schema, Type
-from distributary.flow.language.window import TimeWindow
-from distributary.flow.language.windowed import Aggregate, Count, Join, Sort, Truncate, Unique
-from distributary.spark.queries.slots import Slots
+from distributary.spark.queries.aggregates import AggregateSlots
+from distributary.spark.queries.packed import array_lengths, failed, unpacked, without_time
 from distributary.spark.queries.sql import Value, condition_sql, expression_sql
 
 EVENTS = -1
 """The frame of the events, where others have the number of a task."""
-PACKED = {Type.TEXT: "texts", Type.INTEGER: "integers", Type.NUMBER: "numbers", Type.BOOLEAN: "booleans"}
-"""In which array of a packed row the values of a type are."""
 
 
-class Sheet:
-    """Columns to add to a frame, level by level."""
+class ColumnSheet:
+    """Columns to add to a frame, level by level, each text once.
+
+    >>> sheet = ColumnSheet("c")
+    >>> double = sheet.add("x * 2")
+    >>> sheet.add(f"{double} > 9", double), sheet.add("x * 2")
+    ('c1', 'c0')
+    >>> sheet.levels
+    [['x * 2 as c0'], ['c0 > 9 as c1']]
+    """
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
@@ -66,8 +68,8 @@ class Sheet:
 
 
 @dataclass(frozen=True)
-class Branch:
-    """Items of a stream that are in one frame: where they are and where their parts are."""
+class StreamBranch:
+    """Items of a stream that are in one frame: which rows they are, and where their parts are, as SQL."""
 
     frame: int
     """The task whose results they stem from, or EVENTS."""
@@ -81,53 +83,52 @@ class Branch:
     within: tuple[str, str] | None = None
     """Of what was filtered: what was present before, and the test."""
 
-    def value(self, name: str, schema: Schema) -> Value:
-        return (self.time, Type.INTEGER) if name == schema.time else self.columns[name]
-
-    def values(self, schema: Schema) -> dict[str, Value]:
-        return {name: self.value(name, schema) for name in schema.attributes}
+    def values(self, schema: flow.Schema) -> dict[str, Value]:
+        """Every attribute of the schema, the time too."""
+        known = {**self.columns, schema.time: (self.time, flow.Type.INTEGER)}
+        return {name: known[name] for name in schema.attributes}
 
 
 @dataclass(frozen=True)
-class View:
+class StreamView:
     """A stream as branches."""
 
-    schema: Schema
-    branches: tuple[Branch, ...]
+    schema: flow.Schema
+    branches: tuple[StreamBranch, ...]
 
 
 @dataclass(frozen=True)
-class Feed:
+class TaskInput:
     """One input of a task: whose items it gets, and from which side of a join."""
 
-    view: View
+    view: StreamView
     right: bool = False
 
 
 @dataclass
-class Task:
+class StatefulTask:
     """An operation with memory."""
 
-    operation: Operation
-    feeds: tuple[Feed, ...]
+    number: int
+    """What its results are tagged with."""
+    operation: flow.Operation
+    inputs: tuple[TaskInput, ...]
     kind: str
     """How it is grouped: "aggregate", "call" (not at all), "collect" or "number"."""
     name: str
     """The operator it computes, or the first of those."""
-    gives: Schema
+    gives: flow.Schema
     level: int
     delay: int
-    slots: Slots = field(default_factory=Slots)
-    """Of an aggregate: where each value is computed."""
     first: bool = False
     """Of the two tasks of `unique`: whether it is the one that drops repetitions."""
-    number: int = 0
-    """What its results are tagged with."""
+    slots: AggregateSlots = field(default_factory=AggregateSlots)
+    """Of an aggregate: where each value is computed."""
 
     @property
     def reach(self) -> int:
         """How far apart the items of a join's pair may be; otherwise 0."""
-        return self.operation.within if isinstance(self.operation, Join) else 0
+        return self.operation.within if isinstance(self.operation, flow.Join) else 0
 
     @property
     def bucket(self) -> int:
@@ -135,18 +136,20 @@ class Task:
         return 2 * self.reach + 1
 
     @property
-    def window(self) -> TimeWindow:
-        if isinstance(self.operation, Join):
-            return TimeWindow(self.bucket, self.bucket)
+    def window(self) -> flow.TimeWindow:
+        """The windows by which its items are grouped."""
+        if isinstance(self.operation, flow.Join):
+            return flow.TimeWindow(self.bucket, self.bucket)
         if self.kind in ("call", "number"):
-            return TimeWindow(1, 1)
+            return flow.TimeWindow(1, 1)
         window = self.operation.span  # type: ignore[attr-defined]
-        assert isinstance(window, TimeWindow)
+        assert isinstance(window, flow.TimeWindow)
         return window
 
     @property
     def result_delay(self) -> int:
-        return self.delay + self.bucket + self.reach if isinstance(self.operation, Join) else self.delay
+        """How long after its time, at most, a result can come in event time."""
+        return self.delay + self.bucket + self.reach if isinstance(self.operation, flow.Join) else self.delay
 
 
 @dataclass(frozen=True)
@@ -154,48 +157,56 @@ class Stage:
     """The tasks of one grouping, and the earlier tasks whose results are needed after it."""
 
     kind: str
-    tasks: tuple[Task, ...]
+    tasks: tuple[StatefulTask, ...]
     passed: frozenset[int]
 
 
 @dataclass(frozen=True)
-class Plan:
+class SparkPlan:
     """How the wanted streams are computed."""
 
-    events: Sheet
-    results: Sheet
+    events: ColumnSheet
+    results: ColumnSheet
     stages: tuple[Stage, ...]
-    views: Mapping[str, View]
+    views: Mapping[str, StreamView]
     """Every computed stream, sources included."""
     computed: Mapping[str, str]
     """From every stream of the catalogue to the one that is computed in its place."""
     wanted: tuple[str, ...]
-    """The computed streams to give out; their places here are their numbers in tagged rows."""
+    """The computed streams to give out; their places here are their numbers in the rows of items."""
 
     @property
-    def functions(self) -> list[Task]:
+    def functions(self) -> list[StatefulTask]:
         """The tasks that may fail for some items."""
         tasks = [task for stage in self.stages for task in stage.tasks]
-        return [task for task in tasks if isinstance(task.operation, Function)]
+        return [task for task in tasks if isinstance(task.operation, flow.Function)]
+
+    def names(self, streams: Iterable[str]) -> list[list[str]]:
+        """Of each wanted stream, by which of these names it is asked for: equal streams are computed once."""
+        asked = list(streams)
+        return [[name for name in asked if self.computed[name] == stream] for stream in self.wanted]
 
 
 def make_plan(
-    catalogue: Catalogue, sources: Mapping[str, Branch], events: Sheet, streams: Iterable[str]
-) -> Plan:
+    catalogue: flow.Catalogue,
+    sources: Mapping[str, StreamBranch],
+    events: ColumnSheet,
+    streams: Iterable[str],
+) -> SparkPlan:
     """The plan for some streams of a catalogue, whose sources are these branches of the events."""
     sharing = catalogue.shared()
     wanted = tuple(dict.fromkeys(sharing.streams[name] for name in streams))
     planner = _Planner(events)
     for name, source in catalogue.sources.items():
-        planner.views[name] = View(source.schema, (sources[name],))
+        planner.views[name] = StreamView(source.schema, (sources[name],))
     for operator in _needed(sharing.operators, wanted):
         view = planner.view(operator)
         planner.views.update(dict.fromkeys(operator.streams, view))
     used = {branch.frame for name in wanted for branch in planner.views[name].branches}
-    return Plan(events, planner.results, planner.stages(used), planner.views, sharing.streams, wanted)
+    return SparkPlan(events, planner.results, planner.stages(used), planner.views, sharing.streams, wanted)
 
 
-def _needed(operators: Sequence[SharedOperator], wanted: Sequence[str]) -> list[SharedOperator]:
+def _needed(operators: Sequence[flow.SharedOperator], wanted: Sequence[str]) -> list[flow.SharedOperator]:
     """The operators on which the wanted streams depend, in their order."""
     names = set(wanted)
     needed = []
@@ -207,56 +218,44 @@ def _needed(operators: Sequence[SharedOperator], wanted: Sequence[str]) -> list[
 
 
 class _Planner:
-    def __init__(self, events: Sheet) -> None:
+    def __init__(self, events: ColumnSheet) -> None:
         self.events = events
-        self.results = Sheet("r")
-        self.views: dict[str, View] = {}
-        self.tasks: list[Task] = []
-        self._merged: dict[tuple[object, ...], int] = {}
+        self.results = ColumnSheet("r")
+        self.views: dict[str, StreamView] = {}
+        self.tasks: list[StatefulTask] = []
+        self._merged: dict[tuple[object, ...], StatefulTask] = {}
 
-    def view(self, operator: SharedOperator) -> View:
+    def view(self, operator: flow.SharedOperator) -> StreamView:
         """The stream of an operator whose inputs are known."""
         inputs = [self.views[name] for name in operator.inputs]
-        operation = operator.operation
-        match operation:
-            case FilterOperation():
-                return View(operator.schema, tuple(self._filtered(operation, inputs[0])))
-            case Map():
-                return View(operator.schema, tuple(self._mapped(operation, inputs[0])))
-            case Rename(names):
-                return self._renamed(operator, inputs[0], names)
-            case Copy(names):
-                return self._copied(operator, inputs[0], names)
-            case Split():
+        branches = inputs[0].branches
+        match operator.operation:
+            case flow.Split():
                 return inputs[0]
-            case Union():
-                return self._union(operator, inputs)
-            case Aggregate() | Count():
-                if isinstance(operation.span, TimeWindow):
-                    return self._aggregated(operator, inputs[0])
-                return self._called(operator, operation.canonical, inputs[0], "number")
-            case Function():
-                kind = "call" if operation.span is None else "collect"
-                return self._called(operator, operation, inputs[0], kind)
-            case Join():
-                return self._joined(operator, operation, inputs)
-            case Sort():
-                return self._ranked(operator, operation, inputs[0])
-            case Truncate():
-                return self._ranked(operator, operation, inputs[0])
-            case Unique():
-                first = self._task(operator, operation, (Feed(inputs[0]),), "collect", first=True)
-                return self._ranked(
-                    operator, operation, self._packed(operator.input_schemas[0], first, inputs[0])
+            case flow.FilterOperation() as filter:
+                branches = tuple(self._filtered(filter, inputs[0]))
+            case flow.Map() as map:
+                branches = tuple(self._mapped(map, inputs[0]))
+            case flow.Rename(names):
+                branches = tuple(
+                    replace(each, columns={names.get(name, name): v for name, v in each.columns.items()})
+                    for each in branches
                 )
-        raise DistributaryError(f"a {operation.kind} cannot run on Spark")
+            case flow.Copy(names):
+                branches = tuple(_with_copies(each, inputs[0].schema, names) for each in branches)
+            case flow.Union():
+                branches = tuple(
+                    replace(branch, id=f"concat('{index}:', {branch.id})")
+                    for index, view in enumerate(inputs)
+                    for branch in view.branches
+                )
+            case _:
+                return self._with_memory(operator, inputs)
+        return StreamView(operator.schema, branches)
 
     # Without memory
 
-    def _sheet(self, branch: Branch) -> Sheet:
-        return self.events if branch.frame == EVENTS else self.results
-
-    def _filtered(self, filter: FilterOperation, view: View) -> Iterable[Branch]:
+    def _filtered(self, filter: flow.FilterOperation, view: StreamView) -> Iterator[StreamBranch]:
         for branch in view.branches:
             values = branch.values(view.schema)
             sheet = self._sheet(branch)
@@ -266,178 +265,135 @@ class _Planner:
             present = sheet.add(f"{branch.present} and {kept}", branch.present, test)
             yield replace(branch, present=present, within=(branch.present, kept))
 
-    def _mapped(self, map: Map, view: View) -> Iterable[Branch]:
+    def _mapped(self, map: flow.Map, view: StreamView) -> Iterator[StreamBranch]:
         computed = map.values(view.schema)
+        kept = [name for name in map.kept(view.schema) if name != view.schema.time]
         for branch in view.branches:
             values = branch.values(view.schema)
-            columns = {
-                name: branch.columns[name] for name in map.kept(view.schema) if name != view.schema.time
-            }
+            columns = {name: branch.columns[name] for name in kept}
             for name, typed in computed.items():
                 text, _ = expression_sql(typed.expression, values)
-                columns[name] = self._computed(branch, text, values), typed.type
+                if text not in _texts(values):  # a plain copy of another column needs none of its own
+                    text = self._sheet(branch).add(text, *_texts(values))
+                columns[name] = text, typed.type
             yield replace(branch, columns=columns)
 
-    def _computed(self, branch: Branch, text: str, values: Mapping[str, Value]) -> str:
-        """The column with a value, of rows of other streams too; a plain copy of another needs none."""
-        return text if text in _texts(values) else self._sheet(branch).add(text, *_texts(values))
-
-    def _renamed(self, operator: SharedOperator, view: View, names: Mapping[str, str]) -> View:
-        return View(
-            operator.schema,
-            tuple(
-                replace(branch, columns={names.get(name, name): v for name, v in branch.columns.items()})
-                for branch in view.branches
-            ),
-        )
-
-    def _copied(self, operator: SharedOperator, view: View, names: Mapping[str, str]) -> View:
-        return View(
-            operator.schema,
-            tuple(
-                replace(
-                    branch,
-                    columns={
-                        **branch.columns,
-                        **{new: branch.value(name, view.schema) for name, new in names.items()},
-                    },
-                )
-                for branch in view.branches
-            ),
-        )
-
-    def _union(self, operator: SharedOperator, views: Sequence[View]) -> View:
-        return View(
-            operator.schema,
-            tuple(
-                replace(branch, id=f"concat('{index}:', {branch.id})")
-                for index, view in enumerate(views)
-                for branch in view.branches
-            ),
-        )
+    def _sheet(self, branch: StreamBranch) -> ColumnSheet:
+        return self.events if branch.frame == EVENTS else self.results
 
     # With memory
 
+    def _with_memory(self, operator: flow.SharedOperator, inputs: Sequence[StreamView]) -> StreamView:
+        operation, view = operator.operation, inputs[0]
+        match operation:
+            case flow.Aggregate() | flow.Count():
+                if isinstance(operation.span, flow.TimeWindow):
+                    return self._aggregated(operator, view)
+                return self._called(operator, operation.canonical, view, "number")
+            case flow.Function():
+                kind = "call" if operation.span is None else "collect"
+                return self._called(operator, operation, view, kind)
+            case flow.Join():
+                return self._joined(operator, operation, inputs)
+            case flow.Sort() | flow.Truncate():
+                return self._collected(operator, view)
+            case flow.Unique():
+                first = self._task(operator, operation, (TaskInput(view),), "collect", first=True)
+                distinct = self._result(first, operator.input_schemas[0], _whole_items(view.schema))
+                return self._collected(operator, distinct)
+        raise DistributaryError(f"a {operation.kind} cannot run on Spark")
+
     def _task(
         self,
-        operator: SharedOperator,
-        operation: Operation,
-        feeds: tuple[Feed, ...],
+        operator: flow.SharedOperator,
+        operation: flow.Operation,
+        inputs: tuple[TaskInput, ...],
         kind: str,
         *,
         first: bool = False,
-    ) -> int:
-        frames = [
-            self.tasks[branch.frame]
-            for feed in feeds
-            for branch in feed.view.branches
-            if branch.frame != EVENTS
-        ]
-        level = 1 + max((task.level for task in frames), default=0)
-        delay = max((task.result_delay for task in frames), default=0)
-        number = len(self.tasks)
-        known = operation, feeds, kind, operator.name, operator.schema, level, delay
-        self.tasks.append(Task(*known, first=first, number=number))
-        return number
+    ) -> StatefulTask:
+        branches = [branch for one in inputs for branch in one.view.branches]
+        before = [self.tasks[branch.frame] for branch in branches if branch.frame != EVENTS]
+        level = 1 + max((task.level for task in before), default=0)
+        delay = max((task.result_delay for task in before), default=0)
+        named = operator.name, operator.schema
+        task = StatefulTask(len(self.tasks), operation, inputs, kind, *named, level, delay, first)
+        self.tasks.append(task)
+        return task
 
-    def _result(self, task: int, schema: Schema, columns: Mapping[str, Value]) -> View:
+    def _result(self, task: StatefulTask, schema: flow.Schema, columns: Mapping[str, Value]) -> StreamView:
         """The stream that a task's results are."""
-        present = self.results.add(f"task = {task}")
-        return View(schema, (Branch(task, None, present, "id", "time", "rank", columns),))
+        present = self.results.add(f"task = {task.number}")
+        known = {name: value for name, value in columns.items() if name != schema.time}
+        return StreamView(schema, (StreamBranch(task.number, None, present, "id", "time", "rank", known),))
 
-    def _aggregated(self, operator: SharedOperator, view: View) -> View:
+    def _aggregated(self, operator: flow.SharedOperator, view: StreamView) -> StreamView:
         operation = operator.operation.canonical
-        assert isinstance(operation, Aggregate)
+        assert isinstance(operation, flow.Aggregate)
         key = (operator.inputs, operation.window, operation.group_by)
         if key not in self._merged:
-            self._merged[key] = self._task(operator, operation, (Feed(view),), "aggregate")
-        task = self.tasks[self._merged[key]]
-        sizes = packed_sizes(operation.group_by, view.schema)
-        columns: dict[str, Value] = {
-            name: (f"get({array}, {place})", view.schema.attributes[name])
-            for name, (array, place) in packing(operation.group_by, view.schema).items()
-        }
+            self._merged[key] = self._task(operator, operation, (TaskInput(view),), "aggregate")
+        task = self._merged[key]
+        lengths = array_lengths(operation.group_by, view.schema)
+        columns = unpacked(operation.group_by, view.schema)
         accumulators = operation.accumulators(view.schema)
         for name, call in operation.aggregates.items():
             array, place, truth = task.slots.place(call.function, call.argument, view.schema)
-            text = f"get({array}, {sizes[array] + place})"
+            text = f"get({array}, {lengths[array] + place})"
             columns[name] = f"({text} = 1L)" if truth else text, accumulators[name].type
-        return self._result(self._merged[key], operator.schema, columns)
+        return self._result(task, operator.schema, columns)
 
-    def _packed(self, schema: Schema, task: int, view: View) -> View:
-        """The stream of a task that hands whole items on."""
-        columns: dict[str, Value] = {
-            name: (f"get({array}, {place})", view.schema.attributes[name])
-            for name, (array, place) in packing(list(view.schema.attributes), view.schema).items()
-            if name != schema.time
-        }
-        return self._result(task, schema, columns)
+    def _collected(self, operator: flow.SharedOperator, view: StreamView) -> StreamView:
+        """A task that gives items of its input as they are."""
+        task = self._task(operator, operator.operation, (TaskInput(view),), "collect")
+        return self._result(task, operator.schema, _whole_items(view.schema))
 
-    def _ranked(self, operator: SharedOperator, operation: Operation, view: View) -> View:
-        task = self._task(operator, operation, (Feed(view),), "collect")
-        return self._packed(operator.schema, task, view)
-
-    def _called(self, operator: SharedOperator, operation: Operation, view: View, kind: str) -> View:
+    def _called(
+        self, operator: flow.SharedOperator, operation: flow.Operation, view: StreamView, kind: str
+    ) -> StreamView:
         """A task that runs in Python gives its results packed as their schema says, but for the time."""
-        task = self._task(operator, operation, (Feed(view),), kind)
-        names = [name for name in operator.schema.attributes if name != operator.schema.time]
-        columns: dict[str, Value] = {
-            name: (f"get({array}, {place})", operator.schema.attributes[name])
-            for name, (array, place) in packing(names, operator.schema).items()
-        }
-        return self._result(task, operator.schema, columns)
+        task = self._task(operator, operation, (TaskInput(view),), kind)
+        schema = operator.schema
+        return self._result(task, schema, unpacked(without_time(schema), schema))
 
-    def _joined(self, operator: SharedOperator, join: Join, inputs: Sequence[View]) -> View:
-        left, right = (view.schema for view in inputs)
-        task = self._task(operator, join, (Feed(inputs[0]), Feed(inputs[1], right=True)), "collect")
-        before = packed_sizes(list(left.attributes), left)
-        places = packing(list(right.attributes), right)
-        columns = dict(self._packed(operator.schema, task, inputs[0]).branches[0].columns)
-        for name, original in join.from_right(right).items():
-            array, place = places[original]
-            columns[name] = f"get({array}, {before[array] + place})", right.attributes[original]
-        return self._result(task, operator.schema, columns)
+    def _joined(
+        self, operator: flow.SharedOperator, join: flow.Join, views: Sequence[StreamView]
+    ) -> StreamView:
+        left, right = (view.schema for view in views)
+        task = self._task(operator, join, (TaskInput(views[0]), TaskInput(views[1], right=True)), "collect")
+        behind = array_lengths(list(left.attributes), left)
+        of_right = unpacked(list(right.attributes), right, behind)
+        taken = {name: of_right[original] for name, original in join.from_right(right).items()}
+        return self._result(task, operator.schema, _whole_items(left) | taken)
 
     # The chain
 
     def stages(self, used: set[int]) -> tuple[Stage, ...]:
         """The chain of groupings, when results of the tasks in `used` are needed at its end."""
-        groups: dict[tuple[int, str], list[Task]] = {}
+        groups: dict[tuple[int, str], list[StatefulTask]] = {}
         for task in sorted(self.tasks, key=lambda task: (task.level, task.kind)):
             groups.setdefault((task.level, task.kind), []).append(task)
         needed = used - {EVENTS}
         # The failures of functions are always told; they are tagged with a number of their own.
-        needed |= {failed(task.number) for task in self.tasks if isinstance(task.operation, Function)}
+        needed |= {failed(task.number) for task in self.tasks if isinstance(task.operation, flow.Function)}
         stages = []
         for (_, kind), tasks in reversed(groups.items()):
             own = {task.number for task in tasks}
             needed -= own | {failed(number) for number in own}
-            read = {branch.frame for task in tasks for feed in task.feeds for branch in feed.view.branches}
+            read = {branch.frame for task in tasks for one in task.inputs for branch in one.view.branches}
             stages.append(Stage(kind, tuple(tasks), frozenset(needed)))
             needed |= read - {EVENTS}
         return tuple(stages[::-1])
 
 
-def failed(task: int) -> int:
-    """What the failures of a task are tagged with, in place of its number."""
-    return -2 - task
+def _whole_items(schema: flow.Schema) -> dict[str, Value]:
+    """The attributes of items that are packed with all their attributes, the time too."""
+    return unpacked(list(schema.attributes), schema)
 
 
-def packing(names: Sequence[str], schema: Schema) -> dict[str, tuple[str, int]]:
-    """Where the values of these attributes are in a packed row: in which array, at which place."""
-    places: dict[str, tuple[str, int]] = {}
-    sizes = dict.fromkeys(PACKED.values(), 0)
-    for name in names:
-        array = PACKED[schema.attributes[name]]
-        places[name] = array, sizes[array]
-        sizes[array] += 1
-    return places
-
-
-def packed_sizes(names: Sequence[str], schema: Schema) -> dict[str, int]:
-    """How long the arrays of such a packed row are."""
-    arrays = [array for array, _ in packing(names, schema).values()]
-    return {array: arrays.count(array) for array in PACKED.values()}
+def _with_copies(branch: StreamBranch, schema: flow.Schema, names: Mapping[str, str]) -> StreamBranch:
+    values = branch.values(schema)
+    return replace(branch, columns={**branch.columns, **{new: values[old] for old, new in names.items()}})
 
 
 def _texts(values: Mapping[str, Value]) -> list[str]:

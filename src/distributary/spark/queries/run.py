@@ -4,7 +4,7 @@
     streams = run_queries(read_query_file("queries.toml"), events)
     streams["busy.per_minute"].show()
 
-All queries are one job: what they have in common is computed once (see `queries_plan`), and `tagged` has the
+All queries are one job: what they have in common is computed once (see `plan`), and `tagged` has the
 items of all streams in one DataFrame, which as a stream is one streaming query.
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from distributary.errors import DistributaryError
@@ -21,9 +21,8 @@ from distributary.flow.catalogue import Catalogue
 from distributary.flow.language.function import Function
 from distributary.flow.language.schema import listed
 from distributary.spark.columns import EventColumns
-from distributary.spark.queries.frames import set_aside_streams, tagged_rows, unpacked
-from distributary.spark.queries.intake import take_in
-from distributary.spark.queries.plan import make_plan
+from distributary.spark.queries.frames import item_rows, rejecting_streams
+from distributary.spark.queries.packed import item_values
 
 
 def run_queries(
@@ -34,23 +33,17 @@ def run_queries(
     topic: str = "topic",
     document: str = "document",
 ) -> QueryStreams:
-    """The streams that the queries of a catalogue derive from events; the columns are those `match` takes."""
+    """The streams that the queries of a catalogue derive from events, batch or stream.
+
+        streams = run_queries(read_query_file("queries.toml"), events)
+        match(streams["busy.per_minute"], subscriptions).show()
+
+    `id`, `topic` and `document` name columns as `match` takes them. Nothing is computed before one of the
+    DataFrames is used. Columns that are missing or of a wrong type raise `DistributaryError`.
+    """
     columns = EventColumns(id, topic, document)
     columns.check(events.schema)
-    limit_methods(events.sparkSession)
     return QueryStreams(catalogue, events, columns)
-
-
-METHODS = "spark.sql.codegen.hugeMethodLimit"
-
-
-def limit_methods(spark: SparkSession) -> None:
-    """Have Spark not make methods that the JVM never compiles, as it does of many queries; unless it is set.
-
-    HotSpot interprets methods of more than 8000 bytes, however often they are called.
-    """
-    if spark.conf.get(METHODS) == "65535":
-        spark.conf.set(METHODS, "8000")
 
 
 @dataclass(frozen=True)
@@ -86,18 +79,18 @@ class QueryStreams(Mapping[str, DataFrame]):
             if name not in self.catalogue.streams:
                 there = listed(list(self))
                 raise DistributaryError(f"there is no stream {name!r}; there are {there}")
-        intake = take_in(self.events, self.columns, self.catalogue.sources.values())
-        plan = make_plan(self.catalogue, intake.sources, intake.sheet, names)
-        rows = tagged_rows(plan, intake, self.catalogue.sources, aside=False).drop("field", "reason")
-        called = [[name for name in names if plan.computed[name] == stream] for stream in plan.wanted]
-        return rows.withColumn("streams", F.element_at(F.lit(called), F.col("stream") + 1)).drop("stream")
+        plan, rows = item_rows(self.catalogue, self.events, self.columns, names, rejections=False)
+        called = F.element_at(F.lit(plan.names(names)), F.col("stream") + 1)
+        return rows.withColumn("streams", called).drop("stream", "field", "reason")
 
     def stream(self, tagged: DataFrame, name: str) -> DataFrame:
         """One stream of tagged rows, with typed columns."""
         stream = self.catalogue.streams[name]
         topic = F.lit(stream.topic if name not in self.catalogue.sources else None).cast("string")
         chosen = tagged.where(F.array_contains("streams", name))
-        return chosen.select("id", topic.alias("topic"), *map(F.expr, unpacked(stream.schema)))
+        values = item_values(stream.schema)
+        attributes = (F.expr(values[name][0]).alias(name) for name in stream.schema.attributes)
+        return chosen.select("id", topic.alias("topic"), *attributes)
 
     def set_aside(self) -> DataFrame:
         """What could not be used: stream, id, field, reason.
@@ -105,15 +98,13 @@ class QueryStreams(Mapping[str, DataFrame]):
         That is events that belong to a source and do not fit it, and items or windows for which a function
         of the user's failed.
         """
-        intake = take_in(self.events, self.columns, self.catalogue.sources.values())
         functions = [
             stream
             for each in self.catalogue.operators
             if isinstance(each.operation, Function)
             for stream in each.streams
         ]
-        plan = make_plan(self.catalogue, intake.sources, intake.sheet, functions)
-        rows = tagged_rows(plan, intake, self.catalogue.sources).where("reason is not null")
-        names = F.lit(set_aside_streams(plan, self.catalogue.sources))
+        plan, rows = item_rows(self.catalogue, self.events, self.columns, functions)
+        names = F.lit(rejecting_streams(plan, self.catalogue.sources))
         stream = F.element_at(names, -F.col("stream"))
-        return rows.select(stream.alias("stream"), "id", "field", "reason")
+        return rows.where("reason is not null").select(stream.alias("stream"), "id", "field", "reason")

@@ -20,19 +20,7 @@ from typing import Any
 
 from distributary.filters.topic import WILDCARD, TopicFilter
 from distributary.filters.where import expression as conditions
-from distributary.flow.language.expression import (
-    COMPARISONS,
-    LOWER,
-    Binary,
-    Call,
-    Case,
-    Column,
-    Expression,
-    Literal,
-    Unary,
-    Widen,
-    literal_type,
-)
+from distributary.flow.language import expression as expressions
 from distributary.flow.language.schema import MAX_INTEGER, MIN_INTEGER, Type
 
 SQL_TYPES = {Type.TEXT: "string", Type.INTEGER: "bigint", Type.NUMBER: "double", Type.BOOLEAN: "boolean"}
@@ -85,52 +73,53 @@ def bound(value: str, body: str) -> str:
 # Expressions
 
 
-def expression_sql(expression: Expression, columns: Mapping[str, Value]) -> Value:
+def expression_sql(expression: expressions.Expression, columns: Mapping[str, Value]) -> Value:
     """A resolved expression as SQL over columns, each given as SQL with its type.
 
-    >>> expression_sql(Binary("+", Column("size"), Literal(1)), {"size": ("n", Type.INTEGER)})
-    ('try_add(n, 1L)', <Type.INTEGER: 'integer'>)
+    >>> size = expressions.Column("size")
+    >>> expression_sql(expressions.Unary("is null", size), {"size": ("n", Type.INTEGER)})
+    ('(n is null)', <Type.BOOLEAN: 'boolean'>)
     """
 
-    def value(part: Expression) -> Value:
+    def value(part: expressions.Expression) -> Value:
         return expression_sql(part, columns)
 
-    def typed(part: Expression, type: Type) -> str:
+    def typed(part: expressions.Expression, type: Type) -> str:
         text, found = value(part)
         return literal(None, type) if found is None else text
 
     match expression:
-        case Column(name):
+        case expressions.Column(name):
             return columns[name]
-        case Literal(given):
-            return literal(given), literal_type(given)
-        case Widen(operand):
+        case expressions.Literal(given):
+            return literal(given), expressions.literal_type(given)
+        case expressions.Widen(operand):
             return f"cast({typed(operand, Type.INTEGER)} as double)", Type.NUMBER
-        case Unary("is null", operand):
+        case expressions.Unary("is null", operand):
             return f"({value(operand)[0]} is null)", Type.BOOLEAN
-        case Unary("not", operand):
+        case expressions.Unary("not", operand):
             return f"(not {typed(operand, Type.BOOLEAN)})", Type.BOOLEAN
-        case Unary(_, operand):
+        case expressions.Unary(_, operand):
             text, type = value(operand)
             if type is Type.NUMBER:
                 return f"(0D - {text})", Type.NUMBER
             return f"try_subtract(0L, {typed(operand, Type.INTEGER)})", Type.INTEGER
-        case Binary("and" | "or" as operator, left, right):
+        case expressions.Binary("and" | "or" as operator, left, right):
             return f"({typed(left, Type.BOOLEAN)} {operator} {typed(right, Type.BOOLEAN)})", Type.BOOLEAN
-        case Binary("||", left, right):
+        case expressions.Binary("||", left, right):
             return f"concat({typed(left, Type.TEXT)}, {typed(right, Type.TEXT)})", Type.TEXT
-        case Binary(operator, left, right) if operator in COMPARISONS:
+        case expressions.Binary(operator, left, right) if operator in expressions.COMPARISONS:
             return comparison(value(left), operator, value(right)), Type.BOOLEAN
-        case Binary(operator, left, right):
+        case expressions.Binary(operator, left, right):
             return _arithmetic(operator, value(left), value(right))
-        case Case(branches, otherwise):
+        case expressions.Case(branches, otherwise):
             return _case(
                 [(typed(test, Type.BOOLEAN), value(then)) for test, then in branches], value(otherwise)
             )
-        case Call("coalesce", arguments):
+        case expressions.Call("coalesce", arguments):
             parts = [value(argument) for argument in arguments]
             return f"coalesce({', '.join(text for text, _ in parts)})", _type_of(parts)
-        case Call(function, arguments):
+        case expressions.Call(function, arguments):
             return _call(function, [value(argument) for argument in arguments])
     raise TypeError(f"not an expression: {expression!r}")
 
@@ -173,7 +162,7 @@ def _call(function: str, arguments: list[Value]) -> Value:
         case "floor" | "ceil":
             return text, Type.INTEGER
         case "upper" | "lower":
-            upper, lower = "".join(map(chr, LOWER)), "".join(map(chr, LOWER.values()))
+            upper, lower = "".join(map(chr, expressions.LOWER)), "".join(map(chr, expressions.LOWER.values()))
             source, target = (lower, upper) if function == "upper" else (upper, lower)
             return f"translate({text}, '{source}', '{target}')", Type.TEXT
         case "trim":
@@ -218,7 +207,7 @@ def comparison(left: Value, operator: str, right: Value) -> str:
 def compared_with(value: Value, operator: str, other: Any) -> str:
     """A comparison with a literal: an integer with a number by the integers around that."""
     text, type = value
-    kind = literal_type(other)
+    kind = expressions.literal_type(other)
     if type is Type.INTEGER and kind is Type.NUMBER:
         if not math.isfinite(other):
             return literal(None, Type.BOOLEAN) if other != other else _beyond(text, operator, other > 0)
@@ -307,13 +296,13 @@ def like_regex(pattern: str, escape: Any = None) -> str:
     characters = iter(pattern)
     for character in characters:
         if character == escape:
-            written.append(_quoted(next(characters)))
+            written.append(_exact_regex(next(characters)))
         else:
-            written.append({"%": ".*", "_": "."}.get(character) or _quoted(character))
+            written.append({"%": ".*", "_": "."}.get(character) or _exact_regex(character))
     return "(?s)^" + "".join(written) + r"\z"
 
 
-def _quoted(text: str) -> str:
+def _exact_regex(text: str) -> str:
     """A text as a regular expression of Java's that matches it alone."""
     return "".join(each if each.isalnum() and each.isascii() else f"\\x{{{ord(each):x}}}" for each in text)
 
@@ -327,7 +316,7 @@ def topic_sql(pattern: TopicFilter, topic: str) -> str:
     if WILDCARD not in pattern.levels:
         same = f"{topic} = {text_literal(path)}"
         return f"({same} or startswith({topic}, {text_literal(path + '/')}))" if pattern.open else f"({same})"
-    levels = ["[^/]+" if level == WILDCARD else _quoted(level) for level in pattern.levels]
+    levels = ["[^/]+" if level == WILDCARD else _exact_regex(level) for level in pattern.levels]
     if pattern.levels[0] == WILDCARD:
         levels[0] = r"(?!\$)[^/]+"
     regex = "(?s)^" + "/".join(levels) + ("(/.*)?" if pattern.open else "") + r"\z"

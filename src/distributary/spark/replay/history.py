@@ -16,9 +16,9 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from distributary.errors import DistributaryError
 from distributary.spark.columns import BATCH
-from distributary.spark.pipeline.archive import read_some
-from distributary.spark.pipeline.commits import BatchRecord, complete_batches, read_records
+from distributary.spark.pipeline.commits import BatchRecord, read_records
 from distributary.spark.pipeline.config import Pipeline, derived_in
+from distributary.spark.pipeline.outputs import complete_batches, read_some
 from distributary.store import Life
 
 Point = int | datetime
@@ -33,6 +33,7 @@ class History:
 
     @classmethod
     def of(cls, pipeline: Pipeline) -> History:
+        """What a pipeline has done; an error when records are missing or the store was set back."""
         records = tuple(read_records(pipeline.commits))
         version = 0
         for expected, record in enumerate(records):
@@ -85,21 +86,16 @@ class History:
         end = self.end if last is None else last
         return range(end if first is None else first, end)
 
-    def with_events(self, batches: Iterable[range]) -> list[int]:
-        """Those of some ranges that have events, each once, in order."""
-        named = {batch for one in batches for batch in one}
-        return [batch for batch in sorted(named) if self.records[batch].events]
+    def filled(self, ranges: Iterable[range]) -> tuple[list[int], list[int]]:
+        """Those batches of some ranges that have events, and those that have derived items, in order."""
+        records = [self.records[batch] for batch in sorted({batch for one in ranges for batch in one})]
+        events = [record.batch for record in records if record.events]
+        return events, [record.batch for record in records if record.published]
 
-    def with_derived(self, batches: Iterable[range]) -> list[int]:
-        """Those of some ranges that have derived items, each once, in order."""
-        named = {batch for one in batches for batch in one}
-        return [batch for batch in sorted(named) if self.records[batch].published]
-
-    def events(self, batches: Iterable[int]) -> int:
-        return sum(self.records[batch].events for batch in batches)
-
-    def derived(self, batches: Iterable[int]) -> int:
-        return sum(self.records[batch].published for batch in batches)
+    def counts(self, batches: Iterable[int]) -> tuple[int, int]:
+        """How many events and how many derived items some batches have."""
+        records = [self.records[batch] for batch in batches]
+        return sum(record.events for record in records), sum(record.published for record in records)
 
 
 def archived_batches(pipeline: Pipeline) -> list[int]:

@@ -22,17 +22,19 @@ from pyspark.sql import functions as F  # noqa: N812
 from distributary.errors import InputError
 from distributary.model import Subscription
 from distributary.quarantine import Rejection, rejection
-from distributary.spark.columns import BATCH, EventColumns
-from distributary.spark.index.bases import single_part
-from distributary.spark.index.dataflow import dataflow
-from distributary.spark.pipeline.config import Pipeline
-from distributary.spark.queries.matching import ORDER, as_carried, carried_columns
+from distributary.spark.columns import BATCH, EventColumns, quoted
+from distributary.spark.deliver import grouped_matches
+from distributary.spark.index.build import single_part
+from distributary.spark.match import match_with
+from distributary.spark.pipeline.derived import ORDER, as_carried, carried_columns
+from distributary.spark.pipeline.runtime import PipelineRuntime
 from distributary.spark.replay.history import History, archived_derived, archived_events
 from distributary.spark.rows import MatchRows
+from distributary.spark.tasks import MatchTasks
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ReplayRequest:
     """A subscription and the batches it is to see, from the first of which on its tolerances remember."""
 
     subscription: Subscription
@@ -40,7 +42,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
+class ArchivePass:
     """Deliveries, computed when somebody asks for them, and the batches whose events that looks at."""
 
     deliveries: DataFrame
@@ -48,47 +50,46 @@ class Pass:
     rejected: tuple[Rejection, ...]
 
 
-def passed(
-    spark: SparkSession, pipeline: Pipeline, history: History, wanted: Iterable[Wanted], batches: range
-) -> Pass:
+def match_archive(
+    spark: SparkSession,
+    runtime: PipelineRuntime,
+    history: History,
+    requests: Iterable[ReplayRequest],
+    batches: range,
+) -> ArchivePass:
     """The deliveries of `batches`: event_id, subscriber, subscriptions, batch, and what the sink carries."""
-    needed = [found for one in wanted if (found := _needed(one, batches)).batches]
+    pipeline = runtime.pipeline
+    needed = [found for one in requests if (found := _needed(one, batches)).batches]
     rejected: list[Rejection] = []
     if pipeline.events.order is None:
         needed = _without_tolerances(needed, rejected)
-    with_events = history.with_events(one.batches for one in needed)
-    with_derived = history.with_derived(one.batches for one in needed)
+    with_events, with_derived = history.filled(one.batches for one in needed)
     looked_at = sorted({*with_events, *with_derived})
     events = archived_events(spark, pipeline, with_events)
-    named = pipeline.events
-    columns = EventColumns(named.id, named.topic, named.document, named.order, micro_batch=BATCH)
-    columns.check(events.schema)
-    columns.check_carried(events.schema, pipeline.sink.columns)
+    carry = pipeline.sink.columns
+    columns = replace(runtime.columns, micro_batch=BATCH)
+    columns.check(events.schema, carry)
     refused: list[Rejection] = []
     entries = [(None, _confined(one, number, looked_at)) for number, one in enumerate(needed)]
-    built = single_part(spark, entries, None, True, refused)
+    index = single_part(spark, entries, refused)
     rejected += [replace(one, place=f"subscription {one.place.split(' ', 2)[2]}") for one in refused]
-    shape = MatchRows((BATCH, *pipeline.sink.columns))
-    matches = dataflow(events, built.parts, columns, shape, built.tolerances)
+    matches = match_with(MatchTasks(index, columns, MatchRows((BATCH, *carry))), events)
     if with_derived:
         items = archived_derived(spark, pipeline, with_derived)
-        shape = MatchRows((BATCH, *carried_columns(pipeline.sink.columns, columns, items.columns)))
-        derived = dataflow(items, built.parts, _of_derived(columns), shape, built.tolerances)
-        carried = (as_carried(events.schema[name], columns, derived.schema) for name in pipeline.sink.columns)
+        rows = MatchRows((BATCH, *carried_columns(carry, columns, items.columns)))
+        # What the columns of derived items mean is the same as when they came.
+        named = EventColumns(order=None if columns.order is None else ORDER, micro_batch=BATCH)
+        derived = match_with(MatchTasks(index, named, rows), items)
+        carried = (as_carried(events.schema[name], columns, derived.schema) for name in carry)
         matches = matches.union(derived.select(*matches.columns[:3], BATCH, *carried))
     within = matches.where(F.col(BATCH).between(batches.start, batches.stop - 1))
-    return Pass(_deliveries(within, pipeline.sink.columns), tuple(looked_at), tuple(rejected))
+    return ArchivePass(_deliveries(within, carry), tuple(looked_at), tuple(rejected))
 
 
-def _of_derived(columns: EventColumns) -> EventColumns:
-    """What the columns of derived items mean, beside those of events: the same as when they came."""
-    return EventColumns(order=None if columns.order is None else ORDER, micro_batch=BATCH)
-
-
-def _without_tolerances(wanted: Iterable[Wanted], rejected: list[Rejection]) -> list[Wanted]:
+def _without_tolerances(requests: Iterable[ReplayRequest], rejected: list[Rejection]) -> list[ReplayRequest]:
     """What a pipeline without an order matches: it cannot keep tolerances, and leaves out who has one."""
     kept = []
-    for one in wanted:
+    for one in requests:
         if one.subscription.change is None:
             kept.append(one)
         else:
@@ -98,7 +99,7 @@ def _without_tolerances(wanted: Iterable[Wanted], rejected: list[Rejection]) -> 
     return kept
 
 
-def _needed(one: Wanted, batches: range) -> Wanted:
+def _needed(one: ReplayRequest, batches: range) -> ReplayRequest:
     """The batches that a subscription must see for its deliveries of `batches`."""
     first = one.batches.start
     if one.subscription.change is None:
@@ -108,7 +109,7 @@ def _needed(one: Wanted, batches: range) -> Wanted:
     return replace(one, batches=range(first, end) if end > batches.start else range(0))
 
 
-def _confined(one: Wanted, number: int, looked_at: Sequence[int]) -> Subscription:
+def _confined(one: ReplayRequest, number: int, looked_at: Sequence[int]) -> Subscription:
     """The subscription with an id that no other has, holding in its batches alone."""
     subscription = replace(one.subscription, id=f"{number} {one.subscription.id}")
     if all(batch in one.batches for batch in looked_at):
@@ -124,13 +125,6 @@ def _deliveries(matches: DataFrame, carried: Sequence[str]) -> DataFrame:
     A source may bring an event again in a later batch; a live stream delivers it again.
     """
     own = F.expr("substring(subscription_id, instr(subscription_id, ' ') + 1)")
-    quoted = ["`" + name.replace("`", "``") + "`" for name in carried]
-    return (
-        matches.withColumnRenamed(BATCH, "batch")
-        .groupBy("batch", "event_id", "subscriber")
-        .agg(
-            F.sort_array(F.collect_set(own)).alias("subscriptions"),
-            *(F.first(column).alias(name) for column, name in zip(quoted, carried, strict=True)),
-        )
-        .select("event_id", "subscriber", "subscriptions", "batch", *quoted)
-    )
+    keys = ("event_id", "subscriber", "batch")
+    found = grouped_matches(matches.withColumnRenamed(BATCH, "batch"), keys, own, carried)
+    return found.select("event_id", "subscriber", "subscriptions", "batch", *map(quoted, carried))

@@ -20,7 +20,7 @@ docs/replay.md has the semantics in full.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from itertools import islice
@@ -31,18 +31,19 @@ from distributary.errors import DistributaryError, InputError
 from distributary.filters.kinds import parse_filters
 from distributary.model import Subscription
 from distributary.quarantine import Rejection, rejection
-from distributary.spark.index.subscribed import tell
+from distributary.spark.index.build import report_rejected
 from distributary.spark.pipeline.config import Pipeline
+from distributary.spark.pipeline.runtime import PipelineRuntime
 from distributary.spark.replay.history import History, Point, archived_batches
-from distributary.spark.replay.matching import Wanted, passed
-from distributary.store import Life, SubscriptionStore, open_store
+from distributary.spark.replay.matching import ArchivePass, ReplayRequest, match_archive
+from distributary.store import Life, SubscriptionStore
 
 NAMES_COMPARED = 20_000
 """Subscribers among whom a name like the one given is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class ReplayResult:
     """Deliveries, computed when somebody asks for them, and what they cover."""
 
     deliveries: DataFrame
@@ -68,7 +69,7 @@ class Replayed:
 
 def replay(
     spark: SparkSession,
-    pipeline: Pipeline,
+    pipeline: Pipeline | PipelineRuntime,
     subscriptions: Iterable[Subscription],
     *,
     since: Point | None = None,
@@ -80,77 +81,80 @@ def replay(
     The batches are those from `since` (default: the first) up to before `until` (default: all that are
     finished). With `after_batch` only deliveries of later batches are given; tolerances still begin at
     `since`. The columns are event_id, subscriber, subscriptions, batch, and those that the sink carries.
+
+        replay(spark, load_pipeline("pipeline.toml"), [Subscription("s1", "ann", topic="quotes")]).show()
+
+    Malformed subscriptions are left out and logged. An archive that lacks a batch raises `DistributaryError`.
     """
-    found = replayed(spark, pipeline, subscriptions, since=since, until=until, after_batch=after_batch)
-    tell(found.rejected, strict=False)
+    found = replay_result(spark, pipeline, subscriptions, since=since, until=until, after_batch=after_batch)
+    report_rejected(found.rejected, strict=False)
     return found.deliveries
 
 
-def replayed(
+def replay_result(
     spark: SparkSession,
-    pipeline: Pipeline,
+    pipeline: Pipeline | PipelineRuntime,
     subscriptions: Iterable[Subscription],
     *,
     since: Point | None = None,
     until: Point | None = None,
     after_batch: int | None = None,
-) -> Replayed:
+) -> ReplayResult:
     """What `replay` gives, with what it covers and what it leaves out."""
-    history = History.of(pipeline)
-    seen = _batches(history, since, until)
+    runtime, history, seen, given = _past(pipeline, since, until, after_batch)
     rejected: list[Rejection] = []
-    wanted = [Wanted(one, seen) for one in _well_formed(subscriptions, rejected).values()]
-    given = _later(history, seen, after_batch)
-    found = passed(spark, pipeline, history, wanted, given)
-    rejected += found.rejected
-    return _replayed(history, found.deliveries, given, found.looked_at, rejected)
+    requests = [ReplayRequest(one, seen) for one in _well_formed(subscriptions, rejected).values()]
+    found = match_archive(spark, runtime, history, requests, given)
+    return _result(history, replace(found, rejected=(*rejected, *found.rejected)), given)
 
 
 def catch_up(
     spark: SparkSession,
-    pipeline: Pipeline,
+    pipeline: Pipeline | PipelineRuntime,
     subscriber: str,
     *,
     after_batch: int | None = None,
     since: Point | None = None,
     until: Point | None = None,
-) -> Replayed:
+) -> ReplayResult:
     """Exactly what the live stream computed for a subscriber in the batches after a cursor.
 
     Each registration that they ever had counts for the batches which used a version at which it was live,
     with tolerances that remember from the beginning of its life. Give the cursor as `after_batch`, or `since`
     in place of it; without either all is given. `until` stops before a batch.
+
+        missed = catch_up(spark, pipeline, "ann", after_batch=17)
+        missed.deliveries.show()
+        cursor = missed.cursor                     # the next call goes on after it
     """
     if after_batch is not None and since is not None:
         raise DistributaryError("give after_batch or since, not both: each says where to begin")
-    history = History.of(pipeline)
-    given = _later(history, _batches(history, since, until), after_batch)
-    lives = _lives(_store(pipeline), subscriber)
-    wanted = [Wanted(life.subscription, history.during(life)) for life in lives]
-    found = passed(spark, pipeline, history, wanted, given)
-    return _replayed(history, found.deliveries, given, found.looked_at, found.rejected)
+    runtime, history, _, given = _past(pipeline, since, until, after_batch)
+    lives = _lives(runtime.store, subscriber)
+    requests = [ReplayRequest(life.subscription, history.during(life)) for life in lives]
+    return _result(history, match_archive(spark, runtime, history, requests, given), given)
 
 
 def as_if_subscribed(
     spark: SparkSession,
-    pipeline: Pipeline,
+    pipeline: Pipeline | PipelineRuntime,
     subscriber: str,
     *,
     since: Point,
     until: Point | None = None,
     after_batch: int | None = None,
-) -> Replayed:
+) -> ReplayResult:
     """What a subscriber's present subscriptions would have given from `since` on until the stream took over.
 
     The stream takes a registration over with the first batch that used a version which has it; before that
     batch the registration counts as made at `since`. What the stream computed for this subscriber by any
     earlier or other registration is left out, so with its deliveries nothing comes twice. When no batch
     has used a registration yet, `live` is false: call again later with the cursor as `after_batch`.
+
+        before = as_if_subscribed(spark, pipeline, "ann", since=0)
     """
-    history = History.of(pipeline)
-    seen = _batches(history, since, until)
-    given = _later(history, seen, after_batch)
-    lives = _lives(_store(pipeline), subscriber)
+    runtime, history, seen, given = _past(pipeline, since, until, after_batch)
+    lives = _lives(runtime.store, subscriber)
     present = [life for life in lives if life.until_version is None]
     if not present:
         raise DistributaryError(
@@ -158,61 +162,51 @@ def as_if_subscribed(
             f"{max(life.until_version or 0 for life in lives)}): subscribe again first, or catch up"
         )
     taken_over = [history.first_using(life.from_version) for life in present]
-    wanted = [
-        Wanted(life.subscription, range(seen.start, seen.stop if batch is None else min(batch, seen.stop)))
+    requests = [
+        ReplayRequest(
+            life.subscription, range(seen.start, seen.stop if batch is None else min(batch, seen.stop))
+        )
         for life, batch in zip(present, taken_over, strict=True)
     ]
-    found = passed(spark, pipeline, history, wanted, given)
-    end = max(given.start, *(one.batches.stop for one in wanted))
-    had = [Wanted(life.subscription, history.during(life)) for life in lives]
-    delivered = passed(spark, pipeline, history, had, range(given.start, end))
-    looked_at = tuple(sorted({*found.looked_at, *delivered.looked_at}))
-    return _replayed(
-        history,
-        _without(found.deliveries, delivered.deliveries) if delivered.looked_at else found.deliveries,
-        given,
-        looked_at,
-        found.rejected,
-        live=all(batch is not None and batch <= given.stop for batch in taken_over),
-    )
+    found = match_archive(spark, runtime, history, requests, given)
+    end = max(given.start, *(one.batches.stop for one in requests))
+    had = [ReplayRequest(life.subscription, history.during(life)) for life in lives]
+    delivered = match_archive(spark, runtime, history, had, range(given.start, end))
+    if delivered.looked_at:
+        looked_at = tuple(sorted({*found.looked_at, *delivered.looked_at}))
+        rest = _without(found.deliveries, delivered.deliveries)
+        found = replace(found, deliveries=rest, looked_at=looked_at)
+    live = all(batch is not None and batch <= given.stop for batch in taken_over)
+    return _result(history, found, given, live=live)
 
 
-def require_past(pipeline: Pipeline, subscriber: str | None = None) -> None:
+def require_past(pipeline: Pipeline | PipelineRuntime, subscriber: str | None = None) -> None:
     """Refuse, before a session is started, what could not be replayed: no archive, an unknown subscriber."""
-    archived_batches(pipeline)
+    runtime = PipelineRuntime.of(pipeline, create_store=False)
+    archived_batches(runtime.pipeline)
     if subscriber is not None:
-        _lives(_store(pipeline), subscriber)
+        _lives(runtime.store, subscriber)
 
 
-def _replayed(
-    history: History,
-    deliveries: DataFrame,
-    given: range,
-    looked_at: tuple[int, ...],
-    rejected: Iterable[Rejection],
-    live: bool = True,
-) -> Replayed:
-    counts = history.events(looked_at), history.derived(looked_at)
-    return Replayed(deliveries, given, looked_at, *counts, tuple(rejected), live)
+def _result(history: History, found: ArchivePass, given: range, live: bool = True) -> ReplayResult:
+    counts = history.counts(found.looked_at)
+    return ReplayResult(found.deliveries, given, found.looked_at, *counts, found.rejected, live)
 
 
-def _batches(history: History, since: Point | None, until: Point | None) -> range:
-    """The finished batches from one point up to before another."""
+def _past(
+    pipeline: Pipeline | PipelineRuntime, since: Point | None, until: Point | None, cursor: int | None
+) -> tuple[PipelineRuntime, History, range, range]:
+    """The finished batches from one point up to before another, and those of them after a cursor."""
+    runtime = PipelineRuntime.of(pipeline, create_store=False)
+    history = History.of(runtime.pipeline)
     begin = 0 if since is None else history.at(since)
     if (isinstance(since, datetime) and since > datetime.now(UTC)) or (
         isinstance(since, int) and since > history.end
     ):
         raise DistributaryError(f"since {since}: that has not come yet; {history.end} batches are finished")
-    end = history.end if until is None else history.at(until)
-    return range(begin, max(begin, end))
-
-
-def _later(history: History, batches: range, cursor: int | None) -> range:
-    """Those after a cursor."""
-    if cursor is None:
-        return batches
-    begin = max(batches.start, history.after(cursor))
-    return range(begin, max(begin, batches.stop))
+    end = max(begin, history.end if until is None else history.at(until))
+    first = begin if cursor is None else max(begin, history.after(cursor))
+    return runtime, history, range(begin, end), range(first, max(first, end))
 
 
 def _without(deliveries: DataFrame, delivered: DataFrame) -> DataFrame:
@@ -234,11 +228,6 @@ def _well_formed(subscriptions: Iterable[Subscription], rejected: list[Rejection
             continue
         taken[one.id] = one
     return taken
-
-
-def _store(pipeline: Pipeline) -> SubscriptionStore:
-    given = pipeline.subscriptions
-    return open_store(given.store, workspace=given.workspace)
 
 
 def _lives(store: SubscriptionStore, subscriber: str) -> list[Life]:

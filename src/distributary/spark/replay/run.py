@@ -16,21 +16,22 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from distributary.errors import DistributaryError
 from distributary.files import STANDARD, opened_for_writing
-from distributary.spark.pipeline.commits import exists
+from distributary.spark.columns import quoted
 from distributary.spark.pipeline.config import Pipeline
-from distributary.spark.pipeline.run import EngineError, reason_of
-from distributary.spark.replay.replay import Replayed
+from distributary.spark.pipeline.run import EngineError, failure
+from distributary.spark.replay.replay import ReplayResult
 from distributary.spark.session import logging_to, open_session
+from distributary.spark.storage import exists
 
 LINES = (".jsonl", ".json", ".ndjson")
 """Endings of files of JSON lines; any other place becomes a directory of Parquet."""
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenReplay:
     """A replay that has been written out."""
 
-    replayed: Replayed
+    result: ReplayResult
     deliveries: int
     subscriptions: dict[str, int]
     """How many deliveries each subscription has a part in, the most first."""
@@ -38,13 +39,13 @@ class Written:
 
 def run_replay(
     pipeline: Pipeline,
-    work: Callable[[SparkSession], Replayed],
+    work: Callable[[SparkSession], ReplayResult],
     out: str,
     log: Path,
     *,
     master: str | None = None,
     remote: str | None = None,
-) -> Written:
+) -> WrittenReplay:
     """Do that work in a session for the pipeline, and write what it delivers."""
     if not _is_lines(out) and exists(out):
         raise DistributaryError(f"{out} is there already; name a directory that is not, or a file.jsonl")
@@ -60,14 +61,11 @@ def run_replay(
         except BrokenPipeError:
             raise
         except EngineError as error:
-            with log.open("a", encoding="utf-8") as stream:
-                stream.write(f"{error}\n")
-            reason = reason_of(str(error))
-            raise DistributaryError(f"the replay failed: {reason} (all of it is in {log})") from None
+            raise failure(error, log, "replay") from None
 
 
-def _written(replayed: Replayed, out: str) -> Written:
-    kept = replayed.deliveries.persist()
+def _written(result: ReplayResult, out: str) -> WrittenReplay:
+    kept = result.deliveries.persist()
     try:
         counted = kept.select(F.explode("subscriptions").alias("id")).groupBy("id").count()
         counts = {row["id"]: int(row["count"]) for row in counted.orderBy(F.desc("count"), "id").collect()}
@@ -78,11 +76,11 @@ def _written(replayed: Replayed, out: str) -> Written:
             kept.write.parquet(out)
     finally:
         kept.unpersist()
-    return Written(replayed, total, counts)
+    return WrittenReplay(result, total, counts)
 
 
 def _write_lines(deliveries: DataFrame, out: str) -> None:
-    columns = F.struct(*(F.col("`" + name.replace("`", "``") + "`") for name in deliveries.columns))
+    columns = F.struct(*(F.col(quoted(name)) for name in deliveries.columns))
     ordered = deliveries.orderBy("batch", "event_id", "subscriber").select(F.to_json(columns).alias("line"))
     with opened_for_writing(out) as stream:
         for row in ordered.toLocalIterator():

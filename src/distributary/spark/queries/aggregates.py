@@ -33,9 +33,23 @@ SLOT_TYPES = {
 }
 """The kinds of slots: those that are counted, summed, and looked through for the least and the greatest."""
 
-INTEGERS = ("count", "sum", "min", "max")
-NUMBERS = ("sum", "average", "average_whole", "min", "max")
-TEXTS = ("min", "max")
+LAYOUTS = {
+    "integers": {
+        "count": (COUNTED, ""),
+        "sum": (WHOLE, "_sum"),
+        "min": (LEAST_WHOLE, "_min"),
+        "max": (LEAST_WHOLE, "_max"),
+    },
+    "numbers": {
+        "sum": (NUMBER, "_sum"),
+        "average": (NUMBER, "_average"),
+        "average_whole": (WHOLE, "_average"),
+        "min": (LEAST_NUMBER, "_min"),
+        "max": (LEAST_NUMBER, "_max"),
+    },
+    "texts": {"min": (LEAST_TEXT, "_min"), "max": (LEAST_TEXT, "_max")},
+}
+"""For each array what it holds for slot k, in order: the kind of slot, and how the column's name ends."""
 
 LARGEST = literal(2.0**62)
 UNIT = f"cast({2**62} as decimal(19,0))"
@@ -43,7 +57,7 @@ UPPER = "cast(4294967296 as decimal(10,0))"
 
 
 @dataclass
-class Slots:
+class AggregateSlots:
     """Which slots a task fills, and with what."""
 
     filled: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -54,21 +68,18 @@ class Slots:
         if argument is None:
             return "integers", 0, False
         type = resolve_text(argument, schema).type
-        if function == "count":
-            return "integers", 1 + _at(INTEGERS, "count", self._slot(COUNTED, argument)), False
+        array, value = "integers", function
         if function in ("sum", "average"):
             if type is Type.NUMBER:
-                return "numbers", _at(NUMBERS, function, self._slot(NUMBER, argument)), False
-            slot = self._slot(WHOLE, argument)
-            if function == "sum":
-                return "integers", 1 + _at(INTEGERS, "sum", slot), False
-            return "numbers", _at(NUMBERS, "average_whole", slot), False
-        if type is Type.NUMBER:
-            return "numbers", _at(NUMBERS, function, self._slot(LEAST_NUMBER, argument)), False
-        if type is Type.TEXT:
-            return "texts", _at(TEXTS, function, self._slot(LEAST_TEXT, argument)), False
-        slot = self._slot(LEAST_WHOLE, argument)
-        return "integers", 1 + _at(INTEGERS, function, slot), type is Type.BOOLEAN
+                array = "numbers"
+            elif function == "average":
+                array, value = "numbers", "average_whole"
+        elif function != "count":
+            array = {Type.NUMBER: "numbers", Type.TEXT: "texts"}.get(type, "integers")
+        kind, _ = LAYOUTS[array][value]
+        slot = self._slot(kind, argument)
+        place = slot * len(LAYOUTS[array]) + list(LAYOUTS[array]).index(value)
+        return array, place + (array == "integers"), kind == LEAST_WHOLE and type is Type.BOOLEAN
 
     def _slot(self, kind: str, argument: str) -> int:
         if (kind, argument) not in self.filled:
@@ -76,11 +87,7 @@ class Slots:
         return self.filled[kind, argument]
 
 
-def _at(layout: tuple[str, ...], name: str, slot: int) -> int:
-    return slot * len(layout) + layout.index(name)
-
-
-def slot_counts(tasks: Iterable[Slots]) -> dict[str, int]:
+def slot_counts(tasks: Iterable[AggregateSlots]) -> dict[str, int]:
     """How many slots of each kind a stage needs."""
     counts = dict.fromkeys(SLOT_TYPES, 0)
     for slots in tasks:
@@ -166,46 +173,15 @@ def finishing(counts: dict[str, int]) -> list[list[str]]:
 
 
 def finished_arrays(counts: dict[str, int]) -> dict[str, str]:
-    """The arrays of the values of all slots, as laid out."""
-
-    def each(layout: tuple[str, ...], kinds: dict[str, tuple[str, str]], type: str) -> list[str]:
-        most = max((counts[kind] for kind, _ in kinds.values()), default=0)
-        found = []
-        for slot in range(most):
-            for name in layout:
-                kind, ending = kinds[name]
-                there = slot < counts[kind]
-                found.append(f"{kind}{slot}{ending}" if there else f"cast(null as {type})")
-        return found
-
-    integers = each(
-        INTEGERS,
-        {
-            "count": (COUNTED, ""),
-            "sum": (WHOLE, "_sum"),
-            "min": (LEAST_WHOLE, "_min"),
-            "max": (LEAST_WHOLE, "_max"),
-        },
-        "bigint",
-    )
-    numbers = each(
-        NUMBERS,
-        {
-            "sum": (NUMBER, "_sum"),
-            "average": (NUMBER, "_average"),
-            "average_whole": (WHOLE, "_average"),
-            "min": (LEAST_NUMBER, "_min"),
-            "max": (LEAST_NUMBER, "_max"),
-        },
-        "double",
-    )
-    texts = each(TEXTS, {"min": (LEAST_TEXT, "_min"), "max": (LEAST_TEXT, "_max")}, "string")
-    return {
-        "texts": _array(texts, "string"),
-        "integers": _array(["items", *integers], "bigint"),
-        "numbers": _array(numbers, "double"),
-    }
-
-
-def _array(parts: list[str], type: str) -> str:
-    return f"array({', '.join(parts)})" if parts else f"cast(array() as array<{type}>)"
+    """The arrays of the values of all slots, as laid out; the first integer is the number of items."""
+    arrays = {}
+    for array, layout in LAYOUTS.items():
+        type = {"integers": "bigint", "numbers": "double", "texts": "string"}[array]
+        values = ["items"] if array == "integers" else []
+        for slot in range(max(counts[kind] for kind, _ in layout.values())):
+            values += [
+                f"{kind}{slot}{ending}" if slot < counts[kind] else f"cast(null as {type})"
+                for kind, ending in layout.values()
+            ]
+        arrays[array] = f"array({', '.join(values)})" if values else f"cast(array() as array<{type}>)"
+    return arrays

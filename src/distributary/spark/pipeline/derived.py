@@ -1,26 +1,25 @@
-"""Derived items as events: matched against the subscriptions of a pipeline, counted, and set aside when late.
+"""Derived items as events: matched against the subscriptions of a pipeline, counted, and rejected when late.
 
-A pipeline's queries give tagged rows (see `queries_frames`), which are read once: a stream's state is kept
+A pipeline's queries give rows of items (see `queries.frames`), which are read once: a stream's state is kept
 for each reading. So one task does all that is to be done with them:
 
 - items of published streams become events with the topic `query/operator` and are matched like any other.
   Their ids have the topic and `#` before them, since a stream's items may have the ids of the events they are
   made of. Tolerances see the items of a micro-batch in their stream's order, and are kept where the pipeline
   keeps those of its events;
-- for an archive, every item that was matched is told of with its columns, as the kind "derived";
-- what each stream had is counted, in items and bytes, for the metrics;
-- events that do not fit their source, or come later than it allows, are told of as rejected. A late one may
-  still have counted where its window was open; where that had closed it did not.
+- for an archive, every item that was matched is given with its columns in the struct `derived`, in a row of
+  the kind "derived";
+- what each stream had is counted for the metrics, in rows of the kind "flow": stream, items, bytes, late;
+- events that do not fit their source, or come later than it allows, are rejected. A late one may still have
+  counted where its window was open; where that had closed it did not.
 
-Rows are those of `rows.TaggedRows`, with the kind "flow" for counts: `subscription_id` is the stream's name
-and `record` has its `items`, `bytes` and `late` as JSON.
+All other columns are those of `rows.TaggedRows`.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,75 +29,63 @@ from pyspark.sql.types import StructField, StructType, TimestampNTZType, Timesta
 
 from distributary.errors import DistributaryError
 from distributary.flow.catalogue import Catalogue
-from distributary.flow.language.schema import Schema, Type
-from distributary.spark.columns import RESERVED, EventColumns
-from distributary.spark.index.subscribed import Subscribed, parts_for
-from distributary.spark.pipeline.commits import watermark_of
-from distributary.spark.pipeline.micro_batch import running_micro_batch
-from distributary.spark.queries.frames import quoted, set_aside_streams, tagged_rows
-from distributary.spark.queries.intake import take_in
-from distributary.spark.queries.plan import make_plan, packing
+from distributary.flow.language.schema import Type
+from distributary.spark.columns import RESERVED, EventColumns, quoted
+from distributary.spark.index.build import live_index
+from distributary.spark.micro_batch import running_micro_batch, watermark_of
+from distributary.spark.pipeline.runtime import PipelineRuntime
+from distributary.spark.queries.frames import item_rows, rejecting_streams
+from distributary.spark.queries.packed import item_values
 from distributary.spark.queries.sql import SQL_TYPES
-from distributary.spark.rows import DERIVED, EVENT, REJECTED, TaggedRows
-from distributary.spark.tasks import Batches, MatchTask
-from distributary.spark.tolerances import PACKED, PackTask, kept_in_stream, packed_rows
-from distributary.store import SubscriptionStore
+from distributary.spark.rows import DERIVED, EVENT, FLOW, REJECTED, Batches, TaggedRows, whole
+from distributary.spark.tasks import MatchTasks
+from distributary.spark.tolerances import PACKED, PackTask, matched_with_state, packed_rows
 
-FLOW = "flow"
-"""The kind of rows that count."""
 STREAM, TIME, SIZE = RESERVED + "stream", RESERVED + "time", RESERVED + "size"
 ORDER = RESERVED + "order"
 """The column by which tolerances see the items of a stream."""
 AS_ORDER = f"concat(lpad(hex(time + {2**62}L), 16, '0'), lpad(hex(rank), 8, '0'))"
 """A text that compares as time and then rank do."""
 FIELD, REASON = RESERVED + "field", RESERVED + "reason"
-ASIDE = (TIME, SIZE, FIELD, REASON, STREAM)
-"""Columns that are there to be counted or told of, and are not part of an event."""
+ABOUT = (TIME, SIZE, FIELD, REASON, STREAM)
+"""Columns about an item or a rejection, which are not part of an event."""
 OWN = ("id", "topic")
 """Columns that every derived event has besides its attributes."""
 
 
 def derived_rows(
-    events: DataFrame,
-    catalogue: Catalogue,
-    columns: EventColumns,
-    store: SubscriptionStore,
-    *,
-    like: DataFrame,
-    carry: Sequence[str],
-    checkpoint: str,
-    keep: bool = False,
+    events: DataFrame, runtime: PipelineRuntime, carry: Sequence[str], inner: StructType
 ) -> DataFrame:
-    """The rows about derived items, with the columns of `like`, the rows about the events themselves.
+    """The tagged rows about what the queries of a pipeline derive from events.
 
-    With `keep` there is a row for every item that was matched, which has its columns in the struct `derived`.
+    `inner` has the columns of their struct `event`, which are those of the rows about the events themselves.
+    With an archive there is a row for every item that was matched, with its columns in the struct `derived`.
     """
+    catalogue, columns, keep = runtime.catalogue, runtime.columns, runtime.pipeline.archive is not None
+    assert catalogue is not None, "a pipeline with queries"
     if keep:
         require_columns_to_keep(catalogue)
     items = derived_events(events, catalogue, columns)
-    tolerances = columns.order is not None
-    named = EventColumns(order=ORDER if tolerances else None)
-    parts, _ = parts_for(items, store, named, Subscribed(tolerances, strategy="index"), [])
-    carried = carried_columns(carry, columns, items.columns)
-    kept = tuple(name for name in items.columns if name not in ASIDE) if keep else ()
-    shape = TaggedRows(kept or carried or ("id",), carried, kept, keep)
+    named = EventColumns(order=None if columns.order is None else ORDER)
+    options = replace(runtime.index_options, strategy="index")
+    index = live_index(events.sparkSession, runtime.store, options, follow=items.isStreaming)
+    own = [name for name in items.columns if name not in ABOUT]
+    carried = carried_columns(carry, columns, own)
+    tagged = TaggedRows.of(own, "id", carried, own if keep else None, flows=True)
     times = {name: source.time for name, source in catalogue.sources.items()}
-    task = FlowTask(MatchTask(parts, named, shape), times, checkpoint)
-    if tolerances:
-        rows = kept_in_stream(items.mapInArrow(task.packed, PACKED), parts, named, shape, items.schema)
+    task = FlowTask(MatchTasks(index, named, tagged), tagged, times, runtime.pipeline.checkpoint)
+    if index.tolerances:
+        rows = matched_with_state(items.mapInArrow(task.packed, PACKED), task.tasks, items.schema)
     else:
-        rows = items.mapInArrow(task.run, shape.schema(items.schema))
-    inner, found = like.schema["event"].dataType, rows.schema["event"].dataType
-    assert isinstance(inner, StructType)
-    assert isinstance(found, StructType)
+        rows = items.mapInArrow(task.run, tagged.schema(items.schema))
+    found = tagged.event_schema(items.schema)
     event = F.struct(*(as_carried(field, columns, found, "event.") for field in inner.fields))
-    told = rows.withColumn("event", event).select(*like.columns)
     if not keep:
-        return told
+        return rows.withColumn("event", event)
     is_item = F.col("kind") == EVENT
-    held = rows.withColumn("derived", F.when(is_item, F.col("event"))).withColumn("event", event)
     kind = F.when(is_item, DERIVED).otherwise(F.col("kind"))
-    return held.withColumn("kind", kind).select(*like.columns, "derived")
+    derived = F.when(is_item, F.col("event"))
+    return rows.withColumns({"kind": kind, "derived": derived, "event": event})
 
 
 def as_carried(field: StructField, columns: EventColumns, items: StructType, at: str = "") -> Column:
@@ -133,26 +120,21 @@ def _stands_for(name: str, columns: EventColumns, items: Sequence[str]) -> str |
 
 
 def derived_events(events: DataFrame, catalogue: Catalogue, columns: EventColumns) -> DataFrame:
-    """Every item of every stream as an event, for the published ones with a topic, and all misfits.
+    """Every item of every stream as an event, for the published ones with a topic, and all rejections.
 
     Items of streams that are not published, and of sources, have no topic and no attributes: they are
     there to be counted.
     """
     names = [name for each in catalogue.operators for name in each.streams]
-    intake = take_in(events, columns, catalogue.sources.values())
-    plan = make_plan(catalogue, intake.sources, intake.sheet, [*names, *catalogue.sources])
-    tagged = tagged_rows(plan, intake, catalogue.sources)
-    called = [
-        [name for name in (*names, *catalogue.sources) if plan.computed[name] == stream]
-        for stream in plan.wanted
-    ]
-    sources = [[name] for name in set_aside_streams(plan, catalogue.sources)]
-    streams = F.when(F.col("stream") >= 0, F.element_at(F.lit(called), F.col("stream") + 1)).otherwise(
-        F.element_at(F.lit(sources), -F.col("stream"))
-    )
+    names += catalogue.sources
+    plan, rows = item_rows(catalogue, events, columns, names)
+    sources = [[name] for name in rejecting_streams(plan, catalogue.sources)]
+    streams = F.when(
+        F.col("stream") >= 0, F.element_at(F.lit(plan.names(names)), F.col("stream") + 1)
+    ).otherwise(F.element_at(F.lit(sources), -F.col("stream")))
     published = list(published_topics(catalogue))
     places = attribute_columns(catalogue, published)
-    told = tagged.withColumn(STREAM, F.explode(streams))
+    told = rows.withColumn(STREAM, F.explode(streams))
     topic = F.when(F.col(STREAM).isin(published), F.translate(STREAM, ".", "/"))
     size = F.expr(
         "length(encode(id, 'utf-8')) + 8 + coalesce(aggregate(texts, 0, (sum, text) -> sum + "
@@ -187,7 +169,9 @@ def attribute_columns(catalogue: Catalogue, published: Sequence[str]) -> Places:
     places: Places = {}
     first: dict[str, tuple[str, Type]] = {}
     for stream in published:
-        for name, (type, text) in _places_in(catalogue.streams[stream].schema).items():
+        schema = catalogue.streams[stream].schema
+        for name, (text, _) in item_values(schema).items():
+            type = schema.attributes[name]
             if name in OWN or name.startswith(RESERVED):
                 raise DistributaryError(
                     f"the stream {stream} publishes {name!r}, a name that is taken; rename it"
@@ -219,15 +203,6 @@ def require_columns_to_keep(catalogue: Catalogue) -> None:
                 )
 
 
-def _places_in(schema: Schema) -> dict[str, tuple[Type, str]]:
-    names = [name for name in schema.attributes if name != schema.time]
-    found = {
-        name: (schema.attributes[name], f"get({array}, {place})")
-        for name, (array, place) in packing(names, schema).items()
-    }
-    return {**found, schema.time: (Type.INTEGER, "time")}
-
-
 def _attribute(name: str, type: Type, where: Mapping[str, list[str]]) -> Column:
     value = F.lit(None).cast(SQL_TYPES[type])
     for text, streams in where.items():
@@ -239,41 +214,44 @@ def _attribute(name: str, type: Type, where: Mapping[str, list[str]]) -> Column:
 class FlowTask:
     """Does all that is to be done with the items of queries."""
 
-    match: MatchTask
+    tasks: MatchTasks
+    rows: TaggedRows
+    """The rows that those tasks make."""
     sources: Mapping[str, str]
-    """Each with the attribute that holds its time."""
+    """Each source with the attribute that holds its time."""
     checkpoint: str
     """Where Spark notes the watermark of each micro-batch."""
 
     def run(self, batches: Batches) -> Batches:
-        aside: list[pa.RecordBatch] = []
-        for matched in self.match.run(self._published(batches, aside)):
+        """All rows, where there are no tolerances."""
+        others: list[pa.RecordBatch] = []
+        for matched in self.tasks.match(self._published(batches, others)):
             yield matched
-            yield from aside
-            aside.clear()
-        yield from aside
+            yield from others
+            others.clear()
+        yield from others
 
     def packed(self, batches: Batches) -> Batches:
         """All rows, and the events whose matches depend on tolerances, for the state that keeps those."""
-        aside: list[pa.RecordBatch] = []
-        pack = PackTask(self.match.parts, self.match.columns)
-        for events in self._published(batches, aside):
+        others: list[pa.RecordBatch] = []
+        pack = PackTask(self.tasks)
+        for events in self._published(batches, others):
             yield from pack.run(iter([events]))
-            yield from packed_rows(self.match.run(iter([events])))
-            yield from packed_rows(aside)
-            aside.clear()
-        yield from packed_rows(aside)
+            yield from packed_rows(self.tasks.match(iter([events])))
+            yield from packed_rows(others)
+            others.clear()
+        yield from packed_rows(others)
 
-    def _published(self, batches: Batches, aside: list[pa.RecordBatch]) -> Batches:
-        """The events to match; the rows about all others go aside."""
+    def _published(self, batches: Batches, others: list[pa.RecordBatch]) -> Batches:
+        """The events to match; rejections and counts are added to `others`."""
         watermark = self._watermark()
         for batch in batches:
             table = pa.Table.from_batches([batch])
-            fits = table.filter(pc.is_null(table[REASON]))
-            late = self._late(fits, watermark)
-            aside += [*self._rejected(table.filter(pc.is_valid(table[REASON]))), *self._rejected(late)]
-            aside += self._counted(fits, late)
-            yield from fits.filter(pc.is_valid(fits["topic"])).combine_chunks().to_batches()
+            items = table.filter(pc.is_null(table[REASON]))
+            late = self._late(items, watermark)
+            others += [*self._rejected(table.filter(pc.is_valid(table[REASON]))), *self._rejected(late)]
+            others += self._counted(items, late)
+            yield from items.filter(pc.is_valid(items["topic"])).combine_chunks().to_batches()
 
     def _watermark(self) -> int | None:
         """What Spark takes as late now: all before the watermark of the micro-batch before this one."""
@@ -293,40 +271,27 @@ class FlowTask:
             for time, stream in zip(late[TIME].to_pylist(), late[STREAM].to_pylist(), strict=True)
         ]
         fields = [self.sources[stream] for stream in late[STREAM].to_pylist()]
-        for name, told in ((FIELD, fields), (REASON, reasons)):
-            late = late.set_column(late.schema.get_field_index(name), name, pa.array(told, pa.string()))
+        for name, texts in ((FIELD, fields), (REASON, reasons)):
+            late = late.set_column(late.schema.get_field_index(name), name, pa.array(texts, pa.string()))
         return late
 
-    def _rejected(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
-        if rows.num_rows:
-            told = {"event_id": rows["id"], "field": rows[FIELD], "reason": rows[REASON]}
-            yield self._shape.told(REJECTED, rows, {name: _whole(found) for name, found in told.items()})
+    def _rejected(self, items: pa.Table) -> Batches:
+        if items.num_rows:
+            columns = {"event_id": items["id"], "field": items[FIELD], "reason": items[REASON]}
+            found = {name: whole(column) for name, column in columns.items()}
+            yield self.rows.without_events(REJECTED, items, found)
 
-    def _counted(self, items: pa.Table, late: pa.Table) -> Iterator[pa.RecordBatch]:
+    def _counted(self, items: pa.Table, late: pa.Table) -> Batches:
         if not items.num_rows:
             return
         totals = items.group_by(STREAM).aggregate([(SIZE, "sum"), (SIZE, "count")])
+        streams = whole(totals[STREAM])
         counts = late.group_by(STREAM).aggregate([(SIZE, "count")]).to_pylist()
         too_late = {row[STREAM]: row[f"{SIZE}_count"] for row in counts}
-        records = [
-            {
-                "items": row[f"{SIZE}_count"],
-                "bytes": row[f"{SIZE}_sum"],
-                "late": too_late.get(row[STREAM], 0),
-            }
-            for row in totals.to_pylist()
-        ]
-        told = {
-            "subscription_id": _whole(totals[STREAM]),
-            "record": pa.array([json.dumps(record) for record in records], pa.string()),
+        columns = {
+            "stream": streams,
+            "items": whole(totals[f"{SIZE}_count"]),
+            "bytes": whole(totals[f"{SIZE}_sum"]),
+            "late": pa.array([too_late.get(stream, 0) for stream in streams.to_pylist()], pa.int64()),
         }
-        yield self._shape.told(FLOW, items.slice(0, totals.num_rows), told)
-
-    @property
-    def _shape(self) -> TaggedRows:
-        assert isinstance(self.match.shape, TaggedRows)
-        return self.match.shape
-
-
-def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        yield self.rows.without_events(FLOW, items.slice(0, totals.num_rows), columns)

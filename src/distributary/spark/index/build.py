@@ -1,0 +1,462 @@
+"""Finding an index of the subscriptions that is recent enough, or building one.
+
+One part holds all subscriptions (the index strategy) as long as a worker can be expected to hold them. Beyond
+that a census of the subscriptions makes a rendezvous plan, tasks place every subscription in its parts, and
+each part is built by a task of its own. A single part is built on the driver.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import logging
+import os
+import shutil
+import tempfile
+import uuid
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import IntegerType, StructField, StructType
+from pyspark.sql.utils import is_remote
+
+from distributary.errors import DistributaryError, InputError
+from distributary.files import subscriptions_from_table
+from distributary.filters.kinds import added_kinds, parse_filters
+from distributary.matching.frozen import FORMAT
+from distributary.matching.matcher import Matcher, RejectedInput
+from distributary.matching.rendezvous.census import SubscriptionCensus
+from distributary.matching.rendezvous.plan import Rendezvous
+from distributary.model import Subscription
+from distributary.quarantine import Rejection, StrictError, rejection
+from distributary.spark.columns import EventColumns
+from distributary.spark.index import find
+from distributary.spark.rows import Batches
+from distributary.store import SubscriptionStore, open_store
+from distributary.store.columns import to_subscriptions
+
+Strategy = Literal["auto", "index", "rendezvous"]
+Entry = tuple[int | None, Subscription]
+"""A subscription with the serial that a store has given it, if one has."""
+
+INDEX_LIMIT = 1_500_000
+"""More subscriptions than this are divided into parts, unless the user says otherwise."""
+CAPACITY = 250_000
+"""Subscriptions in one part, about."""
+SUBSCRIPTION_COLUMNS = ("id", "subscriber", "topic", "where", "path", "change")
+STALE = 0.1
+"""A base is built anew when more changes have come since than this share of its subscriptions ..."""
+FEW_CHANGES = 5_000
+"""... and more than these, which a worker that opens the base applies in about half a second."""
+BASES_KEPT = 3
+PIECES = 16
+"""Into how many pieces a store's table is divided for tasks to work on."""
+PLACE = "__place"
+"""The column with the part in which tasks have placed a subscription."""
+
+_log = logging.getLogger("distributary")
+
+
+@dataclass(frozen=True, slots=True)
+class IndexOptions:
+    """How the subscriptions are to be used; `match` explains each option."""
+
+    tolerances: bool = True
+    strategy: Strategy = "auto"
+    capacity: int = CAPACITY
+    version: int | None = None
+    workspace: str | None = None
+    strict: bool = False
+
+
+def find_or_build(
+    events: DataFrame,
+    subscriptions: DataFrame | SubscriptionStore | str,
+    columns: EventColumns,
+    options: IndexOptions,
+    rejected: list[Rejection],
+) -> find.SparkIndex:
+    """The index of the subscriptions for these events; malformed subscriptions are added to `rejected`.
+
+    Raises an error if there may be tolerances and the events have no order, and with `strict` for the first
+    malformed subscription.
+    """
+    if isinstance(subscriptions, str):
+        subscriptions = open_store(subscriptions, workspace=options.workspace)
+    if isinstance(subscriptions, SubscriptionStore):
+        if options.tolerances and columns.order is None:
+            raise DistributaryError(
+                "the subscriptions of a store may have tolerances, now or later: name the column that orders "
+                "the events with order=..., or leave such subscriptions out with tolerances=False"
+            )
+        follow = events.isStreaming and options.version is None
+        return live_index(events.sparkSession, subscriptions, options, follow=follow)
+    found: list[Rejection] = []
+    index = fixed_index(subscriptions, options, found)
+    report_rejected(found, options.strict)
+    rejected.extend(found)
+    if index.tolerances and columns.order is None:
+        raise DistributaryError(
+            "some subscriptions have tolerances: name the column that orders the events with order=..., "
+            "or leave them out with tolerances=False"
+        )
+    return index
+
+
+def report_rejected(rejected: Sequence[Rejection], strict: bool) -> None:
+    """Log which subscriptions are left out, or raise an error for the first."""
+    if rejected and strict:
+        raise StrictError(rejected[0])
+    if rejected:
+        shown = "; ".join(map(str, rejected[:3]))
+        _log.warning("%d malformed subscriptions are left out: %s", len(rejected), shown)
+
+
+# An index that does not change
+
+
+def fixed_index(
+    subscriptions: DataFrame, options: IndexOptions, rejected: list[Rejection]
+) -> find.FixedIndex:
+    """Build the index of a DataFrame of subscriptions, where every task will find it."""
+    spark = subscriptions.sparkSession
+    unique = _without_repeated(_with_known_columns(subscriptions), rejected)
+    strategy = options.strategy
+    if strategy == "rendezvous" or (strategy == "auto" and unique.count() > INDEX_LIMIT):
+        root = Path(options.workspace or _own_directory(spark)) / f"parts-{uuid.uuid4().hex}"
+        plan = _make_plan(unique, options.capacity)
+        tolerances, empty = _build_parts(unique, plan, root, options.tolerances, rejected)
+        return find.FixedIndex(plan.to_json(), tolerances, str(root), empty=empty)
+    entries = [(None, one) for one in _accepted(_read(unique.toArrow()), rejected)]
+    return single_part(spark, entries, rejected, workspace=options.workspace, tolerances=options.tolerances)
+
+
+def single_part(
+    spark: SparkSession,
+    entries: Iterable[Entry],
+    rejected: list[Rejection],
+    *,
+    workspace: str | None = None,
+    tolerances: bool = True,
+) -> find.FixedIndex:
+    """Build an index of one part of these subscriptions, where every task will find it."""
+    root = Path(workspace or _temporary_directory()) / f"parts-{uuid.uuid4().hex}"
+    found = _build_part(find.part_directory(root, 0), entries, tolerances, rejected)
+    if workspace is None and not _sees_driver_files(spark):
+        return find.FixedIndex(None, found, _shipped(spark, root), shipped=True)
+    return find.FixedIndex(None, found, str(root))
+
+
+def _with_known_columns(subscriptions: DataFrame) -> DataFrame:
+    """The subscriptions with ids as text; a column that is no field of a subscription is an error."""
+    known = (*SUBSCRIPTION_COLUMNS, *added_kinds())
+    for name in subscriptions.columns:
+        if name not in known:
+            raise DistributaryError(
+                f"the subscriptions have a column {name!r}, which is no field of a subscription and may be a "
+                f"misspelt filter; known are {', '.join(known)}: rename or drop it"
+            )
+    for name in ("id", "subscriber"):
+        if name not in subscriptions.columns:
+            raise DistributaryError(f"the subscriptions have no column {name!r}")
+    return subscriptions.withColumn("id", F.col("id").cast("string"))
+
+
+def _without_repeated(subscriptions: DataFrame, rejected: list[Rejection]) -> DataFrame:
+    """One subscription of each id; which one depends on the data alone. The others are rejected."""
+    repeated = subscriptions.groupBy("id").count().where("count > 1 and id is not null").drop("count")
+    if repeated.isEmpty():
+        return subscriptions
+    text = F.to_json(F.struct(*subscriptions.columns))
+    ranked = subscriptions.withColumn("__rank", F.row_number().over(Window.partitionBy("id").orderBy(text)))
+    alone = (F.col("__rank") == 1) | F.col("id").isNull()
+    error = InputError("is registered already; ids must differ", field="id")
+    for row in ranked.where(~alone).select("id", text.alias("record")).collect():
+        rejected.append(rejection(f"subscription {row.id}", error, row.record))
+    return ranked.where(alone).drop("__rank")
+
+
+def _sees_driver_files(spark: SparkSession) -> bool:
+    """Whether tasks run on the machine of this process, so that its own directories will do."""
+    return not is_remote() and str(spark.conf.get("spark.master", "")).startswith("local")
+
+
+def _own_directory(spark: SparkSession) -> str:
+    if not _sees_driver_files(spark):
+        raise DistributaryError(
+            "with the rendezvous strategy the parts are built by the tasks: "
+            "name a directory that every machine sees, with workspace=..."
+        )
+    return _temporary_directory()
+
+
+def _temporary_directory() -> str:
+    """A directory that lasts as long as this process."""
+    directory = tempfile.mkdtemp(prefix="distributary-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return directory
+
+
+def _shipped(spark: SparkSession, root: Path) -> str:
+    """Have Spark bring a directory to every executor; returns the name under which tasks find it."""
+    archive = root.with_suffix(".zip")
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as pack:
+        for path in sorted(root.rglob("*")):
+            if path.is_file():
+                pack.write(path, path.relative_to(root))
+    spark.addArtifacts(str(archive), archive=True)
+    shutil.rmtree(root)
+    return archive.name
+
+
+# An index that follows a store
+
+
+def live_index(
+    spark: SparkSession, store: SubscriptionStore, options: IndexOptions, *, follow: bool = False
+) -> find.LiveIndex:
+    """An index that follows a store, with a base near the version of the options or else the newest.
+
+    With `follow` its tasks use the version that their micro-batch is bound to, otherwise that of the base.
+    """
+    version = store.version() if options.version is None else options.version
+    plan = _plan_of(spark, store, options, version)
+    family = "index" if plan is None else "rendezvous-" + blake2b(plan.encode(), digest_size=8).hexdigest()
+    family += f"-{FORMAT}" if options.tolerances else f"-{FORMAT}-plain"
+    index = find.LiveIndex(plan, options.tolerances, store, family, None if follow else version)
+    if not _has_recent_base(index, version):
+        _build_base(spark, index, version)
+    return index
+
+
+def _plan_of(
+    spark: SparkSession, store: SubscriptionStore, options: IndexOptions, version: int
+) -> str | None:
+    """The plan of a store, None for a single part. Once made it stays: the state of streams depends on it."""
+    place = store.workspace / f"rendezvous-{options.capacity}.json"
+    strategy = options.strategy
+    if strategy != "index" and place.exists():
+        return place.read_text()
+    if strategy == "index" or (strategy == "auto" and store.table(version).num_rows <= INDEX_LIMIT):
+        return None
+    text = _make_plan(_frame(spark, store.table(version)), options.capacity).to_json()
+    attempt = place.with_name(f"{place.name}.{uuid.uuid4().hex}")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    attempt.write_text(text)
+    try:
+        os.link(attempt, place)  # the first to get here decides for all
+    except FileExistsError:
+        text = place.read_text()
+    finally:
+        attempt.unlink()
+    return text
+
+
+def _has_recent_base(index: find.LiveIndex, version: int) -> bool:
+    """Whether the newest base at or below a version is near enough to it."""
+    base = find.newest_base(index.root, version)
+    if base is None:
+        return False
+    changed = sum(len(table) for _, table in index.store.log(base, version, ["id"]))
+    try:
+        about = json.loads((find.base_directory(index.root, base) / "about.json").read_text())
+        count = int(about["subscriptions"])
+    except FileNotFoundError:
+        count = 0
+    return changed <= max(FEW_CHANGES, STALE * count)
+
+
+def _build_base(spark: SparkSession, index: find.LiveIndex, version: int) -> None:
+    """Build a base at a version, and remove bases that are no longer needed."""
+    table = index.store.table(version)
+    _log.info("building a base of %d subscriptions at version %d", len(table), version)
+    building = index.root / f"building-{uuid.uuid4().hex}"
+    rejected: list[Rejection] = []
+    plan = index.rendezvous()
+    if plan is None:
+        entries = zip(table["serial"].to_pylist(), _accepted(_read(table), rejected), strict=True)
+        _build_part(find.part_directory(building, 0), entries, index.tolerances, rejected)
+    else:
+        _build_parts(_frame(spark, table), plan, building, index.tolerances, rejected)
+    (building / "about.json").write_text(
+        json.dumps({"subscriptions": len(table), "rejected": [one.to_record() for one in rejected]})
+    )
+    _publish(building, find.base_directory(index.root, version))
+    # Whoever has an older base open keeps it until it is closed.
+    bases = sorted(name for name in os.listdir(index.root) if name.isdigit())
+    for name in bases[:-BASES_KEPT]:
+        shutil.rmtree(index.root / name, ignore_errors=True)
+
+
+def _frame(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """A store's table as a DataFrame, in pieces that several cores can work on."""
+    return spark.createDataFrame(table).repartition(PIECES)
+
+
+# Building parts
+
+
+def _build_part(
+    directory: Path, entries: Iterable[Entry], tolerances: bool, rejected: list[Rejection]
+) -> bool:
+    """Freeze a matcher of these subscriptions; returns whether any of them has a tolerance.
+
+    Without `tolerances`, subscriptions that have one are left out.
+    """
+    kept = [(serial, one) for serial, one in entries if tolerances or one.change is None]
+    refused: list[RejectedInput] = []
+    matcher = Matcher(
+        (one for _, one in kept),
+        serials=(_stable_serial(one) if serial is None else serial for serial, one in kept),
+        rejected=refused,
+    )
+    for found in refused:
+        record = json.dumps(kept[found.position][1].to_record(), default=str)
+        rejected.append(rejection(f"subscription {found.id}", found.error, record))
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    matcher.freeze(directory)
+    return matcher.has_tolerances
+
+
+def _stable_serial(subscription: Subscription) -> int:
+    """The serial of a subscription that no store has numbered: a hash of all its fields, of 63 bits."""
+    text = json.dumps(subscription.to_record(), sort_keys=True, default=str)
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little") >> 1
+
+
+def _make_plan(subscriptions: DataFrame, capacity: int) -> Rendezvous:
+    """A rendezvous plan from a census that is taken where the subscriptions are."""
+    census = SubscriptionCensus()
+    for row in subscriptions.mapInArrow(_take_census, "census binary").collect():
+        census.merge(SubscriptionCensus.from_bytes(bytes(row.census)))
+    return Rendezvous.plan(census, capacity=capacity)
+
+
+def _take_census(batches: Batches) -> Batches:
+    census = SubscriptionCensus()
+    for batch in batches:
+        for read in _read(pa.table(batch)):
+            if not isinstance(read, Rejection):
+                try:
+                    census.add(parse_filters(read[1]))
+                except InputError:
+                    continue  # reported by the task that builds part 0
+    yield pa.RecordBatch.from_pydict({"census": pa.array([census.to_bytes()], pa.binary())})
+
+
+def _build_parts(
+    subscriptions: DataFrame, plan: Rendezvous, root: Path, tolerances: bool, rejected: list[Rejection]
+) -> tuple[bool, frozenset[int]]:
+    """Build each part of a plan in a task; returns whether there are tolerances, and the empty parts."""
+    placed = subscriptions.mapInArrow(
+        _PlaceTask(plan.to_json()).run,
+        StructType([*subscriptions.schema, StructField(PLACE, IntegerType())]),
+    )
+    builder = _BuildTask(str(root), tolerances)
+    built = (
+        placed.repartitionById(plan.parts, F.col(PLACE))
+        .mapInArrow(builder.run, "part int, tolerances boolean, rejected string")
+        .collect()
+    )
+    empty = frozenset(range(plan.parts)) - {row.part for row in built}
+    for part in empty:
+        _build_part(find.part_directory(root, part), [], tolerances, [])
+    rejected += [Rejection(**record) for row in built for record in json.loads(row.rejected)]
+    return any(row.tolerances for row in built), empty
+
+
+@dataclass(frozen=True)
+class _PlaceTask:
+    """Gives every subscription the parts it lives in; a malformed one goes to part 0 to be reported."""
+
+    plan: str
+
+    def run(self, batches: Batches) -> Batches:
+        plan = Rendezvous.from_json(self.plan)
+        for batch in batches:
+            parts = [self._parts(plan, read) for read in _read(pa.table(batch))]
+            rows = [row for row, found in enumerate(parts) for _ in found]
+            places = pa.array([part for found in parts for part in found], pa.int32())
+            yield batch.take(pa.array(rows, pa.int32())).append_column(PLACE, places)
+
+    def _parts(self, plan: Rendezvous, read: tuple[str, Subscription] | Rejection) -> list[int]:
+        if isinstance(read, Rejection):
+            return [0]
+        try:
+            return plan.parts_of(parse_filters(read[1]), read[1].id)
+        except InputError:
+            return [0]
+
+
+@dataclass(frozen=True)
+class _BuildTask:
+    """Builds the parts whose subscriptions a task gets, and tells of each what was malformed, as JSON."""
+
+    root: str
+    tolerances: bool
+
+    def run(self, batches: Batches) -> Batches:
+        rejected: list[Rejection] = []
+        entries: dict[int, list[Entry]] = {}
+        for batch in batches:
+            table = pa.table(batch)
+            serials = table["serial"].to_pylist() if "serial" in table.schema.names else [None] * len(table)
+            reads = _read(table.drop_columns([PLACE]))
+            for place, serial, read in zip(table[PLACE].to_pylist(), serials, reads, strict=True):
+                if isinstance(read, Rejection):
+                    rejected.append(read)
+                else:
+                    entries.setdefault(place, []).append((serial, read[1]))
+        for part, found in entries.items():
+            directory = find.part_directory(Path(self.root), part)
+            # Another attempt of this task may be building the same part.
+            attempt = directory.with_name(f"{directory.name}.{uuid.uuid4().hex}")
+            tolerances = _build_part(attempt, found, self.tolerances, rejected)
+            _publish(attempt, directory)
+            yield self._built(part, tolerances, rejected)
+            rejected = []
+        if rejected:
+            yield self._built(-1, False, rejected)
+
+    def _built(self, part: int, tolerances: bool, rejected: list[Rejection]) -> pa.RecordBatch:
+        records = json.dumps([one.to_record() for one in rejected])
+        columns = {"part": pa.array([part], pa.int32()), "tolerances": [tolerances], "rejected": [records]}
+        return pa.RecordBatch.from_pydict(columns)
+
+
+def _read(table: pa.Table) -> Iterator[tuple[str, Subscription] | Rejection]:
+    """The subscriptions of a table that a store or a user has made, each with its place."""
+    if "serial" not in table.schema.names:
+        yield from subscriptions_from_table(table, more_kinds=added_kinds())
+        return
+    for one in to_subscriptions(table):
+        assert one is not None, "a live subscription has a subscriber"
+        yield f"subscription {one.id}", one
+
+
+def _accepted(
+    read: Iterable[tuple[str, Subscription] | Rejection], rejected: list[Rejection]
+) -> Iterator[Subscription]:
+    for one in read:
+        if isinstance(one, Rejection):
+            rejected.append(one)
+        else:
+            yield one[1]
+
+
+def _publish(made: Path, final: Path) -> None:
+    """Give a complete directory its name; when somebody was faster, theirs is as good."""
+    final.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        made.rename(final)
+    except OSError:
+        if not final.exists():
+            raise
+        shutil.rmtree(made)

@@ -1,0 +1,141 @@
+"""A pipeline as a streaming query: source, matching, queries and sinks put together.
+
+    query = start(spark, load_pipeline("pipeline.toml"))
+    query.awaitTermination()
+
+`distributary run` does the same with a session of its own, progress and a clean stop (see `run`).
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import TimestampNTZType, TimestampType
+
+from distributary.errors import DistributaryError
+from distributary.flow.catalogue import Catalogue
+from distributary.spark import storage
+from distributary.spark.index.build import live_index
+from distributary.spark.match import match_with
+from distributary.spark.pipeline.config import FILE_FORMATS, UNREADABLE, Pipeline, derived_in
+from distributary.spark.pipeline.derived import derived_rows, published_topics
+from distributary.spark.pipeline.outputs import batches_begun
+from distributary.spark.pipeline.runtime import PipelineRuntime
+from distributary.spark.pipeline.sink import BatchWriter
+from distributary.spark.pipeline.source import read_source
+from distributary.spark.rows import TaggedRows
+from distributary.spark.session import ROCKSDB, STATE_STORE
+from distributary.spark.tasks import MatchTasks
+
+
+def start(spark: SparkSession, pipeline: Pipeline | PipelineRuntime) -> StreamingQuery:
+    """Start a pipeline in a session; with a checkpoint that exists it goes on where it was.
+
+        query = start(spark, load_pipeline("pipeline.toml"))
+
+    Raises `DistributaryError` when outputs of another run would be overwritten, when the queries are others
+    than those of the checkpoint, and when Spark cannot read the source.
+    """
+    runtime = PipelineRuntime.of(pipeline)
+    given = runtime.pipeline
+    require_own_outputs(given)
+    _require_the_same_queries(runtime)
+    spark.conf.set(STATE_STORE, given.spark.get(STATE_STORE, ROCKSDB))
+    events = read_source(spark, given.source)
+    writer = tagged_rows(events, runtime).writeStream.queryName(given.name)
+    if given.trigger.available_now:
+        writer = writer.trigger(availableNow=True)
+    else:
+        writer = writer.trigger(processingTime=given.trigger.every or "0 seconds")
+    writer = writer.option("checkpointLocation", given.checkpoint)
+    return writer.foreachBatch(batch_writer(events, runtime)).start()
+
+
+def tagged_rows(events: DataFrame, runtime: PipelineRuntime) -> DataFrame:
+    """The stream of tagged rows, with all events: the archive needs all of their columns, counting a few."""
+    pipeline, columns = runtime.pipeline, runtime.columns
+    bare = [name for name in events.columns if name != UNREADABLE]
+    topic = [columns.topic] if pipeline.metrics and columns.topic in bare else []
+    order = [columns.order] if columns.order is not None else []
+    carry = list(dict.fromkeys([*pipeline.sink.columns, *topic]))
+    kept = bare if pipeline.archive else [*topic, *order]
+    columns.check(events.schema, [*carry, *kept])
+    index = live_index(events.sparkSession, runtime.store, runtime.index_options, follow=events.isStreaming)
+    tagged = TaggedRows.of(bare, columns.id, carry, kept, flows=False)
+    rows = match_with(MatchTasks(index, columns, tagged), events)
+    if runtime.catalogue is None:
+        return rows
+    derived = derived_rows(events, runtime, carry, tagged.event_schema(events.schema))
+    return rows.unionByName(derived, allowMissingColumns=True)
+
+
+def batch_writer(events: DataFrame, runtime: PipelineRuntime) -> BatchWriter:
+    """What writes the micro-batches of a pipeline with such events."""
+    pipeline, catalogue = runtime.pipeline, runtime.catalogue
+    order, topic = pipeline.events.order, pipeline.events.topic
+    times = order is not None and isinstance(events.schema[order].dataType, TimestampType | TimestampNTZType)
+    return BatchWriter(
+        pipeline,
+        topic=topic if topic in events.columns else None,
+        clock=order if times else None,
+        operators={} if catalogue is None else _query_operators(catalogue),
+        published={} if catalogue is None else published_topics(catalogue),
+    )
+
+
+def _query_operators(catalogue: Catalogue) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """The streams of queries, each with its kind and the streams it is made of."""
+    streams: dict[str, tuple[str, tuple[str, ...]]] = dict.fromkeys(catalogue.sources, ("source", ()))
+    for each in catalogue.operators:
+        streams |= dict.fromkeys(each.streams, (each.operation.kind, each.inputs))
+    return streams
+
+
+def _require_the_same_queries(runtime: PipelineRuntime) -> None:
+    """Raise an error if the queries are others than those whose state the checkpoint holds."""
+    checkpoint, catalogue = runtime.pipeline.checkpoint, runtime.catalogue
+    written = "" if catalogue is None else repr((sorted(catalogue.sources.items()), catalogue.operators))
+    digest = sha256(written.encode()).hexdigest() if written else "none"
+    place = f"{checkpoint}/queries"
+    if not storage.exists(f"{checkpoint}/metadata"):
+        if catalogue is not None:
+            storage.write_atomically(place, digest)
+        return
+    before = storage.read_text(place) if storage.exists(place) else "none"
+    if before != digest:
+        raise DistributaryError(
+            f"the queries are others than those of the checkpoint {checkpoint}, which holds their "
+            "state: bring them back, or choose another checkpoint and other outputs"
+        )
+
+
+def require_own_outputs(pipeline: Pipeline) -> None:
+    """Raise an error if what another run has written would be overwritten, or two layouts be mixed."""
+    outputs = [pipeline.quarantine]
+    if pipeline.archive:
+        outputs += [pipeline.archive, derived_in(pipeline.archive)]
+    if pipeline.sink.format in FILE_FORMATS:
+        assert pipeline.sink.path is not None
+        outputs.append(pipeline.sink.path)
+        _require_one_layout(pipeline.sink.path, bool(pipeline.sink.each))
+    if pipeline.metrics:
+        outputs += [f"{pipeline.metrics}/{table}" for table in ("topics", "subscriptions", "operators")]
+    if storage.exists(f"{pipeline.checkpoint}/metadata"):
+        return
+    for output in outputs:
+        if batches_begun(output):
+            raise DistributaryError(
+                f"the checkpoint {pipeline.checkpoint} is new, but {output} holds batches of an earlier run, "
+                "which would be overwritten: bring that checkpoint back, or choose another path"
+            )
+
+
+def _require_one_layout(path: str, each: bool) -> None:
+    other = "batch=" if each else "each="
+    if any(one.rpartition("/")[2].startswith(other) for one in storage.directories(path)):
+        before = "one directory a batch" if each else "a directory for each subscriber"
+        raise DistributaryError(
+            f"[sink] each: {path} was written with {before}; choose another path to change that"
+        )

@@ -1,0 +1,77 @@
+"""Small files and directories in the places that Spark reads and writes: local paths, `hdfs://`, `s3://`.
+
+Locations are the texts that Spark is given; they are reached through Arrow's file systems. All functions cost
+one or two calls of the file system. A location that cannot be reached raises `DistributaryError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
+
+from pyarrow import fs
+
+from distributary.errors import DistributaryError
+
+
+def exists(location: str) -> bool:
+    """Whether there is a file or a directory at a location."""
+    files, path = _file_system(location)
+    return bool(files.get_file_info(path).type != fs.FileType.NotFound)
+
+
+def which_exist(location: str, names: Sequence[str]) -> list[bool]:
+    """Which of these files there are below a location, asked for at once."""
+    files, path = _file_system(location)
+    found = files.get_file_info([f"{path}/{name}" for name in names])
+    return [one.type == fs.FileType.File for one in found]
+
+
+def read_text(location: str) -> str:
+    """The text of a file; raises FileNotFoundError when there is none."""
+    files, path = _file_system(location)
+    with files.open_input_stream(path) as stream:
+        return bytes(stream.read()).decode()
+
+
+def write_atomically(location: str, text: str) -> None:
+    """Write a small file under another name and rename it, so that it is there whole or not at all."""
+    files, path = _file_system(location)
+    target = PurePosixPath(path)
+    partial = str(target.with_name(f".{target.name}.partial"))
+    files.create_dir(str(target.parent), recursive=True)
+    with files.open_output_stream(partial) as stream:
+        stream.write(text.encode())
+    files.move(partial, path)
+
+
+def directories(location: str) -> list[str]:
+    """The paths of the directories in a directory; none when that does not exist."""
+    files, path = _file_system(location)
+    listed = files.get_file_info(fs.FileSelector(path, allow_not_found=True))
+    return [one.path for one in listed if one.type == fs.FileType.Directory]
+
+
+def numbered_files(location: str, ending: str = "") -> Iterator[int]:
+    """The numbers of the files in a directory that are called `<number><ending>`, in no order."""
+    files, path = _file_system(location)
+    for one in files.get_file_info(fs.FileSelector(path, allow_not_found=True)):
+        name = PurePosixPath(one.path).name
+        if name.endswith(ending) and name.removesuffix(ending).isdigit():
+            yield int(name.removesuffix(ending))
+
+
+def _file_system(location: str) -> tuple[fs.FileSystem, str]:
+    """The file system that a location is on, and its path there."""
+    if ":" not in location.partition("/")[0]:
+        return fs.LocalFileSystem(), location
+    scheme, _, rest = location.partition(":")
+    if scheme == "file":
+        return fs.LocalFileSystem(), "/" + rest.lstrip("/")
+    # Hadoop's names for the connectors of S3 differ from everybody else's.
+    uri = f"s3:{rest}" if scheme in ("s3a", "s3n") else location
+    try:
+        found, path = fs.FileSystem.from_uri(uri)
+    except (OSError, ValueError, ImportError) as error:
+        raise DistributaryError(f"cannot reach {location}: {error}") from None
+    return found, path

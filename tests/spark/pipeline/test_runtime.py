@@ -1,0 +1,85 @@
+"""What a pipeline runs with is opened once, whatever asks for it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from distributary import toml_files
+from distributary.errors import DistributaryError
+from distributary.model import Subscription
+from distributary.spark.pipeline import run
+from distributary.spark.pipeline.config import Pipeline, parse_pipeline
+from distributary.spark.pipeline.runtime import PipelineRuntime
+from distributary.spark.replay.replay import catch_up, require_past
+from distributary.store import open_store, store
+
+QUERIES = """
+[sources.trades]
+topic = "trades"
+time = "at"
+schema = { size = "integer", at = "integer" }
+
+[[queries.busy.operators]]
+name = "large"
+filter = { from = "trades", where = "size > 10" }
+"""
+PIPELINE = """
+checkpoint = "checkpoint"
+queries = "queries.toml"
+source = { format = "json", path = "in", schema = "id STRING, topic STRING, size BIGINT, at BIGINT" }
+subscriptions = { store = "subscriptions" }
+sink = { path = "deliveries" }
+archive = { path = "archive" }
+trigger = { available_now = true }
+"""
+
+
+def pipeline_in(place: Path) -> Pipeline:
+    (place / "queries.toml").write_text(QUERIES)
+    (place / "in").mkdir()
+    (place / "in" / "one.json").write_text('{"id": "e1", "topic": "trades", "size": 20, "at": 5}\n')
+    open_store(place / "subscriptions").commit([Subscription("s1", "ann", topic="busy/large")])
+    return parse_pipeline(PIPELINE, str(place / "pipeline.toml"))
+
+
+def counting(counts: Counter[str], name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def counted(*given: Any, **named: Any) -> Any:
+        counts[name] += 1
+        return function(*given, **named)
+
+    return counted
+
+
+def test_a_run_and_a_replay_open_the_store_once_and_read_the_queries_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = pipeline_in(tmp_path)
+    counts: Counter[str] = Counter()
+    monkeypatch.setattr(store, "_store_at", counting(counts, "stores", store._store_at))
+    monkeypatch.setattr(toml_files, "read_toml", counting(counts, "queries", toml_files.read_toml))
+    console = Console(file=StringIO())
+    total = run._run(spark, PipelineRuntime(pipeline), console, tmp_path / "log", run._StopSignals(), 1.0)
+    assert (total.events, total.deliveries, total.derived) == (1, 1, 1)
+    assert counts == {"stores": 1, "queries": 1}
+
+    counts.clear()
+    past = PipelineRuntime(pipeline, create_store=False)
+    require_past(past, "ann")
+    assert [row.event_id for row in catch_up(spark, past, "ann").deliveries.collect()] == ["busy/large#e1"]
+    assert counts == {"stores": 1}
+
+
+def test_a_replay_makes_no_store_where_there_is_none(tmp_path: Path) -> None:
+    pipeline = pipeline_in(tmp_path)
+    (tmp_path / "subscriptions").rename(tmp_path / "elsewhere")
+    with pytest.raises(DistributaryError):
+        PipelineRuntime(pipeline, create_store=False).store.version()
+    assert PipelineRuntime(pipeline).store.version() == 0
