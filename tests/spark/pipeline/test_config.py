@@ -11,10 +11,10 @@ from distributary.cli.main import main
 from distributary.cli.run import EXAMPLE
 from distributary.errors import DistributaryError
 from distributary.spark.pipeline.config import (
-    EventColumns,
+    PipelineEvents,
     PipelineSource,
+    PipelineSubscriptions,
     Sink,
-    SubscriptionStore,
     Trigger,
     load_pipeline,
     parse_pipeline,
@@ -57,8 +57,8 @@ def test_the_least_file_has_defaults_for_the_rest(tmp_path: Path) -> None:
     assert pipeline.source == PipelineSource(
         "json", str(tmp_path / "in"), {}, "id STRING, topic STRING, price DOUBLE", None
     )
-    assert pipeline.events == EventColumns("id", "topic", "document", None)
-    assert pipeline.subscriptions == SubscriptionStore(str(tmp_path / "subscriptions"), "auto")
+    assert pipeline.events == PipelineEvents("id", "topic", "document", None)
+    assert pipeline.subscriptions == PipelineSubscriptions(str(tmp_path / "subscriptions"), "auto")
     assert pipeline.sink == Sink("parquet", str(tmp_path / "out"))
     assert (pipeline.archive, pipeline.metrics) == (None, None)
     assert pipeline.quarantine == str(tmp_path / "checkpoint" / "quarantine")
@@ -114,8 +114,8 @@ def test_every_key_arrives_where_it_belongs(tmp_path: Path) -> None:
         "maxOffsetsPerTrigger": "1000",
     }
     assert pipeline.source.schema == "key STRING, kind STRING, text STRING, at TIMESTAMP"
-    assert pipeline.events == EventColumns("key", "kind", "text", "at")
-    assert pipeline.subscriptions == SubscriptionStore(
+    assert pipeline.events == PipelineEvents("key", "kind", "text", "at")
+    assert pipeline.subscriptions == PipelineSubscriptions(
         "postgresql+psycopg://h/d", "rendezvous", str(tmp_path / "work")
     )
     assert pipeline.sink == Sink(

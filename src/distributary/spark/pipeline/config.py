@@ -21,6 +21,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, Validat
 
 from distributary.errors import DistributaryError
 from distributary.flow.language.file import read_query_file
+from distributary.spark.index.build import Strategy
 from distributary.toml_files import (
     FaultyValueError,
     Names,
@@ -122,7 +123,6 @@ Each = Annotated[
     StrictBool | tuple[Text, ...],
     Field(description='true, false or a list of strings such as ["ann", "bob"]'),
 ]
-Strategy = Literal["auto", "index", "rendezvous"]
 
 
 @toml_table
@@ -156,7 +156,7 @@ class PipelineSource:
 
 
 @toml_table
-class EventColumns:
+class PipelineEvents:
     """Which columns of the source mean what; all others are attributes."""
 
     id: Text = "id"
@@ -166,7 +166,7 @@ class EventColumns:
 
 
 @toml_table
-class SubscriptionStore:
+class PipelineSubscriptions:
     """Which store holds the subscriptions, and how events are brought to them."""
 
     store: Annotated[Place, Field(description='a string such as "subscriptions"')]
@@ -253,8 +253,8 @@ class _PipelineFile:
     checkpoint: Place
     queries: Annotated[Place, AfterValidator(_sound_queries)] | None = None
     source: PipelineSource
-    events: Annotated[EventColumns, Field(validate_default=True)] = EventColumns()
-    subscriptions: SubscriptionStore
+    events: Annotated[PipelineEvents, Field(validate_default=True)] = PipelineEvents()
+    subscriptions: PipelineSubscriptions
     sink: Sink
     archive: _Directory | None = None
     quarantine: _Directory | None = None
@@ -290,14 +290,14 @@ def _place_of(name: str, table: object) -> tuple[str, str | None]:
     """The place that a key of the file says is read or written, and under which key of its table."""
     if isinstance(table, PipelineSource | Sink | _Directory):
         return "path", table.path
-    if isinstance(table, SubscriptionStore):
+    if isinstance(table, PipelineSubscriptions):
         return "store", table.store
     return "", table if name == "checkpoint" and isinstance(table, str) else None
 
 
 def _column_faults(name: str, table: object, columns: list[str]) -> Iterator[tuple[str, str]]:
     """Columns that a table names and the source's schema lacks."""
-    if isinstance(table, EventColumns):
+    if isinstance(table, PipelineEvents):
         for key, column in asdict(table).items():
             # The defaults of topic and document name what an event may have, not what it must have.
             wanted = key == "id" or column not in ("topic", "document", None)
@@ -318,8 +318,8 @@ class Pipeline:
     name: str
     checkpoint: str
     source: PipelineSource
-    events: EventColumns
-    subscriptions: SubscriptionStore
+    events: PipelineEvents
+    subscriptions: PipelineSubscriptions
     sink: Sink
     quarantine: str
     archive: str | None
