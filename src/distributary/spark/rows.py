@@ -72,10 +72,12 @@ class MatchRows(ResultRows):
     carry: tuple[str, ...] = ()
 
     def schema(self, events: StructType) -> StructType:
+        """Three texts, and the columns carried with their types."""
         named = [StructField(name, StringType()) for name in ("event_id", "subscription_id", "subscriber")]
         return StructType([*named, *(events[name] for name in self.carry)])
 
     def rows(self, table: pa.Table, batch: EventBatch, matches: Matches, version: int) -> Batches:
+        """One row a match."""
         if len(matches.rows):
             taken = pa.array(matches.rows)
             columns = _match_columns(batch, matches, taken)
@@ -110,6 +112,7 @@ class TaggedRows(ResultRows):
         return cls(tuple(inner), tuple(carry), None if kept is None else tuple(kept), flows)
 
     def schema(self, events: StructType) -> StructType:
+        """The plain columns and the struct `event`."""
         plain = [StructField(name, type) for name, (type, _) in self._plain.items()]
         return StructType([*plain, StructField("event", self.event_schema(events))])
 
@@ -118,12 +121,14 @@ class TaggedRows(ResultRows):
         return StructType([StructField(name, events[name].dataType) for name in self.events])
 
     def rows(self, table: pa.Table, batch: EventBatch, matches: Matches, version: int) -> Batches:
+        """Rows of kind "match"."""
         if len(matches.rows):
             taken = pa.array(matches.rows)
             columns = _match_columns(batch, matches, taken)
             yield self._tagged(MATCH, columns, self._events(table, taken, self.carry), version)
 
     def others(self, table: pa.Table, batch: EventBatch, home: NDArray[np.bool_], version: int) -> Batches:
+        """Rows of kind "rejected" and, where events are kept, of kind "event"."""
         rejected = [row for row in sorted(batch.rejected) if home[row]]
         if rejected:
             columns = rejection_columns(table, batch, rejected)

@@ -77,6 +77,7 @@ class PackTask:
     tasks: MatchTasks
 
     def run(self, batches: Batches) -> Batches:
+        """The packed rows of the events that depend on tolerances."""
         version = self.tasks.index.version()
         for part, table in self.tasks.tolerant(batches, version):
             buckets = topic_places(table, self.tasks.columns).rows[:, 0]

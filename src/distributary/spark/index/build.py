@@ -134,7 +134,7 @@ def fixed_index(
         plan = _make_plan(unique, options.capacity)
         tolerances, empty = _build_parts(unique, plan, root, options.tolerances, rejected)
         return find.FixedIndex(plan.to_json(), tolerances, str(root), empty=empty)
-    entries = [(None, one) for one in _accepted(_read(unique.toArrow()), rejected)]
+    entries = [(None, one) for one in _accepted(unique.toArrow(), rejected)]
     return single_part(spark, entries, rejected, workspace=options.workspace, tolerances=options.tolerances)
 
 
@@ -281,7 +281,7 @@ def _build_base(spark: SparkSession, index: find.LiveIndex, version: int) -> Non
     rejected: list[Rejection] = []
     plan = index.rendezvous()
     if plan is None:
-        entries = zip(table["serial"].to_pylist(), _accepted(_read(table), rejected), strict=True)
+        entries = zip(table["serial"].to_pylist(), _accepted(table, rejected), strict=True)
         _build_part(find.part_directory(building, 0), entries, index.tolerances, rejected)
     else:
         _build_parts(_frame(spark, table), plan, building, index.tolerances, rejected)
@@ -345,7 +345,7 @@ def _take_census(batches: Batches) -> Batches:
         for read in _read(pa.table(batch)):
             if not isinstance(read, Rejection):
                 try:
-                    census.add(parse_filters(read[1]))
+                    census.add(parse_filters(read))
                 except InputError:
                     continue  # reported by the task that builds part 0
     yield pa.RecordBatch.from_pydict({"census": pa.array([census.to_bytes()], pa.binary())})
@@ -386,11 +386,9 @@ class _PlaceTask:
             places = pa.array([part for found in parts for part in found], pa.int32())
             yield batch.take(pa.array(rows, pa.int32())).append_column(PLACE, places)
 
-    def _parts(self, plan: Rendezvous, read: tuple[str, Subscription] | Rejection) -> list[int]:
-        if isinstance(read, Rejection):
-            return [0]
+    def _parts(self, plan: Rendezvous, read: Subscription | Rejection) -> list[int]:
         try:
-            return plan.parts_of(parse_filters(read[1]), read[1].id)
+            return [0] if isinstance(read, Rejection) else plan.parts_of(parse_filters(read), read.id)
         except InputError:
             return [0]
 
@@ -413,7 +411,7 @@ class _BuildTask:
                 if isinstance(read, Rejection):
                     rejected.append(read)
                 else:
-                    entries.setdefault(place, []).append((serial, read[1]))
+                    entries.setdefault(place, []).append((serial, read))
         for part, found in entries.items():
             directory = find.part_directory(Path(self.root), part)
             # Another attempt of this task may be building the same part.
@@ -431,24 +429,23 @@ class _BuildTask:
         return pa.RecordBatch.from_pydict(columns)
 
 
-def _read(table: pa.Table) -> Iterator[tuple[str, Subscription] | Rejection]:
-    """The subscriptions of a table that a store or a user has made, each with its place."""
+def _read(table: pa.Table) -> Iterator[Subscription | Rejection]:
+    """The subscriptions of a table that a user or a store has made."""
     if "serial" not in table.schema.names:
-        yield from subscriptions_from_table(table, more_kinds=added_kinds())
+        for one in subscriptions_from_table(table, more_kinds=added_kinds()):
+            yield one if isinstance(one, Rejection) else one[1]
         return
-    for one in to_subscriptions(table):
-        assert one is not None, "a live subscription has a subscriber"
-        yield f"subscription {one.id}", one
+    for stored in to_subscriptions(table):
+        assert stored is not None, "a live subscription has a subscriber"
+        yield stored
 
 
-def _accepted(
-    read: Iterable[tuple[str, Subscription] | Rejection], rejected: list[Rejection]
-) -> Iterator[Subscription]:
-    for one in read:
+def _accepted(table: pa.Table, rejected: list[Rejection]) -> Iterator[Subscription]:
+    for one in _read(table):
         if isinstance(one, Rejection):
             rejected.append(one)
         else:
-            yield one[1]
+            yield one
 
 
 def _publish(made: Path, final: Path) -> None:

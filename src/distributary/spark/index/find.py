@@ -72,12 +72,15 @@ class FixedIndex(SparkIndex):
     empty: frozenset[int] = frozenset()
 
     def unvisited(self) -> frozenset[int]:
+        """The empty parts: none of them will ever have a subscription."""
         return self.empty
 
     def version(self) -> int:
+        """Always `FIXED`."""
         return FIXED
 
     def matcher(self, part: int, version: int) -> Matcher:
+        """The matcher of a part, opened once by each worker."""
         root = Path(SparkFiles.getRootDirectory(), self.directory) if self.shipped else Path(self.directory)
         key = (str(root), part)
         matcher = _open[key].matcher if key in _open else Matcher.open(part_directory(root, part))
@@ -100,6 +103,7 @@ class LiveIndex(SparkIndex):
         return self.store.workspace / self.family
 
     def version(self) -> int:
+        """The fixed version, or that to which the store has bound the running micro-batch."""
         if self.fixed is not None:
             return self.fixed
         running = running_micro_batch()
@@ -108,6 +112,7 @@ class LiveIndex(SparkIndex):
         return _bound_version(self.store, *running)
 
     def matcher(self, part: int, version: int) -> Matcher:
+        """The matcher of a part, from the newest base at or below the version and the changes since."""
         key = (self.store.identity, self.family, part)
         opened = _open.pop(key, None)  # so that a failure half-way leaves nothing behind
         if opened is None or opened.version != version:
@@ -162,9 +167,7 @@ def _kept_open(key: tuple[object, ...], opened: _OpenMatcher) -> Matcher:
     return opened.matcher
 
 
-@lru_cache(maxsize=4)
-def _rendezvous_plan(text: str) -> Rendezvous:
-    return Rendezvous.from_json(text)
+_rendezvous_plan = lru_cache(maxsize=4)(Rendezvous.from_json)
 
 
 def _bound_version(store: SubscriptionStore, query: str, batch: int) -> int:

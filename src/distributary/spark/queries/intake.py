@@ -42,7 +42,9 @@ class EventIntake:
 def take_in(events: DataFrame, columns: EventColumns, sources: Iterable[Source]) -> EventIntake:
     """Which events belong to which sources, as columns of a sheet; nothing is computed yet."""
     given = list(sources)
-    paths = dict(_attributes(events.schema, columns))
+    others = (columns.id, columns.topic, columns.document, columns.corrupt)
+    attributes = T.StructType([field for field in events.schema if field.name not in others])
+    paths = dict(_flat(attributes))
     names = dict.fromkeys(name for source in given for name in _looked_at(source) if name in paths)
     aliases = {name: (f"a{number}", paths[name][1]) for number, name in enumerate(names)}
     readable = events
@@ -69,8 +71,10 @@ def take_in(events: DataFrame, columns: EventColumns, sources: Iterable[Source])
     )
 
 
-Columns = Mapping[str, tuple[str, T.DataType]]
-"""The attributes that events have: the column of each, and its type on Spark."""
+TypedColumn = tuple[str, T.DataType]
+"""A column as SQL, and its type on Spark."""
+Columns = Mapping[str, TypedColumn]
+"""The attributes that events have."""
 
 
 def _looked_at(source: Source) -> list[str]:
@@ -78,19 +82,16 @@ def _looked_at(source: Source) -> list[str]:
     return [*source.schema.attributes, *tested]
 
 
-def _attributes(schema: T.StructType, columns: EventColumns) -> Iterator[tuple[str, tuple[str, T.DataType]]]:
-    """Every attribute with its path; the fields of a struct have dotted names."""
+def _flat(
+    schema: T.StructType, name: str = "", path: str = ""
+) -> Iterator[tuple[str, tuple[str, T.DataType]]]:
+    """Every field with its path and type; the fields of a struct have dotted names."""
     for field in schema.fields:
-        if field.name not in (columns.id, columns.topic, columns.document, columns.corrupt):
-            yield from _flat(field.name, quoted(field.name), field.dataType)
-
-
-def _flat(name: str, path: str, type: T.DataType) -> Iterator[tuple[str, tuple[str, T.DataType]]]:
-    if isinstance(type, T.StructType):
-        for field in type.fields:
-            yield from _flat(f"{name}.{field.name}", f"{path}.{quoted(field.name)}", field.dataType)
-    else:
-        yield name, (path, type)
+        inner, place = name + field.name, path + quoted(field.name)
+        if isinstance(field.dataType, T.StructType):
+            yield from _flat(field.dataType, f"{inner}.", f"{place}.")
+        else:
+            yield inner, (place, field.dataType)
 
 
 def _entry(source: Source, sheet: ColumnSheet, well: str, columns: Columns) -> tuple[StreamBranch, str]:
