@@ -302,9 +302,8 @@ def test_csv_holds_the_subscriptions_as_json(spark: SparkSession, tmp_path: Path
 
 def test_any_other_sink_gets_rows_appended_with_their_batch(spark: SparkSession, tmp_path: Path) -> None:
     matches = random_matches(Random(9), 10)
-    # A format that Spark knows by its class is none of those written by directory.
-    name = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
-    sink = Sink(name, str(tmp_path / "out"), columns=("price",))
+    # A format by another of its names is none of those written by directory.
+    sink = Sink("org.apache.spark.sql.parquet", str(tmp_path / "out"), columns=("price",))
     for batch in (0, 1):
         writer_to(tmp_path, sink=sink)(tagged(spark, matches, 10, []), batch)
     found = spark.read.parquet(str(tmp_path / "out"))
