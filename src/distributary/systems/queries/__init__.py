@@ -24,16 +24,11 @@ In reading order, with the parts of the seed's Figure 5.3:
 docs/query-network.md explains the protocols.
 """
 
-from distributary.systems.queries.broker import FlowBroker, QueryResult, Withdrawal
+from distributary.systems.queries.broker import FlowBroker, QueryResult
 from distributary.systems.queries.checkpoints import CHECKPOINT_MESSAGES
 from distributary.systems.queries.messages import CONTROL, DATA, TrafficCounts
 from distributary.systems.queries.optimiser import OPTIMISATION, STATISTICS
-from distributary.systems.queries.settings import (
-    CheckpointSettings,
-    QueryOptimiserSettings,
-    Regrouping,
-    Surroundings,
-)
+from distributary.systems.queries.settings import CheckpointSettings, QueryOptimiserSettings, Surroundings
 
 __all__ = [
     "CHECKPOINT_MESSAGES",
@@ -45,8 +40,6 @@ __all__ = [
     "FlowBroker",
     "QueryOptimiserSettings",
     "QueryResult",
-    "Regrouping",
     "Surroundings",
     "TrafficCounts",
-    "Withdrawal",
 ]

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from distributary.errors import DistributaryError
-from distributary.flow import Item, Query, RejectedItem, Source, SourceIntake
+from distributary.flow import Item, Query, Source, SourceIntake
 from distributary.flow.incremental.running import END
 from distributary.model import Delivery, Event, Subscription
 from distributary.overlay.node import Address, Node
@@ -33,7 +33,7 @@ from distributary.systems.queries.optimiser import MeasurementReport, QueryOptim
 from distributary.systems.queries.publications import StreamPublication
 from distributary.systems.queries.reconfiguration import Reconfiguration
 from distributary.systems.queries.registry import QueryRegistry, client_name, subscriber_name
-from distributary.systems.queries.registry_failover import RegistryClient, RegistryLink, fixed_registry
+from distributary.systems.queries.registry_failover import RegistryClient, RegistryLink
 from distributary.systems.queries.settings import (
     CheckpointSettings,
     QueryOptimiserSettings,
@@ -102,16 +102,17 @@ class FlowBroker:
         self._subscriptions: dict[str, Subscription] = {}
         # The parts, each made after those that it works with.
         self.registry_link: RegistryLink
-        if checkpoints is None:
-            self.registry_link = fixed_registry(connections, registry, around, regrouping)
-        else:
+        if checkpoints is not None:
             self.registry_link = RegistryClient(connections, registry, around, regrouping, checkpoints)
+        else:
+            here = node.address == registry
+            made = QueryRegistry(node, around, connections.send, regrouping=regrouping) if here else None
+            self.registry_link = RegistryLink(connections, registry, made)
         self.engine = Engine(
             connections,
             self.registry_link.send,
             checkpointed=checkpoints is not None,
             on_settled=lambda operator: self.reconfiguration.settled(operator),
-            on_rejected=lambda name, id, reason: node.deliver(RejectedItem(name, id, reason)),
         )
         self.router = self.engine.router
         self.checkpoints: CheckpointManager | None = None
@@ -129,7 +130,7 @@ class FlowBroker:
         node.handle(messages.SubscriptionStreams, self._subscription_streams)
         node.handle(messages.WithdrawalNotice, self._withdrawal)
         node.handle(messages.WithdrawalConfirmation, self._withdrawal_confirmed)
-        node.handle(TrafficCounts, self._count_source)
+        node.handle(TrafficCounts, lambda message, sender: self._source_counts.append(message))
 
     @property
     def registry(self) -> QueryRegistry | None:
@@ -234,9 +235,6 @@ class FlowBroker:
                 self._source_traffic[name] = TrafficCounter(now)
         sources, self._source_counts = tuple(self._source_counts), []
         return MeasurementReport(tuple(counts), sources)
-
-    def _count_source(self, message: TrafficCounts, sender: Address) -> None:
-        self._source_counts.append(message)
 
     # Queries and subscriptions
 

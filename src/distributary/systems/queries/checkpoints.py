@@ -42,17 +42,12 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from distributary.overlay.node import Address
+from distributary.systems.queries import messages
 from distributary.systems.queries.connections import Connections
 from distributary.systems.queries.engine import Engine
-from distributary.systems.queries.messages import (
-    LocationReport,
-    OperatorHandover,
-    StreamLocation,
-    StreamMove,
-    StreamReader,
-)
+from distributary.systems.queries.messages import OperatorHandover, StreamLocation, StreamReader
 from distributary.systems.queries.registry_failover import FAILOVER_MESSAGES, NodeRemoval, next_broker
-from distributary.systems.queries.retention import discard
+from distributary.systems.queries.retention import Outbox, discard
 from distributary.systems.queries.settings import CheckpointSettings
 
 RECOVERY = 1 << 40
@@ -112,9 +107,8 @@ class CheckpointManager:
         self._router = engine.router
         self._settings = settings
         self._brokers = tuple(sorted(brokers))
-        self._serial = 0
-        self._after: list[tuple[int, Callable[[], None]]] = []
-        """Actions to be done when a checkpoint is stored."""
+        self._after: Outbox[list[Callable[[], None]]] = Outbox()
+        """By the number of a checkpoint, actions to be done when it is stored."""
         self._stored: dict[Address, dict[str, OperatorHandover]] = {}
         """The last checkpoint of each node whose backup host this is."""
         self._forwarded: dict[Address, dict[str, OperatorHandover]] = {}
@@ -173,27 +167,21 @@ class CheckpointManager:
             if now - since > PATIENCE * self._settings.silence:
                 self._router.unsubscribe(stream, reader, forget=True)
 
-    def after_checkpoint(self, action: Callable[[], None]) -> None:
-        """Do something as soon as the state of now is stored."""
-        self._after.append((self._serial + 1, action))
-        self.checkpoint()
-
-    def checkpoint(self) -> None:
-        """Send the state of the operators here to the backup host."""
-        self._serial += 1
+    def checkpoint(self, *after: Callable[[], None]) -> None:
+        """Send the state of the operators here to the backup host; `after` is done when it is stored."""
+        actions = list(after)
         here = self._engine.snapshot()
         for operator in here:
             for number, cursor in enumerate(operator.cursors):
                 name, position = operator.spec.name, cursor.position
                 if position is not None and position != self._acknowledged.get((name, number, cursor.stream)):
                     reader = StreamReader(name, number, cursor.epoch)
-                    action = partial(self._acknowledge, cursor.stream, reader, position)
-                    self._after.append((self._serial, action))
+                    actions.append(partial(self._acknowledge, cursor.stream, reader, position))
         # Drop operators that have left and are known to have moved on since: another node has them.
         discard(self._sent, lambda name: self._is_older(self._sent[name][1].operator))
         sent = tuple(transfer.operator for _, transfer in self._sent.values())
         to = self._backup_host(self._node.address)
-        self._connections.send(to, Checkpoint(self._serial, (*here, *sent)))
+        self._connections.send(to, Checkpoint(self._after.add(actions), (*here, *sent)))
 
     def _is_older(self, operator: OperatorHandover) -> bool:
         """Whether an operator is known to have moved on since it was handed over."""
@@ -206,10 +194,9 @@ class CheckpointManager:
         self._router.acknowledge(stream, reader, position)
 
     def _checkpoint_receipt(self, message: CheckpointReceipt, sender: Address) -> None:
-        due = [action for serial, action in self._after if serial <= message.serial]
-        self._after = [each for each in self._after if each[0] > message.serial]
-        for action in due:
-            action()
+        for actions in self._after.acknowledge(message.serial):
+            for action in actions:
+                action()
 
     # Operators that move
 
@@ -301,10 +288,10 @@ class CheckpointManager:
             replace(operator, location=location, cursors=cursors, number=number, acknowledged=readers)
         )
         self._await(name, [*((name, reader) for reader, _ in readers), *operator.replaced])
-        self._router.tell_registry(LocationReport(name, location))
+        self._router.tell_registry(messages.LocationReport(name, location))
         for one in self._brokers:
             if one != self._node.address:
-                self._connections.send(one, StreamMove(name, location))
+                self._connections.send(one, messages.StreamMove(name, location))
         self.checkpoint()
 
     def _await(self, name: str, readers: Iterable[tuple[str, StreamReader]]) -> None:

@@ -18,21 +18,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from distributary.flow import FilterOperation, Item, Union, start
+from distributary.flow import FilterOperation, Item, RejectedItem, Union, start
 from distributary.flow.splitting import PARTIAL
 from distributary.overlay.node import Address, Message
 from distributary.overlay.wire import size_of
+from distributary.systems.queries import messages
 from distributary.systems.queries.connections import Connections
-from distributary.systems.queries.messages import (
-    Element,
-    InputCursor,
-    OperatorHandover,
-    OperatorSpec,
-    Selection,
-    StreamLocation,
-    StreamReader,
-    TrafficCounts,
-)
+from distributary.systems.queries.messages import Element, InputCursor, OperatorSpec, StreamReader
 from distributary.systems.queries.publications import EVERYTHING, StreamPublication
 from distributary.systems.queries.retention import discard
 from distributary.systems.queries.router import Router
@@ -42,8 +34,6 @@ ACKNOWLEDGE_EVERY = 16
 
 Sink = Callable[[Item], None]
 """Where a client's items go."""
-OnRejected = Callable[[str, str, str], None]
-"""Called with an operator's name, an item's id, and why the operator could not process it."""
 
 
 class ReaderState(Enum):
@@ -93,10 +83,10 @@ class TrafficCounter:
         self.items_out += 1
         self.bytes_out += size_of(item)
 
-    def counts(self, name: str, now: float) -> TrafficCounts:
+    def counts(self, name: str, now: float) -> messages.TrafficCounts:
         """All of it, as a message. Work is a cycle for each item that comes in and each that goes out."""
         seconds, work = now - self.since, self.items_in + self.items_out
-        return TrafficCounts(
+        return messages.TrafficCounts(
             name, seconds, self.items_in, self.bytes_in, self.items_out, self.bytes_out, work
         )
 
@@ -200,33 +190,35 @@ class HostedOperator(HostedReader):
         """Whether it came from another node within the last so many seconds."""
         return self.arrived is not None and now - self.arrived < seconds
 
-    def process(self, number: int, elements: Iterable[Element], rejected: OnRejected) -> list[Item]:
+    def process(self, number: int, elements: Iterable[Element]) -> list[Item]:
         """What it gives out for elements of an input."""
-        running, results = self.running, []
+        running, results = self.running, list[Item]()
         for element in elements:
             if element.item is not None:
                 self.traffic.take_in(element.item)
                 results += running.receive(number, unpacked(element.item))
             elif element.watermark is not None:
                 results += running.advance(number, element.watermark)
-        for late_at, item in running.late:
-            rejected(self.name, item.id, f"late by input {late_at}")
-        for id, reason in running.rejected:
-            rejected(self.name, id, reason)
-        running.late.clear()
-        running.rejected.clear()
         results = [packed(item) for item in results]
         for item in results:
             self.traffic.give_out(item)
         return results
 
+    def rejected_items(self) -> list[RejectedItem]:
+        """What it could not process since the last call, and why."""
+        late = [(item.id, f"late by input {number}") for number, item in self.running.late]
+        found = [RejectedItem(self.name, id, reason) for id, reason in (*late, *self.running.rejected)]
+        self.running.late.clear()
+        self.running.rejected.clear()
+        return found
 
-def selection_of(spec: OperatorSpec) -> Selection:
+
+def selection_of(spec: OperatorSpec) -> messages.Selection:
     """What an operator can use of its inputs: a filter only what passes it."""
     operation = spec.operation
     if not isinstance(operation, FilterOperation):
         return EVERYTHING
-    return Selection(operation.where, operation.block)
+    return messages.Selection(operation.where, operation.block)
 
 
 def first_cursors(spec: OperatorSpec) -> list[InputCursor]:
@@ -243,7 +235,6 @@ class Engine:
         tell_registry: Callable[[Message], None],
         checkpointed: bool,
         on_settled: Callable[[str], None],
-        on_rejected: OnRejected,
     ) -> None:
         self.router = Router(connections, tell_registry, self)
         self.hosted: dict[str, HostedReader] = {}
@@ -254,7 +245,6 @@ class Engine:
         """Whether operators may continue from checkpoints: then items may come again, and what operators
         have read is acknowledged after the next checkpoint."""
         self._on_settled = on_settled
-        self._on_rejected = on_rejected
 
     # Hosting
 
@@ -357,23 +347,23 @@ class Engine:
 
     # Moving
 
-    def hand_over(self, name: str, to: Address) -> OperatorHandover:
+    def hand_over(self, name: str, to: Address) -> messages.OperatorHandover:
         """Take an operator out, with everything it needs to continue elsewhere."""
         hosted = self.stop(name)
         assert isinstance(hosted, HostedOperator)
         return self._handover(hosted, *self.router.hand_over(name, to))
 
-    def snapshot(self) -> tuple[OperatorHandover, ...]:
+    def snapshot(self) -> tuple[messages.OperatorHandover, ...]:
         """What all operators here would need to continue elsewhere."""
         published, locations = self.router.publications, self.router.locations
         operators = self.operators.items()
         return tuple(self._handover(hosted, published[name], locations[name]) for name, hosted in operators)
 
     def _handover(
-        self, hosted: HostedOperator, publication: StreamPublication, location: StreamLocation
-    ) -> OperatorHandover:
+        self, hosted: HostedOperator, publication: StreamPublication, location: messages.StreamLocation
+    ) -> messages.OperatorHandover:
         epochs, acknowledged = publication.epochs, publication.acknowledged.items()
-        return OperatorHandover(
+        return messages.OperatorHandover(
             hosted.spec,
             json.dumps(hosted.running.state()),
             tuple(hosted.cursors),
@@ -388,7 +378,7 @@ class Engine:
             replaced=hosted.replaced,
         )
 
-    def take_over(self, message: OperatorHandover) -> None:
+    def take_over(self, message: messages.OperatorHandover) -> None:
         """Continue an operator of another node."""
         self.router.learn(message.locations)
         hosted = self.install(message.spec, message.cursors)
@@ -434,7 +424,9 @@ class Engine:
                 if element.item is not None:
                     hosted.sink(element.item)
         elif isinstance(hosted, HostedOperator):
-            results = hosted.process(number, elements, self._on_rejected)
+            results = hosted.process(number, elements)
+            for rejected in hosted.rejected_items():
+                self._node.deliver(rejected)
             self.router.publish(hosted.name, results, hosted.running.watermark)
 
     def _acknowledge(self, hosted: HostedReader, number: int) -> None:

@@ -31,9 +31,10 @@ from distributary.overlay.node import Address
 from distributary.plan.goal import GoalFunction, GoalMembers
 from distributary.plan.queries.benefit import PlacementEstimate
 from distributary.plan.queries.optimiser import Climber
-from distributary.plan.queries.rules import QueryRewrite
+from distributary.plan.queries.rules import QueryRewrite as Change
 from distributary.plan.queries.statistics import critical_sites
 from distributary.plan.trees.tree import Sites
+from distributary.systems.queries import snapshot
 from distributary.systems.queries.connections import Connections
 from distributary.systems.queries.engine import Engine
 from distributary.systems.queries.local_problem import LocalClimber, LocalProblem
@@ -44,12 +45,7 @@ from distributary.systems.queries.proposals import ChangeOrder, ChangeProposal, 
 from distributary.systems.queries.registry import QueryRegistry
 from distributary.systems.queries.registry_failover import RegistryLink
 from distributary.systems.queries.settings import QueryOptimiserSettings, Surroundings
-from distributary.systems.queries.snapshot import (
-    MeasuredRates,
-    PlanningSnapshot,
-    RateEstimates,
-    planning_snapshot,
-)
+from distributary.systems.queries.snapshot import PlanningSnapshot, RateEstimates, planning_snapshot
 from distributary.systems.queries.statistics import StatisticsManager
 from distributary.systems.queries.statistics_messages import ROUND_MESSAGES, statistics_rounds
 
@@ -65,7 +61,7 @@ class RateHandover(NamedTuple):
     """The estimated rates of an operator, to its new host."""
 
     name: str
-    rates: MeasuredRates
+    rates: snapshot.MeasuredRates
 
 
 class QueryCounts(NamedTuple):
@@ -76,6 +72,8 @@ class QueryCounts(NamedTuple):
 
 STATISTICS = (MeasurementReport, PlanningSnapshot, QueryCounts, *ROUND_MESSAGES)
 OPTIMISATION = (ChangeProposal, ChangeOrder, RateHandover, *PROBE_MESSAGES)
+
+Addresses = Sequence[Address]
 
 ELECTION_GAP = 1 << 20
 """How many periods are skipped when another node begins them: this node may not have heard of the last."""
@@ -127,23 +125,17 @@ class QueryOptimiser:
         self._site.carry_out(order)
 
     def _propose(
-        self,
-        period: int,
-        roots: Sequence[Address],
-        sites: Sequence[Address],
-        climber: Climber,
-        rewrite: QueryRewrite,
-        benefit: float,
+        self, period: int, benefit: float, roots: Addresses, sites: Addresses, climber: Climber, best: Change
     ) -> None:
         """Send a change to the root of a tree that this node is a member of; the first root decides."""
         here, router = self.node.address, self._site.engine.router
         names = [one.name for one in climber.standing.state.workload.operators]
-        moves = tuple((names[index], sites[site]) for index, site in rewrite.changes.items())
-        touched = tuple(sorted({here, *(sites[at] for at in climber.touched(rewrite))}))
-        operator = names[rewrite.operator]
+        moves = tuple((names[index], sites[site]) for index, site in best.changes.items())
+        touched = tuple(sorted({here, *(sites[at] for at in climber.touched(best))}))
+        operator = names[best.operator]
         rooted = [location.tree for location in router.locations.values() if location.host == here]
         tree = next((tree for tree in (*rooted, *router.parents) if tree is not None), 0)
-        proposal = ChangeProposal(period, benefit, roots[0], here, rewrite.rule, operator, moves, touched)
+        proposal = ChangeProposal(period, benefit, roots[0], here, best.rule, operator, moves, touched)
         self._send(roots[tree], proposal)
 
 
@@ -229,7 +221,7 @@ class NeighbourhoodOptimiser(QueryOptimiser):
         benefit = done[0].benefit / members if done else 0.0
         if benefit > settings.least_benefit(before, statistics.members):
             roots = [position.root for position in round.positions]
-            self._propose(statistics.period, roots, problem.sites, climber, done[0], benefit)
+            self._propose(statistics.period, benefit, roots, problem.sites, climber, done[0])
 
     def _rates_received(self, message: RateHandover, sender: Address) -> None:
         self.model.estimates.operators.setdefault(*message)
@@ -298,7 +290,7 @@ class SnapshotOptimiser(QueryOptimiser):
         members = len(sites if over_brokers else snapshot.queries)
         if done and done[0].benefit > settings.least_benefit(before, members):
             roots = [snapshot.root(tree) for tree in range(len(snapshot.trees))]
-            self._propose(snapshot.period, roots, sites, climber, done[0], done[0].benefit)
+            self._propose(snapshot.period, done[0].benefit, roots, sites, climber, done[0])
 
     def _with_arrivals(self, snapshot: PlanningSnapshot, here: int) -> PlanningSnapshot:
         """The snapshot, in which operators that have just arrived here stay."""

@@ -19,6 +19,7 @@ Cost: two messages for each node probed; their size depends on the sources and s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from distributary.overlay.node import Address
@@ -73,20 +74,18 @@ class ProbeReply(NamedTuple):
 PROBE_MESSAGES = (ProbeRequest, ProbeReply)
 
 
+@dataclass
 class ProbeResults:
     """The replies of a period so far.
 
     With `by_path`, only the nodes above each are asked for, and not what passes there.
     """
 
-    def __init__(
-        self, destinations: tuple[Address, ...], requests: dict[Address, ProbeRequest], by_path: bool
-    ) -> None:
-        self.destinations = destinations
-        """The nodes that operators could move to."""
-        self.requests = requests
-        self.replies: dict[Address, ProbeReply] = {}
-        self._by_path = by_path
+    destinations: tuple[Address, ...]
+    """The nodes that operators could move to."""
+    requests: dict[Address, ProbeRequest]
+    by_path: bool
+    replies: dict[Address, ProbeReply] = field(default_factory=dict)
 
     def paths(self) -> list[tuple[Address, ...]]:
         """For each reply and tree, the nodes above."""
@@ -96,13 +95,13 @@ class ProbeResults:
     def unprobed(self) -> list[Address]:
         """Nodes above others that have not been probed yet, where it matters what passes there."""
         above = dict.fromkeys(site for path in self.paths() for site in path)
-        return [] if self._by_path else [site for site in above if site not in self.requests]
+        return [] if self.by_path else [site for site in above if site not in self.requests]
 
     def is_complete(self, site: Address) -> bool:
         """Whether all is known of a node, and of those above it."""
         reply = self.replies.get(site)
         return reply is not None and all(
-            uplink is not None and (self._by_path or all(above in self.replies for above in uplink.above))
+            uplink is not None and (self.by_path or all(above in self.replies for above in uplink.above))
             for uplink in reply.uplinks
         )
 

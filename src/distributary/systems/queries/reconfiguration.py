@@ -31,6 +31,7 @@ from distributary.flow.incremental.running import State
 from distributary.flow.splitting import Splitting
 from distributary.overlay.node import Address
 from distributary.plan.queries.rules import MIGRATION, PARTITION, REPLICATION
+from distributary.systems.queries import messages
 from distributary.systems.queries.checkpoints import CheckpointManager
 from distributary.systems.queries.connections import Connections
 from distributary.systems.queries.engine import (
@@ -40,16 +41,7 @@ from distributary.systems.queries.engine import (
     first_cursors,
     selection_of,
 )
-from distributary.systems.queries.messages import (
-    PART,
-    DivisionReport,
-    InputCursor,
-    LocationReport,
-    OperatorHandover,
-    OperatorSpec,
-    StreamLocation,
-    StreamReader,
-)
+from distributary.systems.queries.messages import InputCursor, OperatorHandover, OperatorSpec, StreamReader
 from distributary.systems.queries.proposals import ChangeOrder
 from distributary.systems.queries.publications import StreamPublication
 from distributary.systems.queries.retention import discard
@@ -124,7 +116,7 @@ class Reconfiguration:
         """Whether an operator that is here can be divided any way."""
         hosted = self._require(operator)
         spec = hosted.spec
-        whole = PART not in operator and spec.unit is None and hosted.is_reading
+        whole = messages.PART not in operator and spec.unit is None and hosted.is_reading
         return whole and splitting_of(spec.operation, *spec.schemas) is not None
 
     def can_replicate(self, operator: str) -> bool:
@@ -176,7 +168,7 @@ class Reconfiguration:
         self.releases = [each for each in self.releases if each.waiting]
         for each in ended:
             if self._checkpoints is not None:
-                self._checkpoints.after_checkpoint(partial(self._release, each))
+                self._checkpoints.checkpoint(partial(self._release, each))
             else:
                 self._release(each)
         if operator in self.waiting:
@@ -225,7 +217,7 @@ class Reconfiguration:
             self._router.is_withdrawn(name) or name in self._engine.hosted or known.version > location.version
         ):
             self._engine.take_over(message)
-            self._router.tell_registry(LocationReport(name, location))
+            self._router.tell_registry(messages.LocationReport(name, location))
 
     # Dividing
 
@@ -245,7 +237,7 @@ class Reconfiguration:
             made = OperatorSpec(_part(operator, part), splitting.replica, spec.inputs, spec.schemas)
             replicas.append(Replica(made, cursors, state, [one.copy() for one in hosted.duplicates]))
         self._divide(operator, replicas, splitting.final, final, None)
-        self._report(DivisionReport(operator, "partition", _names(replicas), None), to)
+        self._report(messages.DivisionReport(operator, "partition", _names(replicas), None), to)
 
     def _replicate(self, operator: str, to: Sequence[Address]) -> None:
         union = self._union_of(operator) if self.can_partition(operator) else None
@@ -267,7 +259,7 @@ class Reconfiguration:
             replicas.append(Replica(made, cursors, state, [above.duplicates[index].copy()]))
         retired = None if union == operator else union
         self._divide(operator, replicas, splitting.final, final, retired)
-        self._report(DivisionReport(operator, "replication", _names(replicas), retired), to)
+        self._report(messages.DivisionReport(operator, "replication", _names(replicas), retired), to)
 
     def _divide(
         self, operator: str, replicas: list[Replica], operation: Operation, final: State, union: str | None
@@ -282,7 +274,7 @@ class Reconfiguration:
         self._install(last, first_cursors(last), final).replaced = tuple(replaced)
         for replica in replicas:
             self._install(replica.spec, replica.cursors, replica.state).duplicates = replica.duplicates
-            here = StreamLocation(self._node.address)
+            here = messages.StreamLocation(self._node.address)
             self._router.install(replica.spec.name, StreamPublication(), here)
         self.releases.append(PendingRelease(operator, set(names), replaced, union))
         for name in (operator, *names):
@@ -290,7 +282,7 @@ class Reconfiguration:
         if self._checkpoints is not None:
             self._checkpoints.checkpoint()
 
-    def _report(self, report: DivisionReport, to: Sequence[Address]) -> None:
+    def _report(self, report: messages.DivisionReport, to: Sequence[Address]) -> None:
         """Move the replicas of a division to their nodes, and tell the registry of it."""
         for replica, address in zip(report.replicas, to, strict=False):
             self.move(replica, address)
@@ -348,7 +340,7 @@ def _splitting(spec: OperatorSpec) -> Splitting:
 
 
 def _part(operator: str, index: int) -> str:
-    return f"{operator}{PART}{index + 1}"
+    return f"{operator}{messages.PART}{index + 1}"
 
 
 def _names(replicas: Sequence[Replica]) -> tuple[str, ...]:

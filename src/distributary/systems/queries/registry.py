@@ -58,8 +58,8 @@ class RegistryState(NamedTuple):
 class QueryRegistry:
     """The registry; a layer of one node, whose address all know.
 
-    `send` sends a message to a node. `submit` is how the registry gives itself something to do: by way of its
-    log, if it has a standby; at once by default.
+    `send` sends a message to a node. With a standby, messages come from its log by `handle`, and `submit` is
+    how the registry makes an entry itself; without one, the registry handles the messages of its node.
     """
 
     def __init__(
@@ -119,6 +119,8 @@ class QueryRegistry:
             messages.LeaveTree: lambda message, sender: self.trees[message.tree].retire(sender),
             MergeCheck: self._merge_check,
         }
+        for kind in self.handlers if submit is None else ():
+            node.handle(kind, self.handle)
         if regrouping is not None:
             node.at_alarm("flow regroup", lambda about: self._time_to_merge(node, regrouping))
             node.at_start(lambda: node.wake_after(regrouping.period, "flow regroup"))

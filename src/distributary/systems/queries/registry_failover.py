@@ -377,19 +377,6 @@ class RegistryLink:
         self._connections.send(self.address, message)
 
 
-def fixed_registry(
-    connections: Connections, address: Address, surroundings: Surroundings, regrouping: Regrouping | None
-) -> RegistryLink:
-    """The link to a registry without a standby, which is made here if this is its node."""
-    node = connections.node
-    if node.address != address:
-        return RegistryLink(connections, address)
-    registry = QueryRegistry(node, surroundings, connections.send, regrouping=regrouping)
-    for kind in registry.handlers:
-        node.handle(kind, registry.handle)
-    return RegistryLink(connections, address, registry)
-
-
 class RegistryClient(RegistryLink):
     """How a node sends to the registry and hears from it, whichever broker is the primary."""
 

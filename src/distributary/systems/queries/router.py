@@ -34,33 +34,24 @@ from typing import Any, NamedTuple, Protocol
 
 from distributary.flow import Item
 from distributary.overlay.node import Address, Message
+from distributary.systems.queries import messages
 from distributary.systems.queries.connections import Connections
 from distributary.systems.queries.messages import (
     Element,
-    JoinTree,
-    LeaveTree,
-    ReadAcknowledgement,
     Selection,
-    StreamElements,
     StreamLocation,
-    StreamMove,
     StreamReader,
-    Subscribe,
-    SubscriptionGrant,
-    SubscriptionRedirect,
-    TreeParent,
-    Unsubscribe,
     whole_operator,
 )
 from distributary.systems.queries.publications import StreamPublication, usable
 from distributary.systems.queries.retention import discard
 
-READER_MESSAGES = (Subscribe, SubscriptionGrant, Unsubscribe, ReadAcknowledgement, SubscriptionRedirect)
-"""Messages about one reader of a stream; others are about the stream."""
+STREAM_MESSAGES = (messages.StreamElements, messages.StreamMove)
+"""Messages about a stream; others are about one reader of it."""
 MOST_FORGETS = 64
 """How many of the last requests to forget a reader are repeated when the way up a tree changes."""
 
-Upward = Subscribe | Unsubscribe | ReadAcknowledgement
+Upward = messages.Subscribe | messages.Unsubscribe | messages.ReadAcknowledgement
 """Messages that go up, hop by hop, to the publisher of a stream."""
 
 
@@ -75,7 +66,7 @@ class PendingSubscription(NamedTuple):
     """A subscription that is not granted yet, and who it came from."""
 
     hop: Address
-    message: Subscribe
+    message: messages.Subscribe
 
 
 class LocalReaders(Protocol):
@@ -116,27 +107,27 @@ class Router:
         """Subscriptions that were passed on and are not granted yet."""
         self._deferred: dict[str, list[tuple[Upward, Address]]] = {}
         """By stream, messages that wait until the next hop is known, and their senders."""
-        self._forgets: deque[Unsubscribe] = deque(maxlen=MOST_FORGETS)
+        self._forgets: deque[messages.Unsubscribe] = deque(maxlen=MOST_FORGETS)
         """The last requests to forget readers of this node: they may be lost with a node on the way."""
         self._joining: set[int] = set()
         """Trees that this node has asked the registry for a parent in."""
         self._withdrawn: set[str] = set()
         self._handlers: dict[type, Callable[[Any, Address], None]] = {
-            Subscribe: self._subscribe,
-            SubscriptionGrant: self._granted,
-            Unsubscribe: self._unsubscribe,
-            ReadAcknowledgement: self._acknowledged,
-            StreamElements: self._elements,
-            StreamMove: lambda message, sender: self.learn_from_others([message]),
-            SubscriptionRedirect: self._redirected,
+            messages.Subscribe: self._subscribe,
+            messages.SubscriptionGrant: self._granted,
+            messages.Unsubscribe: self._unsubscribe,
+            messages.ReadAcknowledgement: self._acknowledged,
+            messages.StreamElements: self._elements,
+            messages.StreamMove: lambda message, sender: self.learn_from_others([message]),
+            messages.SubscriptionRedirect: self._redirected,
         }
         for kind in self._handlers:
             node.handle(kind, self._unless_withdrawn)
-        node.handle(TreeParent, self._parent)
+        node.handle(messages.TreeParent, self._parent)
         node.at_alarm("flow idle tree", self._leave_if_idle)
 
     def _unless_withdrawn(self, message: Any, sender: Address) -> None:
-        reader = (message.reader.name,) if isinstance(message, READER_MESSAGES) else ()
+        reader = () if isinstance(message, STREAM_MESSAGES) else (message.reader.name,)
         if not self.is_withdrawn(message.stream, *reader):
             self._handlers[type(message)](message, sender)
 
@@ -225,7 +216,7 @@ class Router:
         if tree in self.parents and not any(self._on_tree(stream, tree) for stream in busy):
             del self.parents[tree]
             self._joining.discard(tree)
-            self.tell_registry(LeaveTree(tree))
+            self.tell_registry(messages.LeaveTree(tree))
 
     # Reading
 
@@ -234,12 +225,12 @@ class Router:
     ) -> None:
         """Have a reader of this node sent a stream from its position on."""
         location = self.locations[stream]
-        self._subscribe(Subscribe(stream, reader, selection, position, location), self.node.address)
+        self._subscribe(messages.Subscribe(stream, reader, selection, position, location), self.node.address)
 
     def unsubscribe(self, stream: str, reader: StreamReader, *, forget: bool) -> None:
         """Send a reader of this node nothing more; with `forget`, the publisher waits for it no more."""
         if not self.is_withdrawn(stream, reader.name):
-            message = Unsubscribe(stream, reader, forget)
+            message = messages.Unsubscribe(stream, reader, forget)
             if forget and stream not in self.publications:
                 self._forgets.append(message)
             self._unsubscribe(message, self.node.address)
@@ -247,7 +238,7 @@ class Router:
     def acknowledge(self, stream: str, reader: StreamReader, position: int) -> None:
         """Tell the publisher that a reader of this node needs nothing up to its position any more."""
         if not self.is_withdrawn(stream, reader.name):
-            self._acknowledged(ReadAcknowledgement(stream, reader, position), self.node.address)
+            self._acknowledged(messages.ReadAcknowledgement(stream, reader, position), self.node.address)
 
     def unreachable_readers(self) -> list[tuple[str, StreamReader]]:
         """Readers of streams published here that are waited for, and that no route leads to now."""
@@ -293,7 +284,7 @@ class Router:
     def _announce(self, stream: str, location: StreamLocation, hops: Iterable[Address]) -> None:
         for hop in dict.fromkeys(hops):
             if hop != self.node.address:
-                self._send(hop, StreamMove(stream, location))
+                self._send(hop, messages.StreamMove(stream, location))
 
     def _void_routes(self, stream: str) -> None:
         """A stream has moved: all routes are void, and the readers here subscribe again."""
@@ -318,19 +309,19 @@ class Router:
             return location.host
         if location.tree not in self.parents and location.tree not in self._joining:
             self._joining.add(location.tree)
-            self.tell_registry(JoinTree(location.tree))  # answered at once if the registry is here
+            self.tell_registry(messages.JoinTree(location.tree))  # answered at once if the registry is here
         return self.parents.get(location.tree)
 
     # What comes from below
 
-    def _subscribe(self, message: Subscribe, sender: Address) -> None:
+    def _subscribe(self, message: messages.Subscribe, sender: Address) -> None:
         stream, reader, _, _, location = message
         self.learn_from_others([(stream, location)])
         publication, known = self.publications.get(stream), self.locations[stream]
         if sender != self.node.address and location.version > known.version:
             self._deferred.setdefault(stream, []).append((message, sender))  # this node will hear of it
         elif sender != self.node.address and self._has_left(stream, location):
-            self._send(sender, SubscriptionRedirect(stream, reader, known))
+            self._send(sender, messages.SubscriptionRedirect(stream, reader, known))
         elif publication is not None:
             self._grant(publication, message, sender)
         else:
@@ -344,17 +335,17 @@ class Router:
             return believed.version < location.version
         return location.host != self.node.address and stream not in self.publications
 
-    def _grant(self, publication: StreamPublication, message: Subscribe, sender: Address) -> None:
+    def _grant(self, publication: StreamPublication, message: messages.Subscribe, sender: Address) -> None:
         stream, reader, selection, position, _ = message
         start = publication.add_reader(reader, position)
         if start is None:
             return  # overtaken by a later subscription
         self._pending[stream, reader] = PendingSubscription(sender, message)
         missed = publication.since(start, selection)
-        self._granted(SubscriptionGrant(stream, reader, missed), self.node.address)
+        self._granted(messages.SubscriptionGrant(stream, reader, missed), self.node.address)
         self._readers.wake(stream)
 
-    def _unsubscribe(self, message: Unsubscribe, sender: Address) -> None:
+    def _unsubscribe(self, message: messages.Unsubscribe, sender: Address) -> None:
         stream, reader, forget = message
         self._pending.pop((stream, reader), None)
         self.routes.get(stream, {}).pop(reader, None)
@@ -364,7 +355,7 @@ class Router:
         elif forget:
             publication.forget(reader)
 
-    def _acknowledged(self, message: ReadAcknowledgement, sender: Address) -> None:
+    def _acknowledged(self, message: messages.ReadAcknowledgement, sender: Address) -> None:
         publication, key = self.publications.get(message.stream), message.reader.key
         if publication is None:
             self._send_up(message, sender)
@@ -386,7 +377,7 @@ class Router:
 
     # What comes from above
 
-    def _granted(self, message: SubscriptionGrant, sender: Address) -> None:
+    def _granted(self, message: messages.SubscriptionGrant, sender: Address) -> None:
         stream, reader, elements = message
         pending = self._pending.pop((stream, reader), None)
         if pending is None:
@@ -399,7 +390,7 @@ class Router:
         else:
             self._send(pending.hop, message)
 
-    def _elements(self, message: StreamElements, sender: Address) -> None:
+    def _elements(self, message: messages.StreamElements, sender: Address) -> None:
         # From another node it was sent before the stream moved: the grant has all that is missed.
         if self.routes.get(message.stream) and sender == self._next_hop(message.stream):
             self._forward(message.stream, message.elements)
@@ -414,16 +405,16 @@ class Router:
                 self._readers.take(stream, reader, fitting)
         for hop, selections in hops.items():
             if fitting := usable(elements, selections):
-                self._send(hop, StreamElements(stream, fitting))
+                self._send(hop, messages.StreamElements(stream, fitting))
 
-    def _redirected(self, message: SubscriptionRedirect, sender: Address) -> None:
+    def _redirected(self, message: messages.SubscriptionRedirect, sender: Address) -> None:
         stream, reader, location = message
         self.learn_from_others([(stream, location)])
         pending = self._pending.pop((stream, reader), None)
         if pending is not None:
             self._subscribe(pending.message._replace(location=self.locations[stream]), pending.hop)
 
-    def _parent(self, message: TreeParent, sender: Address) -> None:
+    def _parent(self, message: messages.TreeParent, sender: Address) -> None:
         tree, parent = message
         before = self.parents.get(tree)
         self.parents[tree] = parent
