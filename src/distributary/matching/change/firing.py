@@ -195,11 +195,12 @@ def _try_places(tolerances: Floats, last: Floats, value: float, places: Ints, fo
 
 
 @kernel
-def _descend(view: CellView, value: float, places: Ints, nodes: Ints) -> int:
+def _descend(lanes: Lanes, cells: Cells, cell: int, value: float, places: Ints, nodes: Ints) -> int:
     """Move all places of a cell that fire to the value, and list them in `places`.
 
     Goes down level by level to the leaves where somebody may fire, and back up through the nodes it visited.
     """
+    view = view_of(lanes, cells, cell)  # made here: in `fire` it would slow down the cells that need none
     tolerances, last, above, below = view
     starts = np.empty(LEVELS, np.int64)  # of the nodes of each level in `above` and `below`
     counts = np.empty(LEVELS, np.int64)
@@ -309,7 +310,7 @@ def fire(
                     lane_last = last[cell_start[cell] : cell_start[cell] + capacity]
                     found = _try_places(lane_tolerances, lane_last, value, places, wide(0), wide(0))
                 else:
-                    found = _descend(view_of(lanes, cells, cell), value, places, nodes)
+                    found = _descend(lanes, cells, cell, value, places, nodes)
                 for one in range(found):
                     slot = slots[first + places[one]]
                     if slot_terms[slot] > 1:
