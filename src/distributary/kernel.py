@@ -110,3 +110,14 @@ def text_order(one: Bytes, start: int, end: int, other: Bytes, other_start: int,
         if difference != 0:
             return int(difference)
     return int(length - other_length)
+
+
+@kernel
+def with_room(array: Ints, used: int, more: int) -> Ints:
+    """The array, or a larger copy of it, with room for `more` after the first `used`."""
+    if used + more <= len(array):
+        return array
+    larger = np.empty(2 * len(array) + more, np.int32)
+    for at in range(used):
+        larger[at] = array[at]
+    return larger

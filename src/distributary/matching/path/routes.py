@@ -2,7 +2,7 @@
 
 A branch of a filter is a tree pattern. When a value in it must compare with a literal, its route is the chain
 of that tree from the top down to the comparison (an equality where there is one). Everything that hangs off
-the chain becomes a condition on the chain's nodes, an expression (see `path_expressions`) in which other
+the chain becomes a condition on the chain's nodes, an expression (see `expressions`) in which other
 values count as whatever favours the filter. When no value must hold, the whole branch is such an expression.
 So a route never loses a document; it is `exact` when the branch has no other value, and else what it finds
 is checked.
@@ -13,33 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from distributary.filters.path.pattern import (
-    ANY_ATTRIBUTE,
-    ANY_ELEMENT,
-    TEXT,
-    And,
-    Axis,
-    Compares,
-    Exists,
-    LocationPath,
-    Not,
-    Or,
-    PathStep,
-    Predicate,
-)
-from distributary.matching.path.expressions import (
-    EQUAL,
-    FALSE,
-    STRING_EQUAL,
-    STRING_UNEQUAL,
-    UNEQUAL,
-    Comparison,
-    Expressions,
-)
-from distributary.matching.path.signature import branch_items
+from distributary.filters.path import pattern
+from distributary.filters.path.pattern import And, Compares, Exists, LocationPath, PathStep, Predicate
+from distributary.matching.path import expressions as kinds
+from distributary.matching.path.expressions import Comparison, Expressions
+from distributary.matching.path.signature import branch_items, is_name
 
 
-class Link(NamedTuple):
+class RouteLink(NamedTuple):
     """One node of a chain: how it hangs below the one before, its label's code, and its condition."""
 
     deep: bool
@@ -47,10 +28,10 @@ class Link(NamedTuple):
     condition: int
 
 
-class Route(NamedTuple):
+class EntryRoute(NamedTuple):
     """A chain, and the comparison that the value of its last node must satisfy; or an expression instead."""
 
-    links: tuple[Link, ...]
+    links: tuple[RouteLink, ...]
     comparison: Comparison | None
     exact: bool
     whole: int
@@ -61,34 +42,34 @@ class Route(NamedTuple):
     """A bit for each label that the document must have, by `label_bit`."""
 
 
-class Turn(NamedTuple):
+class RouteTurn(NamedTuple):
     """Where a chain leaves a path: at a step, into a predicate of it, and the turn taken in there, if any."""
 
     step: int
     predicate: Exists | Compares
-    further: Turn | None
+    further: RouteTurn | None
     cost: int
 
 
-_COST = {STRING_EQUAL: 0, EQUAL: 1, UNEQUAL: 3, STRING_UNEQUAL: 3}
+_COST = {kinds.STRING_EQUAL: 0, kinds.EQUAL: 1, kinds.UNEQUAL: 3, kinds.STRING_UNEQUAL: 3}
 _COST_OF_RANGE = 2
+"""Which comparison a route leads to where there are several: the lowest cost."""
 
 
-def route_of(branch: LocationPath, expressions: Expressions) -> Route:
+def route_of(branch: LocationPath, expressions: Expressions) -> EntryRoute:
     """The route of a branch."""
     turn = _best_turn(branch)
-    values = sum(1 for _ in _values(branch))
-    links: list[Link] = []
+    values = sum(isinstance(part, Compares) for part, _ in pattern.walk(branch))
+    labels = [item for item in branch_items(branch) if isinstance(item, str)]
+    needs = sum({label_bit(expressions.code(label)) for label in labels})
     if turn is not None:
+        links: list[RouteLink] = []
         comparison = _follow(branch, turn, expressions, links)
         if comparison.always is None:
-            return Route(
-                tuple(links), comparison, values == 1, FALSE, links[-1].code, _needs(branch, expressions)
-            )
+            return EntryRoute(tuple(links), comparison, values == 1, kinds.FALSE, links[-1].code, needs)
         values -= comparison.always
     whole = expressions.of_path(branch, 0, None, True)
-    code = _telling_code(branch, expressions)
-    return Route((), None, values == 0, whole, code, _needs(branch, expressions))
+    return EntryRoute((), None, values == 0, whole, _telling_code(branch, expressions), needs)
 
 
 def label_bit(code: int) -> int:
@@ -96,23 +77,17 @@ def label_bit(code: int) -> int:
     return 1 << (code & 63)
 
 
-def _needs(branch: LocationPath, expressions: Expressions) -> int:
-    needs = 0
-    for item in branch_items(branch):
-        if isinstance(item, str):
-            needs |= label_bit(expressions.code(item))
-    return needs
-
-
 def _telling_code(branch: LocationPath, expressions: Expressions) -> int:
     """The root's label where the branch names it, else the last label that is a name, if there is one."""
-    names = [step for step in branch.steps if step.label not in (ANY_ELEMENT, ANY_ATTRIBUTE, TEXT)]
-    if names and names[0] is branch.steps[0] and names[0].axis is Axis.CHILD:
+    names = [step for step in branch.steps if is_name(step.label)]
+    if names and names[0] is branch.steps[0] and names[0].axis is pattern.Axis.CHILD:
         return expressions.code(names[0].label)
     return expressions.code((names or branch.steps)[-1].label)
 
 
-def _follow(path: LocationPath, turn: Turn, expressions: Expressions, links: list[Link]) -> Comparison:
+def _follow(
+    path: LocationPath, turn: RouteTurn, expressions: Expressions, links: list[RouteLink]
+) -> Comparison:
     """Append the chain that takes the turn; returns the comparison at its end."""
     links += (_link(step, expressions) for step in path.steps[: turn.step])
     here = path.steps[turn.step]
@@ -127,25 +102,25 @@ def _follow(path: LocationPath, turn: Turn, expressions: Expressions, links: lis
 
 def _link(
     step: PathStep, expressions: Expressions, rest: int | None = None, taken: Predicate | None = None
-) -> Link:
+) -> RouteLink:
     code = expressions.code(step.label)
     conditions = [
         expressions.of_predicate(part, code, True) for part in _conjuncts(step) if part is not taken
     ]
     if rest is not None:
         conditions.append(rest)
-    return Link(step.axis is Axis.DESCENDANT, code, expressions.all_of(conditions))
+    return RouteLink(step.axis is pattern.Axis.DESCENDANT, code, expressions.all_of(conditions))
 
 
-def _best_turn(path: LocationPath) -> Turn | None:
+def _best_turn(path: LocationPath) -> RouteTurn | None:
     """The cheapest turn towards a comparison that must hold."""
-    best: Turn | None = None
+    best: RouteTurn | None = None
     for place, step in enumerate(path.steps):
         for part in _conjuncts(step):
             if isinstance(part, Compares):
-                turn = Turn(place, part, None, _COST.get(Comparison.of(part).relation, _COST_OF_RANGE))
+                turn = RouteTurn(place, part, None, _COST.get(Comparison.of(part).relation, _COST_OF_RANGE))
             elif isinstance(part, Exists) and (further := _best_turn(part.path)) is not None:
-                turn = Turn(place, part, further, further.cost)
+                turn = RouteTurn(place, part, further, further.cost)
             else:
                 continue
             if best is None or turn.cost < best.cost:
@@ -155,37 +130,10 @@ def _best_turn(path: LocationPath) -> Turn | None:
 
 def _conjuncts(step: PathStep) -> Iterator[Predicate]:
     """The predicates of a step, with `and` taken apart."""
-    for predicate in step.predicates:
+    waiting = list(reversed(step.predicates))
+    while waiting:
+        predicate = waiting.pop()
         if isinstance(predicate, And):
-            yield from _parts(predicate)
+            waiting.extend(reversed(predicate.parts))
         else:
             yield predicate
-
-
-def _parts(predicate: And[Predicate]) -> Iterator[Predicate]:
-    for part in predicate.parts:
-        if isinstance(part, And):
-            yield from _parts(part)
-        else:
-            yield part
-
-
-def _values(path: LocationPath) -> Iterator[Compares]:
-    """Every comparison of a path, wherever it stands."""
-    for step in path.steps:
-        for predicate in step.predicates:
-            yield from _values_within(predicate)
-
-
-def _values_within(predicate: Predicate) -> Iterator[Compares]:
-    match predicate:
-        case Compares(path):
-            yield predicate
-            yield from _values(path)
-        case Exists(path):
-            yield from _values(path)
-        case Not(part):
-            yield from _values_within(part)
-        case And(parts) | Or(parts):
-            for part in parts:
-                yield from _values_within(part)

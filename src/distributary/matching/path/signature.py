@@ -28,6 +28,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from distributary.errors import InputError
+from distributary.filters.path import pattern
 from distributary.filters.path.document import Document
 from distributary.filters.path.filter import PathFilter
 from distributary.filters.path.pattern import And, Axis, Compares, Exists, LocationPath, Not, Or, Predicate
@@ -216,8 +217,9 @@ def _bits(item: Item, shape: Shape) -> int:
     return bits
 
 
-def _is_name(label: str) -> bool:
-    return label not in ("*", "@*", "text()")
+def is_name(label: str) -> bool:
+    """Whether a label is a name, and not a wildcard or `text()`."""
+    return label not in (pattern.ANY_ELEMENT, pattern.ANY_ATTRIBUTE, pattern.TEXT)
 
 
 def _path_items(path: LocationPath, context: str | None) -> set[Item]:
@@ -225,7 +227,7 @@ def _path_items(path: LocationPath, context: str | None) -> set[Item]:
     items: set[Item] = set()
     parent = context
     for step in path.steps:
-        name = step.label if _is_name(step.label) else None
+        name = step.label if is_name(step.label) else None
         if name is not None:
             items.add(name)
             if step.axis is Axis.CHILD and parent is not None:

@@ -1,6 +1,6 @@
 """The trie of all routes of a segment, as arrays, with what is held at its states.
 
-A state is a chain of links (see `path_routes`); chains with equal beginnings share states. It is known by its
+A state is a chain of links (see `routes`); chains with equal beginnings share states. It is known by its
 last link and the state before it, for routes are followed upwards. What a document asks about is:
 
 * by label, routes that end in no value, as expressions on the whole document;
@@ -13,61 +13,62 @@ Each has an entry: twice the filter's position, plus one when what it finds has 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from distributary.kernel import kernel, sealed
+from distributary.kernel import Bytes, Flags, Floats, Ints, Longs, Words, hash_bytes, kernel, sealed
 from distributary.matching.index import Arrays
-from distributary.matching.path.expressions import (
-    EQUAL,
-    FALSE,
-    STRING_EQUAL,
-    TRUE,
-    Expressions,
-)
-from distributary.matching.path.routes import Route
+from distributary.matching.path import expressions as kinds
+from distributary.matching.path.expressions import Expressions
+from distributary.matching.path.routes import EntryRoute
 
 Literal = str | float
 RELATIONS = 8
 """How many ways to compare there are."""
 
+BEFORE, DEEP, CODE, CONDITION = range(4)
+"""The columns of states: the state before it, and of its last link, whether it is deep, its label's code, and
+the expression that must hold for its node."""
+
 
 class Trie(NamedTuple):
     """The arrays, as the kernels read them. A range of what belongs to i is `low[i]:low[i + 1]`."""
 
-    states: NDArray[np.int32]
-    """By state: the state before it, whether its last link is deep, that link's code, and its condition."""
-    plain_low: NDArray[np.int32]
+    states: Ints
+    """By state: BEFORE, DEEP, CODE and CONDITION. State 0 is the document."""
+    plain_low: Ints
     """By code: the entries of routes that end in no value."""
-    plain_expression: NDArray[np.int32]
-    plain_entry: NDArray[np.int32]
-    plain_needs: NDArray[np.uint64]
-    """What labels a document must have (see `path_routes`), here and for tests and keys."""
-    test_low: NDArray[np.int32]
+    plain_expression: Ints
+    plain_entry: Ints
+    plain_needs: Words
+    """What labels a document must have (see `routes`), here and for tests and keys."""
+    test_low: Ints
     """By code times `RELATIONS` plus relation: the entries with a literal to compare with."""
-    test_literal: NDArray[np.float64]
+    test_literal: Floats
     """The literal; a string stands as its place in the table of strings."""
-    test_state: NDArray[np.int32]
-    test_entry: NDArray[np.int32]
-    test_needs: NDArray[np.uint64]
-    key_table: NDArray[np.int32]
-    key_code: NDArray[np.int32]
-    key_string: NDArray[np.int32]
+    test_state: Ints
+    test_entry: Ints
+    test_needs: Words
+    key_table: Ints
+    key_code: Ints
+    key_string: Ints
     """By key: its string's place in the table of strings, -1 when it is a number."""
-    key_number: NDArray[np.uint64]
+    key_number: Words
     """By key: the bits of its number."""
-    key_low: NDArray[np.int32]
+    key_low: Ints
     """By key: its postings."""
-    key_state: NDArray[np.int32]
-    key_entry: NDArray[np.int32]
-    key_needs: NDArray[np.uint64]
-    code_has_strings: NDArray[np.bool_]
-    code_has_numbers: NDArray[np.bool_]
+    key_state: Ints
+    key_entry: Ints
+    key_needs: Words
+    code_has_strings: Flags
+    code_has_numbers: Flags
 
     @classmethod
     def of(cls, arrays: Arrays) -> Trie:
+        """The trie in a segment's arrays."""
         return cls(*(sealed(arrays[f"trie.{name}"]) for name in cls._fields))
 
 
@@ -76,105 +77,93 @@ class TrieBuilder:
 
     def __init__(self, expressions: Expressions) -> None:
         self._expressions = expressions
-        self._states: dict[tuple[int, bool, int, int], int] = {(-1, False, 0, TRUE): 0}
+        self._states: dict[tuple[int, bool, int, int], int] = {(-1, False, 0, kinds.TRUE): 0}
         self._plain: list[tuple[int, int, int, int]] = []
         self._tests: list[tuple[int, float, int, int, int]] = []
         self._keys: defaultdict[tuple[int, Literal], list[tuple[int, int, int]]] = defaultdict(list)
 
-    def add(self, position: int, route: Route) -> None:
+    def add(self, position: int, route: EntryRoute) -> None:
+        """Hold a route of the filter at that position; a route that no document can take is left out."""
         entry = 2 * position + (not route.exact)
         if route.comparison is None:
-            if route.whole != FALSE:
+            if route.whole != kinds.FALSE:
                 self._plain.append((route.code, route.whole, entry, route.needs))
             return
         state = 0
         for link in route.links:
-            if link.condition == FALSE:
+            if link.condition == kinds.FALSE:
                 return
             state = self._states.setdefault((state, *link), len(self._states))
         relation, literal = route.comparison
-        if relation in (STRING_EQUAL, EQUAL):
+        if relation in (kinds.STRING_EQUAL, kinds.EQUAL):
             self._keys[route.code, literal].append((state, entry, route.needs))
         else:
             place = literal if isinstance(literal, float) else self._expressions.literal(literal)
             self._tests.append((route.code * RELATIONS + relation, place, state, entry, route.needs))
 
     def compiled(self) -> Arrays:
-        """Everything but the hash table, which needs the table of strings (see `with_key_table`)."""
-        return {f"trie.{name}": array for name, array in (self._held() | self._postings()).items()}
+        """The arrays of the trie and of its expressions. Neither takes any more after this."""
+        strings = [self._expressions.literal(text) if isinstance(text, str) else -1 for _, text in self._keys]
+        table = self._expressions.compiled()
+        arrays = self._held() | self._postings(np.array(strings, np.int32))
+        texts = sealed(table["strings.offsets"]), sealed(table["strings.bytes"])
+        keys = arrays["key_code"], arrays["key_string"], arrays["key_number"]
+        arrays["key_table"] = _hash_keys(*keys, *texts)
+        return {**table, **{f"trie.{name}": array for name, array in arrays.items()}}
 
     def _held(self) -> Arrays:
+        """Routes without a value, and ranges and inequalities."""
         codes = len(self._expressions.codes)
-        self._plain.sort()
-        plain = np.array([each[:3] for each in self._plain], np.int32).reshape(-1, 3)
-        tests = sorted(self._tests)
-        run, state, entry = (np.array([test[at] for test in tests], np.int32) for at in (0, 2, 3))
+        ints, words = np.int32, np.uint64
+        code, expression, entry, needs = _columns(sorted(self._plain), ints, ints, ints, words)
+        run, literal, state, test_entry, test_needs = _columns(
+            sorted(self._tests), ints, np.float64, ints, ints, words
+        )
         return {
-            "states": np.array(list(self._states), np.int32),
-            "plain_low": _low(plain[:, 0], codes),
-            "plain_expression": plain[:, 1].copy(),
-            "plain_entry": plain[:, 2].copy(),
-            "plain_needs": np.array([needs for _, _, _, needs in self._plain], np.uint64),
+            "states": np.array(list(self._states), ints),
+            "plain_low": _low(code, codes),
+            "plain_expression": expression,
+            "plain_entry": entry,
+            "plain_needs": needs,
             "test_low": _low(run, codes * RELATIONS),
-            "test_literal": np.array([literal for _, literal, _, _, _ in tests], np.float64),
+            "test_literal": literal,
             "test_state": state,
-            "test_entry": entry,
-            "test_needs": np.array([needs for _, _, _, _, needs in tests], np.uint64),
+            "test_entry": test_entry,
+            "test_needs": test_needs,
         }
 
-    def _postings(self) -> Arrays:
-        keys = list(self._keys)
-        held = [each for key in keys for each in self._keys[key]]
-        postings = np.array([each[:2] for each in held], np.int32).reshape(-1, 2)
-        low = np.zeros(len(keys) + 1, np.int32)
-        np.cumsum([len(self._keys[key]) for key in keys], out=low[1:])
-        code = np.array([code for code, _ in keys], np.int32)
-        string = np.array(
-            [self._expressions.literal(each) if isinstance(each, str) else -1 for _, each in keys], np.int32
-        )
-        codes = len(self._expressions.codes)
-        has_strings, has_numbers = np.zeros(codes, np.bool_), np.zeros(codes, np.bool_)
+    def _postings(self, string: Ints) -> Arrays:
+        """The keys of equalities, given the places of their strings, and what is held under each."""
+        held = [each for postings in self._keys.values() for each in postings]
+        state, entry, needs = _columns(held, np.int32, np.int32, np.uint64)
+        code = np.array([code for code, _ in self._keys], np.int32)
+        numbers = [0.0 if isinstance(literal, str) else literal for _, literal in self._keys]
+        low = np.zeros(len(self._keys) + 1, np.int32)
+        np.cumsum([len(postings) for postings in self._keys.values()], out=low[1:])
+        has_strings, has_numbers = np.zeros((2, len(self._expressions.codes)), np.bool_)
         has_strings[code[string >= 0]] = True
         has_numbers[code[string < 0]] = True
         return {
             "key_code": code,
             "key_string": string,
-            "key_number": np.array(
-                [0.0 if isinstance(each, str) else each for _, each in keys], np.float64
-            ).view(np.uint64),
+            "key_number": np.array(numbers, np.float64).view(np.uint64),
             "key_low": low,
-            "key_state": postings[:, 0].copy(),
-            "key_entry": postings[:, 1].copy(),
-            "key_needs": np.array([needs for _, _, needs in held], np.uint64),
+            "key_state": state,
+            "key_entry": entry,
+            "key_needs": needs,
             "code_has_strings": has_strings,
             "code_has_numbers": has_numbers,
         }
 
 
-def with_key_table(arrays: Arrays) -> Arrays:
-    """The arrays of a trie and its expressions, with the hash table of the trie's keys."""
-    table = _hash_keys(
-        arrays["trie.key_code"],
-        arrays["trie.key_string"],
-        arrays["trie.key_number"],
-        sealed(arrays["strings.offsets"]),
-        sealed(arrays["strings.bytes"]),
-    )
-    return {**arrays, "trie.key_table": table}
+def _columns(rows: Sequence[tuple[Any, ...]], *types: type[np.generic]) -> list[NDArray[Any]]:
+    return [np.array([row[at] for row in rows], kind) for at, kind in enumerate(types)]
 
 
-def _low(places: NDArray[np.int32], count: int) -> NDArray[np.int32]:
+def _low(places: Ints, count: int) -> Ints:
     """Where the run of each number from 0 to `count` begins in an ascending array."""
-    low: NDArray[np.int32] = np.searchsorted(places, np.arange(count + 1)).astype(np.int32)
+    low: Ints = np.searchsorted(places, np.arange(count + 1)).astype(np.int32)
     return low
-
-
-@kernel
-def hash_bytes(data: NDArray[np.uint8], start: int, end: int) -> np.uint64:
-    code = np.uint64(0xCBF29CE484222325)
-    for at in range(start, end):
-        code = (code ^ np.uint64(data[at])) * np.uint64(0x100000001B3)
-    return code
 
 
 @kernel
@@ -186,13 +175,8 @@ def key_place(code: int, value: np.uint64, size: int) -> int:
 
 
 @kernel
-def _hash_keys(
-    key_code: NDArray[np.int32],
-    key_string: NDArray[np.int32],
-    key_number: NDArray[np.uint64],
-    offsets: NDArray[np.int64],
-    data: NDArray[np.uint8],
-) -> NDArray[np.int32]:
+def _hash_keys(key_code: Ints, key_string: Ints, key_number: Words, offsets: Longs, data: Bytes) -> Ints:
+    """The hash table of the keys, at most half full; -1 stands in empty places."""
     size = 2
     while size < 2 * len(key_code):
         size *= 2

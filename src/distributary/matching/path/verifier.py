@@ -1,6 +1,6 @@
 """PathVerifier: path filters that are asked only about pairs which another index has found.
 
-Each filter is one expression of a shared table (see `path_expressions`). A document's pairs are answered
+Each filter is one expression of a shared table (see `expressions`). A document's pairs are answered
 together, so that what their filters have in common is evaluated once.
 """
 
@@ -13,16 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distributary.filters.path.filter import PathFilter
+from distributary.kernel import Flags, Ints
 from distributary.matching.batch import EventBatch
 from distributary.matching.index import Arrays
 from distributary.matching.layers import Verifier
-from distributary.matching.path.expressions import (
-    Expressions,
-    Table,
-    check_pairs,
-    label_codes,
-    label_groups,
-)
+from distributary.matching.path.evaluate import ExpressionTable, check_pairs
+from distributary.matching.path.expressions import Expressions
 from distributary.matching.path.forest import grove
 
 
@@ -36,43 +32,29 @@ class PathVerifier(Verifier[PathFilter]):
     def compile(self, filters: Sequence[PathFilter]) -> Arrays:
         return compile_exact(filters)
 
-    def check(
-        self, arrays: Arrays, batch: EventBatch, rows: NDArray[np.int32], positions: NDArray[np.int32]
-    ) -> NDArray[np.bool_]:
+    def check(self, arrays: Arrays, batch: EventBatch, rows: Ints, positions: Ints) -> Flags:
         return check_exact(arrays, batch, rows, positions)
 
 
-def compile_exact(filters: Sequence[PathFilter], expressions: Expressions | None = None) -> Arrays:
+def compile_exact(filters: Sequence[PathFilter]) -> Arrays:
     """The table of the filters' expressions, and which of them each filter is."""
-    expressions = expressions or Expressions()
+    expressions = Expressions()
     exact = np.array([expressions.of_filter(each) for each in filters], np.int32)
     return {**expressions.compiled(), "exact": exact}
 
 
-def check_exact(
-    arrays: Mapping[str, NDArray[Any]],
-    batch: EventBatch,
-    rows: NDArray[np.int32],
-    positions: NDArray[np.int32],
-) -> NDArray[np.bool_]:
+def check_exact(arrays: Mapping[str, NDArray[Any]], batch: EventBatch, rows: Ints, positions: Ints) -> Flags:
     """For each pair of a row and a position of `compile_exact`: does the row's document pass?"""
     passed = np.zeros(len(rows), np.bool_)
     if not len(rows):
         return passed
-    codes = label_codes(arrays)
     trees = grove(batch, with_text=bool(arrays["text_asked"][0]))
     tree_of_row = np.full(batch.rows, -1, np.int32)
     tree_of_row[trees.rows] = np.arange(len(trees.rows), dtype=np.int32)
     order = np.argsort(rows, kind="stable")
     order = order[tree_of_row[rows[order]] >= 0]
+    wanted, table = arrays["exact"][positions[order]], ExpressionTable.of(arrays)
     passed[order] = check_pairs(
-        tree_of_row[rows[order]],
-        arrays["exact"][positions[order]],
-        Table.of(arrays),
-        trees.forest,
-        trees.numbers(),
-        trees.recode(codes),
-        label_groups(list(trees.labels)),
-        len(codes),
+        tree_of_row[rows[order]], wanted, table, trees.forest, trees.numbers, trees.codes(arrays)
     )
     return passed

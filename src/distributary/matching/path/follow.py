@@ -1,0 +1,221 @@
+"""Following routes: does the chain of a filter lead from the document down to a class that has its value?
+
+A filter found by a value stands at a state of the trie. Its route is first tried on whole paths of the
+summary, in a few machine words (see `bounds`), and only where that leaves it open on the line of classes from
+the document down to the class that has the value.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from distributary.kernel import Ints, Longs, Words, kernel
+from distributary.matching.path import expressions as kinds
+from distributary.matching.path.bounds import (
+    ALL,
+    DEPTH,
+    NONE,
+    OWN,
+    PARENT,
+    PATH,
+    STAMP,
+    WILDCARD,
+    Bounds,
+    work_out_bounds,
+)
+from distributary.matching.path.candidates import (
+    EQUALITY,
+    FIRST,
+    HIGH,
+    LAST,
+    LOW,
+    RELATION,
+    Candidates,
+    ClassMembers,
+    class_passes,
+)
+from distributary.matching.path.evaluate import Evaluated, ExpressionTable, Subject, holds_at, work_out
+from distributary.matching.path.trie import BEFORE, CODE, CONDITION, DEEP
+
+MAX_LINE = 64
+"""Classes this deep are left to the check: a route is followed in the bits of one word."""
+
+ASTRAY, LEADS, UNDECIDED = range(3)
+"""Whether a route leads to a class."""
+
+SURE, OPEN, REACH_STAMP = range(3)
+"""The columns of `reach`, by state, when its stamp is the summary's: the paths of which its route leads to
+every class, and those of which it may lead to some."""
+
+
+class FoundFilters(NamedTuple):
+    """The entries found: twice a filter's position, plus one when what it finds has to be checked.
+
+    Each position is found for certain once per tree at most, and in doubt once before that.
+    """
+
+    seen: Longs
+    """By position: twice the turn of the tree that last found it, plus one when it was found for certain."""
+    entries: Ints
+    used: Longs
+    """How many entries there are, in its only place."""
+
+
+class SummaryWalk(NamedTuple):
+    """One summary in a segment's codes, and what has been worked out about it."""
+
+    classes: Ints
+    """By class: OWN, WILDCARD, PARENT, DEPTH and PATH of `bounds`."""
+    subject: Subject
+    bounds: Bounds
+    reach: Words
+    evaluated: Evaluated
+    lacking: np.uint64
+    """A bit for each label that no class has (see `routes.label_bit`)."""
+    chain: Ints
+    """Room for the states of a route, and in `line` for the classes above a class."""
+    line: Ints
+
+
+@kernel
+def emit(entry: int, turn: int, found: FoundFilters) -> None:
+    """Note an entry unless its filter was found for this tree already."""
+    position, certain = entry >> 1, 1 - (entry & 1)
+    if found.seen[position] < 2 * turn + certain:
+        found.seen[position] = 2 * turn + certain
+        found.entries[found.used[0]] = entry
+        found.used[0] += 1
+
+
+@kernel
+def follow(
+    turn: int,
+    candidates: Candidates,
+    table: ExpressionTable,
+    states: Ints,
+    walk: SummaryWalk,
+    members: ClassMembers,
+    masks: Words,
+    found: FoundFilters,
+) -> Words:
+    """Emit the candidates whose route leads to a class that has the value; gives the masks."""
+    runs, (posting_state, posting_entry, needs, literals) = candidates.runs, candidates.postings
+    classes, bounds, reach = walk.classes, walk.bounds, walk.reach
+    for run in range(len(runs)):
+        relation, paths = runs[run, RELATION], candidates.paths[run]
+        for at in range(runs[run, FIRST], runs[run, LAST]):
+            if needs[at] & walk.lacking:
+                continue
+            state, entry = posting_state[at], posting_entry[at]
+            sure, open_to = np.uint64(0), ~np.uint64(0)
+            if bounds.paths.size:
+                if reach[state, REACH_STAMP] != bounds.stamp:
+                    _reach_paths(state, table.rows, states, walk)
+                sure, open_to = reach[state, SURE], reach[state, OPEN]
+                if not open_to & paths:
+                    continue
+                if sure & paths and relation > kinds.UNEQUAL:
+                    emit(entry, turn, found)
+                    continue
+            for place in range(runs[run, LOW], runs[run, HIGH]):
+                each: Any = np.int64(candidates.classes[place])
+                bit = np.uint64(1) << np.uint64(classes[each, PATH] & 63)
+                if not open_to & bit:
+                    continue
+                if relation != EQUALITY and not class_passes(relation, literals[at], each, table, members):
+                    continue
+                leads = LEADS
+                if not sure & bit:
+                    leads, masks = _route_leads(state, each, table, states, walk, masks)
+                if leads == LEADS:
+                    emit(entry, turn, found)
+                    break
+                if leads == UNDECIDED:
+                    emit(entry | 1, turn, found)
+    return masks
+
+
+@kernel
+def _reach_paths(state: int, rows: Ints, states: Ints, walk: SummaryWalk) -> None:
+    """Work out which paths a state's route leads to, and first for the states before it."""
+    bounds, reach, chain, parent = walk.bounds, walk.reach, walk.chain, walk.bounds.paths.parent
+    links = 0
+    while reach[state, REACH_STAMP] != bounds.stamp:
+        chain[links] = state
+        links += 1
+        state = states[state, BEFORE]
+    sure, open_to = reach[state, SURE], reach[state, OPEN]
+    for link in range(links - 1, -1, -1):
+        state = chain[link]
+        deep, code, condition = states[state, DEEP], states[state, CODE], states[state, CONDITION]
+        holds, fails = ~np.uint64(0), np.uint64(0)
+        if condition != kinds.TRUE:
+            if bounds.masks[condition, STAMP] != bounds.stamp:
+                work_out_bounds(condition, bounds, rows)
+            holds, fails = bounds.masks[condition, ALL], bounds.masks[condition, NONE]
+        sure_here, open_here = np.uint64(0), np.uint64(0)
+        if open_to:
+            for at in range(bounds.paths.low[code], bounds.paths.low[code + 1]):
+                path = bounds.paths.order[at]
+                bit = np.uint64(1) << np.uint64(path)
+                if fails & bit:
+                    continue
+                above = parent[path]
+                sure_above, open_above = False, False
+                while above >= 0:
+                    sure_above |= (sure >> np.uint64(above)) & np.uint64(1) != 0
+                    open_above |= (open_to >> np.uint64(above)) & np.uint64(1) != 0
+                    above = parent[above] if deep else -1
+                if open_above:
+                    open_here |= bit
+                if sure_above:
+                    sure_here |= holds & bit
+        sure, open_to = sure_here, open_here
+        reach[state, REACH_STAMP], reach[state, SURE], reach[state, OPEN] = bounds.stamp, sure, open_to
+
+
+@kernel
+def _route_leads(
+    state: int, each: int, table: ExpressionTable, states: Ints, walk: SummaryWalk, masks: Words
+) -> tuple[int, Words]:
+    """Whether the route to a state leads to a class, by the classes for which its conditions hold."""
+    classes, line, chain, evaluated = walk.classes, walk.line, walk.chain, walk.evaluated
+    depth = classes[each, DEPTH]
+    if depth >= MAX_LINE:
+        return UNDECIDED, masks
+    links = 0
+    while state:
+        chain[links] = state
+        links += 1
+        state = states[state, BEFORE]
+    for place in range(depth, -1, -1):
+        line[place] = each
+        each = classes[each, PARENT]
+    ways = np.uint64(1)  # by place on the line: whether the links so far lead there
+    for link in range(links - 1, -1, -1):
+        state = chain[link]
+        deep, code, condition = states[state, DEEP], states[state, CODE], states[state, CONDITION]
+        following = _deeper(ways) if deep else ways << np.uint64(1)
+        ways = np.uint64(0)
+        for place in range(1 if link else depth, depth + 1):
+            bit = np.uint64(1) << np.uint64(place)
+            here = line[place]
+            if not following & bit or (classes[here, OWN] != code and classes[here, WILDCARD] != code):
+                continue
+            if condition != kinds.TRUE:
+                if evaluated.stamp[condition] != walk.subject.number:
+                    masks = work_out(condition, table, walk.subject, evaluated, masks)
+                if not holds_at(masks, evaluated.place[condition], here):
+                    continue
+            ways |= bit
+        if not ways:
+            return ASTRAY, masks
+    return LEADS, masks
+
+
+@kernel
+def _deeper(ways: np.uint64) -> np.uint64:
+    """All bits above the lowest that is set."""
+    return ~((ways & (~ways + np.uint64(1))) * np.uint64(2) - np.uint64(1)) if ways else ways
