@@ -13,7 +13,7 @@ without `compact`); a removal is O(1).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Generic, Self
 
 import numpy as np
@@ -244,9 +244,13 @@ class CompiledIndex(Layers[F], Index[F]):
         return sorted(self.match_batch(EventBatch.from_events([event])).slots.tolist())
 
     def match_batch(self, batch: EventBatch) -> Pairs:
+        return self.gathered(lambda segment: self.search_segment(segment, batch))
+
+    def gathered(self, search: Callable[[CompiledSegment], Pairs]) -> Pairs:
+        """What a search finds in all segments: pairs of a row and a position there become rows and slots."""
         parts = []
         for number, segment in self.segments():
-            rows, positions = self.search_segment(segment, batch)
+            rows, positions = search(segment)
             alive = self.live(number, segment, positions)
             if alive is not None:
                 rows, positions = rows[alive], positions[alive]

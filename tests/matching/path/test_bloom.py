@@ -6,7 +6,6 @@ import pytest
 
 from distributary.filters.path.document import parse_document
 from distributary.filters.path.filter import PathFilter
-from distributary.matching.batch import EventBatch
 from distributary.matching.path.bloom import PathBloom, Preselection
 from distributary.matching.path.signature import document_signature
 from distributary.model import Event
@@ -58,8 +57,7 @@ def test_removed_filters_are_no_candidates() -> None:
     index.remove(0)
     signature = document_signature(parse_document(TEXT), 1024)
     assert index.candidates([signature]).slots.tolist() == [2]
-    batch = EventBatch.from_events([Event("e", document=TEXT)])
-    assert index.match_signed(batch, [signature]).slots.tolist() == []
+    assert index.match(Event("e", document=TEXT)) == []
 
 
 def test_a_signature_of_another_shape_is_refused() -> None:

@@ -1,13 +1,13 @@
-"""PathBloom, the seed's index: candidates by comparing bit vectors, then an exact check of those alone.
+"""PathBloom, the seed's index by Bloom filters: bit vectors give candidates, which alone are checked exactly.
 
 Every filter has a signature (see `signature`); a document can only be selected when its own covers it. The
 filters' signatures are kept sliced by bit: for each of the `length` bits, a bitmap of the filters that ask
 for it. The filters ruled out by a document are the union of the bitmaps of the bits it does not have, so
 pre-selection reads `length / 64` bits per filter at most, in long runs. The candidates are then checked
-exactly by the shared expressions of `path_expressions`.
+exactly by the shared expressions of `expressions`.
 
 A signature that a publisher shipped with the document serves in place of the document for pre-selection:
-`candidates` needs nothing else, and `match_signed` looks into a document only where there is a candidate.
+`candidates` needs nothing else.
 """
 
 from __future__ import annotations
@@ -17,20 +17,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from distributary.filters.path.filter import PathFilter
-from distributary.kernel import kernel, sealed
+from distributary.kernel import Bytes, Ints, Words, kernel, sealed
 from distributary.matching.batch import EventBatch
 from distributary.matching.index import Arrays, Pairs
-from distributary.matching.layers import CompiledIndex, CompiledSegment
-from distributary.matching.path.signature import (
-    Shape,
-    Signature,
-    document_items,
-    guaranteed_items,
-    structure_signatures,
-)
+from distributary.matching.layers import CompiledIndex
+from distributary.matching.path import signature
+from distributary.matching.path.signature import Shape, Signature
 from distributary.matching.path.verifier import check_exact, compile_exact
 
 
@@ -81,92 +75,57 @@ class PathBloom(CompiledIndex[PathFilter]):
         """What pre-selection has done since this was last set; dead filters of a segment count too."""
 
     def compile(self, filters: Sequence[PathFilter]) -> Arrays:
-        wanted = [structure_signatures(guaranteed_items(each), [self.shape])[0] for each in filters]
+        shape = self.shape
+        wanted = [signature.path_signature(each, *shape).bits for each in filters]
+        slices = np.zeros((shape.length, (len(filters) + 63) // 64 * 8), np.uint8)
+        columns = np.packbits(_unpacked(wanted, shape.length).T, axis=1, bitorder="little")
+        slices[:, : columns.shape[1]] = columns
         return {
             **compile_exact(filters),
-            "shape": np.array(self.shape, np.int64),
-            "slices": _sliced([signature.bits for signature in wanted], self.shape.length),
+            "shape": np.array(shape, np.int64),
+            "slices": slices.view(np.uint64),
             "count": np.array([len(filters)]),
         }
 
     def search(self, arrays: Arrays, batch: EventBatch) -> Pairs:
-        shape = _shape(arrays)
-        rows = [row for row in range(batch.rows) if batch.document(row) is not None]
-        signatures = [
-            structure_signatures(document_items(document), [shape])[0]
-            for row in rows
-            if (document := batch.document(row)) is not None
-        ]
-        return self._search(arrays, batch, rows, signatures)
+        present = [(row, document) for row in range(batch.rows) if (document := batch.document(row))]
+        shape = arrays["shape"].tolist()
+        signatures = [signature.document_signature(document, *shape) for _, document in present]
+        numbers, positions = _covered(arrays, signatures)
+        rows = np.array([row for row, _ in present], np.int32)[numbers]
+        passed = check_exact(arrays, batch, rows, positions)
+        pairs = len(present) * int(arrays["count"][0])
+        self.statistics += Preselection(pairs, len(passed), int(np.count_nonzero(passed)))
+        return Pairs(rows[passed], positions[passed])
 
     def candidates(self, signatures: Sequence[Signature]) -> Pairs:
         """The pairs of a signature's place in the sequence and a slot that it does not rule out."""
-        parts = []
-        for number, segment in self.segments():
-            numbers, positions = _covered(segment.arrays, signatures)
-            parts.append(self._alive(number, segment, Pairs(numbers, positions)))
-        return Pairs.joined(parts)
-
-    def match_signed(self, batch: EventBatch, signatures: Sequence[Signature | None]) -> Pairs:
-        """Like `match_batch`, with the signatures that came with the rows; None where none came."""
-        rows = [row for row, signature in enumerate(signatures) if signature is not None]
-        given = [signature for signature in signatures if signature is not None]
-        parts = []
-        for number, segment in self.segments():
-            found = self._search(segment.arrays, batch, rows, given)
-            parts.append(self._alive(number, segment, found))
-        return Pairs.joined(parts)
-
-    def _search(
-        self, arrays: Arrays, batch: EventBatch, rows: Sequence[int], signatures: Sequence[Signature]
-    ) -> Pairs:
-        numbers, positions = _covered(arrays, signatures)
-        found_rows = np.array(rows, np.int32)[numbers]
-        passed = check_exact(arrays, batch, found_rows, positions)
-        self.statistics += Preselection(
-            len(rows) * int(arrays["count"][0]), len(passed), int(np.count_nonzero(passed))
-        )
-        return Pairs(found_rows[passed], positions[passed])
-
-    def _alive(self, number: int, segment: CompiledSegment, found: Pairs) -> Pairs:
-        alive = self.live(number, segment, found.slots)
-        rows, positions = found if alive is None else (found.rows[alive], found.slots[alive])
-        return Pairs(rows, segment.slots[positions])
+        return self.gathered(lambda segment: _covered(segment.arrays, signatures))
 
 
-def _shape(arrays: Arrays) -> Shape:
-    length, hashes = arrays["shape"].tolist()
-    return Shape(length, hashes)
-
-
-def _sliced(vectors: Sequence[int], length: int) -> NDArray[np.uint64]:
-    """By bit of the vectors: a bitmap of the vectors that have it."""
+def _unpacked(vectors: Sequence[int], length: int) -> Bytes:
+    """Bit vectors of that length as rows of zeros and ones."""
     size = (length + 7) // 8
     packed = np.frombuffer(b"".join(vector.to_bytes(size, "little") for vector in vectors), np.uint8)
-    bits = np.unpackbits(packed.reshape(-1, size), axis=1, bitorder="little")[:, :length]
-    words = (len(vectors) + 63) // 64
-    slices = np.zeros((length, words * 8), np.uint8)
-    columns = np.packbits(bits.T, axis=1, bitorder="little")
-    slices[:, : columns.shape[1]] = columns
-    return slices.view(np.uint64)
+    return np.unpackbits(packed.reshape(-1, size), axis=1, bitorder="little")[:, :length]
 
 
 def _covered(arrays: Arrays, signatures: Sequence[Signature]) -> Pairs:
     """The pairs of a signature and a position that it covers."""
-    shape = _shape(arrays)
-    for signature in signatures:
-        if signature.shape != shape:
-            raise ValueError(f"the filters' signatures have {shape}, the document's {signature.shape}")
-    size = (shape.length + 7) // 8
-    packed = np.frombuffer(b"".join(each.bits.to_bytes(size, "little") for each in signatures), np.uint8)
-    present = np.unpackbits(packed.reshape(-1, size), axis=1, bitorder="little")[:, : shape.length]
-    return Pairs(*_select(np.ascontiguousarray(present), sealed(arrays["slices"]), int(arrays["count"][0])))
+    shape = Shape(*arrays["shape"].tolist())
+    for one in signatures:
+        if one.shape != shape:
+            raise ValueError(f"the filters' signatures have {shape}, the document's {one.shape}")
+    present = np.ascontiguousarray(_unpacked([one.bits for one in signatures], shape.length))
+    return Pairs(*_select(present, sealed(arrays["slices"]), int(arrays["count"][0])))
 
 
 @kernel
-def _select(
-    present: NDArray[np.uint8], slices: NDArray[np.uint64], count: int
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+def _select(present: Bytes, slices: Words, count: int) -> tuple[Ints, Ints]:
+    """The pairs of a row of `present` bits and one of `count` filters that ask for none but those.
+
+    `slices` has a bitmap of filters for each bit.
+    """
     words = slices.shape[1]
     ruled_out = np.empty((len(present), words), np.uint64)
     found = 0

@@ -11,17 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distributary.kernel import (
-    Bytes,
-    Floats,
-    Ints,
-    Longs,
-    Words,
-    hash_bytes,
-    kernel,
-    same_text,
-    with_room,
-)
+from distributary.kernel import Floats, Ints, Words, hash_bytes, kernel, same_text, with_room
 from distributary.matching.path import expressions as kinds
 from distributary.matching.path.bounds import PATH
 from distributary.matching.path.evaluate import ExpressionTable, NodeValues, Subject
@@ -65,17 +55,6 @@ class ClassMembers(NamedTuple):
     least: Floats
     greatest: Floats
     values: NodeValues
-
-
-class KeyTable(NamedTuple):
-    """The keys of a trie, as a hash table of keys by label and literal."""
-
-    table: Ints
-    code: Ints
-    string: Ints
-    number: Words
-    offsets: Longs
-    data: Bytes
 
 
 class KeyHits(NamedTuple):
@@ -131,14 +110,9 @@ def find_equalities(
 
     Longer strings than `longest` equal no literal. `label` and `of_node` give each node's label and class.
     """
-    keys = KeyTable(
-        trie.key_table,
-        trie.key_code,
-        trie.key_string,
-        trie.key_number,
-        table.string_offsets,
-        table.string_bytes,
-    )
+    # The look-up stands in the loop: as a function it would be handed half a dozen arrays for every value,
+    # and counting references to them would cost several times what the look-up does.
+    size = len(trie.key_table)
     has_strings, has_numbers = trie.code_has_strings, trie.code_has_numbers
     bits = values.numbers.view(np.uint64)
     words = (len(classes) + 63) >> 6
@@ -160,7 +134,21 @@ def find_equalities(
                 continue
             if not (short and has_strings[code] if as_string else numeric and has_numbers[code]):
                 continue
-            key = _find_key(keys, code, as_string, text if as_string else bits[node], values.data, start, end)
+            wanted = text if as_string else bits[node]
+            place = key_place(code, wanted, size)
+            key = trie.key_table[place]
+            while key >= 0:
+                string = trie.key_string[key]
+                if trie.key_code[key] == code and (string >= 0) == as_string:
+                    if not as_string:
+                        if trie.key_number[key] == wanted:
+                            break
+                    else:
+                        low, high = table.string_offsets[string], table.string_offsets[string + 1]
+                        if same_text(table.string_bytes, low, high, values.data, start, end):
+                            break
+                place = (place + 1) & (size - 1)
+                key = trie.key_table[place]
             if key < 0:
                 continue
             if found.tree[key] != tree:
@@ -174,27 +162,6 @@ def find_equalities(
             each = of_node[node]
             masks[found.place[key], each >> 6] |= np.uint64(1) << np.uint64(each & 63)
     return _runs_of_hits(hits[:used], masks, trie, classes)
-
-
-@kernel
-def _find_key(
-    keys: KeyTable, code: int, as_string: bool, wanted: np.uint64, data: Bytes, start: int, end: int
-) -> int:
-    """The key of a label and a value, given by its hash as a string or its bits as a number; -1: none."""
-    size = len(keys.table)
-    place = key_place(code, wanted, size)
-    key: int = keys.table[place]
-    while key >= 0:
-        string = keys.string[key]
-        if keys.code[key] == code and (string >= 0) == as_string:
-            if not as_string:
-                if keys.number[key] == wanted:
-                    break
-            elif same_text(keys.data, keys.offsets[string], keys.offsets[string + 1], data, start, end):
-                break
-        place = (place + 1) & (size - 1)
-        key = keys.table[place]
-    return key
 
 
 @kernel

@@ -13,8 +13,8 @@ Rules:
 * A filter's items are what is *guaranteed*: `*`, `text()` and `//` contribute no pair across them, `or`
   contributes what all its parts share, `not()` contributes nothing, a union what all its branches share.
 * Signatures compare only when made with the same length and number of hashes.
-* Documents add up by OR (`union`). Filters add up by AND (`aggregate`): the bits that all of them ask for.
-  OR would ask a document for the bits of all filters at once and lose deliveries.
+* Filters add up by AND (`aggregate`): the bits that all of them ask for. OR would ask a document for the bits
+  of all filters at once and lose deliveries.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from functools import lru_cache, reduce
 from hashlib import blake2b
 from typing import NamedTuple
 
-from distributary.errors import InputError
 from distributary.filters.path import pattern
 from distributary.filters.path.document import Document
 from distributary.filters.path.filter import PathFilter
@@ -35,9 +34,6 @@ from distributary.filters.path.pattern import And, Axis, Compares, Exists, Locat
 
 Item = str | tuple[str, str]
 """A label, or the labels of a parent and its child."""
-
-HEADER = 6
-"""Bytes before the bits of a shipped signature: the length (4) and the number of hashes (2)."""
 
 
 class Shape(NamedTuple):
@@ -59,8 +55,6 @@ class Signature:
     True
     >>> bib.covers(structure_signatures({"book"}, [Shape(64, 2)])[0])
     True
-    >>> Signature.from_bytes(bib.to_bytes()) == bib
-    True
     """
 
     shape: Shape
@@ -77,31 +71,11 @@ class Signature:
         wanted = _bits(item, self.shape)
         return self.bits & wanted == wanted
 
-    def union(self, *others: Signature) -> Signature:
-        """The signature of the documents together: what any of them has."""
-        for other in others:
-            self._check_shape(other)
-        return Signature(self.shape, reduce(lambda bits, other: bits | other.bits, others, self.bits))
-
     def aggregate(self, *others: Signature) -> Signature:
         """One signature for several filters: a document that any of them selects covers it."""
         for other in others:
             self._check_shape(other)
         return Signature(self.shape, reduce(lambda bits, other: bits & other.bits, others, self.bits))
-
-    def to_bytes(self) -> bytes:
-        """The signature as it is shipped with a document."""
-        body = self.bits.to_bytes((self.shape.length + 7) // 8, "little")
-        return self.shape.length.to_bytes(4, "big") + self.shape.hashes.to_bytes(2, "big") + body
-
-    @classmethod
-    def from_bytes(cls, shipped: bytes) -> Signature:
-        """The signature that `to_bytes` wrote; InputError when the bytes are not one."""
-        shape = Shape(int.from_bytes(shipped[:4], "big"), int.from_bytes(shipped[4:HEADER], "big"))
-        bits = int.from_bytes(shipped[HEADER:], "little")
-        if len(shipped) != HEADER + (shape.length + 7) // 8 or min(shape) < 1 or bits >> shape.length:
-            raise InputError("not the bytes of a signature; ship what to_bytes() gives", field="signature")
-        return cls(shape, bits)
 
     def _check_shape(self, other: Signature) -> None:
         if self.shape != other.shape:
