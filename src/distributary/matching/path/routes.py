@@ -60,21 +60,34 @@ def route_of(branch: LocationPath, expressions: Expressions) -> EntryRoute:
     """The route of a branch."""
     turn = _best_turn(branch)
     values = sum(isinstance(part, Compares) for part, _ in pattern.walk(branch))
-    labels = [item for item in branch_items(branch) if isinstance(item, str)]
-    needs = sum({label_bit(expressions.code(label)) for label in labels})
     if turn is not None:
         links: list[RouteLink] = []
         comparison = _follow(branch, turn, expressions, links)
         if comparison.always is None:
-            return EntryRoute(tuple(links), comparison, values == 1, kinds.FALSE, links[-1].code, needs)
+            return EntryRoute(
+                tuple(links),
+                comparison,
+                values == 1,
+                kinds.FALSE,
+                links[-1].code,
+                _needs(branch, expressions),
+            )
         values -= comparison.always
     whole = expressions.of_path(branch, 0, None, True)
-    return EntryRoute((), None, values == 0, whole, _telling_code(branch, expressions), needs)
+    return EntryRoute(
+        (), None, values == 0, whole, _telling_code(branch, expressions), _needs(branch, expressions)
+    )
 
 
 def label_bit(code: int) -> int:
     """The bit for a label in a word of labels; labels may share one, so a word only rules out."""
     return 1 << (code & 63)
+
+
+def _needs(branch: LocationPath, expressions: Expressions) -> int:
+    """The word of the labels that a document must have; the labels have their codes by now."""
+    labels = [item for item in branch_items(branch) if isinstance(item, str)]
+    return sum({label_bit(expressions.code(label)) for label in labels})
 
 
 def _telling_code(branch: LocationPath, expressions: Expressions) -> int:
