@@ -13,7 +13,7 @@ from distributary_lab.state_aware.stock_application import COMPARED, run_applica
 def main() -> None:
     if len(sys.argv) > 1:
         found = quote_files.read(sys.argv[1])
-        for row in found.set_aside:
+        for row in found.rejected:
             print("set aside:", row)
         trace = quote_files.trace(found.quotes, seed=1, subscribers=20, every_minutes=2)
     else:

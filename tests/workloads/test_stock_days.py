@@ -84,8 +84,8 @@ def test_a_file_is_read_and_its_bad_rows_are_set_aside_with_line_and_reason(tmp_
         ("EEE", 1200),
     ]
     assert found.quotes[1].time - found.quotes[0].time == 60
-    assert [each.line for each in found.set_aside] == [4, 5, 6, 7, 9, 10]
-    reasons = [str(each) for each in found.set_aside]
+    assert [each.line for each in found.rejected] == [4, 5, 6, 7, 9, 10]
+    reasons = [str(each) for each in found.rejected]
     assert "when: neither seconds nor a time" in reasons[0]
     assert reasons[1] == "line 5: stock: missing"
     assert "slash" in reasons[2]

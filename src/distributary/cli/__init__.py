@@ -1,1 +1,12 @@
-"""The command `distributary`: one module a command, each thin, and loading what it uses when it is used."""
+"""The command `distributary`: one module a command, each thin, and loading what it uses when it is used.
+
+- `main`: finds and runs the command asked for; exit codes
+- `terminal`: what commands share: help, options, progress, what is told
+- `engine`: whether Spark and Java are here
+- `match`, `generate`, `subscriptions`: files and stores, in this process
+- `run`, `replay`, `demo/`: on Spark
+- `plan`, `plan_queries`: trees and placements for sites
+- `sim`, `sim_queries`, `trials`: the simulator
+
+`distributary lab` is in the package `distributary_lab`.
+"""

@@ -25,7 +25,8 @@ class Tried(Protocol):
     """What came of a trial."""
 
     @property
-    def problems(self) -> Sequence[str]: ...
+    def problems(self) -> Sequence[str]:
+        """What is wrong; empty when the trial succeeded."""
 
 
 T = TypeVar("T", bound=Tried)

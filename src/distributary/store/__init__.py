@@ -1,6 +1,18 @@
 """Subscription stores: what is registered, at every version there ever was.
 
->>> from distributary.store import open_store
+    from distributary.store import open_store
+
+In reading order:
+
+- `store`: `SubscriptionStore`, what every store promises, and `open_store`
+- `columns`: subscriptions and changes as Arrow columns
+- `durable`: files that appear whole or not at all, and survive a crash
+- `snapshots`: the live set at some versions, so that nobody reads the whole log
+- `registrations`: which ids are registered, for commits to a log of files
+- `directory`: a store in a directory; `sql`: one in PostgreSQL or SQLite
+
+Promises: a commit is all or nothing, survives a crash, and is never changed; any number of processes may read
+and write.
 """
 
 from distributary.store.store import Change, Life, SubscriptionStore, open_store

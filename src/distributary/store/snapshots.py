@@ -47,6 +47,7 @@ class Snapshots:
         return 0, empty if columns is None else empty.select(columns)
 
     def write(self, version: int, live: pa.Table) -> None:
+        """Write the snapshot of a version, and remove all but the newest few."""
         make_directory(self.directory)
         make_directory(self.temporary)
         publish(self._path(version), self.temporary, lambda stream: write_table(live, stream))

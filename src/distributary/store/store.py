@@ -67,6 +67,7 @@ class Change:
 
     @property
     def serial(self) -> int:
+        """The serial of the registration that an addition makes."""
         return serial_of(self.version, self.row)
 
 

@@ -6,7 +6,13 @@ Each module makes one workload with two functions of the same form:
     events(count, *, seed, ...)        -> Iterator[Event]
 
 The same seed gives the same output on every machine. Further keyword arguments that are plain values are the
-workload's options (see `options`). A folder of XML files becomes a workload by `xml_folder.XmlFolder`.
+workload's options.
+
+- `topics`, `ranges`, `rules`, `market`, `mixed`, `sensors`, `quotes`, `watches`: events of all kinds
+- `documents`, `xml_types`, `xml_paths`, `xml_collection`: XML documents and paths over them
+- `xml_folder`: a folder of XML files of yours; `quote_files`: files of quotes
+- `feeds`: web feeds; `stock_days`: the stock application of 002
+- `options`: what can be set with `distributary generate --set`
 """
 
 from __future__ import annotations
@@ -36,9 +42,11 @@ WORKLOADS = {
 class Workload(Protocol):
     """What every module here offers."""
 
-    def subscriptions(self, count: int, *, seed: int) -> Iterator[Subscription]: ...
+    def subscriptions(self, count: int, *, seed: int) -> Iterator[Subscription]:
+        """So many subscriptions; the same seed gives the same."""
 
-    def events(self, count: int, *, seed: int) -> Iterator[Event]: ...
+    def events(self, count: int, *, seed: int) -> Iterator[Event]:
+        """So many events; the same seed gives the same."""
 
 
 def workload(name: str) -> Workload:

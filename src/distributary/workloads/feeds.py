@@ -83,6 +83,7 @@ class FeedProfile:
 
     @property
     def topic(self) -> str:
+        """The topic of its items."""
         return f"{TOPIC}/{self.name}"
 
     def document(self, at: float) -> str:
@@ -237,7 +238,7 @@ def _refined(random: Random, feed: FeedProfile) -> dict[str, str]:
     )
 
 
-class FeedGenerator(NamedTuple):
+class FeedStream(NamedTuple):
     """A feed as a stream."""
 
     feed: FeedProfile
@@ -245,7 +246,7 @@ class FeedGenerator(NamedTuple):
     bytes_per_second: float
 
 
-def sources(pool: Sequence[FeedProfile], rate: float | None = STREAM_RATE) -> list[FeedGenerator]:
+def sources(pool: Sequence[FeedProfile], rate: float | None = STREAM_RATE) -> list[FeedStream]:
     """Feeds as streams for queries: pulled whole, all at the interval that makes the mean rate so many bytes
     a second. With None, new items alone, as the tree carries them.
 
@@ -254,9 +255,9 @@ def sources(pool: Sequence[FeedProfile], rate: float | None = STREAM_RATE) -> li
     3200
     """
     if rate is None:
-        return [FeedGenerator(one, 1 / one.every, one.size / one.items / one.every) for one in pool]
+        return [FeedStream(one, 1 / one.every, one.size / one.items / one.every) for one in pool]
     interval = pull_interval(pool, rate)
-    return [FeedGenerator(one, one.items / interval, one.size / interval) for one in pool]
+    return [FeedStream(one, one.items / interval, one.size / interval) for one in pool]
 
 
 def pull_interval(pool: Sequence[FeedProfile], rate: float = STREAM_RATE) -> float:
@@ -276,6 +277,7 @@ class Zipf:
         self._sums = list(accumulate(self.weights))
 
     def draw(self, random: Random) -> int:
+        """One number."""
         return min(bisect(self._sums, random.random() * self._sums[-1]), len(self._sums) - 1)
 
 

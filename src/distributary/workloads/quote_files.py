@@ -23,6 +23,8 @@ from distributary.workloads.stock_days import StockQuote, StockTrace, requests_o
 
 
 class Quote(NamedTuple):
+    """A price of a symbol at a moment, as a file has it; ordered by time."""
+
     time: float
     """Seconds, of whatever era the file uses."""
     symbol: str
@@ -55,7 +57,7 @@ class QuoteFile:
     """What was read: quotes in the order of time, and rows set aside."""
 
     quotes: list[Quote] = field(default_factory=list)
-    set_aside: list[RejectedLine] = field(default_factory=list)
+    rejected: list[RejectedLine] = field(default_factory=list)
 
 
 def read(path: str | Path, *, columns: Columns | None = None, step: str = "0.01") -> QuoteFile:
@@ -71,7 +73,7 @@ def read_lines(lines: Iterable[str], *, columns: Columns | None = None, step: st
     """Read rows, the first of which names the columns.
 
     >>> read = read_lines(["time,symbol,price", "60,OTE,8.41", "120,OTE,high"])
-    >>> read.quotes, [str(each) for each in read.set_aside]
+    >>> read.quotes, [str(each) for each in read.rejected]
     ([Quote(time=60.0, symbol='OTE', price=841)], ["line 3: price: not a number: 'high'"])
     """
     named = columns or Columns()
@@ -83,11 +85,11 @@ def read_lines(lines: Iterable[str], *, columns: Columns | None = None, step: st
                 f"no column {column!r}; the columns are {', '.join(header) or 'none'}; say which holds what"
             )
     result = QuoteFile()
-    for line, row in _rows(rows, result.set_aside):
+    for line, row in _rows(rows, result.rejected):
         try:
             result.quotes.append(_quote(row, named, Decimal(step)))
         except InputError as error:
-            result.set_aside.append(
+            result.rejected.append(
                 RejectedLine(line, str(error), ",".join(str(each) for each in row.values()))
             )
     result.quotes.sort()
@@ -129,7 +131,7 @@ def trace(
 
 
 def _rows(
-    rows: csv.DictReader[str], set_aside: list[RejectedLine]
+    rows: csv.DictReader[str], rejected: list[RejectedLine]
 ) -> Iterator[tuple[int, Mapping[str, str | None]]]:
     """The rows with their lines; what is no CSV at all is set aside."""
     while True:
@@ -138,7 +140,7 @@ def _rows(
         except StopIteration:
             return
         except csv.Error as error:
-            set_aside.append(RejectedLine(rows.line_num, f"not CSV: {error}", ""))
+            rejected.append(RejectedLine(rows.line_num, f"not CSV: {error}", ""))
             continue
         yield rows.line_num, row
 

@@ -35,6 +35,7 @@ class Stock:
 
     @property
     def topic(self) -> str:
+        """The topic of its quotes."""
         return f"quotes/{self.exchange}/{self.symbol}"
 
     def tick(self, random: Random) -> dict[str, float | int | str]:

@@ -31,6 +31,7 @@ class Sensor:
 
     @property
     def topic(self) -> str:
+        """The topic of its readings."""
         return f"sensors/{self.site}/{self.room}/{self.quantity}"
 
     def read(self, random: Random) -> dict[str, float | int | str]:

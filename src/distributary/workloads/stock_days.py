@@ -50,10 +50,13 @@ class StockDay(NamedTuple):
 
     @property
     def topic(self) -> str:
+        """The topic of its prices."""
         return f"quotes/{symbol_of(self.stock)}/{self.day}"
 
 
 class StockQuote(NamedTuple):
+    """A price that a source publishes, and when."""
+
     time: float
     """Seconds from the start."""
     source: int
@@ -61,6 +64,8 @@ class StockQuote(NamedTuple):
 
 
 class StockRequest(NamedTuple):
+    """A subscription that a subscriber makes, and when."""
+
     time: float
     subscriber: int
     subscription: Subscription
@@ -75,10 +80,12 @@ class StockTrace:
 
     @property
     def sources(self) -> int:
+        """How many sources there are."""
         return 1 + max((each.source for each in self.publications), default=-1)
 
     @property
     def subscribers(self) -> int:
+        """How many subscribers there are."""
         return 1 + max((each.subscriber for each in self.requests), default=-1)
 
 

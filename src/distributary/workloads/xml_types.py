@@ -40,6 +40,7 @@ class Text:
     words: int = 1
 
     def draw(self, random: Random) -> str:
+        """A text of a few words."""
         return " ".join(_word(random) for _ in range(self.words))
 
     def compare(self, random: Random) -> str:
@@ -57,6 +58,7 @@ class Number:
     digits: int = 0
 
     def draw(self, random: Random) -> str:
+        """A number of the range, as text."""
         return f"{random.uniform(self.low, self.high):.{self.digits}f}"
 
     def compare(self, random: Random) -> str:
@@ -78,9 +80,11 @@ class ObservedElement:
     values: tuple[str, ...] = ()
 
     def draw(self, random: Random) -> str:
+        """One of the observed values."""
         return random.choice(self.values) if self.values else ""
 
     def compare(self, random: Random) -> str:
+        """A comparison with one of the observed values."""
         if not self.values:
             return "!= ''"
         value = self.draw(random)
@@ -111,12 +115,15 @@ class DocumentType:
     leaves: Mapping[str, Leaf] = field(default_factory=dict)
 
     def children(self, element: str) -> list[str]:
+        """The elements that may stand in an element."""
         return [child.rstrip("?*+") for child in self.content.get(element, "").split()]
 
     def labels(self) -> set[str]:
+        """All elements and attributes."""
         return {self.root, *(child for element in self.content for child in self.children(element))}
 
     def leaf(self, label: str) -> Leaf:
+        """What a leaf of that label holds."""
         return self.leaves.get(label, WORD)
 
     def pairs(self) -> set[tuple[str, str]]:

@@ -56,7 +56,7 @@ class DemoOutcome:
             {"delivery": pc.list_parent_indices(lists), "subscription_id": pc.list_flatten(lists)}
         )
 
-    def set_aside(self) -> list[dict[str, str | None]]:
+    def rejected(self) -> list[dict[str, str | None]]:
         """The malformed events, with why."""
         if not (self.out / "quarantine").exists():
             return []
@@ -154,7 +154,7 @@ def aside_table(outcome: DemoOutcome) -> Table:
     for one in outcome.refused.samples:
         filters = {key: text for key, text in json.loads(one.record).items() if key == one.field}
         table.add_row(one.place, one.field or "", escape(one.reason), escape(_short(json.dumps(filters))))
-    for row in outcome.set_aside():
+    for row in outcome.rejected():
         named = f"event {row['event_id']}" if row["event_id"] else "event"
         table.add_row(
             named, row["field"] or "", escape(row["reason"] or ""), escape(_short(row["record"] or ""))
