@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from distributary_lab.experiment import Experiment
     from distributary_lab.results import Result
-    from distributary_lab.verdicts import Line
+    from distributary_lab.verdicts import ClaimLine
 
 SUMMARY = "measure again what the papers claim"
 OUT = Path("build/lab")
@@ -71,7 +71,7 @@ reported with the command that runs it again, and the exit code is 1.""",
     )
     command.add_argument("--quick", action="store_true", help="the small grids: seconds instead of minutes")
     command.add_argument("--seed", type=int, default=1, help="where the randomness starts (1)")
-    _add_out(command, "where to write")
+    command.add_argument("--out", type=Path, default=OUT, metavar="DIRECTORY", help=f"where to write ({OUT})")
     command.add_argument(
         "--engine",
         choices=("auto", "spark", "processes", "here"),
@@ -109,10 +109,6 @@ def _add_report(parts: Commands[argparse.ArgumentParser]) -> None:
     )
     command.add_argument("--json", action="store_true", help="the table of claims instead, for programs")
     command.set_defaults(run=_report)
-
-
-def _add_out(command: argparse.ArgumentParser, what: str) -> None:
-    command.add_argument("--out", type=Path, default=OUT, metavar="DIRECTORY", help=f"{what} ({OUT})")
 
 
 def _positive(text: str) -> int:
@@ -241,7 +237,7 @@ def _print_verdicts(chosen: Sequence[Experiment], results: Sequence[Result]) -> 
             console.print(Text.assemble((f"{line.claim.id} ", "bold"), (line.reason, "dim")))
 
 
-def _cells(line: Line) -> list[Text]:
+def _cells(line: ClaimLine) -> list[Text]:
     from rich.text import Text
 
     return [
@@ -265,9 +261,10 @@ def _say_failures(results: Sequence[Result]) -> int:
 
 def _report(parsed: argparse.Namespace) -> int:
     if parsed.json:
-        from distributary_lab.verdicts import table
+        from distributary_lab.verdicts import lines, results_in
 
-        text = json.dumps([line.to_record() for line in table(parsed.results)], indent=2, ensure_ascii=False)
+        table = [line.to_record() for line in lines(results_in(parsed.results))]
+        text = json.dumps(table, indent=2, ensure_ascii=False)
         if parsed.out is None or str(parsed.out) == "-":
             print(text)
         else:

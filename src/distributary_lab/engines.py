@@ -13,10 +13,11 @@ import json
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ import pyarrow as pa
 
 from distributary.cli.engine import require_engine
 from distributary.errors import DistributaryError
-from distributary_lab.tasks import Done, Failure, Task, failed, perform
+from distributary_lab.tasks import PointFailure, PointOutcome, PointTask, failed, perform
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,7 +57,26 @@ def choose(engine: str, count: int) -> str:
     return SPARK
 
 
-def run_here(tasks: Sequence[Task], finished: Finished) -> list[Done]:
+def run(
+    engine: str,
+    tasks: Sequence[PointTask],
+    jobs: int | None,
+    log: Path,
+    finished: Finished,
+    say: Callable[[str], None],
+) -> list[PointOutcome]:
+    """Run points on one of the engines, `jobs` at a time (one a core when not told).
+
+    Spark writes to `log`; `say` hears when its job failed and the points run in processes instead.
+    """
+    if not tasks:
+        return []
+    if engine == SPARK:
+        return run_on_spark(tasks, jobs, log, finished, say)
+    return run_here(tasks, finished) if engine == HERE else run_in_processes(tasks, jobs, finished)
+
+
+def run_here(tasks: Sequence[PointTask], finished: Finished) -> list[PointOutcome]:
     """One after the other, in this process."""
     outcomes = []
     for task in tasks:
@@ -65,13 +85,13 @@ def run_here(tasks: Sequence[Task], finished: Finished) -> list[Done]:
     return outcomes
 
 
-def run_in_processes(tasks: Sequence[Task], jobs: int | None, finished: Finished) -> list[Done]:
+def run_in_processes(tasks: Sequence[PointTask], jobs: int | None, finished: Finished) -> list[PointOutcome]:
     """In a pool of processes, as many as there are cores unless told."""
-    outcomes: list[Done] = []
-    lost: list[Task] = []
+    outcomes: list[PointOutcome] = []
+    lost: list[PointTask] = []
     with _pool(min(jobs or os.cpu_count() or 1, len(tasks))) as pool:
         running = {pool.submit(perform, task): task for task in reversed(tasks)}
-        for future in _as_they_finish(set(running)):
+        for future in as_completed(running):
             try:
                 outcomes.append(future.result())
                 finished(len(outcomes))
@@ -84,8 +104,8 @@ def run_in_processes(tasks: Sequence[Task], jobs: int | None, finished: Finished
 
 
 def run_on_spark(
-    tasks: Sequence[Task], jobs: int | None, log: Path, finished: Finished, say: Callable[[str], None]
-) -> list[Done]:
+    tasks: Sequence[PointTask], jobs: int | None, log: Path, finished: Finished, say: Callable[[str], None]
+) -> list[PointOutcome]:
     """As one Spark job with a task for each point."""
     from distributary.spark.pipeline.run import EngineError, reason_of
     from distributary.spark.session import logging_to, open_session
@@ -104,11 +124,11 @@ def run_on_spark(
         return run_in_processes(tasks, jobs, finished)
 
 
-def run_in_session(spark: SparkSession, tasks: Sequence[Task], finished: Finished) -> list[Done]:
+def run_in_session(spark: SparkSession, tasks: Sequence[PointTask], finished: Finished) -> list[PointOutcome]:
     """The points as one job of a session that is there already."""
     late_first = list(reversed(tasks))
     points = spark.range(0, len(tasks), 1, len(tasks))
-    outcomes = points.mapInArrow(_Worker(late_first).run, COLUMNS)
+    outcomes = points.mapInArrow(partial(_run_batches, late_first), COLUMNS)
     collected: list[Any] = []
     problems: list[BaseException] = []
 
@@ -131,25 +151,20 @@ def run_in_session(spark: SparkSession, tasks: Sequence[Task], finished: Finishe
     return [_read(row["done"]) for row in collected]
 
 
-class _Worker:
-    """What travels to Spark's Python workers."""
-
-    def __init__(self, tasks: Sequence[Task]) -> None:
-        self.tasks = tasks
-
-    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                told = json.dumps(asdict(perform(self.tasks[number])))
-                yield pa.RecordBatch.from_arrays(
-                    [pa.array([number], pa.int64()), pa.array([told], pa.string())], ["task", "done"]
-                )
+def _run_batches(tasks: Sequence[PointTask], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What Spark's Python workers do with the numbers of tasks."""
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            told = json.dumps(asdict(perform(tasks[number])))
+            yield pa.record_batch({"task": pa.array([number], pa.int64()), "done": [told]})
 
 
-def _read(told: str) -> Done:
+def _read(told: str) -> PointOutcome:
     fields = json.loads(told)
-    failure = None if fields["failure"] is None else Failure(**fields["failure"])
-    return Done(fields["experiment"], fields["index"], tuple(fields["rows"]), fields["seconds"], failure)
+    failure = None if fields["failure"] is None else PointFailure(**fields["failure"])
+    return PointOutcome(
+        fields["experiment"], fields["index"], tuple(fields["rows"]), fields["seconds"], failure
+    )
 
 
 def _tasks_completed(spark: SparkSession) -> int:
@@ -172,13 +187,7 @@ def _pool(workers: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
 
 
-def _as_they_finish(futures: set[Future[Done]]) -> Iterator[Future[Done]]:
-    while futures:
-        finished, futures = wait(futures, return_when=FIRST_COMPLETED)
-        yield from finished
-
-
-def _run_apart(task: Task) -> Done:
+def _run_apart(task: PointTask) -> PointOutcome:
     with _pool(1) as pool:
         try:
             return pool.submit(perform, task).result()

@@ -13,9 +13,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import wraps
 from hashlib import sha256
 from typing import Literal
 
@@ -63,6 +64,11 @@ class Verdict:
         """Holds or does not hold."""
         return cls(Outcome.HOLDS if holds else Outcome.DOES_NOT_HOLD, ours, ratio, reason)
 
+    @classmethod
+    def not_run(cls, reason: str) -> Verdict:
+        """Not reproduced, for the grid that was run is too small to show it."""
+        return cls(Outcome.NOT_REPRODUCED, "not run", reason=reason)
+
 
 Check = Callable[[Rows], Verdict]
 
@@ -99,13 +105,11 @@ class ClaimAnswer:
 
     check: Check
     plots: tuple[Plot, ...] = ()
-    deviation: str = ""
-    """How this answer's set-up differs from the paper's, beside what the experiment says."""
 
 
-def answer(check: Check, *plots: Plot, deviation: str = "") -> ClaimAnswer:
+def answer(check: Check, *plots: Plot) -> ClaimAnswer:
     """A check and its plots as an entry of `Experiment.answers`."""
-    return ClaimAnswer(check, plots, deviation)
+    return ClaimAnswer(check, plots)
 
 
 @dataclass(frozen=True)
@@ -139,10 +143,6 @@ class Experiment:
         own = {name: value for name, value in settings.items() if name in self.options}
         return replace(self, settings=own) if own else self
 
-    def deviation_of(self, claim_id: str) -> str:
-        """How the set-up differs from the paper's for one claim."""
-        return " ".join(text for text in (self.deviation, self.answers[claim_id].deviation) if text)
-
 
 def grid(**choices: Sequence[Value]) -> tuple[Point, ...]:
     """Every combination of the choices, the last one varying fastest.
@@ -154,6 +154,16 @@ def grid(**choices: Sequence[Value]) -> tuple[Point, ...]:
     for name, values in choices.items():
         points = [{**point, name: value} for point in points for value in values]
     return tuple(points)
+
+
+def repeated(run: Callable[[Point, np.random.Generator], Iterable[Row]]) -> Run:
+    """A run that is done over as often as the point's `runs` says; its rows come one run after the other."""
+
+    @wraps(run)
+    def run_all(point: Point, random: np.random.Generator) -> list[Row]:
+        return [row for _ in range(int(point["runs"])) for row in run(point, random)]
+
+    return run_all
 
 
 def seed_from(random: np.random.Generator) -> int:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from distributary.errors import DistributaryError
 from distributary_lab.experiment import Plot, Rows, Value
-from distributary_lab.rows import in_order, number
+from distributary_lab.rows import in_order, number, select
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,9 +64,8 @@ def draw(plot: Plot, rows: Rows, axes: Axes) -> None:
         _lines(plot, lines, axes)
     for name, height in plot.reference.items():
         axes.axhline(height, color=INK, linewidth=0.9, linestyle=(0, (1, 2)))
-        axes.annotate(
-            name, (0.01, height), (0, 3), ("axes fraction", "data"), "offset points", fontsize="small"
-        )
+        place: Any = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
+        axes.annotate(name, (0.01, height), (0, 3), **place, fontsize="small")
     _scale_y(plot.log_y, axes)
     if not plot.log_y and all(low >= 0 for line in lines.values() for low, _, _ in line.values()):
         axes.set_ylim(bottom=0)
@@ -85,7 +84,7 @@ def series(plot: Plot, rows: Rows) -> dict[str, dict[Value, Spread]]:
     {'hops': {1: (2.0, 3.0, 4.0)}}
     """
     groups: defaultdict[str, defaultdict[Value, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for row in sorted(_drawn(plot, rows), key=lambda row: _rank(plot, row)):
+    for row in sorted(select(rows, **plot.where), key=lambda row: _rank(plot, row)):
         for column in _columns(plot.y):
             if column in row and plot.x in row:
                 groups[_name(plot, row, column)][row[plot.x]].append(number(row, column))
@@ -93,13 +92,6 @@ def series(plot: Plot, rows: Rows) -> dict[str, dict[Value, Spread]]:
         name: {x: (min(values), fmean(values), max(values)) for x, values in in_order(line)}
         for name, line in groups.items()
     }
-
-
-def _drawn(plot: Plot, rows: Rows) -> Rows:
-    for name, wanted in plot.where.items():
-        values = wanted if isinstance(wanted, tuple) else (wanted,)
-        rows = [row for row in rows if row.get(name) in values]
-    return rows
 
 
 def _rank(plot: Plot, row: Mapping[str, Value]) -> list[tuple[int, float]]:
@@ -173,10 +165,8 @@ def _bars(lines: Mapping[str, Mapping[Value, Spread]], axes: Axes) -> None:
         ]
         spread = ends if any(map(any, ends)) else None
         colour, hatch = COLOURS[count % len(COLOURS)], ("", "//", "..", "xx", "\\\\")[count % 5]
-        axes.bar(
-            at, means, width * 0.92, yerr=spread, color=colour, hatch=hatch, ecolor=INK, edgecolor="white",
-            linewidth=0, label=name,
-        )  # fmt: skip
+        look: Any = {"color": colour, "hatch": hatch, "ecolor": INK, "edgecolor": "white", "linewidth": 0}
+        axes.bar(at, means, width * 0.92, yerr=spread, label=name, **look)
     axes.set_xticks(
         range(len(places)), [place if isinstance(place, str) else f"{place:,}" for place in places]
     )
@@ -213,13 +203,8 @@ _STYLE: dict[str, Any] = {
     "svg.fonttype": "none",  # text stays text, in the font of the page
     "font.family": "sans-serif",
     "font.size": 10,
-    "text.color": INK,
-    "axes.edgecolor": INK,
-    "axes.labelcolor": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "grid.color": INK,
     "hatch.linewidth": 0.6,
-    "legend.labelcolor": INK,
     "axes.unicode_minus": True,
+    **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "legend.labelcolor"), INK),
+    **dict.fromkeys(("xtick.color", "ytick.color", "grid.color"), INK),
 }

@@ -10,39 +10,20 @@ from distributary.errors import DistributaryError
 from distributary_lab.claims import BEYOND, claims
 from distributary_lab.experiment import Experiment
 
-MODULES = (
-    "topics.matching",
-    "topics.tree_size",
-    "xml.matching",
-    "xml.signature_times",
-    "xml.space",
-    "xml.false_positives",
-    "hope.multicast",
-    "hope.delivery",
-    "hope.upkeep",
-    "hope.failures",
-    "hope.balance",
-    "attributes.paths",
-    "state_aware.dissemination",
-    "attributes.matching",
-    "attributes.load",
-    "tree.latency",
-    "tree.scope",
-    "tree.load",
-    "tree.bottleneck",
-    "tree.bottleneck_limits",
-    "tree.bottleneck_annealing",
-    "tree.redundancy",
-    "tree.traffic",
-    "placement.bandwidth",
-    "placement.latency",
-    "placement.load",
-    "placement.traffic",
-    "placement.beyond",
-    "placement.live",
-    "systems.comparison",
-)
-"""The modules of `distributary_lab` that hold experiments, in the order of the report."""
+MODULES = {
+    "topics": ("matching", "tree_size"),
+    "xml": ("matching", "signature_times", "space", "false_positives"),
+    "hope": ("multicast", "delivery", "upkeep", "failures", "balance"),
+    "state_aware": ("dissemination", "balance"),
+    "attributes": ("paths", "matching", "load"),
+    "tree": (
+        *("latency", "scope", "load", "bottleneck", "bottleneck_limits", "bottleneck_annealing"),
+        *("redundancy", "traffic"),
+    ),
+    "placement": ("bandwidth", "latency", "load", "traffic", "beyond", "live"),
+    "systems": ("comparison",),
+}
+"""The modules that hold experiments, by package of `distributary_lab`, in the order of the report."""
 
 ALL = "all"
 
@@ -89,7 +70,7 @@ def find(name: str) -> tuple[Experiment, ...]:
 def _listed() -> Iterator[Experiment]:
     names: set[str] = set()
     answered: set[str] = set()
-    for module in MODULES:
+    for module in (f"{package}.{name}" for package, names in MODULES.items() for name in names):
         for each in import_module(f"distributary_lab.{module}").EXPERIMENTS:
             twice, unknown = answered & set(each.answers), set(each.answers) - set(claims())
             if each.name in names or twice:

@@ -19,8 +19,8 @@ from distributary_lab.claims import DOCUMENTS
 from distributary_lab.experiment import Experiment, Outcome, Plot
 from distributary_lab.plots import svg
 from distributary_lab.registry import experiments
-from distributary_lab.results import Result, command, load
-from distributary_lab.verdicts import NO_EXPERIMENT, NOT_RUN, Line, lines
+from distributary_lab.results import Result, command
+from distributary_lab.verdicts import NO_EXPERIMENT, NOT_RUN, ClaimLine, lines, results_in
 
 CLASSES = {Outcome.HOLDS.value: "holds", Outcome.DOES_NOT_HOLD.value: "fails"}
 """How a state is coloured; all others are open."""
@@ -29,17 +29,16 @@ HEADINGS = ("claim", "paper", "ours", "ratio", "outcome", "seed")
 """Why, how our set-up deviates and the command stand below them, over the full width."""
 
 
-def write_report(out: Path, page: Path) -> list[Line]:
+def write_report(out: Path, page: Path) -> list[ClaimLine]:
     """Write the page about the results in a directory; returns the table of claims."""
-    found = {each.name: load(each.name, out) for each in experiments()}
-    results = {name: result for name, result in found.items() if result is not None}
+    results = results_in(out)
     table = lines(results)
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text("\n".join(_page(table, results)), encoding="utf-8")
     return table
 
 
-def _page(table: Sequence[Line], results: Mapping[str, Result]) -> Iterator[str]:
+def _page(table: Sequence[ClaimLine], results: Mapping[str, Result]) -> Iterator[str]:
     style = (files("distributary_lab") / "report.css").read_text(encoding="utf-8")
     yield '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -70,7 +69,7 @@ def _about(results: Mapping[str, Result]) -> str:
     )
 
 
-def _counts(table: Sequence[Line]) -> Iterator[str]:
+def _counts(table: Sequence[ClaimLine]) -> Iterator[str]:
     counted = Counter(line.state for line in table)
     yield '<ul class="counts">'
     for state in (*(outcome.value for outcome in Outcome), NOT_RUN, NO_EXPERIMENT):
@@ -79,7 +78,7 @@ def _counts(table: Sequence[Line]) -> Iterator[str]:
     yield "</ul>"
 
 
-def _table(told: Sequence[Line]) -> Iterator[str]:
+def _table(told: Sequence[ClaimLine]) -> Iterator[str]:
     if not told:
         yield f"<p>Nothing has been run yet: <code>{command('all', seed=1, quick=True)}</code></p>"
         return
@@ -92,7 +91,7 @@ def _table(told: Sequence[Line]) -> Iterator[str]:
     yield "</tbody></table></div>"
 
 
-def _row(line: Line) -> str:
+def _row(line: ClaimLine) -> str:
     name = escape(line.claim.id)
     shown = f'<a href="#{name}">{name}</a>' if line.experiment else name
     cells = [
@@ -113,7 +112,7 @@ def _row(line: Line) -> str:
     return f'<tr class="main">{row}</tr>\n<tr>{below}</tr>'
 
 
-def _rest(rest: Sequence[Line]) -> Iterator[str]:
+def _rest(rest: Sequence[ClaimLine]) -> Iterator[str]:
     for state, explanation in ((NOT_RUN, "not run"), (NO_EXPERIMENT, "without an experiment yet")):
         listed = [line for line in rest if line.state == state]
         if not listed:
@@ -130,7 +129,7 @@ def _rest(rest: Sequence[Line]) -> Iterator[str]:
         yield "</tbody></table></div></details>"
 
 
-def _experiment(each: Experiment, result: Result, by_claim: Mapping[str, Line]) -> Iterator[str]:
+def _experiment(each: Experiment, result: Result, by_claim: Mapping[str, ClaimLine]) -> Iterator[str]:
     grid = "the quick grid" if result.quick else "the full grid"
     yield f'<section class="experiment" id="{escape(each.name)}">\n<h3>{escape(each.title)}</h3>'
     yield (
@@ -149,7 +148,7 @@ def _experiment(each: Experiment, result: Result, by_claim: Mapping[str, Line]) 
     yield "</section>"
 
 
-def _answer(line: Line, plots: Sequence[Plot], result: Result) -> Iterator[str]:
+def _answer(line: ClaimLine, plots: Sequence[Plot], result: Result) -> Iterator[str]:
     name = escape(line.claim.id)
     yield f'<div class="answer" id="{name}">\n<div class="words">'
     yield f"<h3>{name} {_state(line.state)}</h3>\n<p>{escape(line.claim.text)}</p>"

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from distributary import __version__
 from distributary.errors import DistributaryError
 from distributary_lab.experiment import Experiment, Point, Row, Value
-from distributary_lab.tasks import Done, Failure
+from distributary_lab.tasks import PointFailure, PointOutcome
 
 ROWS, ABOUT = "rows.parquet", "run.json"
 POINT = "point"
@@ -39,7 +39,7 @@ class Result:
     quick: bool
     points: tuple[Point, ...]
     rows: tuple[Row, ...]
-    failures: tuple[Failure, ...]
+    failures: tuple[PointFailure, ...]
     seconds: float
     """What the points took, added up."""
     engine: str
@@ -81,7 +81,7 @@ def command(
 
 
 def result_of(
-    experiment: Experiment, outcomes: Sequence[Done], *, seed: int, quick: bool, engine: str
+    experiment: Experiment, outcomes: Sequence[PointOutcome], *, seed: int, quick: bool, engine: str
 ) -> Result:
     """Put together what the points gave."""
     return Result(
@@ -123,7 +123,7 @@ def load(name: str, out: Path) -> Result | None:
         rows = pq.read_table(directory / ROWS).to_pylist()
         del about["command"]
         about["points"] = tuple(about["points"])
-        about["failures"] = tuple(Failure(**failure) for failure in about["failures"])
+        about["failures"] = tuple(PointFailure(**failure) for failure in about["failures"])
         return Result(**about, rows=tuple(_without_gaps(row) for row in rows))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DistributaryError(

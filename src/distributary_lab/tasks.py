@@ -11,7 +11,7 @@ from distributary_lab.experiment import Experiment, Point, Row, Run, point_rando
 
 
 @dataclass(frozen=True)
-class Task:
+class PointTask:
     """One point of one experiment, with all it takes to run it anywhere."""
 
     experiment: str
@@ -22,7 +22,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Failure:
+class PointFailure:
     """A point that could not be run, and why."""
 
     experiment: str
@@ -33,25 +33,25 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Done:
+class PointOutcome:
     """The rows of a point, or why there are none."""
 
     experiment: str
     index: int
     rows: tuple[Row, ...] = ()
     seconds: float = 0.0
-    failure: Failure | None = None
+    failure: PointFailure | None = None
 
 
-def tasks_of(experiment: Experiment, *, quick: bool, seed: int) -> list[Task]:
+def tasks_of(experiment: Experiment, *, quick: bool, seed: int) -> list[PointTask]:
     """A task for each point of the grid."""
     return [
-        Task(experiment.name, index, dict(point), experiment.run, seed)
+        PointTask(experiment.name, index, dict(point), experiment.run, seed)
         for index, point in enumerate(experiment.points(quick))
     ]
 
 
-def perform(task: Task) -> Done:
+def perform(task: PointTask) -> PointOutcome:
     """Run a point. Whatever it raises is told, never lets the others down."""
     start = time.perf_counter()
     try:
@@ -59,16 +59,16 @@ def perform(task: Task) -> Done:
         rows = tuple(_plain({**task.point, **row}) for row in measured)
     except Exception as error:
         return failed(task, f"{type(error).__name__}: {error}", traceback.format_exc())
-    return Done(task.experiment, task.index, rows, time.perf_counter() - start)
+    return PointOutcome(task.experiment, task.index, rows, time.perf_counter() - start)
 
 
-def failed(task: Task, reason: str, trace: str = "") -> Done:
+def failed(task: PointTask, reason: str, trace: str = "") -> PointOutcome:
     """What is told of a point that could not be run."""
-    failure = Failure(task.experiment, task.index, task.point, reason, trace)
-    return Done(task.experiment, task.index, failure=failure)
+    failure = PointFailure(task.experiment, task.index, task.point, reason, trace)
+    return PointOutcome(task.experiment, task.index, failure=failure)
 
 
-def in_order(outcomes: Sequence[Done]) -> list[Done]:
+def in_order(outcomes: Sequence[PointOutcome]) -> list[PointOutcome]:
     """As the grid has them, whatever finished first."""
     return sorted(outcomes, key=lambda done: (done.experiment, done.index))
 

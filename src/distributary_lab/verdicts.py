@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from distributary_lab.claims import Claim, claims
@@ -15,9 +15,15 @@ from distributary_lab.rows import shown
 NO_EXPERIMENT = "no experiment yet"
 NOT_RUN = "not run"
 
+RECORD = (
+    *("id", "document", "claim", "paper", "state", "ours", "ratio", "reason"),
+    *("seed", "quick", "command", "deviation", "experiment"),
+)
+"""The fields of a line in JSON, in their order."""
+
 
 @dataclass(frozen=True)
-class Line:
+class ClaimLine:
     """One claim in the table."""
 
     claim: Claim
@@ -34,30 +40,23 @@ class Line:
 
     def to_record(self) -> dict[str, object]:
         """The line as JSON has it."""
-        return {
-            "id": self.claim.id,
-            "document": self.claim.seed,
-            "claim": self.claim.text,
-            "paper": self.claim.paper,
-            "state": self.state,
-            "ours": self.ours,
-            "ratio": self.ratio,
-            "reason": self.reason,
-            "seed": self.seed,
-            "quick": self.quick,
-            "command": self.command,
-            "deviation": self.deviation,
-            "experiment": self.experiment or None,
+        claim = self.claim
+        told = asdict(self) | {
+            "id": claim.id,
+            "document": claim.seed,
+            "claim": claim.text,
+            "paper": claim.paper,
         }
+        return {name: told[name] for name in RECORD} | {"experiment": self.experiment or None}
 
 
-def table(out: Path) -> list[Line]:
-    """Every claim with what the results in a directory say."""
+def results_in(out: Path) -> dict[str, Result]:
+    """The results in a directory by experiment, of those that were run."""
     results = {each.name: load(each.name, out) for each in experiments()}
-    return lines({name: result for name, result in results.items() if result is not None})
+    return {name: result for name, result in results.items() if result is not None}
 
 
-def lines(results: Mapping[str, Result]) -> list[Line]:
+def lines(results: Mapping[str, Result]) -> list[ClaimLine]:
     """Every claim with what these results, by experiment, say."""
     return [_line(claim, experiment_of().get(claim.id), results) for claim in claims().values()]
 
@@ -77,18 +76,18 @@ def judge(experiment: Experiment, claim_id: str, result: Result) -> Verdict:
     return Verdict(verdict.outcome, verdict.ours, verdict.ratio, f"{verdict.reason} {missing}".strip())
 
 
-def _line(claim: Claim, experiment: Experiment | None, results: Mapping[str, Result]) -> Line:
+def _line(claim: Claim, experiment: Experiment | None, results: Mapping[str, Result]) -> ClaimLine:
     if experiment is None:
         if claim.not_reproduced:
-            return Line(claim, Outcome.NOT_REPRODUCED.value, reason=claim.not_reproduced)
-        return Line(claim, NO_EXPERIMENT)
-    deviation = experiment.deviation_of(claim.id)
+            return ClaimLine(claim, Outcome.NOT_REPRODUCED.value, reason=claim.not_reproduced)
+        return ClaimLine(claim, NO_EXPERIMENT)
+    deviation = experiment.deviation
     result = results.get(experiment.name)
     if result is None:
         again = command(claim.id, seed=1, quick=False)
-        return Line(claim, NOT_RUN, command=again, deviation=deviation, experiment=experiment.name)
+        return ClaimLine(claim, NOT_RUN, command=again, deviation=deviation, experiment=experiment.name)
     verdict = judge(experiment, claim.id, result)
-    return Line(
+    return ClaimLine(
         claim,
         verdict.outcome.value,
         ours=shown(verdict.ours),

@@ -8,7 +8,7 @@ import pytest
 from distributary.sim.simulator import DeliveredItem
 from distributary_lab.experiment import Outcome, Row
 from distributary_lab.systems import comparison
-from distributary_lab.systems.comparison import COMPARED, EXPERIMENTS, Reached
+from distributary_lab.systems.comparison import COMPARED, EXPERIMENTS, ReachedInVain
 
 COSTS, RECOVERY = EXPERIMENTS
 
@@ -30,7 +30,7 @@ def test_a_crash_makes_events_late_and_the_system_recovers(monkeypatch: pytest.M
 
 
 def test_nodes_reached_in_vain_are_those_that_neither_send_nor_deliver() -> None:
-    reached, cause = Reached(), ("publish", "e1")
+    reached, cause = ReachedInVain(), ("publish", "e1")
     reached.sent(0, 1, 2, "event", cause, 1)
     reached.sent(0, 2, 3, "event", cause, 2)
     reached.sent(0, 2, 4, "event", cause, 2)

@@ -15,7 +15,7 @@ from distributary_lab.placement import beyond as beyond
 from distributary_lab.placement import latency as latency
 from distributary_lab.placement import load as load
 from distributary_lab.placement import traffic as traffic
-from distributary_lab.placement.networks import (
+from distributary_lab.placement.setup import (
     CLIENT_STAR,
     CLIENT_TREE,
     GLOBAL,

@@ -80,7 +80,7 @@ def test_an_answer_is_to_one_claim_of_the_catalogue(monkeypatch: pytest.MonkeyPa
 
     def listed(*listing: Experiment) -> tuple[Experiment, ...]:
         monkeypatch.setattr(registry, "import_module", lambda name: SimpleNamespace(EXPERIMENTS=listing))
-        monkeypatch.setattr(registry, "MODULES", ("given",))
+        monkeypatch.setattr(registry, "MODULES", {"given": ("module",)})
         return tuple(registry._listed())
 
     assert listed(tree) == (tree,)

@@ -16,7 +16,8 @@ from distributary_lab.plots import series, svg
 from distributary_lab.report import write_report
 from distributary_lab.results import Result, result_of, save
 from distributary_lab.tasks import tasks_of
-from distributary_lab.verdicts import NO_EXPERIMENT, NOT_RUN, judge, table
+from distributary_lab.verdicts import NO_EXPERIMENT, NOT_RUN, judge, results_in
+from distributary_lab.verdicts import lines as all_lines
 from lab.tiny import CLAIM, TINY, broken_check
 
 
@@ -65,7 +66,7 @@ def page_of(out: Path, to: Path) -> Page:
 
 
 def test_the_table_has_every_claim_before_anything_has_run(tmp_path: Path) -> None:
-    lines = {line.claim.id: line for line in table(tmp_path)}
+    lines = {line.claim.id: line for line in all_lines(results_in(tmp_path))}
     assert set(lines) == set(claims())
     assert {line.state for line in lines.values()} <= {NO_EXPERIMENT, NOT_RUN, "not reproduced"}
     assert lines["000-fig4"].state == "not reproduced"

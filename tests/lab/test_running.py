@@ -25,7 +25,7 @@ from distributary_lab.experiment import Experiment, grid
 from distributary_lab.registry import find
 from distributary_lab.results import command, load, result_of, save
 from distributary_lab.running import run_experiments, run_point
-from distributary_lab.tasks import Done, Task, in_order, perform, tasks_of
+from distributary_lab.tasks import PointOutcome, PointTask, in_order, perform, tasks_of
 from lab.tiny import TINY
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def ignored(count: int) -> None:
     """Told of progress that nobody looks at."""
 
 
-def without_times(outcomes: list[Done]) -> list[Done]:
+def without_times(outcomes: list[PointOutcome]) -> list[PointOutcome]:
     return [replace(done, seconds=0.0) for done in in_order(outcomes)]
 
 
@@ -93,7 +93,7 @@ def test_rows_carry_the_values_of_their_point_in_plain_types() -> None:
 
 
 def test_a_row_with_something_else_is_a_failure_that_names_it() -> None:
-    done = perform(Task("x", 0, {}, lambda point, random: [{"list": [1]}], 1))  # type: ignore[dict-item]
+    done = perform(PointTask("x", 0, {}, lambda point, random: [{"list": [1]}], 1))  # type: ignore[dict-item]
     assert done.failure is not None
     assert "'list' is to be a number" in done.failure.reason
 
@@ -122,11 +122,11 @@ def test_a_process_that_dies_does_not_lose_the_other_points() -> None:
 def test_what_measures_time_runs_one_by_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     asked: list[tuple[int, int | None]] = []
 
-    def pool(tasks: list[Task], jobs: int | None, finished: object) -> list[Done]:
+    def pool(tasks: list[PointTask], jobs: int | None, finished: object) -> list[PointOutcome]:
         asked.append((len(tasks), jobs))
         return run_here(tasks, ignored)
 
-    monkeypatch.setattr("distributary_lab.running.run_in_processes", pool)
+    monkeypatch.setattr("distributary_lab.engines.run_in_processes", pool)
     timed = replace(TINY, name="timed", alone=True)
     seen: list[int] = []
     run_experiments(
@@ -153,7 +153,7 @@ def test_results_are_parquet_with_what_it_takes_to_repeat_them(tmp_path: Path) -
 
 
 def test_columns_that_only_some_rows_have_leave_no_gaps_behind(tmp_path: Path) -> None:
-    outcomes = [Done("tiny", 0, ({"a": 1}, {"b": 2.5, "a": 2})), Done("tiny", 1, ({"b": 3},))]
+    outcomes = [PointOutcome("tiny", 0, ({"a": 1}, {"b": 2.5, "a": 2})), PointOutcome("tiny", 1, ({"b": 3},))]
     save(result_of(TINY, outcomes, seed=1, quick=True, engine=HERE), tmp_path)
     result = load("tiny", tmp_path)
     assert result is not None
@@ -161,7 +161,7 @@ def test_columns_that_only_some_rows_have_leave_no_gaps_behind(tmp_path: Path) -
 
 
 def test_a_column_of_numbers_and_strings_is_refused(tmp_path: Path) -> None:
-    outcomes = [Done("tiny", 0, ({"a": 1}, {"a": "one"}))]
+    outcomes = [PointOutcome("tiny", 0, ({"a": 1}, {"a": "one"}))]
     with pytest.raises(DistributaryError, match="column 'a'"):
         save(result_of(TINY, outcomes, seed=1, quick=True, engine=HERE), tmp_path)
     assert load("tiny", tmp_path) is None

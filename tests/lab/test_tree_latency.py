@@ -12,14 +12,11 @@ from distributary_lab.experiment import Experiment, Outcome, Row, grid
 from distributary_lab.registry import find
 from distributary_lab.rows import number, select
 from distributary_lab.tasks import tasks_of
+from distributary_lab.tree.climbs import HYBRID_RULES, LOCAL_RULES, OURS, UNTOUCHED
 from distributary_lab.tree.latency import (
     ANNEALED,
-    HYBRID_RULES,
-    LOCAL_RULES,
-    OURS,
     PERIODS,
     STAR,
-    UNTOUCHED,
     check_annealing,
     check_average,
     check_escape,

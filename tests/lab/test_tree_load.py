@@ -19,7 +19,7 @@ from distributary_lab.tree.load import (
     SOON,
     STILL,
     Links,
-    Watched,
+    WatchedAdaptation,
     check_drift,
     check_load,
     run_drift,
@@ -61,7 +61,7 @@ def test_links_drift_a_little_and_struck_sites_are_several_times_further() -> No
 def test_a_site_that_comes_back_soon_has_gone_to_and_fro() -> None:
     goal = parse_goal(GOALS["maximum"])
     near, far = ([[0, 5, nine], [5, 0, 3], [nine, 3, 0]] for nine in (9.0, 7.0))
-    watched = Watched(goal, Tree((-1, 0, 1)), KEEPERS[EAGER])
+    watched = WatchedAdaptation(goal, Tree((-1, 0, 1)), KEEPERS[EAGER])
     assert watched.period(1, Sites(latency=near)) == (0, 0)
     assert watched.period(2, Sites(latency=far)) == (1, 0)
     assert watched.period(3, Sites(latency=near)) == (1, 1)

@@ -18,7 +18,7 @@ import numpy as np
 from distributary.overlay.ring.circle import Circle
 from distributary.overlay.ring.fingers import BOTH_WAYS, DOUBLE_TABLE, ONE_WAY, Rule
 from distributary.overlay.ring.static import StaticRing
-from distributary_lab.experiment import Experiment, Outcome, Plot, Point, Row, Rows, Verdict, answer, grid
+from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid
 from distributary_lab.rows import means
 
 CIRCLE = Circle(32)
@@ -67,7 +67,7 @@ def check_figure_3(rows: Rows) -> Verdict:
     )
     sizes = [nodes for nodes in both if nodes in FIGURE_3]
     if not sizes:
-        return Verdict(Outcome.NOT_REPRODUCED, "not run", reason="no ring of 100 to 3,200 nodes was run")
+        return Verdict.not_run("no ring of 100 to 3,200 nodes was run")
     below = all(both[nodes] < one[nodes] for nodes in sizes)
     near = all(both[nodes] <= NEAR * optimum[nodes] for nodes in sizes)
     last, most = sizes[-1], max(both)

@@ -130,12 +130,10 @@ EXPERIMENTS = (
         run=run,
         answers={
             "beyond-hope-facets": answer(
-                check_facets,
-                by_facets("Load of the busiest node, and the price", y=("busiest", "subscribe")),
+                check_facets, by_facets("Load of the busiest node, and the price", y=("busiest", "subscribe"))
             ),
             "beyond-hope-dimension": answer(
-                check_dimension,
-                by_bits("Costs by address length", y=("publish", "subscribe", "busiest")),
+                check_dimension, by_bits("Costs by address length", y=("publish", "subscribe", "busiest"))
             ),
         },
     ),

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distributary.systems.hope.addressing import fitting_dimension
-from distributary_lab.experiment import Experiment, Outcome, Plot, Point, Row, Rows, Verdict, answer, grid
+from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid
 from distributary_lab.hope.counting import PublishedCollection
 from distributary_lab.hope.model import Addresses, covering
 from distributary_lab.rows import largest, mean, number, select
@@ -100,7 +100,7 @@ def check_delivery(rows: Rows) -> Verdict:
     """Figure 5.5."""
     nodes = largest(rows, "nodes")
     if not select(rows, nodes=nodes, probability=0.5, copies=8):
-        return Verdict(Outcome.NOT_REPRODUCED, "not run", reason="r = 8 was not run")
+        return Verdict.not_run("r = 8 was not run")
     quarter, half, single = (
         mean(rows, "delivery_ratio", nodes=nodes, probability=probability, copies=copies)
         for probability, copies in ((0.25, 8), (0.5, 8), (0.25, 1))

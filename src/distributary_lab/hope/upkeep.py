@@ -224,8 +224,7 @@ EXPERIMENTS = (
         run=run,
         answers={
             "001-fig5.3": answer(
-                check_replication,
-                by_nodes("Replication traffic of a node", y="replication", series="copies"),
+                check_replication, by_nodes("Replication traffic of a node", y="replication", series="copies")
             )
         },
         deviation="Every node changes its subscription every 10 s; r counts all copies.",

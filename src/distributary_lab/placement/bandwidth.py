@@ -15,21 +15,7 @@ from distributary.plan.queries.goals import BANDWIDTH
 from distributary.plan.queries.optimiser import climb
 from distributary.plan.queries.rules import LOCAL, MIGRATION, MIGRATIONS, REPLICATION, QueryRule
 from distributary_lab.experiment import Plot, Point, Row, Rows, Verdict, answer, grid
-from distributary_lab.placement.networks import (
-    CLIENT_STAR,
-    CLIENT_TREE,
-    DEVIATION,
-    GLOBAL,
-    LOCAL_RULES,
-    SOURCE,
-    baseline,
-    by_period,
-    goal_of,
-    placement_experiment,
-    row_of,
-    rows_by_period,
-    start_at,
-)
+from distributary_lab.placement import setup
 from distributary_lab.rows import listed, mean, means, named, numbers
 
 CAPACITY = 100.0
@@ -53,32 +39,40 @@ RULES: dict[str, tuple[QueryRule, ...]] = {
 
 def run_filters(point: Point, random: np.random.Generator) -> list[Row]:
     """Figure 5.9: chains of five filters, by local rules."""
-    start, goal = start_at(point, random, filters_only=True, two_feeds=0.0), goal_of(BANDWIDTH)
-    rows = [baseline(name, goal, start) for name in (CLIENT_TREE, CLIENT_STAR, SOURCE, GLOBAL)]
-    return [*rows, row_of(goal, LOCAL_RULES, climb(goal, start, MIGRATIONS, LOCAL))]
+    start, goal = setup.start_at(point, random, filters_only=True, two_feeds=0.0), setup.goal_of(BANDWIDTH)
+    rows = [
+        setup.baseline(name, goal, start)
+        for name in (setup.CLIENT_TREE, setup.CLIENT_STAR, setup.SOURCE, setup.GLOBAL)
+    ]
+    return [*rows, setup.row_of(goal, setup.LOCAL_RULES, climb(goal, start, MIGRATIONS, LOCAL))]
 
 
 def run_limits(point: Point, random: np.random.Generator) -> list[Row]:
     """Figure 5.13: period by period, with every site's load limited to a share of its capacity."""
     limits = [int(each) for each in str(point["limits"]).split()]
     tightest = min(limits) / 100 * CAPACITY
-    start = start_at(point, random, speed=CAPACITY / 1000, filters_only=True, two_feeds=0.0, limit=tightest)
+    start = setup.start_at(
+        point, random, speed=CAPACITY / 1000, filters_only=True, two_feeds=0.0, limit=tightest
+    )
     rows: list[Row] = []
     for limit in limits:
         constraints = [] if limit == FREE else [f"node load <= {limit / 100} * capacity"]
-        goal = goal_of(BANDWIDTH, *constraints)
+        goal = setup.goal_of(BANDWIDTH, *constraints)
         found = climb(goal, start, MIGRATIONS, LOCAL)
-        end = row_of(goal, LOCAL_RULES, found)
+        end = setup.row_of(goal, setup.LOCAL_RULES, found)
         ends = {"limit": limit, "end": end["cost"], "broken": end["broken"]}
-        rows += rows_by_period(found, PERIODS, "bandwidth", **ends)
+        rows += setup.rows_by_period(found, PERIODS, "bandwidth", **ends)
     return rows
 
 
 def run_replication(point: Point, random: np.random.Generator) -> list[Row]:
     """Figure 5.22: every query reads two feeds."""
-    start, goal = start_at(point, random, two_feeds=1.0), goal_of(BANDWIDTH)
+    start, goal = setup.start_at(point, random, two_feeds=1.0), setup.goal_of(BANDWIDTH)
     ends = {name: climb(goal, start, rules, LOCAL) for name, rules in RULES.items()}
-    rows = [baseline(CLIENT_TREE, goal, start), *(row_of(goal, name, found) for name, found in ends.items())]
+    rows = [
+        setup.baseline(setup.CLIENT_TREE, goal, start),
+        *(setup.row_of(goal, name, found) for name, found in ends.items()),
+    ]
     before = ends[MIGRATED].before
     return [{**row, "improvement": 100 * (1 - float(row["cost"]) / before)} for row in rows]
 
@@ -88,12 +82,14 @@ def run_replication(point: Point, random: np.random.Generator) -> list[Row]:
 
 def check_filters(rows: Rows) -> Verdict:
     """Figure 5.9: local rules come to the same as GLOBAL."""
-    ours, best = (means(rows, "cost", by="queries", method=name) for name in (LOCAL_RULES, GLOBAL))
+    ours, best = (
+        means(rows, "cost", by="queries", method=name) for name in (setup.LOCAL_RULES, setup.GLOBAL)
+    )
     ratios = [ours[queries] / best[queries] for queries in ours]
     last = max(ours)
     local, source, star, tree = (
         mean(rows, "cost", method=name, queries=last) / 1000
-        for name in (LOCAL_RULES, SOURCE, CLIENT_STAR, CLIENT_TREE)
+        for name in (setup.LOCAL_RULES, setup.SOURCE, setup.CLIENT_STAR, setup.CLIENT_TREE)
     )
     return Verdict.of(
         max(ratios) <= 1.02 and local < star < tree,
@@ -148,7 +144,7 @@ BY_QUERIES = Plot(
     y_label=TOTAL,
     about="SOURCE, GLOBAL and the climb by local rules lie on one another.",
 )
-BY_LIMIT = by_period(
+BY_LIMIT = setup.by_period(
     "Total bandwidth by limit, per cent of a site's capacity",
     y="bandwidth",
     series="limit",
@@ -165,7 +161,7 @@ BY_RULES = Plot(
 )
 
 EXPERIMENTS = (
-    placement_experiment(
+    setup.placement_experiment(
         name="placement-bandwidth",
         title="Total bandwidth of chains of filters, by the number of queries",
         grid=grid(nodes=[100], queries=[100, 300, 500, 700, 900], run=[1]),
@@ -173,22 +169,22 @@ EXPERIMENTS = (
         run=run_filters,
         answers={"003-fig5.9": answer(check_filters, BY_QUERIES)},
     ),
-    placement_experiment(
+    setup.placement_experiment(
         name="placement-bandwidth-limits",
         title="Total bandwidth under limits on the sites' load, period by period",
         grid=grid(nodes=[100], queries=[500], limits=["5 10 100"], run=[1, 2]),
         quick=grid(nodes=[40], queries=[120], limits=["5 10 100"], run=[1]),
         run=run_limits,
         answers={"003-fig5.13": answer(check_limits, BY_LIMIT)},
-        deviation=DEVIATION + " Chains of filters, as in Figure 5.9; a site has 100 cycles a second.",
+        deviation=setup.DEVIATION + " Chains of filters, as in Figure 5.9; a site has 100 cycles a second.",
     ),
-    placement_experiment(
+    setup.placement_experiment(
         name="placement-replication",
         title="Total bandwidth by migration, by replication and by both",
         grid=grid(nodes=[100], queries=[500], run=[1, 2]),
         quick=grid(nodes=[40], queries=[80], run=[1]),
         run=run_replication,
         answers={"003-fig5.22": answer(check_replication, BY_RULES)},
-        deviation=DEVIATION + " Every query reads two feeds: that is where replication applies.",
+        deviation=setup.DEVIATION + " Every query reads two feeds: that is where replication applies.",
     ),
 )

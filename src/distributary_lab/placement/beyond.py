@@ -21,14 +21,7 @@ from distributary.plan.queries.rules import DIRECTED, HYBRID, LOCAL, MIGRATIONS
 from distributary.plan.queries.shedding import shed_load
 from distributary.plan.queries.state import Floats
 from distributary_lab.experiment import Plot, Point, Row, Rows, Verdict, answer, grid
-from distributary_lab.placement.networks import (
-    CLIENT_TREE,
-    HYBRID_RULES,
-    goal_of,
-    placement_experiment,
-    row_of,
-    start_at,
-)
+from distributary_lab.placement import setup
 from distributary_lab.rows import listed, mean, means, named, number, numbers
 
 METRICS = {"bandwidth": BANDWIDTH, "latency": LATENCY}
@@ -49,19 +42,19 @@ Ends = dict[str, QueryClimb | Placement]
 
 def compared(metric: str, goal: Goal, ends: Ends) -> list[Row]:
     """Placements for one metric, each also as a share of the first one's cost."""
-    rows = [row_of(goal, method, found) for method, found in ends.items()]
+    rows = [setup.row_of(goal, method, found) for method, found in ends.items()]
     first = number(rows[0], "cost")
     return [{**row, "metric": metric, "share": number(row, "cost") / first} for row in rows]
 
 
 def run_joint(point: Point, random: np.random.Generator) -> list[Row]:
     """Rules for trees, rules for queries, and both in turns, under limits on load and fanout."""
-    start = start_at(point, random, limit=LIMIT)
+    start = setup.start_at(point, random, limit=LIMIT)
     rows: list[Row] = []
     for metric, text in METRICS.items():
-        goal = goal_of(text, *LIMITS)
+        goal = setup.goal_of(text, *LIMITS)
         ends: Ends = {
-            CLIENT_TREE: start,
+            setup.CLIENT_TREE: start,
             TREES_ALONE: improve_trees(goal, start)[0],
             QUERIES_ALONE: climb(goal, start, MIGRATIONS, LOCAL),
             BOTH: improve_both(goal, start).placement,
@@ -72,16 +65,16 @@ def run_joint(point: Point, random: np.random.Generator) -> list[Row]:
 
 def run_springs(point: Point, random: np.random.Generator) -> list[Row]:
     """Rules beside springs in a space of latencies, and rules after them."""
-    start = start_at(point, random)
+    start = setup.start_at(point, random)
     springs = relaxed(start.workload, start.network)
     rows: list[Row] = []
     for metric, text in {**METRICS, "load": LOAD}.items():
-        goal = goal_of(text)
+        goal = setup.goal_of(text)
         ends: Ends = {
-            CLIENT_TREE: start,
+            setup.CLIENT_TREE: start,
             SPRINGS: springs,
             AFTER_SPRINGS: climb(goal, springs, MIGRATIONS, HYBRID),
-            HYBRID_RULES: climb(goal, start, MIGRATIONS, HYBRID),
+            setup.HYBRID_RULES: climb(goal, start, MIGRATIONS, HYBRID),
         }
         rows += compared(metric, goal, ends)
     return rows
@@ -89,14 +82,14 @@ def run_springs(point: Point, random: np.random.Generator) -> list[Row]:
 
 def run_shedding(point: Point, random: np.random.Generator) -> list[Row]:
     """More to do than sites can: what is lost of the queries' worth, in three ways."""
-    start = start_at(point, random)
+    start = setup.start_at(point, random)
     workload = start.workload
     worth = np.exp(random.normal(0.0, 1.0, len(workload.queries)))
     queries = (
         replace(query, utility=float(each)) for query, each in zip(workload.queries, worth, strict=True)
     )
     start = Placement(replace(workload, queries=tuple(queries)), start.network, start.hosts)
-    placed = climb(goal_of(LOAD), start, MIGRATIONS, DIRECTED).placement
+    placed = climb(setup.goal_of(LOAD), start, MIGRATIONS, DIRECTED).placement
     average = float(sum(map(workload.load, range(len(workload.operators))))) / start.network.sites.count
     rows: list[Row] = []
     for overload in map(float, str(point["overloads"]).split()):
@@ -156,7 +149,7 @@ def check_joint(rows: Rows) -> Verdict:
         for metric, each in shares.items()
     }
     trees, queries, both = (numbers(rows, "cost", method=name) for name in (TREES_ALONE, QUERIES_ALONE, BOTH))
-    before, after = (numbers(rows, "broken", method=name) for name in (CLIENT_TREE, BOTH))
+    before, after = (numbers(rows, "broken", method=name) for name in (setup.CLIENT_TREE, BOTH))
     everywhere = all(all_ < min(one, other) for all_, one, other in zip(both, trees, queries, strict=True))
     kept = all(now <= first for now, first in zip(after, before, strict=True))
     return Verdict.of(
@@ -169,9 +162,9 @@ def check_joint(rows: Rows) -> Verdict:
 
 def check_springs(rows: Rows) -> Verdict:
     """Rules beat springs for every metric."""
-    shares = shares_of(rows, SPRINGS, HYBRID_RULES, AFTER_SPRINGS)
+    shares = shares_of(rows, SPRINGS, setup.HYBRID_RULES, AFTER_SPRINGS)
     return Verdict.of(
-        all(each[HYBRID_RULES] < each[SPRINGS] for each in shares.values()),
+        all(each[setup.HYBRID_RULES] < each[SPRINGS] for each in shares.values()),
         ours=f"{_told(shares)} of the start's cost",
         reason="Judged: rules below springs for every metric. Springs know rates and latencies, and "
         "neither the goal nor what is shared.",
@@ -210,7 +203,7 @@ LOST = Plot(
 )
 
 EXPERIMENTS = (
-    placement_experiment(
+    setup.placement_experiment(
         name="placement-joint",
         title="Trees and queries improved together",
         grid=grid(nodes=[40], queries=[150], run=[1, 2]),
@@ -218,17 +211,19 @@ EXPERIMENTS = (
         run=run_joint,
         answers={"beyond-placement-joint": answer(check_joint, remaining(TREES_ALONE, QUERIES_ALONE, BOTH))},
     ),
-    placement_experiment(
+    setup.placement_experiment(
         name="placement-springs",
         title="Placement by rules and by springs in a space of latencies",
         grid=grid(nodes=[100], queries=[500], run=[1]),
         quick=grid(nodes=[30], queries=[80], run=[1]),
         run=run_springs,
         answers={
-            "beyond-placement-springs": answer(check_springs, remaining(SPRINGS, HYBRID_RULES, AFTER_SPRINGS))
+            "beyond-placement-springs": answer(
+                check_springs, remaining(SPRINGS, setup.HYBRID_RULES, AFTER_SPRINGS)
+            )
         },
     ),
-    placement_experiment(
+    setup.placement_experiment(
         name="placement-shedding",
         title="What is lost under overload",
         grid=grid(nodes=[40], queries=[200], overloads=["1.1 1.5 2 3"], run=[1, 2]),

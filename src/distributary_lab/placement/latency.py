@@ -17,22 +17,7 @@ from distributary.plan.queries.goals import LATENCY, RESPONSE
 from distributary.plan.queries.optimiser import climb
 from distributary.plan.queries.rules import HYBRID, LOCAL, MIGRATIONS
 from distributary_lab.experiment import Plot, Point, Row, Rows, Verdict, answer, grid
-from distributary_lab.placement.networks import (
-    CLIENT_STAR,
-    CLIENT_TREE,
-    DEVIATION,
-    GLOBAL,
-    HYBRID_RULES,
-    LOCAL_RULES,
-    SOURCE,
-    baseline,
-    by_period,
-    goal_of,
-    placement_experiment,
-    row_of,
-    rows_by_period,
-    start_at,
-)
+from distributary_lab.placement import setup
 from distributary_lab.rows import mean, means, named, number, numbers
 
 PERIODS = 8
@@ -50,37 +35,37 @@ LIMIT = 5
 
 def run_network(point: Point, random: np.random.Generator) -> list[Row]:
     """Figure 5.10: network latency alone, period by period."""
-    start, goal = start_at(point, random), goal_of(LATENCY)
-    levels = {name: baseline(name, goal, start)["cost"] for name in (CLIENT_STAR, GLOBAL)}
+    start, goal = setup.start_at(point, random), setup.goal_of(LATENCY)
+    levels = {name: setup.baseline(name, goal, start)["cost"] for name in (setup.CLIENT_STAR, setup.GLOBAL)}
     found = climb(goal, start, MIGRATIONS, LOCAL)
-    end = row_of(goal, LOCAL_RULES, found)
-    return rows_by_period(found, PERIODS, "local", **levels, rewrites=end["rewrites"], end=end["cost"])
+    end = setup.row_of(goal, setup.LOCAL_RULES, found)
+    return setup.rows_by_period(found, PERIODS, "local", **levels, rewrites=end["rewrites"], end=end["cost"])
 
 
 def run_processing(point: Point, random: np.random.Generator) -> list[Row]:
     """Figure 5.11: with processing, by network size."""
-    start, goal = start_at(point, random, matching=MATCHING), goal_of(RESPONSE)
+    start, goal = setup.start_at(point, random, matching=MATCHING), setup.goal_of(RESPONSE)
     found = climb(goal, start, MIGRATIONS, HYBRID)
     return [
-        baseline(CLIENT_TREE, goal, start),
-        baseline(CLIENT_STAR, goal, start),
-        row_of(goal, SOURCE, at_sources(start.workload, with_stars(start.network))),
-        baseline(GLOBAL, goal, start),
-        row_of(goal, HYBRID_RULES, found),
+        setup.baseline(setup.CLIENT_TREE, goal, start),
+        setup.baseline(setup.CLIENT_STAR, goal, start),
+        setup.row_of(goal, setup.SOURCE, at_sources(start.workload, with_stars(start.network))),
+        setup.baseline(setup.GLOBAL, goal, start),
+        setup.row_of(goal, setup.HYBRID_RULES, found),
     ]
 
 
 def run_limited(point: Point, random: np.random.Generator) -> list[Row]:
     """Figure 5.12: network latency where no site may have more than five cycles a second to do."""
-    start = start_at(point, random, limit=LIMIT)
-    goal = goal_of(LATENCY, f"node load <= {LIMIT}")
-    best = baseline(GLOBAL, goal, start)
-    first = baseline(CLIENT_TREE, goal, start)["broken"]
-    others: Row = {GLOBAL: best["cost"], "over": best["broken"], "at_first": first}
+    start = setup.start_at(point, random, limit=LIMIT)
+    goal = setup.goal_of(LATENCY, f"node load <= {LIMIT}")
+    best = setup.baseline(setup.GLOBAL, goal, start)
+    first = setup.baseline(setup.CLIENT_TREE, goal, start)["broken"]
+    others: Row = {setup.GLOBAL: best["cost"], "over": best["broken"], "at_first": first}
     rows: list[Row] = []
-    for name, area in ((LOCAL_RULES, LOCAL), (HYBRID_RULES, HYBRID)):
+    for name, area in ((setup.LOCAL_RULES, LOCAL), (setup.HYBRID_RULES, HYBRID)):
         found = climb(goal, start, MIGRATIONS, area)
-        rows += rows_by_period(found, PERIODS, "latency", **row_of(goal, name, found), **others)
+        rows += setup.rows_by_period(found, PERIODS, "latency", **setup.row_of(goal, name, found), **others)
     level = {**best, **others, "latency": best["cost"]}
     return rows + [{**level, "period": period} for period in range(PERIODS + 1)]
 
@@ -92,7 +77,7 @@ def check_network(rows: Rows) -> Verdict:
     """Figure 5.10: close to the optimum."""
     start = mean(rows, "local", period=0)
     end, best, direct, rewrites = (
-        mean(rows, column, period=PERIODS) for column in ("end", GLOBAL, CLIENT_STAR, "rewrites")
+        mean(rows, column, period=PERIODS) for column in ("end", setup.GLOBAL, setup.CLIENT_STAR, "rewrites")
     )
     return Verdict.of(
         end <= 1.05 * best and end < start,
@@ -106,20 +91,20 @@ def check_network(rows: Rows) -> Verdict:
 
 def check_processing(rows: Rows) -> Verdict:
     """Figure 5.11: much better than all but GLOBAL."""
-    ours = means(rows, "cost", by="nodes", method=HYBRID_RULES)
+    ours = means(rows, "cost", by="nodes", method=setup.HYBRID_RULES)
     others = {
         name: means(rows, "cost", by="nodes", method=name)
-        for name in (CLIENT_TREE, CLIENT_STAR, SOURCE, GLOBAL)
+        for name in (setup.CLIENT_TREE, setup.CLIENT_STAR, setup.SOURCE, setup.GLOBAL)
     }
-    gains = {nodes: 100 * (1 - cost / others[CLIENT_TREE][nodes]) for nodes, cost in ours.items()}
+    gains = {nodes: 100 * (1 - cost / others[setup.CLIENT_TREE][nodes]) for nodes, cost in ours.items()}
     most, last = max(gains.values()), max(ours)
     beaten = all(
-        cost <= 1.05 * others[GLOBAL][nodes]
-        and cost < min(others[name][nodes] for name in (CLIENT_TREE, CLIENT_STAR, SOURCE))
+        cost <= 1.05 * others[setup.GLOBAL][nodes]
+        and cost < min(others[name][nodes] for name in (setup.CLIENT_TREE, setup.CLIENT_STAR, setup.SOURCE))
         for nodes, cost in ours.items()
     )
     moved, periods = (
-        mean(rows, column, method=HYBRID_RULES, nodes=last) for column in ("rewrites", "periods")
+        mean(rows, column, method=setup.HYBRID_RULES, nodes=last) for column in ("rewrites", "periods")
     )
     return Verdict.of(
         beaten and most >= 50,
@@ -135,9 +120,11 @@ def check_processing(rows: Rows) -> Verdict:
 
 def check_limited(rows: Rows) -> Verdict:
     """Figure 5.12: with directed rules below GLOBAL, without above."""
-    local, hybrid = (mean(rows, "cost", method=name) for name in (LOCAL_RULES, HYBRID_RULES))
-    best, start = mean(rows, GLOBAL), mean(rows, "latency", period=0, method=LOCAL_RULES)
-    kept = all(number(row, "broken") <= number(row, "at_first") for row in rows if row["method"] != GLOBAL)
+    local, hybrid = (mean(rows, "cost", method=name) for name in (setup.LOCAL_RULES, setup.HYBRID_RULES))
+    best, start = mean(rows, setup.GLOBAL), mean(rows, "latency", period=0, method=setup.LOCAL_RULES)
+    kept = all(
+        number(row, "broken") <= number(row, "at_first") for row in rows if row["method"] != setup.GLOBAL
+    )
     below = (
         " Here local rules alone are below GLOBAL too: they reach two levels and siblings in four trees and "
         "move queries again and again, where GLOBAL never takes back what it decided (and leaves queries "
@@ -155,13 +142,15 @@ def check_limited(rows: Rows) -> Verdict:
 # The experiments
 
 MILLISECONDS = "average latency, ms"
-latency_by_period = partial(by_period, y_label=MILLISECONDS)
-LEVELS = latency_by_period("Average latency of a query", y=("local", GLOBAL, CLIENT_STAR), series=())
+latency_by_period = partial(setup.by_period, y_label=MILLISECONDS)
+LEVELS = latency_by_period(
+    "Average latency of a query", y=("local", setup.GLOBAL, setup.CLIENT_STAR), series=()
+)
 LIMITED = latency_by_period("Average latency of a query, at most five cycles a site", y="latency")
 BY_NODES = Plot("Average latency of a query", "nodes", "cost", "method", y_label=MILLISECONDS)
 
 EXPERIMENTS = (
-    placement_experiment(
+    setup.placement_experiment(
         name="placement-latency",
         title="The average network latency of 500 queries, period by period",
         grid=grid(nodes=[100], queries=[500], run=[1, 2]),
@@ -169,18 +158,18 @@ EXPERIMENTS = (
         run=run_network,
         answers={"003-fig5.10": answer(check_network, LEVELS)},
     ),
-    placement_experiment(
+    setup.placement_experiment(
         name="placement-response",
         title="The average latency with processing, by network size",
         grid=grid(nodes=[50, 100, 150], queries=[500], run=[1]),
         quick=grid(nodes=[20, 40], queries=[60], run=[1]),
         run=run_processing,
         answers={"003-fig5.11": answer(check_processing, BY_NODES)},
-        deviation=DEVIATION + " Matching an item costs half a cycle for every link that it is forwarded on. "
-        "GLOBAL puts every query where the average latency is best by then, and leaves clients where they "
-        "are.",
+        deviation=setup.DEVIATION
+        + " Matching an item costs half a cycle for every link that it is forwarded on. GLOBAL puts every "
+        "query where the average latency is best by then, and leaves clients where they are.",
     ),
-    placement_experiment(
+    setup.placement_experiment(
         name="placement-latency-limit",
         title="The average network latency under a limit on every site's load",
         grid=grid(nodes=[100], queries=[500], run=[1, 2]),

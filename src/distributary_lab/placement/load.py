@@ -26,21 +26,7 @@ from distributary.plan.queries.rules import (
 )
 from distributary.plan.queries.statistics import Dissemination
 from distributary_lab.experiment import Plot, Point, Row, Rows, Verdict, answer, grid, seed_from
-from distributary_lab.placement.networks import (
-    CLIENT_TREE,
-    DEVIATION,
-    DIRECTED_RULES,
-    GLOBAL,
-    LOCAL_RULES,
-    SOURCE,
-    baseline,
-    by_period,
-    goal_of,
-    placement_experiment,
-    row_of,
-    rows_by_period,
-    start_at,
-)
+from distributary_lab.placement import setup
 from distributary_lab.rows import listed, mean, means, named, number, select
 
 PERIODS = 12
@@ -75,16 +61,16 @@ ALL = 0
 
 def run_steps(point: Point, random: np.random.Generator) -> list[Row]:
     """Figure 5.14: period by period, with local and with directed rules."""
-    start, goal = start_at(point, random), goal_of(LOAD)
+    start, goal = setup.start_at(point, random), setup.goal_of(LOAD)
     workload, network = start.workload, start.network
     levels: Row = {
         OPTIMAL: least_maximum_load(workload, network),
-        GLOBAL: row_of(goal, GLOBAL, least_loaded(workload, network))["cost"],
+        setup.GLOBAL: setup.row_of(goal, setup.GLOBAL, least_loaded(workload, network))["cost"],
     }
     rows: list[Row] = []
-    for name, area in ((LOCAL_RULES, LOCAL), (DIRECTED_RULES, DIRECTED)):
+    for name, area in ((setup.LOCAL_RULES, LOCAL), (setup.DIRECTED_RULES, DIRECTED)):
         found = climb(goal, start, MIGRATIONS, area)
-        rows += rows_by_period(found, PERIODS, "load", **row_of(goal, name, found), **levels)
+        rows += setup.rows_by_period(found, PERIODS, "load", **setup.row_of(goal, name, found), **levels)
     for name, level in levels.items():
         rows += [{**levels, "method": name, "period": at, "load": level} for at in range(PERIODS + 1)]
     return rows
@@ -92,7 +78,7 @@ def run_steps(point: Point, random: np.random.Generator) -> list[Row]:
 
 def run_sizes(point: Point, random: np.random.Generator) -> list[Row]:
     """Figures 5.15 and 5.16: by network size, from three starts."""
-    given, goal = start_at(point, random), goal_of(LOAD)
+    given, goal = setup.start_at(point, random), setup.goal_of(LOAD)
     workload, network = given.workload, given.network
     best = least_maximum_load(workload, network)
     starts = {name: place(workload, network) for name, place in STARTS.items()}
@@ -100,23 +86,28 @@ def run_sizes(point: Point, random: np.random.Generator) -> list[Row]:
     for name, start in starts.items():
         found = climb(goal, start, MIGRATIONS, DIRECTED)
         gain = 100 * (1 - found.cost / found.before)
-        rows.append({**row_of(goal, name, found), "start": found.before, "improvement": gain})
-    for label, name in ((CLIENT_TREE, "client"), (SOURCE, "root"), (GLOBAL, "greedy")):
-        rows.append(row_of(goal, label, starts[name]))
+        rows.append({**setup.row_of(goal, name, found), "start": found.before, "improvement": gain})
+    for label, name in ((setup.CLIENT_TREE, "client"), (setup.SOURCE, "root"), (setup.GLOBAL, "greedy")):
+        rows.append(setup.row_of(goal, label, starts[name]))
     rows.append({"method": OPTIMAL, "cost": best})
     return [{**row, OPTIMAL: best} for row in rows]
 
 
 def run_statistics(point: Point, random: np.random.Generator) -> list[Row]:
     """Figure 5.17: period by period, with all statistics and with some of them."""
-    start, goal = start_at(point, random), goal_of(LOAD)
+    start, goal = setup.start_at(point, random), setup.goal_of(LOAD)
     best = least_maximum_load(start.workload, start.network)
     rows: list[Row] = []
     for top in map(int, str(point["tops"]).split()):
         told = Dissemination(None if top == ALL else top, seed=seed_from(random))
         found = climb(goal, start, MIGRATIONS, DIRECTED, statistics=told)
-        end = {**row_of(goal, DIRECTED_RULES, found), "top": top, "told": _named(top), OPTIMAL: best}
-        rows += rows_by_period(found, ROUNDS, "load", **end)
+        end = {
+            **setup.row_of(goal, setup.DIRECTED_RULES, found),
+            "top": top,
+            "told": _named(top),
+            OPTIMAL: best,
+        }
+        rows += setup.rows_by_period(found, ROUNDS, "load", **end)
     return rows + [{"told": OPTIMAL, "period": period, "load": best} for period in range(ROUNDS + 1)]
 
 
@@ -127,11 +118,14 @@ def _named(top: int) -> str:
 def run_partition(point: Point, random: np.random.Generator) -> list[Row]:
     """Figure 5.23: by migration, by partition and by both."""
     plain = point["operators"] == FILTERS
-    start = start_at(point, random, filters_only=plain, two_feeds=0.0 if plain else 0.2)
-    goal = goal_of(LOAD)
+    start = setup.start_at(point, random, filters_only=plain, two_feeds=0.0 if plain else 0.2)
+    goal = setup.goal_of(LOAD)
     best = least_maximum_load(start.workload, start.network)
     ends = {name: climb(goal, start, rules, HYBRID) for name, rules in RULES.items()}
-    rows = [baseline(CLIENT_TREE, goal, start), *(row_of(goal, name, found) for name, found in ends.items())]
+    rows = [
+        setup.baseline(setup.CLIENT_TREE, goal, start),
+        *(setup.row_of(goal, name, found) for name, found in ends.items()),
+    ]
     before = ends[MIGRATED].before
     return [{**row, "bound": best, "improvement": 100 * (1 - number(row, "cost") / before)} for row in rows]
 
@@ -146,9 +140,9 @@ def above(rows: Rows) -> float:
 
 def check_steps(rows: Rows) -> Verdict:
     """Figure 5.14: directed rules come to the optimum, local rules do not."""
-    directed, local = (above(select(rows, method=name)) for name in (DIRECTED_RULES, LOCAL_RULES))
-    best, greedy = mean(rows, OPTIMAL), mean(rows, GLOBAL)
-    start = mean(rows, "load", period=0, method=LOCAL_RULES)
+    directed, local = (above(select(rows, method=name)) for name in (setup.DIRECTED_RULES, setup.LOCAL_RULES))
+    best, greedy = mean(rows, OPTIMAL), mean(rows, setup.GLOBAL)
+    start = mean(rows, "load", period=0, method=setup.LOCAL_RULES)
     return Verdict.of(
         directed <= 5,
         ours=f"directed {directed:.1f} % above the bound of {best:.2f} cycles",
@@ -161,7 +155,7 @@ def check_steps(rows: Rows) -> Verdict:
 
 def check_sizes(rows: Rows) -> Verdict:
     """Figure 5.15: the optimum at every size, below GLOBAL."""
-    ours, greedy = (means(rows, "cost", by="nodes", method=name) for name in ("client", GLOBAL))
+    ours, greedy = (means(rows, "cost", by="nodes", method=name) for name in ("client", setup.GLOBAL))
     best = means(rows, OPTIMAL, by="nodes")
     over = [100 * (cost / best[nodes] - 1) for nodes, cost in ours.items()]
     loads = [listed(costs, "{:.2f}") for costs in (ours, greedy)]
@@ -229,14 +223,14 @@ def check_partition(rows: Rows) -> Verdict:
 # The experiments
 
 CYCLES = "maximum load of a site, cycles/s"
-BOUND = DEVIATION + " OPTIMAL is a bound that no placement can be below."
+BOUND = setup.DEVIATION + " OPTIMAL is a bound that no placement can be below."
 
 BY_SIZE = Plot(
     "Maximum load",
     x="nodes",
     y="cost",
     series="method",
-    where={"method": ("client", OPTIMAL, GLOBAL, CLIENT_TREE)},
+    where={"method": ("client", OPTIMAL, setup.GLOBAL, setup.CLIENT_TREE)},
     y_label=CYCLES,
     about="`client` is the climb with directed rules from CLIENT-TREE.",
 )
@@ -248,7 +242,7 @@ BY_START = Plot(
     where={"method": tuple(STARTS)},
     y_label="below the start, %",
 )
-BY_STATISTICS = by_period(
+BY_STATISTICS = setup.by_period(
     "Maximum load by the number of statistics passed on over a link", y="load", series="told", y_label=CYCLES
 )
 BY_RULES = Plot(
@@ -262,28 +256,27 @@ BY_RULES = Plot(
 )
 
 EXPERIMENTS = (
-    placement_experiment(
+    setup.placement_experiment(
         name="placement-load",
         title="The maximum load of a site, period by period",
         grid=grid(nodes=[100], queries=[500], run=[1, 2, 3]),
         quick=grid(nodes=[40], queries=[200], run=[1, 2]),
         run=run_steps,
-        answers={"003-fig5.14": answer(check_steps, by_period("Maximum load", y="load", y_label=CYCLES))},
+        answers={
+            "003-fig5.14": answer(check_steps, setup.by_period("Maximum load", y="load", y_label=CYCLES))
+        },
         deviation=BOUND,
     ),
-    placement_experiment(
+    setup.placement_experiment(
         name="placement-load-sizes",
         title="The maximum load by network size and by where queries start",
         grid=grid(nodes=[50, 100, 150, 200], queries=[500], run=[1, 2]),
         quick=grid(nodes=[20, 40], queries=[120], run=[1]),
         run=run_sizes,
-        answers={
-            "003-fig5.15": answer(check_sizes, BY_SIZE),
-            "003-fig5.16": answer(check_starts, BY_START),
-        },
+        answers={"003-fig5.15": answer(check_sizes, BY_SIZE), "003-fig5.16": answer(check_starts, BY_START)},
         deviation=BOUND,
     ),
-    placement_experiment(
+    setup.placement_experiment(
         name="placement-statistics",
         title="The maximum load when sites hear of some others only",
         grid=grid(nodes=[100], queries=[500], tops=["40 80 0"], run=[1, 2, 3]),
@@ -292,7 +285,7 @@ EXPERIMENTS = (
         answers={"003-fig5.17": answer(check_statistics, BY_STATISTICS)},
         deviation=BOUND,
     ),
-    placement_experiment(
+    setup.placement_experiment(
         name="placement-partition",
         title="The maximum load by migration, by partition and by both",
         grid=(
@@ -305,6 +298,7 @@ EXPERIMENTS = (
         ),
         run=run_partition,
         answers={"003-fig5.23": answer(check_partition, BY_RULES)},
-        deviation=DEVIATION + " Also with few queries, of filters alone, where single operators weigh most.",
+        deviation=setup.DEVIATION
+        + " Also with few queries, of filters alone, where single operators weigh most.",
     ),
 )

@@ -20,7 +20,7 @@ from distributary.plan.queries.optimiser import QueryClimb, climb
 from distributary.plan.queries.rules import DIRECTED, HYBRID, MIGRATIONS
 from distributary.plan.queries.statistics import Dissemination
 from distributary_lab.experiment import Plot, Point, Row, Rows, Verdict, answer, grid, seed_from
-from distributary_lab.placement.networks import DEVIATION, goal_of, placement_experiment, start_at
+from distributary_lab.placement import setup
 from distributary_lab.rows import largest, listed, mean, means, named, numbers
 
 ALL = 0
@@ -48,24 +48,24 @@ def traffic_of(found: QueryClimb) -> Row:
 
 def run_traffic(point: Point, random: np.random.Generator) -> list[Row]:
     """Figures 5.18 to 5.20: the maximum load, with all statistics and with some of them."""
-    start = start_at(point, random)
+    start = setup.start_at(point, random)
     rows: list[Row] = []
     for hears in str(point["hears"]).split():
         for top in map(int, str(point["tops"]).split()):
             limit = None if top == ALL else top
             told = Dissemination(limit, seed=seed_from(random), slack=SLACK[hears])
-            found = climb(goal_of(LOAD), start, MIGRATIONS, DIRECTED, statistics=told)
+            found = climb(setup.goal_of(LOAD), start, MIGRATIONS, DIRECTED, statistics=told)
             rows.append({"hears": hears, "top": top, **traffic_of(found)})
     return rows
 
 
 def run_metrics(point: Point, random: np.random.Generator) -> list[Row]:
     """Figure 5.21: by metric."""
-    start, periods = start_at(point, random), int(point["periods"])
+    start, periods = setup.start_at(point, random), int(point["periods"])
     rows: list[Row] = []
     for name, text in METRICS.items():
         told = Dissemination(int(point["top"]), seed=seed_from(random))
-        found = climb(goal_of(text), start, MIGRATIONS, HYBRID, statistics=told, periods=periods)
+        found = climb(setup.goal_of(text), start, MIGRATIONS, HYBRID, statistics=told, periods=periods)
         rows.append({"metric": name, **traffic_of(found)})
     return rows
 
@@ -165,7 +165,7 @@ BY_METRIC = Plot("Traffic by metric", "metric", KINDS, kind="bars", log_y=True, 
 BOTH_HEAR = [f"{EVERYBODY} {WORST}"]
 
 EXPERIMENTS = (
-    placement_experiment(
+    setup.placement_experiment(
         name="placement-traffic-queries",
         title="Traffic for the maximum load by the number of queries",
         grid=grid(nodes=[100], queries=[100, 300, 500, 700, 900], tops=["0"], hears=[EVERYBODY], run=[1, 2]),
@@ -174,9 +174,9 @@ EXPERIMENTS = (
         answers={
             "003-fig5.18": answer(check_queries, Plot("Traffic by queries", "queries", KINDS, y_label=BYTES))
         },
-        deviation=DEVIATION + WHO_HEARS,
+        deviation=setup.DEVIATION + WHO_HEARS,
     ),
-    placement_experiment(
+    setup.placement_experiment(
         name="placement-traffic-nodes",
         title="Traffic for the maximum load by network size, and what a lottery saves",
         grid=grid(nodes=[50, 100, 150, 200], queries=[500], tops=["0 40 20"], hears=BOTH_HEAR, run=[1]),
@@ -186,15 +186,15 @@ EXPERIMENTS = (
             "003-fig5.19": answer(check_nodes, ALL_STATISTICS),
             "003-fig5.20": answer(check_saved, BY_TOP),
         },
-        deviation=DEVIATION + WHO_HEARS,
+        deviation=setup.DEVIATION + WHO_HEARS,
     ),
-    placement_experiment(
+    setup.placement_experiment(
         name="placement-traffic-metrics",
         title="Traffic by metric",
         grid=grid(nodes=[100], queries=[500], top=[20], periods=[8], run=[1]),
         quick=grid(nodes=[30], queries=[60], top=[6], periods=[8], run=[1]),
         run=run_metrics,
         answers={"003-fig5.21": answer(check_metrics, BY_METRIC)},
-        deviation=DEVIATION + " Local and directed rules, top-20 statistics, eight periods at most.",
+        deviation=setup.DEVIATION + " Local and directed rules, top-20 statistics, eight periods at most.",
     ),
 )

@@ -46,7 +46,7 @@ CIRCLE = Circle(48)
 
 
 @dataclass(frozen=True)
-class Run:
+class ApplicationRun:
     """What came of a run."""
 
     deployment: Deployment
@@ -107,8 +107,8 @@ def deploy(
 
 
 def run_application(
-    trace: StockTrace, system: str, *, nodes: int = 400, seed: int, span: float = NODES, **options: Any
-) -> Run:
+    trace: Trace, system: str, *, nodes: int = 400, seed: int, span: float = NODES, **options: Any
+) -> ApplicationRun:
     """Let a trace happen, and everything settle in the end."""
     deployment, addresses = deploy(system, nodes, seed, span=span, **options)
     random = Random(f"clients {seed}")
@@ -126,4 +126,4 @@ def run_application(
         else:
             deployment.subscribe(step.subscription, at=homes[step.subscriber])
     deployment.simulator.run()
-    return Run(deployment, deployment.costs(), len(deployment.members))
+    return ApplicationRun(deployment, deployment.costs(), len(deployment.members))

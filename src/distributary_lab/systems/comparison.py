@@ -12,6 +12,7 @@ the recovery time ends with the last event that did not reach everybody in time.
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import partial
 from itertools import islice
 from random import Random
 
@@ -26,8 +27,8 @@ from distributary.sim.trials.trial import Trial, run_trial
 from distributary.systems.assembly import Settings
 from distributary.systems.table import SYSTEMS, system
 from distributary.workloads import watches
-from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid
-from distributary_lab.rows import gini, means, number, select
+from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid, seed_from
+from distributary_lab.rows import gini, largest, listed, means, named, numbers
 
 WORKLOAD = "watches"
 COMPARED = tuple(name for name, each in SYSTEMS.items() if each.promise != "once")
@@ -44,7 +45,7 @@ RATE = 10
 """Events in each step, each of another topic."""
 
 
-class Reached(Observer):
+class ReachedInVain(Observer):
     """Counts the nodes that a publication reached in vain: that neither delivered it nor sent anything."""
 
     def __init__(self) -> None:
@@ -72,12 +73,12 @@ def _is_publication(cause: Cause) -> bool:
 
 
 def _costs(point: Point, random: np.random.Generator) -> list[Row]:
-    reached = Reached()
+    reached = ReachedInVain()
     nodes = int(point["nodes"])
     trial = Trial(
         str(point["system"]),
         nodes=nodes,
-        seed=int(random.integers(1 << 31)),
+        seed=seed_from(random),
         subscriptions=int(point["subscriptions"]),
         events=int(point["events"]),
         workload=WORKLOAD,
@@ -105,7 +106,7 @@ def _costs(point: Point, random: np.random.Generator) -> list[Row]:
 
 def _recovery(point: Point, random: np.random.Generator) -> list[Row]:
     """Publish in steps, before and after the crash, and see what did not arrive within its step."""
-    late = _Crashing(str(point["system"]), int(point["nodes"]), int(random.integers(1 << 31))).run()
+    late = _Crashing(str(point["system"]), int(point["nodes"]), seed_from(random)).run()
     return [
         {
             "recovery": float(max([second + STEP for second in late if second >= 0], default=0)),
@@ -171,37 +172,52 @@ class _Crashing:
 
 
 def _check_costs(rows: Rows) -> Verdict:
-    largest = select(rows, nodes=max(number(row, "nodes") for row in rows))
-    messages = means(largest, "messages", by="system")
-    wrong = sum(int(row["wrong"]) + int(row["refused"]) for row in rows)
+    messages = means(rows, "messages", by="system", nodes=largest(rows, "nodes"))
+    wrong = int(sum(numbers(rows, "wrong") + numbers(rows, "refused")))
     cheaper = [name for name in messages if name != BASELINE and messages[name] < messages[BASELINE]]
-    best = min(messages, key=lambda name: messages[name])
+    best = min(messages, key=messages.__getitem__)
     return Verdict.of(
         not wrong and len(cheaper) == len(messages) - 1,
         ours=f"{best} {messages[best]:.1f}, {BASELINE} {messages[BASELINE]:.0f} messages a publication",
         ratio=messages[best] / messages[BASELINE],
         reason=f"{wrong} deliveries or subscriptions were wrong or refused; cheaper than {BASELINE}: "
-        + ", ".join(map(str, cheaper)),
+        f"{listed(cheaper)}",
     )
 
 
 def _check_recovery(rows: Rows) -> Verdict:
     times = means(rows, "recovery", by="system")
-    slowest = max(times, key=lambda name: times[name])
-    healed = all(number(row, "recovery") < AFTER - 5 for row in rows)
-    calm = not any(row["late before"] for row in rows)
+    healed = max(numbers(rows, "recovery")) < AFTER - 5
+    calm = not any(numbers(rows, "late before"))
     return Verdict.of(
         healed and calm,
-        ours="; ".join(f"{name} {seconds:.0f} s" for name, seconds in times.items()),
-        reason=f"the slowest is {slowest}"
+        ours=named(times, "{:.0f} s", separator="; "),
+        reason=f"the slowest is {max(times, key=times.__getitem__)}"
         + ("" if healed else f", and not all had healed {AFTER} s after the crash")
         + ("" if calm else ", and some events were late before the crash"),
     )
 
 
-def _bars(title: str, column: str, label: str, *, log_y: bool = False, about: str = "") -> Plot:
-    return Plot(title, "nodes", column, "system", y_label=label, log_x=True, log_y=log_y, about=about)
-
+by_nodes = partial(Plot, x="nodes", series="system", log_x=True)
+COSTS = (
+    by_nodes("Messages a publication", y="messages", log_y=True),
+    by_nodes("Bytes a publication", y="bytes", log_y=True),
+    by_nodes("Messages from publisher to subscriber", y="hops", y_label="messages in a chain"),
+    by_nodes("Delay of a delivery", y="delay", y_label="seconds", about="Wide-area delays."),
+    by_nodes(
+        "Reached in vain",
+        y="in vain",
+        y_label="share of the nodes reached",
+        about="Nodes that got a message of a publication and neither delivered nor sent on.",
+    ),
+    by_nodes("Messages a subscription", y="subscribing", y_label="messages", log_y=True),
+    by_nodes("The busiest node", y="largest load", y_label="messages sent, by the mean", log_y=True),
+    by_nodes("Inequality of load", y="gini", y_label="Gini coefficient of messages sent"),
+)
+RECOVERY = (
+    by_nodes("Recovery", y="recovery", y_label="seconds after the crash"),
+    by_nodes("Late steps", y="late steps", y_label=f"of the {AFTER // STEP} after the crash"),
+)
 
 EXPERIMENTS = (
     Experiment(
@@ -210,24 +226,7 @@ EXPERIMENTS = (
         grid=grid(nodes=[64, 256, 1024, 4096], system=COMPARED, subscriptions=[2000], events=[300]),
         quick=grid(nodes=[32, 128], system=COMPARED, subscriptions=[200], events=[90]),
         run=_costs,
-        answers={
-            "beyond-side-by-side": answer(
-                _check_costs,
-                _bars("Messages a publication", "messages", "messages", log_y=True),
-                _bars("Bytes a publication", "bytes", "bytes", log_y=True),
-                _bars("Messages from publisher to subscriber", "hops", "messages in a chain"),
-                _bars("Delay of a delivery", "delay", "seconds", about="Wide-area delays."),
-                _bars(
-                    "Reached in vain",
-                    "in vain",
-                    "share of the nodes reached",
-                    about="Nodes that got a message of a publication and neither delivered nor sent on.",
-                ),
-                _bars("Messages a subscription", "subscribing", "messages", log_y=True),
-                _bars("The busiest node", "largest load", "messages sent, by the mean", log_y=True),
-                _bars("Inequality of load", "gini", "Gini coefficient of messages sent"),
-            )
-        },
+        answers={"beyond-side-by-side": answer(_check_costs, *COSTS)},
     ),
     Experiment(
         name="systems-recovery",
@@ -235,12 +234,6 @@ EXPERIMENTS = (
         grid=grid(nodes=[32, 64, 128], system=COMPARED, repetition=[1, 2, 3]),
         quick=grid(nodes=[32], system=COMPARED),
         run=_recovery,
-        answers={
-            "beyond-recovery": answer(
-                _check_recovery,
-                _bars("Recovery", "recovery", "seconds after the crash"),
-                _bars("Late steps", "late steps", f"of the {AFTER // STEP} after the crash"),
-            )
-        },
+        answers={"beyond-recovery": answer(_check_recovery, *RECOVERY)},
     ),
 )

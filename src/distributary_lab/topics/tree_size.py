@@ -13,18 +13,7 @@ import numpy as np
 from distributary.filters.topic import TopicFilter
 from distributary.matching.topic.tree import TopicTree
 from distributary.workloads import topics
-from distributary_lab.experiment import (
-    Experiment,
-    Outcome,
-    Plot,
-    Point,
-    Row,
-    Rows,
-    Verdict,
-    answer,
-    grid,
-    seed_from,
-)
+from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid, seed_from
 from distributary_lab.rows import mean, select
 
 PAPER_NODES, PAPER_EDGES = 798_188, 898_187
@@ -50,7 +39,7 @@ def check(rows: Rows) -> Verdict:
     """Compare the largest tree with the paper's; smaller grids without it cannot."""
     stated = select(rows, **LARGEST, values=STATED_VALUES)
     if not stated:
-        return Verdict(Outcome.NOT_REPRODUCED, "not run", reason="100,000 subscriptions of 10 levels not run")
+        return Verdict.not_run("100,000 subscriptions of 10 levels not run")
     nodes, edges = mean(stated, "nodes"), mean(stated, "edges")
     leaves = all(row["edges"] == int(row["nodes"]) + int(row["entries"]) - 1 for row in rows)
     ours = f"{nodes:,.0f} nodes and {edges:,.0f} edges"

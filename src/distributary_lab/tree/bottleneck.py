@@ -16,7 +16,7 @@ climb is measured again from scratch, and the run fails if it is not worth what 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from random import Random
 
@@ -29,19 +29,10 @@ from distributary.plan.trees.optimiser import HYBRID, climb
 from distributary.plan.trees.rules import NODE_SWAP
 from distributary.plan.trees.starts import best_effort
 from distributary.plan.trees.tree import Sites, Tree, random_tree
-from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid, seed_from
+from distributary_lab.experiment import Plot, Point, Row, Rows, Verdict, answer, grid, repeated, seed_from
 from distributary_lab.rows import listed, mean, means, named, number, percents, select
 from distributary_lab.tree import climbs
-from distributary_lab.tree.climbs import (
-    DIRECTED_RULES,
-    HYBRID_RULES,
-    LOCAL_RULES,
-    OURS,
-    UNTOUCHED,
-    WIDEST,
-    measured,
-)
-from distributary_lab.tree.networks import OPTIONS, network_at
+from distributary_lab.tree.networks import network_at, site_experiment
 
 PAIRS, SENDERS, CLASSES = "a bandwidth a pair", "limited senders", "limits in classes"
 NETWORKS = (PAIRS, SENDERS, CLASSES)
@@ -90,18 +81,16 @@ def first_tree(problem: Problem, start: str, seed: int, fanout: int | None = Non
     return random_tree(problem.sites.count, Random(seed), fanout=fanout)
 
 
-def run(point: Point, random: np.random.Generator) -> list[Row]:
+@repeated
+def run(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """Every method from the same trees over the same sites; a new network and a new tree for every run."""
-    rows: list[Row] = []
-    for _ in range(int(point["runs"])):
-        problem = Problem(parse_goal(WIDEST), bottleneck_network(point, random))
-        start = first_tree(problem, str(point["start"]), seed_from(random))
-        ends = {UNTOUCHED: climbs.standing(problem, start)}
-        ends |= {name: climb(problem, start, rules) for name, rules in RULES.items()}
-        ends[OURS] = improve(problem, start)
-        best = climbs.optimum(problem)
-        rows.extend(measured(problem, name, found, best) for name, found in ends.items())
-    return rows
+    problem = Problem(parse_goal(climbs.WIDEST), bottleneck_network(point, random))
+    start = first_tree(problem, str(point["start"]), seed_from(random))
+    ends = {climbs.UNTOUCHED: climbs.standing(problem, start)}
+    ends |= {name: climb(problem, start, rules) for name, rules in RULES.items()}
+    ends[climbs.OURS] = improve(problem, start)
+    best = climbs.optimum(problem)
+    yield from (climbs.measured(problem, name, found, best) for name, found in ends.items())
 
 
 # Checks
@@ -128,7 +117,9 @@ def off(rows: Rows, method: str) -> dict[int, float]:
 def look_random_start(rows: Rows) -> tuple[bool, str]:
     """Figure 4.11: local rules gain little, directed ones reach the optimum while the network is small."""
     found = select(rows, start=RANDOM)
-    local, hybrid, first = (off(found, name) for name in (LOCAL_RULES, HYBRID_RULES, UNTOUCHED))
+    local, hybrid, first = (
+        off(found, name) for name in (climbs.LOCAL_RULES, climbs.HYBRID_RULES, climbs.UNTOUCHED)
+    )
     small = [share for nodes, share in hybrid.items() if nodes <= SMALL]
     large = [share for nodes, share in hybrid.items() if nodes > SMALL]
     gained = [first[nodes] - share for nodes, share in local.items()]
@@ -143,7 +134,7 @@ def look_random_start(rows: Rows) -> tuple[bool, str]:
 
 def look_random_rewrites(rows: Rows) -> tuple[bool, str]:
     """Figure 4.12: a larger network is given up sooner."""
-    counts = means(rows, "rewrites", by="nodes", start=RANDOM, method=HYBRID_RULES)
+    counts = means(rows, "rewrites", by="nodes", start=RANDOM, method=climbs.HYBRID_RULES)
     text = ", ".join(f"{count:.1f} at {nodes}" for nodes, count in counts.items())
     return counts[max(counts)] < 0.8 * max(counts.values()), f"hybrid {text}"
 
@@ -151,10 +142,10 @@ def look_random_rewrites(rows: Rows) -> tuple[bool, str]:
 def look_swap(rows: Rows) -> tuple[bool, str]:
     """Figure 4.13: what is lost without the directed swap."""
     found = select(rows, start=RANDOM)
-    with_swap, without = off(found, HYBRID_RULES), off(found, WITHOUT_SWAP)
+    with_swap, without = off(found, climbs.HYBRID_RULES), off(found, WITHOUT_SWAP)
     gains = {nodes: without[nodes] - with_swap[nodes] for nodes in with_swap}
     most = max(gains, key=gains.__getitem__)
-    fewer = [mean(found, "rewrites", method=name) for name in (HYBRID_RULES, WITHOUT_SWAP)]
+    fewer = [mean(found, "rewrites", method=name) for name in (climbs.HYBRID_RULES, WITHOUT_SWAP)]
     average = sum(gains.values()) / len(gains)
     text = f"{100 * gains[most]:.0f} % of the optimum at {most} nodes, {100 * average:.1f} % on average; "
     text += f"{fewer[0]:.1f} rewrites with it, {fewer[1]:.1f} without"
@@ -163,7 +154,7 @@ def look_swap(rows: Rows) -> tuple[bool, str]:
 
 def look_starts(rows: Rows) -> tuple[bool, str]:
     """Figure 4.14: from a best-effort tree the climb comes within 7 % at any size."""
-    ends = {start: off(select(rows, start=start), HYBRID_RULES) for start in STARTS}
+    ends = {start: off(select(rows, start=start), climbs.HYBRID_RULES) for start in STARTS}
     worst = {start: max(shares.values()) for start, shares in ends.items()}
     text = named(ends, lambda shares: f"{percents(shares)} off")
     return worst[BEST_EFFORT] <= 0.07 and worst[RANDOM] > worst[BEST_EFFORT], text
@@ -172,7 +163,7 @@ def look_starts(rows: Rows) -> tuple[bool, str]:
 def look_start_rewrites(rows: Rows) -> tuple[bool, str]:
     """Figure 4.15: the better start leads to more rewrites, as the climb does not stop early."""
     random, better = (
-        means(rows, "rewrites", by="nodes", start=start, method=HYBRID_RULES) for start in STARTS
+        means(rows, "rewrites", by="nodes", start=start, method=climbs.HYBRID_RULES) for start in STARTS
     )
     more = [nodes for nodes, count in better.items() if count > random[nodes]]
     text = listed(list(random), lambda nodes: f"{better[nodes]:.1f} against {random[nodes]:.1f} at {nodes}")
@@ -182,28 +173,31 @@ def look_start_rewrites(rows: Rows) -> tuple[bool, str]:
 def look_best_effort(rows: Rows) -> tuple[bool, str]:
     """Figure 4.16: start, local and directed rules from a best-effort tree."""
     found = select(rows, start=BEST_EFFORT)
-    ends = {name: off(found, name) for name in (UNTOUCHED, LOCAL_RULES, DIRECTED_RULES, HYBRID_RULES)}
+    ends = {
+        name: off(found, name)
+        for name in (climbs.UNTOUCHED, climbs.LOCAL_RULES, climbs.DIRECTED_RULES, climbs.HYBRID_RULES)
+    }
     ordered = all(
-        start > ends[LOCAL_RULES][nodes] >= ends[HYBRID_RULES][nodes]
-        for nodes, start in ends[UNTOUCHED].items()
+        start > ends[climbs.LOCAL_RULES][nodes] >= ends[climbs.HYBRID_RULES][nodes]
+        for nodes, start in ends[climbs.UNTOUCHED].items()
     )
-    return ordered and max(ends[HYBRID_RULES].values()) <= 0.1, f"{named(ends, percents)} off"
+    return ordered and max(ends[climbs.HYBRID_RULES].values()) <= 0.1, f"{named(ends, percents)} off"
 
 
 def look_best_effort_rewrites(rows: Rows) -> tuple[bool, str]:
     """Figure 4.17: few rewrites are enough."""
     most = {
         name: max(means(rows, "rewrites", by="nodes", start=BEST_EFFORT, method=name).values())
-        for name in (LOCAL_RULES, DIRECTED_RULES, HYBRID_RULES)
+        for name in (climbs.LOCAL_RULES, climbs.DIRECTED_RULES, climbs.HYBRID_RULES)
     }
     return max(most.values()) <= 20, named(most, "at most {:.1f}")
 
 
 def check_escape(rows: Rows) -> Verdict:
     """Ours: the optimum from every tree, with fewer new connections than the climb where that gets there."""
-    found = select(rows, method=OURS)
+    found = select(rows, method=climbs.OURS)
     short = [row for row in found if number(row, "share") < 1 - 1e-9]
-    pairs = list(zip(select(rows, method=HYBRID_RULES), found, strict=True))
+    pairs = list(zip(select(rows, method=climbs.HYBRID_RULES), found, strict=True))
     both = [pair for pair in pairs if number(pair[0], "share") > 1 - 1e-9]
     stopped = [climbed for climbed, _ in pairs if number(climbed, "share") <= 1 - 1e-9]
     totals = [sum(number(pair[side], "connections") for pair in both) for side in (0, 1)]
@@ -272,7 +266,7 @@ def _plots(title: str, start: str, column: str, label: str = "") -> list[Plot]:
 
 
 def _by_start(column: str, label: str = "") -> list[Plot]:
-    where = {"method": HYBRID_RULES}
+    where = {"method": climbs.HYBRID_RULES}
     return [
         Plot("The hybrid climb by its start", "nodes", column, ("start", "network"), where, y_label=label)
     ]
@@ -296,7 +290,7 @@ DEVIATION = (
 )
 
 EXPERIMENTS = (
-    Experiment(
+    site_experiment(
         name="tree-bottleneck",
         title="The bandwidth bottleneck from random and from best-effort trees",
         grid=grid(
@@ -308,7 +302,6 @@ EXPERIMENTS = (
         ),
         quick=grid(nodes=[10, 20, 30], network=NETWORKS, start=STARTS, part=[1], runs=[2]),
         run=run,
-        options=OPTIONS,
         answers={
             **{
                 claim: answer(partial(on_each_network, look=look, reason=reason), *PLOTS[claim])

@@ -8,6 +8,7 @@ the three it is the one on which local rules stay behind as the thesis reports.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import Random
 
 import numpy as np
@@ -17,45 +18,37 @@ from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.optimiser import HYBRID, climb
 from distributary.plan.trees.rules import LOCAL
-from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid, seed_from
+from distributary_lab.experiment import Plot, Point, Row, Rows, Verdict, answer, grid, repeated, seed_from
 from distributary_lab.rows import listed, means, named, percents
-from distributary_lab.tree.bottleneck import (
-    BEST_EFFORT,
-    CLASSES,
-    RANDOM,
-    SHARE,
-    bottleneck_network,
-    first_tree,
-    off,
-)
+from distributary_lab.tree import bottleneck
 from distributary_lab.tree.climbs import WIDEST, optimum
-from distributary_lab.tree.networks import OPTIONS
+from distributary_lab.tree.networks import site_experiment
 
 RULES = {"local": LOCAL, "hybrid": HYBRID}
 METHODS = [f"{search}, {rules}" for rules in RULES for search in ("climb", "annealing")]
 
 
-def run(point: Point, random: np.random.Generator) -> list[Row]:
+@repeated
+def run(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """Both searches over the same sites."""
     name = str(point["rules"])
-    rows: list[Row] = []
-    for _ in range(int(point["runs"])):
-        problem = Problem(parse_goal(WIDEST), bottleneck_network(point, random))
-        best, seed = optimum(problem), seed_from(random)
-        found = {
-            "climb": climb(problem, first_tree(problem, BEST_EFFORT, seed), RULES[name]),
-            "annealing": anneal(problem, first_tree(problem, RANDOM, seed), Random(seed), RULES[name]),
-        }
-        rows.extend(
-            {"method": f"{search}, {name}", "share": float(end.cost) / best, "rewrites": end.applied}
-            for search, end in found.items()
-        )
-    return rows
+    problem = Problem(parse_goal(WIDEST), bottleneck.bottleneck_network(point, random))
+    best, seed = optimum(problem), seed_from(random)
+    good, poor = (
+        bottleneck.first_tree(problem, start, seed) for start in (bottleneck.BEST_EFFORT, bottleneck.RANDOM)
+    )
+    found = {
+        "climb": climb(problem, good, RULES[name]),
+        "annealing": anneal(problem, poor, Random(seed), RULES[name]),
+    }
+    for search, end in found.items():
+        share = float(end.cost) / best
+        yield {"method": f"{search}, {name}", "share": share, "rewrites": end.applied}
 
 
 def check_convergence(rows: Rows) -> Verdict:
     """Figure 4.18: by local rules neither gets there and annealing is nearer; by directed rules both do."""
-    ends = {method: off(rows, method) for method in METHODS}
+    ends = {method: bottleneck.off(rows, method) for method in METHODS}
     average = {method: sum(shares.values()) / len(shares) for method, shares in ends.items()}
     return Verdict.of(
         average["annealing, local"] < average["climb, local"]
@@ -88,22 +81,22 @@ def _count(count: float) -> str:
 
 
 EXPERIMENTS = (
-    Experiment(
+    site_experiment(
         name="tree-bottleneck-annealing",
         title="The bandwidth bottleneck by the climb and by simulated annealing",
         grid=grid(
             nodes=[10, 20, 30, 40, 50, 60],
             rules=list(RULES),
-            network=[CLASSES],
+            network=[bottleneck.CLASSES],
             part=[1, 2, 3, 4, 5],
             runs=[10],
         ),
-        quick=grid(nodes=[6, 8], rules=list(RULES), network=[CLASSES], part=[1], runs=[1]),
+        quick=grid(nodes=[6, 8], rules=list(RULES), network=[bottleneck.CLASSES], part=[1], runs=[1]),
         run=run,
-        options=OPTIONS,
         answers={
             "003-fig4.18": answer(
-                check_convergence, Plot("By search and rules", "nodes", "share", "method", y_label=SHARE)
+                check_convergence,
+                Plot("By search and rules", "nodes", "share", "method", y_label=bottleneck.SHARE),
             ),
             "003-tab4.9": answer(
                 check_rewrites, Plot("Rewrites applied", "nodes", "rewrites", "method", log_y=True)

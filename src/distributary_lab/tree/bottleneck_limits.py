@@ -6,6 +6,7 @@ last, a run stays where it is. Ours is run from the same trees, all its moves in
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -15,19 +16,11 @@ from distributary.plan.trees.climb import TreeClimb
 from distributary.plan.trees.escape import improve
 from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.optimiser import climb
-from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid, seed_from
+from distributary_lab.experiment import Plot, Point, Row, Rows, Verdict, answer, grid, repeated, seed_from
 from distributary_lab.rows import mean, means, select
-from distributary_lab.tree.bottleneck import (
-    DEVIATION,
-    NETWORKS,
-    RANDOM,
-    STARTS,
-    bottleneck_network,
-    first_tree,
-    on_each_network,
-)
+from distributary_lab.tree import bottleneck
 from distributary_lab.tree.climbs import OURS, WIDEST, measured, promised_costs
-from distributary_lab.tree.networks import OPTIONS
+from distributary_lab.tree.networks import site_experiment
 
 NO_LIMIT = "none"
 LIMITS = ("2", "6", "10", NO_LIMIT)
@@ -37,21 +30,19 @@ PERIODS = 15
 CLIMB = "climb"
 
 
-def run(point: Point, random: np.random.Generator) -> list[Row]:
+@repeated
+def run(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """Climb over the same sites under one limit after the other; every run has sites and trees of its own."""
-    rows: list[Row] = []
-    for _ in range(int(point["runs"])):
-        sites = bottleneck_network(point, random)
-        seed = seed_from(random)
-        for fanout in LIMITS:
-            limit = None if fanout == NO_LIMIT else int(fanout)
-            text = WIDEST if limit is None else f"{WIDEST}\nsubject to fanout <= {limit}"
-            problem = Problem(parse_goal(text), sites)
-            start = first_tree(problem, str(point["start"]), seed, limit)
-            found = {CLIMB: climb(problem, start), OURS: improve(problem, start)}
-            for method, climbed in found.items():
-                rows.extend({"fanout": fanout, **row} for row in _periods(problem, method, climbed))
-    return rows
+    sites = bottleneck.bottleneck_network(point, random)
+    seed = seed_from(random)
+    for fanout in LIMITS:
+        limit = None if fanout == NO_LIMIT else int(fanout)
+        text = WIDEST if limit is None else f"{WIDEST}\nsubject to fanout <= {limit}"
+        problem = Problem(parse_goal(text), sites)
+        start = bottleneck.first_tree(problem, str(point["start"]), seed, limit)
+        found = {CLIMB: climb(problem, start), OURS: improve(problem, start)}
+        for method, climbed in found.items():
+            yield from ({"fanout": fanout, **row} for row in _periods(problem, method, climbed))
 
 
 def _periods(problem: Problem, method: str, found: TreeClimb) -> list[Row]:
@@ -75,7 +66,7 @@ def check_limits(rows: Rows) -> Verdict:
 
     def look(found: Rows) -> tuple[bool, str]:
         shown, holds = [], False
-        for start in STARTS:
+        for start in bottleneck.STARTS:
             ends = select(found, period=PERIODS, start=start, method=CLIMB)
             periods = means(ends, "periods", by="fanout")
             counts = [periods[limit] for limit in LIMITS]
@@ -88,7 +79,7 @@ def check_limits(rows: Rows) -> Verdict:
 
     own = select(rows, period=PERIODS)
     strict = {method: mean(own, "bottleneck", method=method, fanout="2") for method in (CLIMB, OURS)}
-    return on_each_network(
+    return bottleneck.on_each_network(
         rows,
         look,
         "Periods until the climb stops (Mbit/s it comes to) for at most 2, 6, 10 children and without limit. "
@@ -99,13 +90,14 @@ def check_limits(rows: Rows) -> Verdict:
 
 
 EXPERIMENTS = (
-    Experiment(
+    site_experiment(
         name="tree-bottleneck-limits",
         title="The bandwidth bottleneck when sites may have only so many children",
-        grid=grid(nodes=[40], network=NETWORKS, start=STARTS, part=[1, 2, 3, 4, 5], runs=[10]),
-        quick=grid(nodes=[20], network=NETWORKS, start=STARTS, part=[1], runs=[1]),
+        grid=grid(
+            nodes=[40], network=bottleneck.NETWORKS, start=bottleneck.STARTS, part=[1, 2, 3, 4, 5], runs=[10]
+        ),
+        quick=grid(nodes=[20], network=bottleneck.NETWORKS, start=bottleneck.STARTS, part=[1], runs=[1]),
         run=run,
-        options=OPTIONS,
         answers={
             "003-fig4.19": answer(
                 check_limits,
@@ -115,13 +107,13 @@ EXPERIMENTS = (
                         x="period",
                         y="bottleneck",
                         series="fanout",
-                        where={"network": name, "start": RANDOM, "method": CLIMB},
+                        where={"network": name, "start": bottleneck.RANDOM, "method": CLIMB},
                         y_label="Mbit/s",
                     )
-                    for name in NETWORKS
+                    for name in bottleneck.NETWORKS
                 ),
             )
         },
-        deviation=DEVIATION,
+        deviation=bottleneck.DEVIATION,
     ),
 )

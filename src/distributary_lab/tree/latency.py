@@ -9,6 +9,7 @@ from scratch, and a run fails if it is not worth what was promised.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from random import Random
 from statistics import fmean
@@ -23,24 +24,10 @@ from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.optimiser import HYBRID, climb
 from distributary.plan.trees.rules import LOCAL
 from distributary.plan.trees.tree import Tree, random_tree, star
-from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid, seed_from
+from distributary_lab.experiment import Plot, Point, Row, Rows, Verdict, answer, grid, repeated, seed_from
 from distributary_lab.rows import listed, mean, means, named, numbers, percents, select, stretched
-from distributary_lab.tree.climbs import (
-    AVERAGE_LATENCY,
-    DIRECTED_RULES,
-    HYBRID_RULES,
-    LOCAL_RULES,
-    MAXIMUM_LATENCY,
-    OURS,
-    RULES,
-    TOTAL_LATENCY,
-    UNTOUCHED,
-    measured,
-    optimum,
-    promised_costs,
-    standing,
-)
-from distributary_lab.tree.networks import OPTIONS, network_at
+from distributary_lab.tree import climbs
+from distributary_lab.tree.networks import network_at, site_experiment
 
 STAR = "star"
 ANNEALED = "annealing, {}"
@@ -70,10 +57,10 @@ def problem_at(point: Point, random: np.random.Generator, goal: str) -> tuple[Pr
 
 def rows_of(problem: Problem, ends: dict[str, TreeClimb]) -> list[Row]:
     """Climbs in numbers, after their steps were measured again."""
-    best = optimum(problem)
+    best = climbs.optimum(problem)
     return [
         {
-            **measured(problem, name, found, best),
+            **climbs.measured(problem, name, found, best),
             "rewrites": found.applied,
             "above": 100 * (float(found.cost) / best - 1),
         }
@@ -83,55 +70,52 @@ def rows_of(problem: Problem, ends: dict[str, TreeClimb]) -> list[Row]:
 
 def run_steps(point: Point, random: np.random.Generator) -> list[Row]:
     """Figure 4.7: the total latency in each period of a climb by local rules."""
-    problem, start, _ = problem_at(point, random, TOTAL_LATENCY)
+    problem, start, _ = problem_at(point, random, climbs.TOTAL_LATENCY)
     found = climb(problem, start, LOCAL)
     shape = float(problem.at(star(problem.sites.count)).cost)
-    best = optimum(problem)
+    best = climbs.optimum(problem)
     return [
         {"period": period, "latency": cost, "star": shape, "optimum": best, "rewrites": len(found.rewrites)}
-        for period, cost in enumerate(stretched(promised_costs(problem, found), PERIODS + 1))
+        for period, cost in enumerate(stretched(climbs.promised_costs(problem, found), PERIODS + 1))
     ]
 
 
-def run_average(point: Point, random: np.random.Generator) -> list[Row]:
+@repeated
+def run_average(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """Figure 4.8 and Table 4.7: climbs for the average latency."""
-    rows: list[Row] = []
-    for _ in range(int(point["runs"])):
-        problem, start, _ = problem_at(point, random, AVERAGE_LATENCY)
-        ends = {
-            UNTOUCHED: standing(problem, start),
-            STAR: standing(problem, star(problem.sites.count)),
-            LOCAL_RULES: climb(problem, start, LOCAL),
-            HYBRID_RULES: climb(problem, start, HYBRID),
-        }
-        best = optimum(problem)
-        rows.extend(
-            {**row, "latency": float(ends[str(row["method"])].cost), "optimum": best}
-            for row in rows_of(problem, ends)
-        )
-    return rows
+    problem, start, _ = problem_at(point, random, climbs.AVERAGE_LATENCY)
+    ends = {
+        climbs.UNTOUCHED: climbs.standing(problem, start),
+        STAR: climbs.standing(problem, star(problem.sites.count)),
+        climbs.LOCAL_RULES: climb(problem, start, LOCAL),
+        climbs.HYBRID_RULES: climb(problem, start, HYBRID),
+    }
+    best = climbs.optimum(problem)
+    yield from (
+        {**row, "latency": float(ends[str(row["method"])].cost), "optimum": best}
+        for row in rows_of(problem, ends)
+    )
 
 
-def run_largest(point: Point, random: np.random.Generator) -> list[Row]:
+@repeated
+def run_largest(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """Figures 4.20 and 4.21: climbs for the maximum latency, and our own search."""
-    rows: list[Row] = []
-    for _ in range(int(point["runs"])):
-        problem, start, _ = problem_at(point, random, MAXIMUM_LATENCY)
-        ends = {name: climb(problem, start, rules) for name, rules in RULES.items()}
-        rows += rows_of(problem, {**ends, OURS: improve(problem, start), UNTOUCHED: standing(problem, start)})
-    return rows
+    problem, start, _ = problem_at(point, random, climbs.MAXIMUM_LATENCY)
+    ends = {name: climb(problem, start, rules) for name, rules in climbs.RULES.items()}
+    yield from rows_of(
+        problem,
+        {**ends, climbs.OURS: improve(problem, start), climbs.UNTOUCHED: climbs.standing(problem, start)},
+    )
 
 
-def run_annealing(point: Point, random: np.random.Generator) -> list[Row]:
+@repeated
+def run_annealing(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """Figure 4.22: annealing with the thesis' whole schedule, and climbs from the same trees."""
-    rows: list[Row] = []
-    for _ in range(int(point["runs"])):
-        problem, start, source = problem_at(point, random, MAXIMUM_LATENCY)
-        for name in (LOCAL_RULES, HYBRID_RULES):
-            climbed = climb(problem, start, RULES[name])
-            walked = anneal(problem, start, source, RULES[name])
-            rows += rows_of(problem, {name: climbed, ANNEALED.format(name): walked})
-    return rows
+    problem, start, source = problem_at(point, random, climbs.MAXIMUM_LATENCY)
+    for name in (climbs.LOCAL_RULES, climbs.HYBRID_RULES):
+        climbed = climb(problem, start, climbs.RULES[name])
+        walked = anneal(problem, start, source, climbs.RULES[name])
+        yield from rows_of(problem, {name: climbed, ANNEALED.format(name): walked})
 
 
 # Checks
@@ -162,9 +146,11 @@ def check_steps(rows: Rows) -> Verdict:
 
 def check_average(rows: Rows) -> Verdict:
     """Figure 4.8: within one in a hundred of the shortest paths."""
-    ends = {name: off(rows, name) for name in (HYBRID_RULES, LOCAL_RULES, STAR, UNTOUCHED)}
+    ends = {
+        name: off(rows, name) for name in (climbs.HYBRID_RULES, climbs.LOCAL_RULES, STAR, climbs.UNTOUCHED)
+    }
     hybrid, local, shape, first = map(spans, ends.values())
-    worst, sizes = max(ends[HYBRID_RULES].values()), list(ends[HYBRID_RULES])
+    worst, sizes = max(ends[climbs.HYBRID_RULES].values()), list(ends[climbs.HYBRID_RULES])
     return Verdict.of(
         worst <= 0.01,
         ours=f"hybrid {hybrid} above the optimum, {sizes[0]} to {sizes[-1]} nodes",
@@ -177,7 +163,9 @@ def check_average(rows: Rows) -> Verdict:
 def check_rewrites(rows: Rows) -> Verdict:
     """Table 4.7: about as many rewrites as sites."""
     paper = dict(zip(SIZES, PAPER_REWRITES, strict=True))
-    hybrid, local = (means(rows, "rewrites", by="nodes", method=name) for name in (HYBRID_RULES, LOCAL_RULES))
+    hybrid, local = (
+        means(rows, "rewrites", by="nodes", method=name) for name in (climbs.HYBRID_RULES, climbs.LOCAL_RULES)
+    )
     ratios = [count / paper[nodes] for nodes, count in hybrid.items() if nodes in paper]
     return Verdict.of(
         bool(ratios) and all(2 / 3 <= ratio <= 4 / 3 for ratio in ratios),
@@ -190,15 +178,15 @@ def check_rewrites(rows: Rows) -> Verdict:
 
 def check_largest(rows: Rows) -> Verdict:
     """Figure 4.20: both kinds of rules together are best."""
-    ends = {name: off(rows, name) for name in RULES}
-    small = [share for nodes, share in ends[HYBRID_RULES].items() if nodes < 100]
-    large = [share for nodes, share in ends[HYBRID_RULES].items() if nodes >= 100]
+    ends = {name: off(rows, name) for name in climbs.RULES}
+    small = [share for nodes, share in ends[climbs.HYBRID_RULES].items() if nodes < 100]
+    large = [share for nodes, share in ends[climbs.HYBRID_RULES].items() if nodes >= 100]
     average = {name: fmean(shares.values()) for name, shares in ends.items()}
     within = f"{spans(large)} at 100 to 200" if large else "not run beyond"
     return Verdict.of(
         max(small) <= 0.05
         and max(large, default=0.0) <= 0.2
-        and average[HYBRID_RULES] <= min(average.values()) + 0.01,
+        and average[climbs.HYBRID_RULES] <= min(average.values()) + 0.01,
         ours=f"hybrid {spans(small)} above the optimum below 100 nodes, {within}",
         ratio=1 + max(small + large),
         reason="Judged: hybrid within 5 % below 100 nodes, within 20 % from there, and best of the three up "
@@ -209,19 +197,19 @@ def check_largest(rows: Rows) -> Verdict:
 
 def check_largest_rewrites(rows: Rows) -> Verdict:
     """Figure 4.21: the rules together go on where either stops, with little more."""
-    counts = {name: means(rows, "rewrites", by="nodes", method=name) for name in RULES}
-    per_site = max(count / nodes for nodes, count in counts[HYBRID_RULES].items())
+    counts = {name: means(rows, "rewrites", by="nodes", method=name) for name in climbs.RULES}
+    per_site = max(count / nodes for nodes, count in counts[climbs.HYBRID_RULES].items())
     return Verdict.of(
         per_site <= 1.2,
         ours=named(counts, lambda values: listed(values, "{:.1f}"), separator="; "),
-        reason=f"At {listed(list(counts[HYBRID_RULES]))} nodes; judged: hybrid needs at most about as many "
-        f"rewrites as there are sites ({per_site:.2f} a site at most).",
+        reason=f"At {listed(list(counts[climbs.HYBRID_RULES]))} nodes; judged: hybrid needs at most about as "
+        f"many rewrites as there are sites ({per_site:.2f} a site at most).",
     )
 
 
 def check_annealing(rows: Rows) -> Verdict:
     """Figure 4.22: who is closer to the optimum."""
-    pairs = {name: ANNEALED.format(name) for name in (LOCAL_RULES, HYBRID_RULES)}
+    pairs = {name: ANNEALED.format(name) for name in (climbs.LOCAL_RULES, climbs.HYBRID_RULES)}
     ends = {method: off(rows, method) for pair in pairs.items() for method in pair}
     average = {name: fmean(shares.values()) for name, shares in ends.items()}
     local, hybrid = (
@@ -240,15 +228,16 @@ def check_annealing(rows: Rows) -> Verdict:
 
 def check_escape(rows: Rows) -> Verdict:
     """Ours: the maximum latency within 5 % at any size, with fewer rewrites than the climb."""
-    methods = (OURS, HYBRID_RULES)
+    methods = (climbs.OURS, climbs.HYBRID_RULES)
     worst, climbed = (max(numbers(rows, "share", method=name)) - 1 for name in methods)
+    runs = len(select(rows, method=climbs.OURS))
     made, climbs_made = (mean(rows, "connections", method=name) for name in methods)
     return Verdict.of(
         worst <= 0.05 and made <= climbs_made,
-        ours=f"{100 * worst:.1f} % above the optimum in the worst of {len(select(rows, method=OURS))} runs",
+        ours=f"{100 * worst:.1f} % above the optimum in the worst of {runs} runs",
         ratio=1 + worst,
         reason=f"The climb is {100 * climbed:.0f} % above in its worst run; by size on average "
-        f"{spans(off(rows, HYBRID_RULES))} against {spans(off(rows, OURS))}. New connections: "
+        f"{spans(off(rows, climbs.HYBRID_RULES))} against {spans(off(rows, climbs.OURS))}. New connections: "
         f"{made:.1f} against {climbs_made:.1f}. Ours needs to know every link at one place.",
     )
 
@@ -264,14 +253,15 @@ def by_nodes(title: str, *methods: str, y: str = "above") -> Plot:
     return Plot(title, "nodes", y, "method", where, y_label=ABOVE if y == "above" else "")
 
 
+latency_experiment = partial(site_experiment, deviation=DEVIATION)
+
 EXPERIMENTS = (
-    Experiment(
+    latency_experiment(
         name="tree-total-latency",
         title="The total latency of 40 sites, period by period",
         grid=grid(nodes=[40], run=list(range(1, 51))),
         quick=grid(nodes=[40], run=[1, 2, 3]),
         run=run_steps,
-        options=OPTIONS,
         answers={
             "003-fig4.7": answer(
                 check_steps,
@@ -286,13 +276,12 @@ EXPERIMENTS = (
         },
         deviation=DEVIATION + " 50 runs, where the figure shows one.",
     ),
-    Experiment(
+    latency_experiment(
         name="tree-average-latency",
         title="The average latency by the climb, and how many rewrites it takes",
         grid=grid(nodes=list(SIZES), part=PARTS, runs=[RUNS]),
         quick=grid(nodes=[20, 40, 60], part=[1], runs=[3]),
         run=run_average,
-        options=OPTIONS,
         answers={
             "003-fig4.8": answer(
                 check_average,
@@ -300,38 +289,40 @@ EXPERIMENTS = (
                     "Average latency, climb by hybrid rules",
                     x="nodes",
                     y=("latency", "optimum"),
-                    where={"method": HYBRID_RULES},
+                    where={"method": climbs.HYBRID_RULES},
                     y_label="average latency of a site, ms",
                 ),
-                by_nodes("Against the optimum", HYBRID_RULES, LOCAL_RULES, STAR),
+                by_nodes("Against the optimum", climbs.HYBRID_RULES, climbs.LOCAL_RULES, STAR),
             ),
             "003-tab4.7": answer(
-                check_rewrites, by_nodes("Rewrites", HYBRID_RULES, LOCAL_RULES, y="rewrites")
+                check_rewrites, by_nodes("Rewrites", climbs.HYBRID_RULES, climbs.LOCAL_RULES, y="rewrites")
             ),
         },
-        deviation=DEVIATION,
     ),
-    Experiment(
+    latency_experiment(
         name="tree-maximum-latency",
         title="The maximum latency by rules, and by our own search",
         grid=grid(nodes=list(SIZES), part=PARTS, runs=[RUNS]),
         quick=grid(nodes=[20, 60, 100], part=[1], runs=[3]),
         run=run_largest,
-        options=OPTIONS,
         answers={
             "003-fig4.20": answer(
                 check_largest,
-                by_nodes("By rules", *RULES, OURS),
-                by_nodes("With directed rules, and by our own search", DIRECTED_RULES, HYBRID_RULES, OURS),
+                by_nodes("By rules", *climbs.RULES, climbs.OURS),
+                by_nodes(
+                    "With directed rules, and by our own search",
+                    climbs.DIRECTED_RULES,
+                    climbs.HYBRID_RULES,
+                    climbs.OURS,
+                ),
             ),
-            "003-fig4.21": answer(check_largest_rewrites, by_nodes("Rewrites", *RULES, y="rewrites")),
+            "003-fig4.21": answer(check_largest_rewrites, by_nodes("Rewrites", *climbs.RULES, y="rewrites")),
             "beyond-tree-maximum-latency": answer(
-                check_escape, by_nodes("New connections", *RULES, OURS, y="connections")
+                check_escape, by_nodes("New connections", *climbs.RULES, climbs.OURS, y="connections")
             ),
         },
-        deviation=DEVIATION,
     ),
-    Experiment(
+    latency_experiment(
         name="tree-maximum-latency-annealing",
         title="The maximum latency by the climb and by simulated annealing",
         grid=(
@@ -340,7 +331,6 @@ EXPERIMENTS = (
         ),
         quick=grid(nodes=[10, 20], part=[1], runs=[2]),
         run=run_annealing,
-        options=OPTIONS,
         answers={
             "003-fig4.22": answer(
                 check_annealing,

@@ -7,7 +7,7 @@ is left out: it is the same in every tree.
 
 Drift. Links wander by themselves, half way through every link of some sites gets several times longer, and
 what is measured is off by noise all the time. One keeper of a tree follows every measurement, one is patient
-(`plan.adaptation`), one leaves the first tree alone. Judged by true latencies, which no keeper sees.
+(`plan.trees.adaptation`), one leaves the first tree alone. Judged by true latencies, which no keeper sees.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from distributary.plan.trees.optimum import best_paths
 from distributary.plan.trees.rules import LOCAL
 from distributary.plan.trees.tree import Sites, Tree, random_tree
 from distributary.plan.trees.tree import star as star_of
-from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid, seed_from
+from distributary_lab.experiment import Plot, Point, Row, Rows, Verdict, answer, grid, seed_from
 from distributary_lab.rows import mean, numbers, select, stretched
 from distributary_lab.tree.climbs import AVERAGE_LATENCY, MAXIMUM_LATENCY, optimum
-from distributary_lab.tree.latency import DEVIATION
-from distributary_lab.tree.networks import OPTIONS, network_at
+from distributary_lab.tree.latency import DEVIATION, latency_experiment
+from distributary_lab.tree.networks import network_at
 
 Floats = NDArray[np.float64]
 
@@ -141,7 +141,7 @@ class Links:
         return replace(self._sites, latency=noisy.tolist())
 
 
-class Watched:
+class WatchedAdaptation:
     """A keeper of a tree, and how often its sites went to and fro."""
 
     def __init__(self, goal: Goal, tree: Tree, patience: Patience) -> None:
@@ -164,7 +164,7 @@ def run_drift(point: Point, random: np.random.Generator) -> list[Row]:
     goal = parse_goal(GOALS[str(point["goal"])])
     links = Links(network_at(point, random), random)
     first = best_paths(Problem(goal, links.true))[0]
-    keepers = {name: Watched(goal, first, patience) for name, patience in KEEPERS.items()}
+    keepers = {name: WatchedAdaptation(goal, first, patience) for name, patience in KEEPERS.items()}
     rows: list[Row] = []
     for period in range(1, PERIODS + 1):
         links.drift()
@@ -201,53 +201,42 @@ def check_drift(rows: Rows) -> Verdict:
 
 # The experiments
 
+PHASES = Plot(
+    "Idle, under load from period 5, optimised from period 9",
+    x="period",
+    y=("tree", "star"),
+    y_label="sum of the sites' latencies, ms",
+    log_y=True,
+)
+ABOVE = [
+    Plot(
+        f"The {goal} latency, {PERIODS} periods",
+        x="period",
+        y="above",
+        series="method",
+        where={"goal": goal},
+        y_label="above the best at the time, %",
+    )
+    for goal in GOALS
+]
 
 EXPERIMENTS = (
-    Experiment(
+    latency_experiment(
         name="tree-load",
         title="The star and a tree when sites come under load",
         grid=grid(nodes=[20], run=list(range(1, 51))),
         quick=grid(nodes=[20], run=[1, 2, 3, 4, 5, 6]),
         run=run_load,
-        options=OPTIONS,
-        answers={
-            "003-fig4.23": answer(
-                check_load,
-                Plot(
-                    "Idle, under load from period 5, optimised from period 9",
-                    x="period",
-                    y=("tree", "star"),
-                    y_label="sum of the sites' latencies, ms",
-                    log_y=True,
-                ),
-            )
-        },
+        answers={"003-fig4.23": answer(check_load, PHASES)},
         deviation=DEVIATION + " Processing times are drawn, 42 ms a child in the median, and are the same "
         "from the fetch to the end.",
     ),
-    Experiment(
+    latency_experiment(
         name="tree-drift",
         title="Trees kept under drift and noise",
         grid=grid(nodes=[40], goal=list(GOALS), run=list(range(1, 26))),
         quick=grid(nodes=[20], goal=list(GOALS), run=[1, 2]),
         run=run_drift,
-        options=OPTIONS,
-        answers={
-            "beyond-tree-drift": answer(
-                check_drift,
-                *(
-                    Plot(
-                        f"The {goal} latency, {PERIODS} periods",
-                        x="period",
-                        y="above",
-                        series="method",
-                        where={"goal": goal},
-                        y_label="above the best at the time, %",
-                    )
-                    for goal in GOALS
-                ),
-            )
-        },
-        deviation=DEVIATION,
+        answers={"beyond-tree-drift": answer(check_drift, *ABOVE)},
     ),
 )

@@ -15,7 +15,7 @@ Both are symmetric. Cost: the built-in network takes a second to make, once a pr
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from distributary.errors import DistributaryError
 from distributary.plan.trees.matrices import read_matrices
 from distributary.plan.trees.tree import Sites
-from distributary.sim.latency import WideAreaLatency
-from distributary_lab.experiment import Point
+from distributary.sim.latency import WideArea
+from distributary_lab.experiment import Experiment, Point
 
 MOST_SITES = 200
 
@@ -66,6 +66,10 @@ OPTIONS = {
     "bandwidth_file": "a CSV file of bandwidths between the same sites",
 }
 """What the experiments on trees let be set (`Experiment.options`)."""
+
+
+site_experiment = partial(Experiment, options=OPTIONS)
+"""An experiment over sites that may be given in files."""
 
 
 def network_at(point: Point, random: np.random.Generator) -> Sites:

@@ -15,8 +15,9 @@ promised.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from random import Random
 
@@ -31,25 +32,17 @@ from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.optimiser import HYBRID, climb
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree, random_tree
 from distributary.workloads.feeds import FEEDS, SKEW, Zipf, feeds
-from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid, seed_from
+from distributary_lab.experiment import Plot, Point, Row, Rows, Verdict, answer, grid, repeated, seed_from
 from distributary_lab.rows import listed, mean, numbers, select, stretched
-from distributary_lab.tree.climbs import (
-    HYBRID_RULES,
-    LOCAL_RULES,
-    OURS,
-    REDUNDANT_DATA,
-    TOTAL_LATENCY,
-    measured_costs,
-    optimum,
-)
-from distributary_lab.tree.networks import OPTIONS, network_at
+from distributary_lab.tree import climbs
+from distributary_lab.tree.networks import network_at, site_experiment
 
 CLIENTS = 100
 PROCESSING = 1.5
 """Milliseconds that a site takes over a message for each child and client (Figure 4.10)."""
 
 LATENCY, REDUNDANT = "total path latency", "redundant incoming data"
-GOALS = {LATENCY: TOTAL_LATENCY, REDUNDANT: REDUNDANT_DATA}
+GOALS = {LATENCY: climbs.TOTAL_LATENCY, REDUNDANT: climbs.REDUNDANT_DATA}
 NO_LIMIT = "none"
 FANOUTS: Mapping[str, int | None] = {"2": 2, "6": 6, "10": 10, NO_LIMIT: None}
 PAPER = {
@@ -108,62 +101,56 @@ def feed_sites(point: Point, random: np.random.Generator, clients: int = CLIENTS
 
 def costs_by_step(problem: Problem, found: TreeClimb) -> list[float]:
     """The cost before the first step and after each, all measured plainly; it may fall to 0."""
-    return measured_costs(problem, found, near_zero=1e-6)
+    return climbs.measured_costs(problem, found, near_zero=1e-6)
 
 
-def run_fanouts(point: Point, random: np.random.Generator) -> list[Row]:
+@repeated
+def run_fanouts(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """Both metrics under every limit, by every method, over the same sites; a new network for every run."""
-    rows: list[Row] = []
-    for _ in range(int(point["runs"])):
-        sites = feed_sites(point, random)
-        seed = seed_from(random)
-        for metric, goal in GOALS.items():
-            best = _optimum(metric, sites)
-            for fanout, limit in FANOUTS.items():
-                text = goal if limit is None else f"{goal}; subject to fanout <= {limit}"
-                problem = Problem(parse_goal(text), sites)
-                start = random_tree(sites.count, Random(seed), fanout=limit)
-                for method, found in _methods(problem, start, bool(point["all_methods"])).items():
-                    costs = costs_by_step(problem, found)
-                    rows.append(
-                        {
-                            "metric": metric,
-                            "fanout": fanout,
-                            "method": method,
-                            "start": costs[0],
-                            "cost": costs[-1],
-                            "unlimited": best,
-                            "rewrites": len(found.rewrites),
-                        }
-                    )
-    return rows
+    sites = feed_sites(point, random)
+    seed = seed_from(random)
+    for metric, goal in GOALS.items():
+        best = _optimum(metric, sites)
+        for fanout, limit in FANOUTS.items():
+            text = goal if limit is None else f"{goal}; subject to fanout <= {limit}"
+            problem = Problem(parse_goal(text), sites)
+            start = random_tree(sites.count, Random(seed), fanout=limit)
+            for method, found in _methods(problem, start, bool(point["all_methods"])).items():
+                costs = costs_by_step(problem, found)
+                yield {
+                    "metric": metric,
+                    "fanout": fanout,
+                    "method": method,
+                    "start": costs[0],
+                    "cost": costs[-1],
+                    "unlimited": best,
+                    "rewrites": len(found.rewrites),
+                }
 
 
 def _methods(problem: Problem, start: Tree, every: bool) -> dict[str, TreeClimb]:
-    local = {LOCAL_RULES: climb(problem, start, rules.LOCAL)}
+    local = {climbs.LOCAL_RULES: climb(problem, start, rules.LOCAL)}
     if not every:
         return local
-    return {**local, HYBRID_RULES: climb(problem, start, HYBRID), OURS: improve(problem, start)}
+    return {**local, climbs.HYBRID_RULES: climb(problem, start, HYBRID), climbs.OURS: improve(problem, start)}
 
 
 def _optimum(metric: str, sites: Sites) -> float:
     """Without limits: shortest paths, and nothing redundant."""
     if metric == REDUNDANT:
         return 0.0
-    return optimum(Problem(parse_goal(GOALS[metric]), sites))
+    return climbs.optimum(Problem(parse_goal(GOALS[metric]), sites))
 
 
-def run_rules(point: Point, random: np.random.Generator) -> list[Row]:
+@repeated
+def run_rules(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """Redundant data step by step, with fewer and fewer rules, from the same tree."""
-    rows: list[Row] = []
     goal = parse_goal("minimise aggregate(AVERAGE, superfluous data, BROKERS)")
-    for _ in range(int(point["runs"])):
-        problem = Problem(goal, feed_sites(point, random))
-        start = random_tree(problem.sites.count, Random(seed_from(random)))
-        for name, chosen in RULES.items():
-            costs = costs_by_step(problem, climb(problem, start, chosen))
-            rows.extend({"rules": name, **row} for row in _shown(costs))
-    return rows
+    problem = Problem(goal, feed_sites(point, random))
+    start = random_tree(problem.sites.count, Random(seed_from(random)))
+    for name, chosen in RULES.items():
+        costs = costs_by_step(problem, climb(problem, start, chosen))
+        yield from ({"rules": name, **row} for row in _shown(costs))
 
 
 def _shown(costs: Sequence[float]) -> list[Row]:
@@ -174,22 +161,20 @@ def _shown(costs: Sequence[float]) -> list[Row]:
     ]
 
 
-def run_bandwidth(point: Point, random: np.random.Generator) -> list[Row]:
+@repeated
+def run_bandwidth(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """Bandwidth consumption step by step, in times the optimum, under each limit of the time that a message
     takes to be there."""
-    rows: list[Row] = []
-    for _ in range(int(point["runs"])):
-        sites = timed_sites(feed_sites(point, random))
-        best = sum(float(sites.rate_of(wanted)) for wanted in sites.interest[1:]) / sites.count
-        seed = seed_from(random)
-        for name, limit in LIMITS.items():
-            text = CONSUMED if limit is None else f"{CONSUMED}; subject to {ON_TIME} <= {limit}"
-            problem = Problem(parse_goal(text), sites)
-            start = tree_in_time(sites, limit, Random(seed))
-            costs = costs_by_step(problem, climb(problem, start, rules.LOCAL))
-            in_optima = [cost / best for cost in costs]
-            rows.extend({"limit": name, **row} for row in _shown(in_optima))
-    return rows
+    sites = timed_sites(feed_sites(point, random))
+    best = sum(float(sites.rate_of(wanted)) for wanted in sites.interest[1:]) / sites.count
+    seed = seed_from(random)
+    for name, limit in LIMITS.items():
+        text = CONSUMED if limit is None else f"{CONSUMED}; subject to {ON_TIME} <= {limit}"
+        problem = Problem(parse_goal(text), sites)
+        start = tree_in_time(sites, limit, Random(seed))
+        costs = costs_by_step(problem, climb(problem, start, rules.LOCAL))
+        in_optima = [cost / best for cost in costs]
+        yield from ({"limit": name, **row} for row in _shown(in_optima))
 
 
 def timed_sites(sites: Sites) -> Sites:
@@ -257,15 +242,15 @@ WHOLE = "{:,.0f}"
 def check_fanouts(rows: Rows) -> Verdict:
     """Table 4.8."""
 
-    def by_fanout(column: str, metric: str, method: str = LOCAL_RULES) -> list[float]:
+    def by_fanout(column: str, metric: str, method: str = climbs.LOCAL_RULES) -> list[float]:
         return [mean(rows, column, metric=metric, fanout=fanout, method=method) for fanout in FANOUTS]
 
     latency, redundant = by_fanout("cost", LATENCY), by_fanout("cost", REDUNDANT)
     falls = all(one >= other for costs in (latency, redundant) for one, other in pairwise(costs))
     off = latency[-1] / mean(rows, "unlimited", metric=LATENCY) - 1
     escaped = ""
-    if select(rows, method=OURS):
-        ours = [listed(by_fanout("cost", metric, OURS), WHOLE) for metric in GOALS]
+    if select(rows, method=climbs.OURS):
+        ours = [listed(by_fanout("cost", metric, climbs.OURS), WHOLE) for metric in GOALS]
         escaped = f" Our optimiser gets {ours[0]} ms and {ours[1]} KB."
     return Verdict.of(
         falls and latency[0] > latency[-1] and off < 0.01 and redundant[-1] < 1e-6,
@@ -310,81 +295,63 @@ def check_bandwidth(rows: Rows) -> Verdict:
     )
 
 
+OWN_SITES = "Sites are the lab's; every run has sites and a tree of its own."
+
+BY_FANOUT = [
+    Plot(
+        f"{metric.capitalize()} by the most children a site may have",
+        x="fanout",
+        y="cost",
+        series="method",
+        where={"metric": metric},
+        kind="bars",
+        y_label=unit,
+        reference={"paper, fanout 2": PAPER[metric]["2"]},
+    )
+    for metric, unit in ((LATENCY, "ms"), (REDUNDANT, "KB"))
+]
+by_step = partial(Plot, x="step", y="cost", x_label="rewrites")
+BY_RULES = by_step(
+    "Redundant data a site, rewrite by rewrite",
+    series="rules",
+    y_label="KB",
+    about="Only promotion, of subtrees or of children, leads to zero.",
+)
+BY_LIMIT = by_step(
+    "Bandwidth consumption, rewrite by rewrite",
+    series="limit",
+    y_label="times the optimum",
+    reference={"the star": 1.0},
+)
+
 EXPERIMENTS = (
-    Experiment(
+    site_experiment(
         name="tree-fanout-limits",
         title="Latency and redundant data under limits of fanout",
         grid=grid(nodes=[20], part=range(1, 11), runs=[5], all_methods=[True]),
         quick=grid(nodes=[20], part=[1, 2], runs=[1], all_methods=[False]),
         run=run_fanouts,
-        options=OPTIONS,
-        answers={
-            "003-tab4.8": answer(
-                check_fanouts,
-                *(
-                    Plot(
-                        f"{metric[0].upper()}{metric[1:]} by the most children a site may have",
-                        x="fanout",
-                        y="cost",
-                        series="method",
-                        where={"metric": metric},
-                        kind="bars",
-                        y_label=unit,
-                        reference={"paper, fanout 2": PAPER[metric]["2"]},
-                    )
-                    for metric, unit in ((LATENCY, "ms"), (REDUNDANT, "KB"))
-                ),
-            )
-        },
+        answers={"003-tab4.8": answer(check_fanouts, *BY_FANOUT)},
         deviation="Sites are the lab's, latencies round trips; every run has sites and a tree of its own.",
     ),
-    Experiment(
+    site_experiment(
         name="tree-redundant-data",
         title="Redundant data by the rules there are",
         grid=grid(nodes=[40], part=range(1, 11), runs=[5]),
         quick=grid(nodes=[20], part=[1, 2], runs=[1]),
         run=run_rules,
-        options=OPTIONS,
-        answers={
-            "003-fig4.9": answer(
-                check_rules,
-                Plot(
-                    "Redundant data a site, rewrite by rewrite",
-                    x="step",
-                    y="cost",
-                    series="rules",
-                    x_label="rewrites",
-                    y_label="KB",
-                    about="Only promotion, of subtrees or of children, leads to zero.",
-                ),
-            )
-        },
-        deviation="Sites are the lab's; every run has sites and a tree of its own.",
+        answers={"003-fig4.9": answer(check_rules, BY_RULES)},
+        deviation=OWN_SITES,
     ),
-    Experiment(
+    site_experiment(
         name="tree-bandwidth-consumption",
         title="Bandwidth consumption under limits of latency",
         grid=grid(nodes=[100], part=range(1, 51), runs=[1]),
         quick=grid(nodes=[30], part=[1, 2], runs=[1]),
         run=run_bandwidth,
-        options=OPTIONS,
-        answers={
-            "003-fig4.10": answer(
-                check_bandwidth,
-                Plot(
-                    "Bandwidth consumption, rewrite by rewrite",
-                    x="step",
-                    y="cost",
-                    series="limit",
-                    x_label="rewrites",
-                    y_label="times the optimum",
-                    reference={"the star": 1.0},
-                ),
-                deviation=f"Matching takes {PROCESSING} ms for each child and client, latency is half a "
-                "round trip, and the root is the most central site: the thesis gives no such numbers. Trees "
-                "begin within the limit.",
-            )
-        },
-        deviation="Sites are the lab's; every run has sites and a tree of its own.",
+        answers={"003-fig4.10": answer(check_bandwidth, BY_LIMIT)},
+        deviation=f"{OWN_SITES} Matching takes {PROCESSING} ms for each child and client, latency is half a "
+        "round trip, and the root is the most central site: the thesis gives no such numbers. Trees begin "
+        "within the limit.",
     ),
 )

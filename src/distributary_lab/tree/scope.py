@@ -6,7 +6,7 @@ their place. Local rules only, from a random tree; shortest paths tell what can 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from statistics import fmean
 
@@ -14,21 +14,10 @@ import numpy as np
 
 from distributary.plan.trees.optimiser import climb
 from distributary.plan.trees.rules import FIVE_LEVELS, FOUR_LEVELS, LOCAL, TreeRule
-from distributary_lab.experiment import Experiment, Point, Row, Rows, Verdict, answer, grid
+from distributary_lab.experiment import Point, Row, Rows, Verdict, answer, grid, repeated
 from distributary_lab.rows import listed, means, named
+from distributary_lab.tree import latency
 from distributary_lab.tree.climbs import AVERAGE_LATENCY
-from distributary_lab.tree.latency import (
-    DEVIATION,
-    PARTS,
-    RUNS,
-    SIZES,
-    by_nodes,
-    off,
-    problem_at,
-    rows_of,
-    spans,
-)
-from distributary_lab.tree.networks import OPTIONS
 
 THREE, FOUR, FIVE = "level 3", "level 4", "level 5"
 TO_FOUR, TO_FIVE, THREE_AND_FIVE = "levels 3 and 4", "levels 3, 4 and 5", "levels 3 and 5"
@@ -44,13 +33,13 @@ UNITS = (THREE, TO_FOUR, TO_FIVE)
 """The units of Figures 4.24 and 4.25: each with the rules of those before it."""
 
 
-def run(point: Point, random: np.random.Generator) -> list[Row]:
+@repeated
+def run(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """Climbs by every set of rules from the same trees."""
-    rows: list[Row] = []
-    for _ in range(int(point["runs"])):
-        problem, start, _ = problem_at(point, random, AVERAGE_LATENCY)
-        rows += rows_of(problem, {name: climb(problem, start, rules) for name, rules in SCOPES.items()})
-    return rows
+    problem, start, _ = latency.problem_at(point, random, AVERAGE_LATENCY)
+    yield from latency.rows_of(
+        problem, {name: climb(problem, start, rules) for name, rules in SCOPES.items()}
+    )
 
 
 # Checks
@@ -58,7 +47,7 @@ def run(point: Point, random: np.random.Generator) -> list[Row]:
 
 def check_units(rows: Rows) -> Verdict:
     """Figure 4.24: near the optimum with any unit, a little nearer with a larger one."""
-    ends = {name: off(rows, name) for name in UNITS}
+    ends = {name: latency.off(rows, name) for name in UNITS}
     four, five = (
         [ends[smaller][nodes] - ends[larger][nodes] for nodes in ends[THREE]]
         for smaller, larger in pairwise(UNITS)
@@ -66,7 +55,7 @@ def check_units(rows: Rows) -> Verdict:
     worst = max(max(shares.values()) for shares in ends.values())
     return Verdict.of(
         worst <= 0.01 and fmean(ends[TO_FOUR].values()) <= fmean(ends[THREE].values()),
-        ours=f"{named(ends, spans)} above",
+        ours=f"{named(ends, latency.spans)} above",
         ratio=1 + worst,
         reason="Judged: within 1 % at every size and unit, four levels no worse than three on average. Four "
         f"levels gain {_points(four)} points on three, five {_points(five)} on four. Here a third site "
@@ -94,12 +83,12 @@ def check_rewrites(rows: Rows) -> Verdict:
 
 def check_without_small(rows: Rows) -> Verdict:
     """Figure 4.26: without the small rules the climb stops far off, the more so the larger the unit."""
-    ends = {name: off(rows, name) for name in (THREE, FOUR, FIVE)}
+    ends = {name: latency.off(rows, name) for name in (THREE, FOUR, FIVE)}
     ordered = all(ends[THREE][nodes] < ends[FOUR][nodes] < ends[FIVE][nodes] for nodes in ends[THREE])
     small, large = min(ends[FIVE]), max(ends[FIVE])
     return Verdict.of(
         ordered and min(ends[FIVE].values()) >= 0.2,
-        ours=f"{named(ends, spans)} above",
+        ours=f"{named(ends, latency.spans)} above",
         reason="Judged: at every size level 4 behind level 3, level 5 behind both and at least 20 % above. "
         f"Level 5 alone ends {100 * ends[FIVE][small]:.0f} % above at {small} nodes and "
         f"{100 * ends[FIVE][large]:.0f} % at {large}.",
@@ -108,34 +97,35 @@ def check_without_small(rows: Rows) -> Verdict:
 
 def check_combined(rows: Rows) -> Verdict:
     """Figure 4.27: with the small rules all is well again."""
-    ends = {name: off(rows, name) for name in (TO_FOUR, THREE_AND_FIVE, TO_FIVE, FOUR, FIVE)}
+    ends = {name: latency.off(rows, name) for name in (TO_FOUR, THREE_AND_FIVE, TO_FIVE, FOUR, FIVE)}
     worst = max(max(ends[name].values()) for name in (TO_FOUR, THREE_AND_FIVE, TO_FIVE))
     return Verdict.of(
         worst <= 0.02,
-        ours=f"{named(ends, spans)} above",
+        ours=f"{named(ends, latency.spans)} above",
         ratio=1 + worst,
         reason="Judged: within 2 % at every size wherever the rules of three levels are among them.",
     )
 
 
 EXPERIMENTS = (
-    Experiment(
+    latency.latency_experiment(
         name="tree-scope",
         title="The average latency by units of different size",
-        grid=grid(nodes=list(SIZES), part=PARTS, runs=[RUNS]),
+        grid=grid(nodes=list(latency.SIZES), part=latency.PARTS, runs=[latency.RUNS]),
         quick=grid(nodes=[20, 60], part=[1], runs=[4]),
         run=run,
-        options=OPTIONS,
         answers={
-            "003-fig4.24": answer(check_units, by_nodes("Units of three, four and five levels", *UNITS)),
-            "003-fig4.25": answer(check_rewrites, by_nodes("Rewrites by unit", *UNITS, y="rewrites")),
+            "003-fig4.24": answer(
+                check_units, latency.by_nodes("Units of three, four and five levels", *UNITS)
+            ),
+            "003-fig4.25": answer(check_rewrites, latency.by_nodes("Rewrites by unit", *UNITS, y="rewrites")),
             "003-fig4.26": answer(
-                check_without_small, by_nodes("Rules of one level alone", THREE, FOUR, FIVE)
+                check_without_small, latency.by_nodes("Rules of one level alone", THREE, FOUR, FIVE)
             ),
             "003-fig4.27": answer(
-                check_combined, by_nodes("With the small rules and without", TO_FOUR, TO_FIVE, FOUR, FIVE)
+                check_combined,
+                latency.by_nodes("With the small rules and without", TO_FOUR, TO_FIVE, FOUR, FIVE),
             ),
         },
-        deviation=DEVIATION,
     ),
 )

@@ -33,10 +33,10 @@ from distributary.systems.tree.messages import OPTIMISATION, STATISTICS, UPKEEP
 from distributary.systems.tree.optimiser import OptimisationSettings
 from distributary.systems.tree.statistics import Gauges
 from distributary.workloads.feeds import FEEDS, SKEW, Zipf
-from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid
+from distributary_lab.experiment import Plot, Point, Row, Rows, Verdict, answer, grid
 from distributary_lab.rows import largest, mean, means, number, select
 from distributary_lab.tree.climbs import REDUNDANT_DATA, TOTAL_LATENCY, WIDEST
-from distributary_lab.tree.networks import OPTIONS, network_at
+from distributary_lab.tree.networks import network_at, site_experiment
 
 CLIENTS = 100
 MAINTENANCE, PERIOD, WINDOW = 2.0, 40.0, 10.0
@@ -283,7 +283,7 @@ TRAFFIC = Plot(
 by_broadcasts = partial(Plot, x="broadcast_period", kind="bars")
 
 EXPERIMENTS = (
-    Experiment(
+    site_experiment(
         name="tree-traffic",
         title="Traffic of a live tree that optimises itself",
         grid=grid(nodes=[40], feeds=[FEEDS], metric=list(GOALS)[:4], run=list(range(50))),
@@ -292,9 +292,8 @@ EXPERIMENTS = (
         answers={"003-fig4.28": answer(check_traffic, TRAFFIC)},
         deviation=f"S is {MAINTENANCE:g} s and P {PERIOD:g} s of simulated time, since what is exchanged in "
         "a period does not depend on how long that is; feeds have one item each.",
-        options=OPTIONS,
     ),
-    Experiment(
+    site_experiment(
         name="tree-approximation",
         title="Optimising a live tree on approximate statistics",
         grid=grid(nodes=[100], broadcast_periods=["0 1 2 4"], most_periods=[250], run=list(range(50))),
@@ -308,6 +307,5 @@ EXPERIMENTS = (
             "003-fig4.31": answer(check_steps, by_broadcasts("Rewrites", y="rewrites_to_best")),
         },
         deviation="p = 0 stands for exact statistics. The simulator takes the place of the LAN emulation.",
-        options=OPTIONS,
     ),
 )

@@ -20,16 +20,9 @@ from numpy.typing import NDArray
 from distributary.filters.path.filter import PathFilter
 from distributary.matching.batch import EventBatch
 from distributary.matching.index import Pairs
+from distributary.matching.path import signature
 from distributary.matching.path.bloom import PathBloom
 from distributary.matching.path.classes import PathClasses
-from distributary.matching.path.signature import (
-    Item,
-    Shape,
-    document_items,
-    document_signature,
-    false_positive_estimate,
-    guaranteed_items,
-)
 from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid
 from distributary_lab.rows import mean, means, numbers
 from distributary_lab.xml.paths import MADE, depth_of, documents, paths, relationship_pairs
@@ -40,10 +33,10 @@ FILTERS = tuple(range(100, 1_000, 100))
 DEPTHS = tuple(range(1, 8))
 PATHS = 900
 SHAPES = {
-    "length": [Shape(length, 1) for length in LENGTHS],
-    "hashes": [Shape(256, hashes) for hashes in HASHES],
+    "length": [signature.Shape(length, 1) for length in LENGTHS],
+    "hashes": [signature.Shape(256, hashes) for hashes in HASHES],
 }
-STATED = Shape(256, 1)
+STATED = signature.Shape(256, 1)
 """The shape of Figures 3.18 and 3.19."""
 
 MOST = 0.1
@@ -62,21 +55,21 @@ class Sample:
         self.trees = [
             tree for row in range(self.batch.rows) if (tree := self.batch.document(row)) is not None
         ]
-        self.structures = list(map(document_items, self.trees))
+        self.structures = list(map(signature.document_items, self.trees))
 
-    def row(self, filters: list[PathFilter], shape: Shape) -> Row:
+    def row(self, filters: list[PathFilter], shape: signature.Shape) -> Row:
         """The rates for these paths."""
         index, exact = PathBloom(*shape), PathClasses()
         for each in (index, exact):
             each.add_many(range(len(filters)), filters)
-        shipped = [document_signature(tree, *shape) for tree in self.trees]
-        asked = list(map(guaranteed_items, filters))
+        shipped = [signature.document_signature(tree, *shape) for tree in self.trees]
+        asked = list(map(signature.guaranteed_items, filters))
         apart = ~self._table(exact.match_batch(self.batch), len(filters))
         falsely = self._table(index.candidates(shipped), len(filters)) & apart
         inevitable = np.array([[wanted <= items for wanted in asked] for items in self.structures]) & apart
         roots = np.array([each.branches[0].steps[0].label for each in filters])
         own = apart & (roots == np.array([[tree.labels[0]] for tree in self.trees]))
-        pairs = relationship_pairs(set[Item]().union(*self.structures, *asked))
+        pairs = relationship_pairs(set[signature.Item]().union(*self.structures, *asked))
         in_document = fmean(map(len, self.structures))
         return {
             "length": shape.length,
@@ -90,8 +83,10 @@ class Sample:
             "structural": _share(inevitable, apart),
             "by_bits": _share(falsely & ~inevitable, apart),
             "own_type": _share(falsely & own, own),
-            "estimate": false_positive_estimate(shape.hashes, pairs, shape.length),
-            "estimate_document": false_positive_estimate(shape.hashes, round(in_document), shape.length),
+            "estimate": signature.false_positive_estimate(shape.hashes, pairs, shape.length),
+            "estimate_document": signature.false_positive_estimate(
+                shape.hashes, round(in_document), shape.length
+            ),
         }
 
     def _table(self, found: Pairs, filters: int) -> NDArray[np.bool_]:

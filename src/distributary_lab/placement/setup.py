@@ -30,9 +30,9 @@ from distributary.plan.queries.graph import QueryWorkload
 from distributary.plan.queries.optimiser import QueryClimb
 from distributary.plan.queries.placement import Placement, SiteNetwork
 from distributary.plan.trees.tree import random_tree
-from distributary_lab.experiment import Experiment, Plot, Point, Row, Value, seed_from
+from distributary_lab.experiment import Plot, Point, Row, Value, seed_from
 from distributary_lab.rows import stretched
-from distributary_lab.tree.networks import OPTIONS, network_at
+from distributary_lab.tree.networks import network_at, site_experiment
 
 TREES = 4
 
@@ -76,11 +76,7 @@ def start_at(
     trees = tuple(random_tree(sites.count, shapes, root) for root in range(TREES))
     network = SiteNetwork(sites, trees, speed=[speed] * sites.count, matching=matching)
     workload = feed_workload(
-        network,
-        int(point["queries"]),
-        seed_from(random),
-        two_feeds=two_feeds,
-        filters_only=filters_only,
+        network, int(point["queries"]), seed_from(random), two_feeds=two_feeds, filters_only=filters_only
     )
     if limit is not None:
         workload = clients_with_room(workload, sites.count, limit, random)
@@ -145,7 +141,7 @@ def rows_by_period(found: QueryClimb, periods: int, column: str, /, **others: Va
     return [{**others, "period": period, column: cost} for period, cost in enumerate(costs)]
 
 
-placement_experiment = partial(Experiment, options=OPTIONS, deviation=DEVIATION)
+placement_experiment = partial(site_experiment, deviation=DEVIATION)
 """An experiment over sites that may be given in files, with the deviation that all of them share."""
 
 by_period = partial(Plot, x="period", series="method", x_label="optimisation period")
