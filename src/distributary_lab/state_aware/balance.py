@@ -14,7 +14,7 @@ import numpy as np
 
 from distributary.model import Event, Subscription
 from distributary.sim.deployment import Deployment
-from distributary.systems.state_aware.lengths import Balance, BalancedBroker
+from distributary.systems.state_aware.lengths import BalancedBroker, WorkTarget
 from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid, seed_from
 from distributary_lab.rows import gini, mean, select
 from distributary_lab.state_aware.stock_application import CIRCLE, deploy
@@ -32,7 +32,7 @@ def run_balance(point: Point, random: np.random.Generator) -> list[Row]:
 def _work(point: Point, random: np.random.Generator, period: float) -> Row:
     """How the work of the second half of a run spreads over the nodes."""
     nodes, items, minutes = (int(point[name]) for name in ("nodes", "items", "minutes"))
-    balance = Balance(spacing=CIRCLE.size // nodes, period=period)
+    balance = WorkTarget(spacing=CIRCLE.size // nodes, period=period)
     deployment, addresses = deploy("lengths", nodes, seed_from(random), balance=balance)
     for address in addresses:
         deployment.add(address)

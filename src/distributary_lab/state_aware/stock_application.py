@@ -30,7 +30,7 @@ from distributary.systems.state_aware.mfd import MFDBroker
 from distributary.systems.state_aware.segments import NODES, Segments
 from distributary.systems.state_aware.sf import SFBroker
 from distributary.systems.state_aware.thresholds import ThresholdsBroker
-from distributary.workloads.stock_days import StockQuote, StockRequest, StockTrace
+from distributary.workloads.stock_days import StockQuote, StockRequest
 
 SYSTEMS: dict[str, Callable[..., StateAwareBroker]] = {
     "sf": SFBroker,
@@ -107,7 +107,7 @@ def deploy(
 
 
 def run_application(
-    trace: Trace, system: str, *, nodes: int = 400, seed: int, span: float = NODES, **options: Any
+    trace: StockTrace, system: str, *, nodes: int = 400, seed: int, span: float = NODES, **options: Any
 ) -> ApplicationRun:
     """Let a trace happen, and everything settle in the end."""
     deployment, addresses = deploy(system, nodes, seed, span=span, **options)

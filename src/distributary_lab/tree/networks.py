@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from distributary.errors import DistributaryError
 from distributary.plan.trees.matrices import read_matrices
 from distributary.plan.trees.tree import Sites
-from distributary.sim.latency import WideArea
+from distributary.sim.latency import WideAreaLatency
 from distributary_lab.experiment import Experiment, Point
 
 MOST_SITES = 200
