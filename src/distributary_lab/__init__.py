@@ -1,5 +1,16 @@
 """The lab: experiments that check what the seed documents measured, and the report about them.
 
-`claims` is the catalogue, `experiment` says what an experiment is, `registry` lists them, `running` runs them
-on one of the `engines`, `results` keeps what came out, `report` shows it. docs/lab.md tells how to add one.
+An experiment is a grid of points, a function from a point to rows of numbers, and for each claim that the
+rows answer a check and plots. Reading order:
+
+- `claims`: the catalogue of claims (claims.toml), one for each figure or table with results, and our own.
+- `experiment`: what an experiment, a check's verdict and a plot are.
+- `rows`: what checks do with rows: pick, average, group, write numbers out.
+- `registry`: which experiments there are; `tasks`, `engines`, `running`: their points, and where they run.
+- `results`: what a run leaves behind; `verdicts`: each claim with what the results say of it.
+- `plots`, `report`: the page about all of it. `command`: the command `distributary lab`.
+
+The experiments are in packages by what they are about: `topics` (000), `xml` and `hope` (001), `state_aware`
+(002), `tree` and `placement` (003), `attributes` (004 and a figure of 002), `systems` (beyond the documents).
+Nothing outside imports the lab but its entry point. docs/lab.md tells how to add an experiment.
 """

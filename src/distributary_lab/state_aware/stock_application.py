@@ -30,7 +30,7 @@ from distributary.systems.state_aware.mfd import MFDBroker
 from distributary.systems.state_aware.segments import NODES, Segments
 from distributary.systems.state_aware.sf import SFBroker
 from distributary.systems.state_aware.thresholds import ThresholdsBroker
-from distributary.workloads.stock_days import StockQuote, StockRequest
+from distributary.workloads.stock_days import StockQuote, StockRequest, StockTrace
 
 SYSTEMS: dict[str, Callable[..., StateAwareBroker]] = {
     "sf": SFBroker,
