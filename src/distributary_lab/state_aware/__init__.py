@@ -1,4 +1,5 @@
-"""Experiments on 002, state-aware dissemination: SF (single-level filtering), MFD (multi-level decomposition).
+"""Experiments on 002, state-aware dissemination: SF (single-level filtering) and MFD (multi-level
+filter decomposition).
 
 - `stock_application`: runs the stock application on a network of one system; the others share it.
 - `dissemination`: Figures 9 and 10: costs by distributions and by network size; and our thresholds.

@@ -4,8 +4,8 @@ The built-in network has 200 sites, always the same ones, as the thesis replayed
 all its runs (section 4.6); a run takes a random selection of them, the first of which is the root.
 
 - Latency is the round trip in milliseconds of `sim.latency.WideAreaLatency`: several humps from the
-  continents, a long tail, and detours. As between PlanetLab's hosts, the way over a third site is shorter for about half of
-  the pairs, and for one triple in ten; so the star is not quite the tree of least latency.
+  continents, a long tail, and detours. As between PlanetLab's hosts, the way over a third site is shorter
+  for about half of the pairs, and for one triple in ten; so the star is not quite the tree of least latency.
 - Bandwidth, in Mbit/s, is what is free on a path: of the slower of the two sites' lines (median 100) a share
   of the pair's own. Half of the pairs have less than 33, one in ten less than 9: between hosts of a testbed
   free bandwidth hangs on the pair more than on the hosts.
