@@ -183,7 +183,7 @@ class Catalogue:
         faulty: set[str] = set()
         for query in queries.values():
             for fault in (*names.faults(query), *unit_faults(query)):
-                self.problems.append(located(fault, None, query.name, None))
+                self.problems.append(located(fault, query=query.name))
                 faulty.add(query.name)
         ordered = self._ordered(queries, names, faulty)
         bound = self._bind_operators(ordered, names, faulty)
@@ -218,10 +218,9 @@ class Catalogue:
                 return [operators[name] for name in TopologicalSorter(graph).static_order()]
             except CycleError as error:
                 cycle = error.args[1][::-1]
+                reason = f"operators read one another in a circle: {' -> '.join(cycle)}"
                 for query_name in sorted({operators[name][0].name for name in cycle}):
-                    self._fault(
-                        f"operators read one another in a circle: {' -> '.join(cycle)}", query=query_name
-                    )
+                    self._fault(reason, query=query_name)
                     faulty.add(query_name)
 
     def _bind_operators(
@@ -238,8 +237,8 @@ class Catalogue:
             try:
                 schema = operator.operation.schema(*given)
             except DistributaryError as error:
-                found = faults_of(error)
-                self.problems.extend(located(fault, None, query.name, operator.name) for fault in found)
+                place = {"query": query.name, "operator": operator.name}
+                self.problems.extend(located(fault, **place) for fault in faults_of(error))
                 faulty.add(query.name)
                 continue
             unit = unit_of(query, operator.name)
@@ -258,13 +257,11 @@ class Catalogue:
                 read = next((name for name in operator.inputs if names.query_of(query, name) in faulty), None)
                 if query.name not in faulty and read is not None:
                     reason = f"reads {read!r} of a query that is faulty"
-                    self._fault(reason, None, query.name, operator.name)
+                    self._fault(reason, query=query.name, operator=operator.name)
                     faulty.add(query.name)
 
-    def _fault(
-        self, reason: str, source: str | None = None, query: str | None = None, operator: str | None = None
-    ) -> None:
-        self.problems.append(QueryError(reason, source=source, query=query, operator=operator))
+    def _fault(self, reason: str, **place: str) -> None:
+        self.problems.append(QueryError(reason, **place))
 
 
 class StreamNames:

@@ -33,7 +33,7 @@ from distributary.errors import DistributaryError, InputError
 from distributary.flow.catalogue import Catalogue
 from distributary.flow.language.function import Function
 from distributary.flow.language.operators import Copy, FilterOperation, Map, Operation, Rename, Split, Union
-from distributary.flow.language.problems import QueryError, faults_of, located
+from distributary.flow.language.problems import Checks, located
 from distributary.flow.language.query import Operator, Query
 from distributary.flow.language.schema import listed
 from distributary.flow.language.source import Source
@@ -69,25 +69,24 @@ def read_catalogue(tables: Mapping[str, Any]) -> Catalogue:
     >>> print(read_catalogue({"queries": {"busy": {"operators": operators}}}).problems[0])
     query 'busy', operator 'large', where: something is missing around here at position 5 of 'size >'
     """
-    problems: list[QueryError] = []
+    checks = Checks()
     sources, queries = [], []
-    for name, table in _named(tables, "sources", problems):
-        try:
-            sources.append(_source(name, table))
-        except DistributaryError as error:
-            problems.extend(located(fault, name, None, None) for fault in faults_of(error))
-    for name, table in _named(tables, "queries", problems):
-        query = _query(name, table, problems)
-        if query is not None:
-            queries.append(query)
-    return Catalogue(sources, queries, problems)
+    for name, table in _named(tables, "sources", checks):
+        with checks.at(source=name):
+            _check_keys(table, SOURCE_KEYS, "source")
+            sources.append(Source(name, **{"schema": {}, **table}))
+    for name, table in _named(tables, "queries", checks):
+        with checks.at(query=name):
+            queries.append(_query(name, table))
+    return Catalogue(sources, queries, [located(fault) for fault in checks.found])
 
 
-def _named(tables: Mapping[str, Any], what: str, problems: list[QueryError]) -> list[tuple[str, Any]]:
+def _named(tables: Mapping[str, Any], what: str, checks: Checks) -> list[tuple[str, Any]]:
+    """The tables called `what.name`, by their names."""
     given = tables.get(what, {})
     if isinstance(given, Mapping):
         return list(given.items())
-    problems.append(QueryError(f"must be tables such as [{what}.name], not {given!r}", field=what))
+    checks.fault(f"must be tables such as [{what}.name], not {given!r}", field=what)
     return []
 
 
@@ -99,33 +98,19 @@ def _check_keys(table: Any, known: tuple[str, ...], what: str) -> None:
             raise InputError(f"unknown; known are {', '.join(known)}", field=str(key))
 
 
-def _source(name: str, table: Any) -> Source:
-    _check_keys(table, SOURCE_KEYS, "source")
-    return Source(name, table.get("schema", {}), **{key: table[key] for key in table if key != "schema"})
-
-
-def _query(name: str, table: Any, problems: list[QueryError]) -> Query | None:
-    """The query, or None when it has faults, which are added to the problems."""
+def _query(name: str, table: Any) -> Query:
+    _check_keys(table, QUERY_KEYS, "query")
+    rows = table.get("operators", [])
+    if not isinstance(rows, list):
+        raise InputError(f"must be [[queries.{name}.operators]] entries", field="operators")
     operators: list[Operator] = []
-    before = len(problems)
-    try:
-        _check_keys(table, QUERY_KEYS, "query")
-        rows = table.get("operators", [])
-        if not isinstance(rows, list):
-            raise InputError(f"must be [[queries.{name}.operators]] entries", field="operators")
-        for number, row in enumerate(rows, 1):
-            called = row.get("name") if isinstance(row, Mapping) else None
-            try:
-                operators.append(_operator(row))
-            except DistributaryError as error:
-                place = called if isinstance(called, str) else str(number)
-                problems.extend(located(fault, None, name, place) for fault in faults_of(error))
-        if len(problems) > before:
-            return None
-        return Query(name, operators, table.get("outputs"), _units(table.get("super", {})))
-    except DistributaryError as error:
-        problems.extend(located(fault, None, name, None) for fault in faults_of(error))
-        return None
+    checks = Checks()
+    for number, row in enumerate(rows, 1):
+        called = row.get("name") if isinstance(row, Mapping) else None
+        with checks.at(operator=called if isinstance(called, str) else str(number)):
+            operators.append(_operator(row))
+    checks.finish()
+    return Query(name, operators, table.get("outputs"), _units(table.get("super", {})))
 
 
 def _units(given: Any) -> Mapping[str, list[str]]:

@@ -46,7 +46,7 @@ def ordinal_id(ordinal: int, values: Iterable[Any]) -> str:
 
 
 def function_id(of: str, ordinal: int) -> str:
-    """The id of what a user's function gave, the how-manieth of one call from 0 on."""
+    """The id of a row that a user's function gave for `of`; the rows of a call are numbered from 0."""
     return f"{of}/{ordinal}"
 
 

@@ -94,14 +94,11 @@ class FilterOperation(Operation):
     def __post_init__(self) -> None:
         if (self.where is None) == (self.block is None):
             raise InputError("give one of where (what to keep) and block (what to drop)", field="where")
-        for name in ("where", "block"):
-            if (text := getattr(self, name)) is not None:
-                try:
-                    set_fields(self, **{name: WhereFilter.parse(text).text})
-                except InputError as error:
-                    raise InputError(
-                        error.reason, field=name, text=error.text, position=error.position
-                    ) from error
+        name, text = ("where", self.where) if self.where is not None else ("block", self.block)
+        try:
+            set_fields(self, **{name: WhereFilter.parse(text).text})
+        except InputError as error:
+            raise InputError(error.reason, field=name, text=error.text, position=error.position) from error
 
     @property
     def condition(self) -> Condition:

@@ -6,8 +6,9 @@ several of them to whoever knows the query's name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 from distributary.errors import DistributaryError, InputError
 
@@ -29,11 +30,10 @@ class QueryError(InputError):
         source: str | None = None,
         query: str | None = None,
         operator: str | None = None,
-        field: str | None = None,
-        text: str | None = None,
-        position: int | None = None,
+        **inside: Any,
     ) -> None:
-        super().__init__(reason, field=field, text=text, position=position)
+        """`inside` is what an `InputError` takes: the field, its text and the position in it."""
+        super().__init__(reason, **inside)
         self.source = source
         self.query = query
         self.operator = operator
@@ -62,21 +62,13 @@ def faults_of(error: DistributaryError) -> tuple[InputError, ...]:
     return (error if isinstance(error, InputError) else InputError(str(error)),)
 
 
-def located(fault: InputError, source: str | None, query: str | None, operator: str | None) -> QueryError:
-    """The same fault, told with its place."""
+def located(fault: InputError, **place: str) -> QueryError:
+    """The same fault, told with its place: source, query or operator, unless it says these itself."""
     if isinstance(fault, QueryError):
-        source = fault.source if fault.source is not None else source
-        query = fault.query if fault.query is not None else query
-        operator = fault.operator if fault.operator is not None else operator
-    return QueryError(
-        fault.reason,
-        source=source,
-        query=query,
-        operator=operator,
-        field=fault.field,
-        text=fault.text,
-        position=fault.position,
-    )
+        own = {"source": fault.source, "query": fault.query, "operator": fault.operator}
+        place |= {what: name for what, name in own.items() if name is not None}
+    inside: dict[str, Any] = {"field": fault.field, "text": fault.text, "position": fault.position}
+    return QueryError(fault.reason, **place, **inside)
 
 
 class Checks:
@@ -94,6 +86,14 @@ class Checks:
     def __init__(self) -> None:
         self.found: list[InputError] = []
 
+    @contextmanager
+    def at(self, **place: str) -> Iterator[None]:
+        """Go on after a fault in this block, which is kept with its place: source, query or operator."""
+        try:
+            yield
+        except DistributaryError as error:
+            self.found.extend(located(fault, **place) for fault in faults_of(error))
+
     def attempt(self, make: Callable[..., T], *arguments: object) -> T | None:
         """What the call gives; None when it found faults, which are kept."""
         try:
@@ -110,7 +110,7 @@ class Checks:
     def fault(self, reason: str, field: str | None = None) -> None:
         self.found.append(InputError(reason, field=field))
 
-    def finish(self) -> None:
-        """Raise what was found, if anything was."""
+    def finish(self, **place: str) -> None:
+        """Raise what was found, if anything was, with the place of all of it."""
         if self.found:
-            raise CombinedError(self.found)
+            raise CombinedError([located(fault, **place) for fault in self.found] if place else self.found)

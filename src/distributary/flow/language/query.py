@@ -34,7 +34,7 @@ from typing import Concatenate, ParamSpec
 from distributary.errors import InputError
 from distributary.flow.language.function import Function
 from distributary.flow.language.operators import Copy, FilterOperation, Map, Operation, Rename, Split, Union
-from distributary.flow.language.problems import Checks, CombinedError, located
+from distributary.flow.language.problems import Checks
 from distributary.flow.language.schema import FrozenMapping, require_name
 from distributary.flow.language.source import Source
 from distributary.flow.language.windowed import Aggregate, Count, Join, Sort, Truncate, Unique
@@ -99,8 +99,7 @@ class Query:
         listed = isinstance(outputs, list | tuple) and all(isinstance(each, str) for each in outputs)
         if outputs is not None and not (listed and outputs):
             checks.fault('must be a list of streams such as ["large"]', field="outputs")
-        if checks.found:
-            raise CombinedError([located(fault, None, str(name), None) for fault in checks.found])
+        checks.finish(query=str(name))
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "operators", tuple(operators))
         object.__setattr__(self, "outputs", tuple(outputs or _unread(operators)))

@@ -14,7 +14,7 @@ from functools import lru_cache
 from distributary.errors import InputError
 from distributary.filters.topic import TopicFilter
 from distributary.filters.where.filter import WhereFilter
-from distributary.flow.language.problems import Checks, CombinedError, located
+from distributary.flow.language.problems import Checks
 from distributary.flow.language.schema import MAX_TIME, Item, Schema, Type, require_name
 from distributary.flow.language.window import parse_duration
 from distributary.model import Event
@@ -57,8 +57,7 @@ class Source:
             "where": parsed_where.text if parsed_where else None,
             "lateness": checks.attempt(parse_duration, lateness, "lateness"),
         }
-        if checks.found:
-            raise CombinedError([located(fault, str(name), None, None) for fault in checks.found])
+        checks.finish(source=str(name))
         for field, value in fields.items():
             object.__setattr__(self, field, value)
 
