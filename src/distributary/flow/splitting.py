@@ -50,7 +50,11 @@ PARTIAL = RESERVED + "partial"
 
 @dataclass(frozen=True)
 class Gather(Operation):
-    """The items of all inputs as one stream, with their ids as they are; then another operation on it."""
+    """The items of all inputs as one stream, with their ids as they are; then another operation on it.
+
+    >>> Gather(Count("1 minute").canonical).schema(*[Schema({"at": "integer"}, "at")] * 2).attributes
+    {'count': <Type.INTEGER: 'integer'>, 'at': <Type.INTEGER: 'integer'>}
+    """
 
     kind: ClassVar[str] = "gather"
     arity: ClassVar[tuple[int, int | None]] = (1, None)

@@ -39,12 +39,16 @@ Place = int | None
 
 @dataclass(frozen=True, slots=True)
 class Column:
+    """The value of an attribute."""
+
     name: str
     place: Place = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Literal:
+    """A value that is written out; None is null."""
+
     value: str | int | float | bool | None
     place: Place = field(default=None, compare=False, repr=False)
 

@@ -108,6 +108,7 @@ class Checks:
         return {name: value for name, value in made.items() if value is not None}
 
     def fault(self, reason: str, field: str | None = None) -> None:
+        """Keep a fault."""
         self.found.append(InputError(reason, field=field))
 
     def finish(self, **place: str) -> None:

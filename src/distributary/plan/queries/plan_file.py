@@ -67,7 +67,7 @@ from distributary.plan.queries.graph import QueryWorkload
 from distributary.plan.queries.placement import NO_DUTIES, Duties, Placement, SiteNetwork
 from distributary.plan.queries.rules import MIGRATIONS, PARTITION, REPLICATION, QueryRule
 from distributary.plan.trees.matrices import SiteNames
-from distributary.plan.trees.rates import MeasuredRates, read_rates
+from distributary.plan.trees.rates import PipelineRates, read_rates
 from distributary.plan.trees.sites_file import PlanTables, SiteTable, read_sites, read_tables
 from distributary.plan.trees.tree import Tree
 from distributary.toml_files import Number, Positive, Text, Truth, read_toml, toml_table
@@ -286,7 +286,7 @@ class _Reader:
             given(self.tables.operator, "cost"),
         )
 
-    def _source_items(self, rates: MeasuredRates, given: Mapping[str, float]) -> dict[str, float]:
+    def _source_items(self, rates: PipelineRates, given: Mapping[str, float]) -> dict[str, float]:
         """The items a second of each source: as given, as measured, or those of its topics together."""
         found = dict(given)
         for name, source in self.catalogue.sources.items():
@@ -304,14 +304,14 @@ class _Reader:
         return found
 
 
-def _size(rates: MeasuredRates, source: str, weight: float | None) -> float:
+def _size(rates: PipelineRates, source: str, weight: float | None) -> float:
     """The bytes of an item: as given, as measured, or 1."""
     measured = rates.streams[source].size if source in rates.streams else None
     return weight if weight is not None else measured or 1.0
 
 
 def measured_selectivities(
-    catalogue: Catalogue, rates: MeasuredRates, items: Mapping[str, float], given: Mapping[str, float]
+    catalogue: Catalogue, rates: PipelineRates, items: Mapping[str, float], given: Mapping[str, float]
 ) -> dict[str, float]:
     """The selectivity of every operator whose output the metrics have, by what it reads.
 
@@ -329,7 +329,7 @@ def measured_selectivities(
     return found
 
 
-def _rate(catalogue: Catalogue, rates: MeasuredRates, stream: str) -> float | None:
+def _rate(catalogue: Catalogue, rates: PipelineRates, stream: str) -> float | None:
     """The items a second of a stream, if they were measured; in older metrics, by its topic."""
     if stream in rates.streams:
         return rates.streams[stream].rate
@@ -337,7 +337,7 @@ def _rate(catalogue: Catalogue, rates: MeasuredRates, stream: str) -> float | No
     return rates.topics[topic].rate if topic is not None and topic in rates.topics else None
 
 
-def measured_growth(catalogue: Catalogue, rates: MeasuredRates) -> dict[str, float]:
+def measured_growth(catalogue: Catalogue, rates: PipelineRates) -> dict[str, float]:
     """What the bytes of an item that goes out are to those of one that comes in, where both were measured."""
     found: dict[str, float] = {}
     for bound in catalogue.operators:

@@ -48,9 +48,11 @@ class SiteNames:
         return len(self.names)
 
     def refused(self, reason: str) -> DistributaryError:
+        """The error for a fault of the file, to be raised."""
         return DistributaryError(f"{self.file}: {reason}")
 
     def index(self, name: Any, where: str) -> int:
+        """The number of the site of this name; `where` is where the name stands."""
         place = self.places.get(name) if isinstance(name, str) else None
         if place is None:
             raise self.refused(f"{where}: there is no site {name!r}")
@@ -69,9 +71,11 @@ class SiteNames:
             raise self.refused(f"the parents given{where} make no tree: {error}") from error
 
     def pair(self, what: str, one: int, other: int) -> str:
+        """What a link's value is called in an error."""
         return f"{what} from {self.names[one]!r} to {self.names[other]!r}"
 
     def number(self, value: Any, what: str) -> float:
+        """A cell as a number that is not negative."""
         try:
             number = float(value)
         except (TypeError, ValueError):

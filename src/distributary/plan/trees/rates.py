@@ -60,7 +60,7 @@ class SubscriptionRate:
 
 
 @dataclass(frozen=True)
-class StreamRate:
+class PipelineStreamRate:
     """What the items of a source or an operator come to, in a pipeline with queries."""
 
     items: int
@@ -75,14 +75,14 @@ class StreamRate:
 
 
 @dataclass(frozen=True)
-class MeasuredRates:
+class PipelineRates:
     """What a pipeline measured. Events without a topic count among all events, and in no topic."""
 
     events: int
     seconds: float
     topics: Mapping[str, TopicRate]
     subscriptions: Mapping[str, SubscriptionRate]
-    streams: Mapping[str, StreamRate]
+    streams: Mapping[str, PipelineStreamRate]
     """Of sources, and of operators as `query.operator`, whether or not anybody can subscribe to them."""
 
     def topics_of(self, pattern: str) -> list[str]:
@@ -91,10 +91,11 @@ class MeasuredRates:
         return [topic for topic in self.topics if wanted.matches(Event("topic", topic))]
 
     def subscriptions_of(self, subscriber: str) -> list[str]:
+        """The subscriptions of a subscriber that were measured."""
         return [name for name, one in self.subscriptions.items() if one.subscriber == subscriber]
 
 
-def read_rates(metrics: Path | str, seconds: float | None = None) -> MeasuredRates:
+def read_rates(metrics: Path | str, seconds: float | None = None) -> PipelineRates:
     """Read the metrics below a directory; `seconds` says which time they are from, if not their own."""
     directory = Path(metrics)
     records = list(_records(directory))
@@ -119,7 +120,7 @@ def read_rates(metrics: Path | str, seconds: float | None = None) -> MeasuredRat
     for name, items, size in _rows(directory / "operators", batches, STREAM_COLUMNS):
         before = streams.get(name, (0, 0))
         streams[name] = before[0] + items, before[1] + size
-    return MeasuredRates(
+    return PipelineRates(
         events,
         span,
         {name: TopicRate(*topics[name], topics[name][0] / span) for name in sorted(topics)},
@@ -127,7 +128,7 @@ def read_rates(metrics: Path | str, seconds: float | None = None) -> MeasuredRat
             name: SubscriptionRate(who, count, count / span, count / events if events else 0.0)
             for name, (who, count) in sorted(matches.items())
         },
-        {name: StreamRate(*streams[name], streams[name][0] / span) for name in sorted(streams)},
+        {name: PipelineStreamRate(*streams[name], streams[name][0] / span) for name in sorted(streams)},
     )
 
 

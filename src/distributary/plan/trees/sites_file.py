@@ -46,7 +46,7 @@ from distributary.errors import DistributaryError, FilterError
 from distributary.plan.goal import Goal
 from distributary.plan.trees import matrices
 from distributary.plan.trees.goals import parse_goal
-from distributary.plan.trees.rates import MeasuredRates, read_rates
+from distributary.plan.trees.rates import PipelineRates, read_rates
 from distributary.plan.trees.tree import Sites, Tree
 from distributary.toml_files import (
     Names,
@@ -249,7 +249,7 @@ def _with_measured_streams(
     return sites, streams
 
 
-def _topics(path: Path, measured: MeasuredRates, pattern: str, site: str) -> list[str]:
+def _topics(path: Path, measured: PipelineRates, pattern: str, site: str) -> list[str]:
     """The topics that were measured and match."""
     try:
         found = measured.topics_of(pattern)

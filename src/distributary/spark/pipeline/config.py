@@ -59,6 +59,11 @@ def _from_home(given: str, info: ValidationInfo) -> str:
     return os.path.normpath(Path((info.context or {}).get("home", ""), given))
 
 
+def _format_name(given: str) -> str:
+    """The name of a format in lower case; the name of a class that implements one as it is."""
+    return given if "." in given else given.lower()
+
+
 def _flat_settings(given: Any, prefix: str = "") -> Any:
     """Settings for Spark: dotted names may be quoted or not, values become strings."""
     if not isinstance(given, dict):
@@ -100,7 +105,7 @@ def _sound_queries(path: str) -> str:
     return path
 
 
-Format = Annotated[Text, AfterValidator(str.lower), Field(description='a string such as "json"')]
+Format = Annotated[Text, AfterValidator(_format_name), Field(description='a string such as "json"')]
 Place = Annotated[Text, AfterValidator(_from_home)]
 Settings = Annotated[
     Mapping[str, str],
