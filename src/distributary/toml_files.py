@@ -74,10 +74,9 @@ class FaultyValueError(ValueError):
 
 def report(info: ValidationInfo, faults: Iterable[tuple[str, str]]) -> None:
     """Tell `validated` of faults in the table that a validator of the file was given: keys and texts."""
-    place = (str(info.field_name),)
-    cast(dict[str, Any], info.context)["reported"] += [
-        _Fault(_Place(place, key), text) for key, text in faults
-    ]
+    context: Any = info.context
+    table = (str(info.field_name),)
+    context["reported"] += [_Fault(_Place(table, key), text) for key, text in faults]
 
 
 def _no_truth_value(given: Any) -> Any:
@@ -135,6 +134,8 @@ def validated(table: type[T], given: Mapping[str, Any], name: str, **context: An
             made = TypeAdapter(table).validate_python(rest, context={**context, "reported": found})
         except ValidationError as error:
             found += _faults_in(table, rest, error)
+        if not found:
+            break
         told = {place.of_key for place in wrong}
         for place, text, _ in found:
             if place.of_key not in told:
@@ -253,11 +254,8 @@ def _inner(annotation: Any) -> Any:
     if is_pydantic_dataclass(annotation):
         return annotation
     inside = next(filter(None, map(_inner, get_args(annotation))), None)
-    return (
-        annotation
-        if get_origin(annotation) is dict or (inside and get_origin(annotation) is list)
-        else inside
-    )
+    holds_keys = get_origin(annotation) is dict or (inside and get_origin(annotation) is list)
+    return annotation if holds_keys else inside
 
 
 def _description(annotation: Any) -> str:

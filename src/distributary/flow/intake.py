@@ -1,7 +1,7 @@
 """Where events enter: a source's items, its watermark, and what comes too late.
 
 A source promises a lateness: once an item of time t was seen, the watermark is t minus the lateness, and an
-item before the watermark is late. It is set aside with the reason, and the queries go on without it.
+item before the watermark is late. It is rejected with the reason, and the queries go on without it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class SourceIntake:
         return max(BEGINNING, self.latest - self.source.lateness)
 
     def admit(self, event: Event) -> Item | None:
-        """The event as an item; None when it is not this source's, or was set aside."""
+        """The event as an item; None when it does not belong to this source or was rejected."""
         if not self.source.accepts(event):
             return None
         try:

@@ -101,7 +101,7 @@ def item_function(operation: Function, schemas: Schemas) -> RunningOperator:
 
 
 class PipedOperator(RunningOperator):
-    """Several inputs as one stream, each item changed by the way, and then another operator."""
+    """Several inputs as one stream, each item changed by a function and then given to another operator."""
 
     def __init__(self, inputs: int, change: Callable[[Item], Item], then: RunningOperator | None) -> None:
         super().__init__(inputs)

@@ -14,7 +14,7 @@ A function is named as `module:name`; what it gives is declared, and checked row
   - "merge": it works in three steps: `partial(items)` gives a state, plain data as JSON can hold;
     `merge(state, state)` combines two, in any order and grouping; `use(state)` gives the rows.
 
-A call that fails, or gives a row that does not fit, gives nothing: its item or window is set aside with the
+A call that fails, or gives a row that does not fit, gives nothing: its item or window is rejected with the
 reason, and the others go on. `options` are passed to every call as keyword arguments.
 """
 

@@ -2,7 +2,7 @@
 
 An event belongs to a source when it passes the source's topic pattern and condition. It fits when every
 attribute of the schema that it has is of the declared type and its time is there; one that does not fit is
-set aside with the reason, and the others go on. Attributes beyond the schema are not part of the stream.
+rejected with the reason, and the others go on. Attributes beyond the schema are not part of the stream.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class RejectedItem:
 def read_events(
     sources: Iterable[Source], events: Iterable[Event]
 ) -> tuple[dict[str, list[Item]], list[RejectedItem]]:
-    """The items of each source, and the events that were set aside. An event may belong to several sources.
+    """The items of each source, and the events that were rejected. An event may belong to several sources.
 
     Ids are unique in a stream: of events with one id, the first that fits is taken.
     """
