@@ -326,7 +326,7 @@ def test_points_and_lives_are_ranges_of_batches(recorded: Pipeline) -> None:
         range(3),
         range(3, 4),
     ]
-    assert history.with_events([range(2), range(1, 4)]) == [0, 2, 3]
+    assert history.filled([range(2), range(1, 4)]) == ([0, 2, 3], [])
     assert [history.after(cursor) for cursor in (-1, 3)] == [0, 4]
 
 
