@@ -24,12 +24,7 @@ SUBMITTED = ("SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "MAS
 
 
 def open_session(
-    name: str,
-    given: Mapping[str, str],
-    log: Path,
-    *,
-    master: str | None = None,
-    remote: str | None = None,
+    name: str, given: Mapping[str, str], log: Path, *, master: str | None = None, remote: str | None = None
 ) -> SparkSession:
     """Start or reach the engine with the settings given; what it prints from now on goes to the log."""
     settings = dict(given)

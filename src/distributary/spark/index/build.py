@@ -356,8 +356,7 @@ def _build_parts(
 ) -> tuple[bool, frozenset[int]]:
     """Build each part of a plan in a task; returns whether there are tolerances, and the empty parts."""
     placed = subscriptions.mapInArrow(
-        _PlaceTask(plan.to_json()).run,
-        StructType([*subscriptions.schema, StructField(PLACE, IntegerType())]),
+        _PlaceTask(plan.to_json()).run, StructType([*subscriptions.schema, StructField(PLACE, IntegerType())])
     )
     builder = _BuildTask(str(root), tolerances)
     built = (

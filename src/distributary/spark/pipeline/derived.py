@@ -150,7 +150,7 @@ def derived_events(events: DataFrame, catalogue: Catalogue, columns: EventColumn
         F.col("field").alias(FIELD),
         F.col("reason").alias(REASON),
         STREAM,
-        *(_attribute(name, type, where).alias(name) for name, (type, where) in places.items()),
+        *(_attribute(type, where).alias(name) for name, (type, where) in places.items()),
     )
 
 
@@ -167,7 +167,7 @@ Places = dict[str, tuple[Type, dict[str, list[str]]]]
 def attribute_columns(catalogue: Catalogue, published: Sequence[str]) -> Places:
     """The columns of derived events: one for each name, whichever streams have such an attribute."""
     places: Places = {}
-    first: dict[str, tuple[str, Type]] = {}
+    first: dict[str, str] = {}
     for stream in published:
         schema = catalogue.streams[stream].schema
         for name, (text, _) in item_values(schema).items():
@@ -176,17 +176,15 @@ def attribute_columns(catalogue: Catalogue, published: Sequence[str]) -> Places:
                 raise DistributaryError(
                     f"the stream {stream} publishes {name!r}, a name that is taken; rename it"
                 )
-            other, known = first.setdefault(name, (stream, type))
+            other = first.setdefault(name, stream)
+            known, where = places.setdefault(name, (type, {}))
             if known is not type and {known, type} != {Type.INTEGER, Type.NUMBER}:
                 raise DistributaryError(
                     f"the streams {other} and {stream} both publish {name!r}, as {known} and as {type}: "
                     "subscriptions could not tell what it is; rename one of them"
                 )
-            merged = type if known is type else Type.NUMBER
-            first[name] = other, merged
-            before = places.get(name, (merged, {}))[1]
-            before.setdefault(text, []).append(stream)
-            places[name] = merged, before
+            where.setdefault(text, []).append(stream)
+            places[name] = type if known is type else Type.NUMBER, where
     return places
 
 
@@ -203,7 +201,7 @@ def require_columns_to_keep(catalogue: Catalogue) -> None:
                 )
 
 
-def _attribute(name: str, type: Type, where: Mapping[str, list[str]]) -> Column:
+def _attribute(type: Type, where: Mapping[str, list[str]]) -> Column:
     value = F.lit(None).cast(SQL_TYPES[type])
     for text, streams in where.items():
         value = F.when(F.col(STREAM).isin(streams), F.expr(text).cast(SQL_TYPES[type])).otherwise(value)

@@ -41,11 +41,11 @@ def write_matching(
 
     `derived` tells of how many items the topics of queries had.
     """
-    write_batch(topic_metrics(tagged, topic, derived), f"{path}/topics", batch, rows=1)
-    write_batch(subscription_metrics(tagged, events), f"{path}/subscriptions", batch, rows=1)
+    write_batch(_topic_metrics(tagged, topic, derived), f"{path}/topics", batch, rows=1)
+    write_batch(_subscription_metrics(tagged, events), f"{path}/subscriptions", batch, rows=1)
 
 
-def topic_metrics(tagged: DataFrame, topic: str | None, derived: Mapping[str, int]) -> DataFrame:
+def _topic_metrics(tagged: DataFrame, topic: str | None, derived: Mapping[str, int]) -> DataFrame:
     """The events and matches of each topic; null stands for events without one.
 
     Where events have no topics at all, derived items are not told apart from them.
@@ -64,21 +64,11 @@ def topic_metrics(tagged: DataFrame, topic: str | None, derived: Mapping[str, in
     return counted.withColumn("selectivity", F.try_divide("matches", "events"))
 
 
-def subscription_metrics(tagged: DataFrame, events: int) -> DataFrame:
+def _subscription_metrics(tagged: DataFrame, events: int) -> DataFrame:
     """The matches of each subscription that had any, among so many events."""
-    counted = (
-        tagged.where(F.col("kind") == MATCH)
-        .groupBy("subscription_id", "subscriber")
-        .agg(F.count(F.lit(1)).alias("matches"))
-    )
-    total = F.lit(events).cast("long")
-    return counted.select(
-        "subscription_id",
-        "subscriber",
-        total.alias("events"),
-        "matches",
-        F.try_divide(F.col("matches"), total).alias("selectivity"),
-    )
+    matches = tagged.where(F.col("kind") == MATCH).groupBy("subscription_id", "subscriber")
+    counted = matches.agg(F.lit(events).cast("long").alias("events"), F.count(F.lit(1)).alias("matches"))
+    return counted.withColumn("selectivity", F.try_divide("matches", "events"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,10 +116,16 @@ def require_own_outputs(pipeline: Pipeline) -> None:
     outputs = [pipeline.quarantine]
     if pipeline.archive:
         outputs += [pipeline.archive, derived_in(pipeline.archive)]
-    if pipeline.sink.format in FILE_FORMATS:
-        assert pipeline.sink.path is not None
-        outputs.append(pipeline.sink.path)
-        _require_one_layout(pipeline.sink.path, bool(pipeline.sink.each))
+    path, each = pipeline.sink.path, pipeline.sink.each
+    if path is not None and pipeline.sink.format in FILE_FORMATS:
+        outputs.append(path)
+        other, layout = "each=", "a directory for each subscriber"
+        if each:
+            other, layout = "batch=", "one directory a batch"
+        if any(one.rpartition("/")[2].startswith(other) for one in storage.directories(path)):
+            raise DistributaryError(
+                f"[sink] each: {path} was written with {layout}; choose another path to change that"
+            )
     if pipeline.metrics:
         outputs += [f"{pipeline.metrics}/{table}" for table in ("topics", "subscriptions", "operators")]
     if storage.exists(f"{pipeline.checkpoint}/metadata"):
@@ -130,12 +136,3 @@ def require_own_outputs(pipeline: Pipeline) -> None:
                 f"the checkpoint {pipeline.checkpoint} is new, but {output} holds batches of an earlier run, "
                 "which would be overwritten: bring that checkpoint back, or choose another path"
             )
-
-
-def _require_one_layout(path: str, each: bool) -> None:
-    other = "batch=" if each else "each="
-    if any(one.rpartition("/")[2].startswith(other) for one in storage.directories(path)):
-        before = "one directory a batch" if each else "a directory for each subscriber"
-        raise DistributaryError(
-            f"[sink] each: {path} was written with {before}; choose another path to change that"
-        )

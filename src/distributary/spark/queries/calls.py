@@ -33,6 +33,7 @@ from distributary.spark.tolerances import from_bytes, to_bytes
 
 BUCKETS = 16
 """Keys of the state operator."""
+BUCKET_SCHEMA = pa.schema([("bucket", pa.int32()), ("closes", pa.int64()), ("payload", pa.binary())])
 
 
 @dataclass(frozen=True)
@@ -148,17 +149,17 @@ def pack_by_group(batches: Batches) -> Batches:
         table = pa.Table.from_batches([batch])
         keys = zip(table["task"].to_pylist(), table["key"].to_pylist(), strict=True)
         buckets = np.array([zlib.crc32(f"{task} {key}".encode()) % BUCKETS for task, key in keys], np.int32)
-        found = np.unique(buckets)
-        parts = [table.filter(pa.array(buckets == bucket)) for bucket in found]
-        yield pa.RecordBatch.from_arrays(
-            [
-                pa.array(found, pa.int32()),
-                # Spark drops what is older than the watermark; one row that is not keeps the others.
-                pa.array([pc.max(part["closes"]).as_py() for part in parts], pa.int64()),
-                pa.array([to_bytes(part) for part in parts], pa.binary()),
-            ],
-            ["bucket", "closes", "payload"],
-        )
+        rows = []
+        for bucket in np.unique(buckets).tolist():
+            part = table.filter(pa.array(buckets == bucket))
+            # Spark drops what is older than the watermark; one row that is not keeps the others.
+            closes = pc.max(part["closes"]).as_py()
+            rows.append({"bucket": bucket, "closes": closes, "payload": to_bytes(part)})
+        yield pa.RecordBatch.from_pylist(rows, BUCKET_SCHEMA)
+
+
+PendingItems = list[tuple[int, flow.Item]]
+"""Items that wait, each with the moment of event time at which its place is certain."""
 
 
 @dataclass
@@ -166,9 +167,7 @@ class WaitingItems:
     """What a bucket keeps: where each group stands, what waits, and the watermark that was reached."""
 
     reached: int = -(2**62)
-    groups: dict[tuple[int, str], tuple[CountWindowState, list[tuple[int, flow.Item]]]] = field(
-        default_factory=dict
-    )
+    groups: dict[tuple[int, str], tuple[CountWindowState, PendingItems]] = field(default_factory=dict)
 
 
 class _StateUnpickler(pickle.Unpickler):

@@ -188,14 +188,11 @@ class SparkPlan:
 
 
 def make_plan(
-    catalogue: flow.Catalogue,
-    sources: Mapping[str, StreamBranch],
-    events: ColumnSheet,
-    streams: Iterable[str],
+    catalogue: flow.Catalogue, sources: Mapping[str, StreamBranch], events: ColumnSheet, names: Iterable[str]
 ) -> SparkPlan:
     """The plan for some streams of a catalogue, whose sources are these branches of the events."""
     sharing = catalogue.shared()
-    wanted = tuple(dict.fromkeys(sharing.streams[name] for name in streams))
+    wanted = tuple(dict.fromkeys(sharing.streams[name] for name in names))
     planner = _Planner(events)
     for name, source in catalogue.sources.items():
         planner.views[name] = StreamView(source.schema, (sources[name],))
