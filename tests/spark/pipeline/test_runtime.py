@@ -14,10 +14,12 @@ from rich.console import Console
 
 from distributary import toml_files
 from distributary.errors import DistributaryError
+from distributary.flow import read_query_file
 from distributary.model import Subscription
 from distributary.spark.pipeline import run
 from distributary.spark.pipeline.config import Pipeline, parse_pipeline
 from distributary.spark.pipeline.runtime import PipelineRuntime
+from distributary.spark.pipeline.start import queries_digest
 from distributary.spark.replay.replay import catch_up, require_past
 from distributary.store import open_store, store
 
@@ -83,3 +85,36 @@ def test_a_replay_makes_no_store_where_there_is_none(tmp_path: Path) -> None:
     with pytest.raises(DistributaryError):
         PipelineRuntime(pipeline, create_store=False).store.version()
     assert PipelineRuntime(pipeline).store.version() == 0
+
+
+EVERY_KIND = """
+[sources.trades]
+topic = "trades"
+time = "at"
+lateness = "10 ms"
+schema = { symbol = "text", size = "integer", at = "integer" }
+[[queries.b.operators]]
+name = "large"
+filter = { from = "trades", where = "size > 10" }
+[[queries.b.operators]]
+name = "volume"
+aggregate = { from = "large", window = "20 ms", group_by = ["symbol"], values = { total = "sum(size)" } }
+[[queries.b.operators]]
+name = "cnt"
+aggregate = { from = "large", window = "3 items", group_by = ["symbol"], values = { total = "sum(size)" } }
+[[queries.b.operators]]
+name = "twice"
+map = { from = "volume", set = { total = "total * 2" } }
+[[queries.b.operators]]
+name = "srt"
+sort = { from = "large", by = ["size desc"], window = "20 ms" }
+[[queries.b.operators]]
+name = "u"
+unique = { from = "large", by = ["symbol"], window = "20 ms" }
+"""
+
+
+def test_a_checkpoint_of_the_first_release_still_belongs_to_its_queries(tmp_path: Path) -> None:
+    (tmp_path / "queries.toml").write_text(EVERY_KIND)
+    written = "af0fc518d331133804337db3522803f49eaab6be98d22b642eeeb984e71f2a0a"
+    assert queries_digest(read_query_file(tmp_path / "queries.toml")) == written

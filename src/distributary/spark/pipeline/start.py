@@ -93,11 +93,17 @@ def _query_operators(catalogue: Catalogue) -> dict[str, tuple[str, tuple[str, ..
     return streams
 
 
+def queries_digest(catalogue: Catalogue) -> str:
+    """A hash of all sources and operators. Checkpoints keep it, so later releases must give the same one."""
+    written = repr((sorted(catalogue.sources.items()), catalogue.operators))
+    # In the releases that wrote the first checkpoints, filters had a shorter name.
+    return sha256(written.replace("operation=FilterOperation(", "operation=Filter(").encode()).hexdigest()
+
+
 def _require_the_same_queries(runtime: PipelineRuntime) -> None:
     """Raise an error if the queries are others than those whose state the checkpoint holds."""
     checkpoint, catalogue = runtime.pipeline.checkpoint, runtime.catalogue
-    written = "" if catalogue is None else repr((sorted(catalogue.sources.items()), catalogue.operators))
-    digest = sha256(written.encode()).hexdigest() if written else "none"
+    digest = "none" if catalogue is None else queries_digest(catalogue)
     place = f"{checkpoint}/queries"
     if not storage.exists(f"{checkpoint}/metadata"):
         if catalogue is not None:
