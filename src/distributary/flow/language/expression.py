@@ -110,7 +110,6 @@ Expression = Column | Literal | Unary | Binary | Case | Call | Widen
 
 Comparison = Callable[[Any, Any], bool]
 COMPARISONS: dict[str, Comparison] = {"=": eq, "<>": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
-ARITHMETIC = ("+", "-", "*", "/", "%")
 UPPER = str.maketrans("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 LOWER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
 
@@ -144,13 +143,6 @@ def children(expression: Expression) -> tuple[Expression, ...]:
     return ()
 
 
-def columns_of(expression: Expression) -> tuple[str, ...]:
-    """The attributes it looks at, each once."""
-    if isinstance(expression, Column):
-        return (expression.name,)
-    return tuple(dict.fromkeys(name for part in children(expression) for name in columns_of(part)))
-
-
 # Types
 
 
@@ -177,15 +169,6 @@ def resolve(
             "is always null, which has no type; use coalesce or case to give it one", field=field
         )
     return TypedExpression(resolved, type)
-
-
-def type_of(expression: Expression, schema: Schema) -> Type | None:
-    """The type of an expression, or of a part of one, whether resolved yet or not; None for a null.
-
-    >>> type_of(Column("at"), Schema({"at": "integer"}, "at"))
-    <Type.INTEGER: 'integer'>
-    """
-    return _Resolver(schema, "expression", None).resolve(expression)[1]
 
 
 Outcome = tuple[Expression, Type | None]

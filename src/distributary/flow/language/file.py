@@ -144,7 +144,7 @@ def _operator(row: Any) -> Operator:
 
 
 def make_operation(kind: str, parameters: Mapping[str, Any]) -> Operation:
-    """An operation from its kind and its parameters, as `Operation.parameters` gives them.
+    """An operation from its kind and its parameters.
 
     >>> make_operation("filter", {"where": "a > 1"})
     FilterOperation(where='a > 1', block=None)

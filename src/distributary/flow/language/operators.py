@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from distributary.errors import InputError
@@ -55,21 +55,6 @@ class Operation(ABC):
     def canonical(self) -> Operation:
         """The operation that stands for all that mean the same."""
         return self
-
-    def parameters(self) -> dict[str, Any]:
-        """What it was made with, as plain data; what has its default is left out."""
-        given: dict[str, Any] = {}
-        for each in fields(self):  # type: ignore[arg-type]
-            value = getattr(self, each.name)
-            if value != each.default:
-                given[each.name] = _plain(value)
-        return given
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _plain(inner) for name, inner in value.items()}
-    return [_plain(inner) for inner in value] if isinstance(value, tuple) else value
 
 
 def set_fields(operation: Operation, **values: Any) -> None:

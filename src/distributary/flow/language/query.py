@@ -105,10 +105,6 @@ class Query:
         object.__setattr__(self, "outputs", tuple(outputs or _unread(operators)))
         object.__setattr__(self, "units", FrozenMapping({k: tuple(v) for k, v in (units or {}).items()}))
 
-    def operator(self, name: str) -> Operator:
-        """The operator of this name."""
-        return next(each for each in self.operators if each.name == name)
-
 
 def _unread(operators: Sequence[Operator]) -> list[str]:
     """The streams that no operator of the query reads."""
