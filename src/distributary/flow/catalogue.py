@@ -14,7 +14,7 @@ Cost: linear in the number of operators and their inputs.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
@@ -295,24 +295,20 @@ class StreamNames:
         operator = self.operator_of(query, read)
         return operator and operator.partition(".")[0]
 
-    def faults(self, query: Query) -> list[InputError]:
+    def faults(self, query: Query) -> Iterator[InputError]:
         """Names in a query that mean nothing, or more than one thing."""
-        found: list[InputError] = []
         for operator in query.operators:
             if operator.name in self._sources:
                 reason = "a source has the same name; choose another"
-                found.append(QueryError(reason, operator=operator.name, field="name"))
+                yield QueryError(reason, operator=operator.name, field="name")
             for read in operator.inputs:
                 misread = self._misread(query, read)
                 if misread:
-                    found.append(QueryError(misread, operator=operator.name, field="from"))
+                    yield QueryError(misread, operator=operator.name, field="from")
+        own = listed([stream for operator in query.operators for stream in operator.streams])
         for output in query.outputs:
             if f"{query.name}.{output}" not in self._streams:
-                there = listed([stream for operator in query.operators for stream in operator.streams])
-                found.append(
-                    InputError(f"no stream {output!r} in this query; there are {there}", field="outputs")
-                )
-        return found
+                yield InputError(f"no stream {output!r} in this query; there are {own}", field="outputs")
 
     def _misread(self, query: Query, read: str) -> str | None:
         stream = self.stream(query, read)

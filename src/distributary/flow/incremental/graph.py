@@ -45,12 +45,6 @@ class RunningGraph:
         """All queries of a catalogue, with what they have in common computed once."""
         return cls(catalogue.shared().operators)
 
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """The streams it reads from outside."""
-        made = {stream for streams in self._streams.values() for stream in streams}
-        return tuple(stream for stream in self._readers if stream not in made)
-
     def receive(self, stream: str, item: Item) -> list[tuple[str, Item]]:
         """Take an item of a stream from outside; returns what came of it, with the operators' names."""
         results: list[tuple[str, Item]] = []
