@@ -311,6 +311,11 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
     ]
 
 
+def test_every_faulty_setting_is_told() -> None:
+    told = wrong(source=f"{SOURCE}\noptions = {{ a = [1], b.c = [2], d = 3 }}")
+    assert [line.partition(":")[0] for line in told] == ["[source] options.a", "[source] options.b.c"]
+
+
 def test_a_file_that_is_no_toml_is_told() -> None:
     with pytest.raises(DistributaryError, match=r"p\.toml: not TOML: .*line 1"):
         parse_pipeline("checkpoint\nname", "p.toml")

@@ -64,19 +64,33 @@ def _format_name(given: str) -> str:
     return given if "." in given else given.lower()
 
 
-def _flat_settings(given: Any, prefix: str = "") -> Any:
+def _flat_settings(given: Any) -> Any:
     """Settings for Spark: dotted names may be quoted or not, values become strings."""
     if not isinstance(given, dict):
         return given
-    flat: dict[str, str] = {}
+    flat = dict(_dotted(given))
+    faults = [
+        (name, f"is {shown(value)}; it must be a string or a number")
+        for name, value in flat.items()
+        if not isinstance(value, str | int | float)
+    ]
+    if faults:
+        raise FaultyValueError(faults)
+    return {name: _written(value) for name, value in flat.items()}
+
+
+def _written(value: str | float) -> str:
+    """A setting as Spark reads it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _dotted(given: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of a table and of the tables in it, by their dotted names."""
     for name, value in given.items():
         if isinstance(value, dict):
-            flat |= _flat_settings(value, f"{prefix}{name}.")
-        elif isinstance(value, str | int | float):
-            flat[prefix + name] = str(value).lower() if isinstance(value, bool) else str(value)
+            yield from _dotted(value, f"{prefix}{name}.")
         else:
-            raise FaultyValueError([(prefix + name, f"is {shown(value)}; it must be a string or a number")])
-    return flat
+            yield prefix + name, value
 
 
 def _schema_text(given: str, info: ValidationInfo) -> str:
@@ -120,7 +134,7 @@ SchemaText = Annotated[
 Interval = Annotated[
     str,
     Field(
-        pattern=r"^ *\d+(\.\d+)? *(millisecond|second|minute|hour)s? *$",
+        pattern=r"^\s*\d+(\.\d+)? *(millisecond|second|minute|hour)s?\s*$",
         description='an interval such as "500 milliseconds"',
     ),
 ]
