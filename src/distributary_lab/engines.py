@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 AUTO, SPARK, PROCESSES, HERE = "auto", "spark", "processes", "here"
-ENGINES = (AUTO, SPARK, PROCESSES, HERE)
 
 POLL = 0.2
 """Seconds between looks at a Spark job."""

@@ -18,7 +18,7 @@ from distributary_lab.tree.load import (
     PATIENT,
     SOON,
     STILL,
-    Links,
+    DriftingLinks,
     WatchedAdaptation,
     check_drift,
     check_load,
@@ -44,7 +44,7 @@ def test_load_hits_the_star_hardest_and_the_optimiser_takes_it_off_again() -> No
 
 def test_links_drift_a_little_and_struck_sites_are_several_times_further() -> None:
     sites = network(20, np.random.default_rng(1))
-    links = Links(sites, np.random.default_rng(2))
+    links = DriftingLinks(sites, np.random.default_rng(2))
     assert links.true == sites
     links.drift()
     before = np.array(links.true.latency)

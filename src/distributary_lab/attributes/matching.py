@@ -39,6 +39,7 @@ def made(point: Point, random: np.random.Generator) -> AttributeRing:
 
 
 def between(name: str, low: int, count: int) -> Subscription:
+    """A subscription to so many values of the attribute `a`, from the lowest on."""
     return Subscription(name, "client", where=f"a between {low} and {low + count - 1}")
 
 

@@ -67,6 +67,7 @@ class AttributeRing(Observer):
         self.broker(to)
 
     def broker(self, address: Address) -> AttributeBroker:
+        """The broker at an address, made when it is first asked for."""
         if address not in self.brokers:
             ring = Ring(Node(address), CIRCLE, rule=self._rule)
             settle_among(ring, self.addresses)

@@ -29,13 +29,14 @@ from distributary_lab.rows import largest, listed, mean, means, shown
 CIRCLE = Circle(24)
 
 
-class Handled(Observer):
+class HandledMessages(Observer):
     """Counts the messages of publications that each node handles, deliveries to its home left out."""
 
     def __init__(self) -> None:
         self.by_node: Counter[Address] = Counter()
 
     def received(self, now: float, sender: Address, to: Address, message: Message) -> None:
+        """Count a message at its receiver."""
         if not isinstance(message, EventNotice):
             self.by_node[to] += 1
 
@@ -59,7 +60,7 @@ def run(point: Point, random: np.random.Generator) -> list[Row]:
     ):
         deployment.subscribe(subscription, at=place)
     deployment.simulator.run()
-    handled = Handled()
+    handled = HandledMessages()
     deployment.simulator.observe(handled)
     for event in xml_collection.events(events, seed=seeds[1], size=1_000):
         deployment.publish(event, at=int(random.choice(places)))

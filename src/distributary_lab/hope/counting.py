@@ -43,6 +43,7 @@ class PublishedCollection:
 
     @classmethod
     def of(cls, documents: int, nodes: int, random: np.random.Generator) -> PublishedCollection:
+        """Draw so many documents, and a path for each of so many nodes."""
         events = list(xml_collection.events(documents, seed=seed_from(random)))
         subscriptions = xml_collection.subscriptions(
             nodes, seed=seed_from(random), depth=DEPTH, branching=0.2

@@ -52,6 +52,7 @@ class Addresses:
 
     @classmethod
     def of(cls, addressed: Iterable[tuple[int, int]], length: int) -> Addresses:
+        """From pairs of a key and a filter of so many bits; a length of 0 leaves the filters out."""
         both = list(addressed)
         keys = np.array([key for key, _ in both], np.int64)
         return cls(keys, packed([filter if length else 0 for _, filter in both], length))

@@ -148,6 +148,7 @@ class LinkBytes(Observer):
     def sent(
         self, now: float, sender: Address, to: Address, message: Message, cause: Cause, depth: int
     ) -> None:
+        """Add the bytes of a message to its cause and link."""
         self.by_cause.setdefault(cause, Counter())[sender, to] += size_of(message)
 
 

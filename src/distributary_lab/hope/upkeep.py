@@ -86,6 +86,7 @@ class CarriedBytes(Observer):
     def sent(
         self, now: float, sender: Address, to: Address, message: Message, cause: Cause, depth: int
     ) -> None:
+        """Add the bytes of a message to the class of what it carries."""
         carried = message.payload if isinstance(message, RoutedPayload) else message
         carried = carried.message if isinstance(carried, DirectMessage) else carried
         size = size_of(message)

@@ -55,14 +55,17 @@ class ReachedInVain(Observer):
     def sent(
         self, now: float, sender: Address, to: Address, message: Message, cause: Cause, depth: int
     ) -> None:
+        """Note who sent a message of a publication, and who gets it."""
         if _is_publication(cause):
             self._useful[cause].add(sender)
             self._receivers[cause].add(to)
 
     def delivered(self, delivered: DeliveredItem) -> None:
+        """Note that a node delivered something to its clients."""
         self._useful[delivered.cause].add(delivered.address)
 
     def share_in_vain(self) -> float:
+        """Of all nodes that publications reached, the share that had no use for them."""
         reached = sum(len(nodes) for nodes in self._receivers.values())
         vain = sum(len(nodes - self._useful[cause]) for cause, nodes in self._receivers.items())
         return vain / reached if reached else 0.0

@@ -212,46 +212,6 @@ def check_escape(rows: Rows) -> Verdict:
     )
 
 
-LOOKS: dict[str, tuple[Look, str]] = {
-    "003-fig4.11": (
-        look_random_start,
-        "Judged: at most sizes local rules gain no more than a quarter of the optimum, hybrid is within a "
-        "tenth up to 60 nodes, and further off beyond. The halves of the claim are not seen on one network: "
-        "where few links tie, directed rules get on at every size, and local rules gain much too; where many "
-        "tie, both are stopped, the directed ones from some 20 nodes on.",
-    ),
-    "003-fig4.12": (
-        look_random_rewrites,
-        "Judged: rewrites fall by a fifth or more from their height to the largest network.",
-    ),
-    "003-fig4.13": (
-        look_swap,
-        "Judged: a tenth of the optimum or more at some size, and one in a hundred on average. Child and "
-        "subtree moves, weighed against every other site, mostly find what a swap does, with more rewrites.",
-    ),
-    "003-fig4.14": (
-        look_starts,
-        "Judged: hybrid from a best-effort tree at most 7 % off at every size, and nearer than from random.",
-    ),
-    "003-fig4.15": (
-        look_start_rewrites,
-        "Best effort against random; judged: more from best effort at most sizes. Where the climb gets on "
-        "from a random tree, it has a long way to go; a best-effort tree is nearly there. Only where the "
-        "climb stops at once, with limits in classes and many nodes, does it make fewer from the worse tree.",
-    ),
-    "003-fig4.16": (
-        look_best_effort,
-        "Judged: hybrid at most 10 % off at every size, local rules no nearer, the start further off. The "
-        "start is better here: every site joins under the parent that gives it the widest path.",
-    ),
-    "003-fig4.17": (
-        look_best_effort_rewrites,
-        "Judged: at most 20 on average at every size, by any set of rules.",
-    ),
-}
-"""By claim: what is looked for on each network, and how it is judged."""
-
-
 # The experiment
 
 SHARE = "share of the optimum"
@@ -272,15 +232,52 @@ def _by_start(column: str, label: str = "") -> list[Plot]:
     ]
 
 
-PLOTS = {
-    "003-fig4.11": _plots("From a random tree", RANDOM, "share", SHARE),
-    "003-fig4.12": _plots("From a random tree", RANDOM, "rewrites"),
-    "003-fig4.13": [],
-    "003-fig4.14": _by_start("share", SHARE),
-    "003-fig4.15": _by_start("rewrites"),
-    "003-fig4.16": _plots("From a best-effort tree", BEST_EFFORT, "share", SHARE),
-    "003-fig4.17": _plots("From a best-effort tree", BEST_EFFORT, "rewrites"),
+LOOKS: dict[str, tuple[Look, list[Plot], str]] = {
+    "003-fig4.11": (
+        look_random_start,
+        _plots("From a random tree", RANDOM, "share", SHARE),
+        "Judged: at most sizes local rules gain no more than a quarter of the optimum, hybrid is within a "
+        "tenth up to 60 nodes, and further off beyond. The halves of the claim are not seen on one network: "
+        "where few links tie, directed rules get on at every size, and local rules gain much too; where many "
+        "tie, both are stopped, the directed ones from some 20 nodes on.",
+    ),
+    "003-fig4.12": (
+        look_random_rewrites,
+        _plots("From a random tree", RANDOM, "rewrites"),
+        "Judged: rewrites fall by a fifth or more from their height to the largest network.",
+    ),
+    "003-fig4.13": (
+        look_swap,
+        [],
+        "Judged: a tenth of the optimum or more at some size, and one in a hundred on average. Child and "
+        "subtree moves, weighed against every other site, mostly find what a swap does, with more rewrites.",
+    ),
+    "003-fig4.14": (
+        look_starts,
+        _by_start("share", SHARE),
+        "Judged: hybrid from a best-effort tree at most 7 % off at every size, and nearer than from random.",
+    ),
+    "003-fig4.15": (
+        look_start_rewrites,
+        _by_start("rewrites"),
+        "Best effort against random; judged: more from best effort at most sizes. Where the climb gets on "
+        "from a random tree, it has a long way to go; a best-effort tree is nearly there. Only where the "
+        "climb stops at once, with limits in classes and many nodes, does it make fewer from the worse tree.",
+    ),
+    "003-fig4.16": (
+        look_best_effort,
+        _plots("From a best-effort tree", BEST_EFFORT, "share", SHARE),
+        "Judged: hybrid at most 10 % off at every size, local rules no nearer, the start further off. The "
+        "start is better here: every site joins under the parent that gives it the widest path.",
+    ),
+    "003-fig4.17": (
+        look_best_effort_rewrites,
+        _plots("From a best-effort tree", BEST_EFFORT, "rewrites"),
+        "Judged: at most 20 on average at every size, by any set of rules.",
+    ),
 }
+"""By claim: what is looked for on each network, the plots of it, and how it is judged."""
+
 CONNECTIONS = _plots("New connections from a random tree", RANDOM, "connections", "new connections")
 
 DEVIATION = (
@@ -304,8 +301,8 @@ EXPERIMENTS = (
         run=run,
         answers={
             **{
-                claim: answer(partial(on_each_network, look=look, reason=reason), *PLOTS[claim])
-                for claim, (look, reason) in LOOKS.items()
+                claim: answer(partial(on_each_network, look=look, reason=reason), *plots)
+                for claim, (look, plots, reason) in LOOKS.items()
             },
             "beyond-tree-bottleneck": answer(check_escape, *CONNECTIONS),
         },

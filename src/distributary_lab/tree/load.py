@@ -109,7 +109,7 @@ KEEPERS = {
 GOALS = {"average": AVERAGE_LATENCY, "maximum": MAXIMUM_LATENCY}
 
 
-class Links:
+class DriftingLinks:
     """Latencies that drift: what they are, and what is measured of them."""
 
     def __init__(self, sites: Sites, random: np.random.Generator) -> None:
@@ -124,6 +124,7 @@ class Links:
         return upper + upper.T
 
     def drift(self) -> None:
+        """Let every link wander by one period."""
         self._moved += WANDER * self._normal() - BACK * self._moved
 
     def strike(self) -> None:
@@ -134,9 +135,11 @@ class Links:
 
     @property
     def true(self) -> Sites:
+        """The latencies as they are now."""
         return replace(self._sites, latency=(self._first * np.exp(self._moved) * self._struck).tolist())
 
     def measured(self) -> Sites:
+        """What a measurement finds: the true latencies, off by noise."""
         noisy = np.array(self.true.latency) * np.exp(NOISE * self._normal())
         return replace(self._sites, latency=noisy.tolist())
 
@@ -162,7 +165,7 @@ class WatchedAdaptation:
 def run_drift(point: Point, random: np.random.Generator) -> list[Row]:
     """Keepers of the same first tree, the best one at the time."""
     goal = parse_goal(GOALS[str(point["goal"])])
-    links = Links(network_at(point, random), random)
+    links = DriftingLinks(network_at(point, random), random)
     first = best_paths(Problem(goal, links.true))[0]
     keepers = {name: WatchedAdaptation(goal, first, patience) for name, patience in KEEPERS.items()}
     rows: list[Row] = []

@@ -103,12 +103,14 @@ class LiveTree:
             self.deployment.publish(Event(f"e{feed}", f"feed{feed}"), at=1)
 
     def broker(self, address: Address) -> TreeBroker:
+        """The broker at an address."""
         broker = self.deployment.members[address]
         assert isinstance(broker, TreeBroker)
         return broker
 
     @property
     def rewrites(self) -> int:
+        """How many rewrites were carried out so far."""
         optimiser = self.broker(1).optimiser
         return 0 if optimiser is None else optimiser.executor.done
 
@@ -120,6 +122,7 @@ class LiveTree:
 
     @property
     def shape(self) -> Tree:
+        """The tree as its brokers have it now."""
         parents = [self.broker(site + 1).tree.parent for site in range(self.sites.count)]
         return Tree(tuple(NO_PARENT if parent is None else parent - 1 for parent in parents))
 
@@ -128,14 +131,17 @@ class LiveTree:
         return float(system_cost(self.goal.cost, self.sites, self.shape))
 
     def bytes_of(self, *kinds: type) -> int:
+        """The bytes of all messages of some classes that were sent so far."""
         traffic = self.deployment.metrics.by_kind()
         return sum(traffic[kind.__name__].bytes for kind in kinds if kind.__name__ in traffic)
 
     def run_period(self) -> None:
+        """Let one optimisation period pass."""
         self.simulator.run(until=self.simulator.now + PERIOD)
 
 
 def random_of(random: np.random.Generator) -> Random:
+    """A generator of the standard library, seeded from the point's."""
     return Random(int(random.integers(2**63)))
 
 
