@@ -23,7 +23,7 @@ from distributary.overlay.ring.placement import (
     ScatteredPlacement,
     Spread,
 )
-from distributary.overlay.ring.ring import Ring, settle_among
+from distributary.overlay.ring.ring import Ring, RoutedPayload, settle_among
 from distributary.sim.latency import ConstantLatency
 from distributary.sim.metrics import Cost, Metrics
 from distributary.sim.simulator import Cause, Observer, Simulator
@@ -94,7 +94,7 @@ class AttributeRing(Observer):
 
     def routed(self, cause: Cause) -> int:
         """How many of an operation's messages were on their way to the owner of a key."""
-        return self.metrics.costs_by_kind(cause).get("Routed", Cost()).messages
+        return self.metrics.costs_by_kind(cause).get(RoutedPayload.__name__, Cost()).messages
 
     def _count(self, cause: Cause, at: Address, action: Any) -> int:
         self.world.call(at, action, cause)
