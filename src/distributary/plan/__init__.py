@@ -1,8 +1,10 @@
-"""Trees over sites: what good means, what a tree costs, what a change is worth, and which tree to take.
+"""Planning: which tree to build over some sites, and where the operators of queries should run.
 
-`goal` and `goal_text` state what good means; `tree` is a tree and what is known of its sites; `cost` says
-what a tree costs; `rules` are the changes to consider; `benefit` says what one is worth without measuring the
-whole tree again, `bulk` for all pairs of sites at once; `optimiser` and `annealing` search as the seed does;
-`escape` is the default; `optimum` knows the best tree where that can be known; `adaptation` keeps a tree good
-while conditions drift.
+In both cases a user states a goal, and the planner searches for the tree or the placement that meets it best.
+
+- `goal`: the language in which goals are stated. It knows nothing of trees or queries.
+- `trees`: dissemination trees. What they cost, rules that change them, and searches over these rules.
+- `queries`: placements of operators over sites and their trees: costs, rules and searches. Uses `trees`.
+
+The planner computes with numbers only: it touches no socket, and files only where a plan is read from one.
 """

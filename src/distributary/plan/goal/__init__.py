@@ -8,7 +8,8 @@ In reading order:
 
 - `expression`: the model. `Goal`, `SystemCost`, `Constraint`, and the expressions that they are made of.
 - `arithmetic`: evaluating expressions on plain numbers.
-- `text`: reading and writing goals; `Language` says what one kind of goal knows.
+- `language`: what one kind of goal can say, as data.
+- `text`: reading and writing goals.
 """
 
 from distributary.plan.goal.arithmetic import OPERATIONS, combine, divide, fold
@@ -32,7 +33,8 @@ from distributary.plan.goal.expression import (
     parts,
     place_of,
 )
-from distributary.plan.goal.text import GoalReader, Language, constraint_text, cost_text, goal_text
+from distributary.plan.goal.language import Language
+from distributary.plan.goal.text import GoalReader, constraint_text, cost_text, goal_text
 
 __all__ = [
     "COMPARISONS",

@@ -1,8 +1,23 @@
-"""Stream queries in the network: which site runs which operator, what that costs, and what to move.
+"""Stream queries over sites: which site runs which operator, what that costs, and what to move.
 
-`graph` holds queries as numbers, `generator` makes the seed's and `catalogue` takes a catalogue's;
-`placement` says where operators run over which trees; `goal` and `goal_text` state what good means (Figure
-5.4), and `cost` measures it plainly. `state`, `forms` and `benefit` know what a change is worth without
-measuring everything again; `rules`, `statistics` and `optimiser` search as the seed does; `baselines` and
-`relaxation` are what one would have done without. `joint`, `shedding` and `adaptation` go beyond it.
+    placement = at_clients(workload, network)              # every operator at its client's site
+    found = climb(goal, placement, MIGRATIONS, HYBRID)     # a goal of `goals.parse_query_goal`
+    found.placement.hosts, found.cost, found.rewrites
+
+In reading order:
+
+- `graph`: queries as numbers. `placement`: sites, their trees, and a host for every operator.
+- `goals`: what can be measured, and goals of it. `cost`: plain measurement, which everything faster is
+  checked against.
+- `state`: a placement as arrays that are kept up to date; `moves`: what moving operators would change in
+  them.
+- `evaluation`, `forms`, `system_forms`: a goal's values, now and after a move. `benefit`
+  (`PlacementEstimate`): what a move or a split is worth, and whether the constraints allow it.
+- `rules`: which changes are considered, and how far they reach. `statistics`: what sites tell each other, and
+  what that costs. `optimiser`: the seed's hill climbing.
+- `baselines`, `relaxation`: placements to compare with. `beginnings`: climbs from several placements.
+- `joint`: trees and placements improved together. `shedding`: which queries to thin out when sites have too
+  much to do. `adaptation`: keeping a placement good while conditions drift.
+- `generator`: the seed's workload. `blocks`, `catalogue`: a catalogue's queries as a workload. `plan_file`:
+  reading a plan from a file. `drawing`: text and pictures.
 """

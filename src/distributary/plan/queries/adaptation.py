@@ -2,8 +2,8 @@
 
 Rules:
 
-- Measurements are smoothed, as those of trees are (`plan.adaptation`): what is believed of a source or an
-  operator moves a share of the way to each new value.
+- Measurements are smoothed, as those of trees are (`plan.trees.adaptation`): what is believed of a source or
+  an operator moves a share of the way to each new value.
 - Operators move only when that saves a margin of the cost, under what is believed; then everything rests for
   some periods. Constraints that are broken are mended at once. So noise below the margin moves nothing,
   however long it lasts, and what moved is not moved back by what the move itself did to the measurements.

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from distributary.plan.goal import Constraint, Goal, GoalFunction, SystemCost
+from distributary.plan.goal import COMPARISONS, Constraint, Goal, GoalFunction, SystemCost
 from distributary.plan.queries.graph import QueryWorkload
 from distributary.plan.queries.moves import OperatorMove
 from distributary.plan.queries.placement import Placement
@@ -39,14 +39,6 @@ from distributary.plan.queries.system_forms import (
 
 Booleans = npt.NDArray[np.bool_]
 
-COMPARED = {
-    "<": np.less,
-    ">": np.greater,
-    "<=": np.less_equal,
-    ">=": np.greater_equal,
-    "!=": np.not_equal,
-}
-
 
 class Bound:
     """A constraint, and the values it is on."""
@@ -57,8 +49,8 @@ class Bound:
 
     def holds(self, values: Floats) -> Booleans:
         """Whether each value keeps the constraint; what has no value does."""
-        compare = COMPARED[self.constraint.comparison]
-        return np.isnan(values) | compare(values, float(self.constraint.threshold))
+        compare = COMPARISONS[self.constraint.comparison]
+        return np.asarray(np.isnan(values) | compare(values, float(self.constraint.threshold)))
 
     def kept(self, new: Floats, old: Floats) -> Booleans:
         """Whether each new value keeps the constraint, or breaks it no more than the old one did."""
@@ -124,10 +116,12 @@ class PlacementEstimate:
 
     @property
     def placement(self) -> Placement:
+        """The placement as it stands now."""
         return self.state.placement
 
     @property
     def cost(self) -> float:
+        """The system's cost as it stands now."""
         if self._cost is None:
             self._cost = self.system.cost()
         return self._cost
@@ -181,6 +175,7 @@ class PlacementEstimate:
         return [bound.form.values().copy() for bound in self.bounds]
 
     def legal_since(self, before: Sequence[Floats]) -> bool:
+        """Whether the constraints allow what has been done since `bounded` gave these values."""
         return all(bound.legal_since(old) for bound, old in zip(self.bounds, before, strict=True))
 
     def broken(self) -> int:
@@ -205,6 +200,7 @@ class PlacementEstimate:
         self._learn(operators)
 
     def move(self, operator: int, site: int) -> None:
+        """Let an operator run at another site."""
         if self.state.hosts[operator] == site:
             return
         changed = self.state.near(operator)
@@ -213,6 +209,7 @@ class PlacementEstimate:
         self._learn(changed)
 
     def move_all(self, changes: Mapping[int, int]) -> None:
+        """Let several operators run at other sites."""
         for operator, site in changes.items():
             self.move(operator, site)
 

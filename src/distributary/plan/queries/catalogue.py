@@ -141,11 +141,12 @@ class _Operators:
         """From streams to who makes them; a split makes two."""
 
     def made(self) -> list[PlannedOperator]:
+        """All operators, each after those it reads."""
         found = []
         for block in self.blocks:
             for member in block.members:
                 self.makers.update(dict.fromkeys(member.streams, member.name))
-            found.append(self.unit(block) if len(block.members) > 1 else self.single(block))
+            found.append(self.operator(block))
             read = dict.fromkeys(self.makers[stream] for stream in block.inputs)
             one = found[-1]
             self.rates[block.last.name] = given_out(
@@ -155,6 +156,7 @@ class _Operators:
         return found
 
     def inputs(self, block: Block) -> tuple[int, ...]:
+        """The numbers of the streams that a block reads."""
         return tuple(dict.fromkeys(self.streams[stream] for stream in block.inputs))
 
     def numbers(self, names: Sequence[str], otherwise: OperatorProfile = GUESS) -> OperatorProfile:
@@ -165,41 +167,38 @@ class _Operators:
             *(next((of[name] for name in names if name in of), guess) for of, guess in given)
         )
 
-    def single(self, block: Block) -> PlannedOperator:
-        only = block.last
-        kind = only.operation.kind
-        splitting = None if block.unit else splitting_of(only.operation, *only.input_schemas)
-        final = ""
-        if splitting is not None:
-            final = FINALS.get(kind, "union" if splitting.final.then is None else "merge")
-        selectivity, growth, cost = self.numbers(only.stands_for)
+    def operator(self, block: Block) -> PlannedOperator:
+        """A block as one operator; a super-operator is never split."""
+        kind, final, wanted = SUPER, "", None
+        if len(block.members) > 1:
+            profile, wanted = self.unit(block)
+        else:
+            only = block.last
+            kind, profile = only.operation.kind, self.numbers(only.stands_for)
+            splitting = None if block.unit else splitting_of(only.operation, *only.input_schemas)
+            if splitting is not None:
+                final = FINALS.get(kind, "union" if splitting.final.then is None else "merge")
         return PlannedOperator(
             block.name,
             kind,
             self.inputs(block),
-            selectivity=selectivity,
-            cost=cost,
-            growth=growth,
+            selectivity=profile.selectivity,
+            cost=profile.cost,
+            growth=profile.growth,
             final=final,
             by_input=kind != "join",
+            wanted=wanted,
         )
 
-    def unit(self, block: Block) -> PlannedOperator:
-        """A super-operator; what is known of it by its own name counts more than what is of its members."""
+    def unit(self, block: Block) -> tuple[OperatorProfile, Number]:
+        """What a super-operator does, and which share of its inputs it can use.
+
+        What is known of it by its own name counts more than what is known of its members.
+        """
         own = [self.numbers(member.stands_for) for member in block.members]
         whole, wanted = combined(block, own, self.makers, self.rates, self.filtering)
         of_unit = [block.name] if block.name not in block.stands_for else []
-        selectivity, growth, cost = self.numbers(of_unit, whole)
-        return PlannedOperator(
-            block.name,
-            SUPER,
-            self.inputs(block),
-            selectivity=selectivity,
-            cost=cost,
-            growth=growth,
-            final="",
-            wanted=wanted,
-        )
+        return self.numbers(of_unit, whole), wanted
 
 
 def _with_all_before(own: list[int], operators: list[PlannedOperator], sources: int) -> list[int]:

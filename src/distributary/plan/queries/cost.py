@@ -77,11 +77,13 @@ class MeasuredPlacement:
         }
 
     def of_sources(self, stream: int) -> bool:
+        """Whether a stream is a source's, so that it travels on a tree."""
         return self.workload.producer(stream) is None
 
     # Statistics
 
     def link_statistic(self, name: str, link: Link) -> Number:
+        """A statistic of a link, by its name."""
         sites = self.network.sites
         if name == "latency":
             return sites.latency[link[0]][link[1]]
@@ -90,6 +92,7 @@ class MeasuredPlacement:
         return sites.bandwidth[link[0]][link[1]]
 
     def operator_statistic(self, name: str, operator: int) -> Number:
+        """A statistic of an operator, by its name."""
         workload = self.workload
         if name == "load":
             return self.placement.load(operator)
@@ -105,6 +108,7 @@ class MeasuredPlacement:
         return sum(rate for (carried, _), rate in self.carried.items() if carried == stream)
 
     def node_statistic(self, name: str, site: int) -> Number:
+        """A statistic of a site, by its name, with what the site does besides."""
         local = self._local(site)
         duties = self.network.duties_of(site)
         if name == "node load":

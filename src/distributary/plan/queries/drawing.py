@@ -19,6 +19,7 @@ from distributary.plan.queries.cost import MeasuredPlacement
 from distributary.plan.queries.graph import CLIENT, RETIRED
 from distributary.plan.queries.placement import Placement
 from distributary.plan.queries.relaxation import latency_space
+from distributary.plan.svg import svg_page
 from distributary.plan.trees.drawing import shown
 
 LINE, CHARACTER, MARGIN, HEAD, GAP = 15, 6.6, 24, 56, 18
@@ -121,20 +122,18 @@ def placement_svg(placement: Placement, title: str, moved: Collection[int] = ())
         f'<circle cx="{x:.1f}" cy="{y:.1f}" r="6" fill="{PUBLISHER if site in roots else SITE}"/>'
         for site, (x, y) in places.items()
     ]
-    return "\n".join(
+    return svg_page(
+        width,
+        height,
+        MARGIN,
+        title,
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
-            f'viewBox="0 0 {width:.0f} {height:.0f}" font-family="sans-serif" font-size="12">',
-            f"<title>{escape(title)}</title>",
-            f'<rect width="{width:.0f}" height="{height:.0f}" fill="#fff"/>',
-            f'<text x="{MARGIN}" y="24" font-size="14" font-weight="bold">{escape(title)}</text>',
             f'<text x="{MARGIN}" y="42" fill="{QUIET}">black: sites that publish; orange: operators that '
             "moved; lines: what flows, the wider the more</text>",
             *_links(flows, places, (middle, HEAD + tall / 2)),
             *dots,
             *texts,
-            "</svg>\n",
-        ]
+        ],
     )
 
 

@@ -7,11 +7,13 @@ What has no value is not a number (NaN).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from distributary.errors import DistributaryError
 from distributary.plan.goal import (
+    OPERATIONS,
     Combination,
     Expression,
     GoalAggregate,
@@ -28,12 +30,6 @@ from distributary.plan.queries.state import Floats
 class UnfitError(DistributaryError):
     """A cost that none of the forms here can say; it is measured anew instead."""
 
-
-ARRAY_OPERATIONS: Mapping[str, Callable[[Floats, Floats], Floats]] = {
-    "+": np.add,
-    "-": np.subtract,
-    "*": np.multiply,
-}
 
 Multiples = list[tuple[float, str]]
 """Quantities of nodes, each with the factor that it is multiplied by."""
@@ -52,7 +48,8 @@ def evaluated(expression: Expression, lookup: Callable[[Expression], Floats]) ->
         return lookup(expression)
     left, right = evaluated(expression.left, lookup), evaluated(expression.right, lookup)
     if expression.operator != "/":
-        return ARRAY_OPERATIONS[expression.operator](left, right)
+        combined: Any = OPERATIONS[expression.operator](left, right)
+        return np.asarray(combined)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(right == 0, np.where(left >= 0, np.inf, -np.inf), left / right)
 

@@ -35,7 +35,7 @@ from distributary.plan.queries.graph import (
     client,
 )
 from distributary.plan.queries.placement import Placement, SiteNetwork
-from distributary.plan.trees.tree import Sites, Tree, random_tree, star
+from distributary.plan.trees.tree import Sites, random_tree, star
 
 FEEDS = 700
 SKEW = 0.97
@@ -63,12 +63,9 @@ scale on which the seed states its limits (Figure 5.12)."""
 
 
 def random_network(
-    sites: int, trees: int, seed: int, *, shape: str = "random", speed: float = 1.0, matching: float = 0.0
+    sites: int, trees: int, seed: int, *, speed: float = 1.0, matching: float = 0.0
 ) -> SiteNetwork:
-    """Sites at random places in a square 100 milliseconds wide, and trees over them with different roots.
-
-    `shape` is `random` (each site joins under a random one that is in) or `star`.
-    """
+    """Sites at random places in a square 100 milliseconds wide, and random trees with different roots."""
     if not 0 < trees <= sites:
         raise DistributaryError(f"{trees} trees need as many roots, and there are {sites} sites")
     random = Random(seed)
@@ -80,18 +77,10 @@ def random_network(
             bandwidth[one][other] = bandwidth[other][one] = 1e5 * random.uniform(1, 10)
     return SiteNetwork(
         Sites(latency=latency, bandwidth=bandwidth),
-        tuple(_tree(shape, sites, root, random) for root in range(trees)),
+        tuple(random_tree(sites, random, root) for root in range(trees)),
         speed=[speed] * sites,
         matching=matching,
     )
-
-
-def _tree(shape: str, sites: int, root: int, random: Random) -> Tree:
-    if shape == "star":
-        return star(sites, root)
-    if shape == "random":
-        return random_tree(sites, random, root)
-    raise DistributaryError(f"no shape {shape!r}: take random or star")
 
 
 def with_stars(network: SiteNetwork) -> SiteNetwork:

@@ -234,13 +234,11 @@ class QueryWorkload:
         return self._flow[1][stream]
 
     def output_rate(self, operator: int) -> Number:
+        """Bytes a second that an operator publishes."""
         return self.rate(self.stream(operator))
 
-    def input_rate(self, operator: int) -> Number:
-        one = self.operators[operator]
-        return shared(sum(self.rate(stream) for stream in one.inputs), one.share)
-
     def input_items(self, operator: int) -> Number:
+        """Items a second that an operator reads, as far as its share goes."""
         one = self.operators[operator]
         return shared(sum(self.items(stream) for stream in one.inputs), one.share)
 
@@ -266,6 +264,7 @@ class QueryWorkload:
         return union.inputs if alone and plain and union.pinned is None else ()
 
     def may_partition(self, operator: int) -> bool:
+        """Whether an operator's items may be dealt out to replicas."""
         one = self.operators[operator]
         return bool(one.final) and one.keyed and one.part is SplitRole.ALL and one.pinned is None
 

@@ -174,6 +174,7 @@ class TreeProblem:
                 return tree, moves
 
     def scale(self, tree: Tree) -> float:
+        """A size of costs, below a small share of which a benefit is rounding."""
         total = float(self.rates.sum()) * abs(self.traffic) * len(tree.parents)
         return total + sum(abs(factor) * float(np.nanmax(links)) for factor, links in self.ways)
 

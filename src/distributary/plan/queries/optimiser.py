@@ -84,14 +84,17 @@ class QueryClimb:
 
     @property
     def rewrites(self) -> list[QueryRewrite]:
+        """All rewrites, in the order in which they were carried out."""
         return list(chain.from_iterable(step.rewrites for step in self.steps))
 
     @property
     def traffic(self) -> OptimiserTraffic:
+        """The bytes sent in all periods."""
         return sum((step.traffic for step in self.steps), OptimiserTraffic())
 
     @property
     def before(self) -> float:
+        """The cost at the start."""
         return self.steps[0].before if self.steps else self.cost
 
 
@@ -316,6 +319,7 @@ class Climber:
         return found
 
     def carry_out(self, rewrite: QueryRewrite) -> None:
+        """Make a rewrite in the placement."""
         if rewrite.rule in (REPLICATION.name, PARTITION.name):
             self._made(rewrite.rule, rewrite.operator)
         self.standing.move_all(rewrite.changes)

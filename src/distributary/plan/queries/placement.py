@@ -87,9 +87,11 @@ class SiteNetwork:
             raise DistributaryError(f"duties has {len(self.duties)} entries for {self.sites.count} sites")
 
     def speed_of(self, site: int) -> Number:
+        """How many processor cycles a millisecond a site has."""
         return self.speed[site] if self.speed else 1
 
     def duties_of(self, site: int) -> Duties:
+        """What a site does besides the workload."""
         return self.duties[site] if self.duties else NO_DUTIES
 
     def asked(self, operator: PlannedOperator) -> int:

@@ -132,6 +132,7 @@ class SiteNeighbourhood:
         self._found: dict[int, frozenset[int]] = {}
 
     def of(self, site: int) -> frozenset[int]:
+        """The neighbours of a site in all trees."""
         if site not in self._found:
             trees = self.network.trees
             self._found[site] = frozenset().union(*(around(tree, site, self.levels) for tree in trees))

@@ -80,6 +80,7 @@ class _Work:
         return np.array([max((kept[number] for number in row), default=0.0) for row in self.queries_of])
 
     def loads(self, kept: Floats) -> Floats:
+        """Every site's load when queries keep these shares."""
         found = np.zeros(self.count)
         np.add.at(found, self.hosts, self.load * self.share(kept))
         return found

@@ -20,12 +20,13 @@ Cost: a period costs, for each tree, its links times the values that pass them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from operator import add
 
 import numpy as np
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal import GoalAggregate, GoalMembers, Measure, parts
+from distributary.plan.goal import GoalAggregate, GoalMembers, names_in, parts
 from distributary.plan.queries.benefit import PlacementEstimate
 from distributary.plan.queries.state import Floats, Indices
 from distributary.plan.queries.system_forms import BrokersCost, QueriesCost
@@ -45,15 +46,12 @@ class OptimiserTraffic:
     statistics: int = 0
 
     def __add__(self, other: OptimiserTraffic) -> OptimiserTraffic:
-        return OptimiserTraffic(
-            self.maintenance + other.maintenance,
-            self.optimisation + other.optimisation,
-            self.statistics + other.statistics,
-        )
+        return OptimiserTraffic(*map(add, astuple(self), astuple(other)))
 
     @property
     def total(self) -> int:
-        return self.maintenance + self.optimisation + self.statistics
+        """All bytes."""
+        return sum(astuple(self))
 
 
 @dataclass(frozen=True)
@@ -206,21 +204,20 @@ def drawn(random: np.random.Generator, worth: Floats, top: int | None) -> Indice
 def maintenance(standing: PlacementEstimate) -> int:
     """Bytes a period that keep every site's own values known."""
     state = standing.state
-    links = state.count - 1
-    if standing.goal.cost.members is GoalMembers.QUERIES:
-        return links * len(state.trees) * (NAME + VALUE)
-    named = {part.name for part in parts(standing.goal.cost.value) if isinstance(part, Measure)}
-    if named & {"forwarding rate", "incoming rate", "output rate"}:
-        return links * len(state.trees) * (NAME + VALUE)
-    return 2 * links * (NAME + VALUE)
+    by_tree = standing.goal.cost.members is GoalMembers.QUERIES or _names_rates(standing)
+    return (state.count - 1) * (len(state.trees) if by_tree else 2) * (NAME + VALUE)
+
+
+def _names_rates(standing: PlacementEstimate) -> bool:
+    """Whether the goal's cost names a rate that follows from what every site asks for."""
+    named = names_in(standing.goal.cost.value)
+    return bool(named & {"forwarding rate", "incoming rate", "output rate"})
 
 
 def asked_for(standing: PlacementEstimate, sites: int) -> int:
     """Bytes that a site gets from so many others when it weighs its rules against them."""
     expressions = list(parts(standing.goal.cost.value))
-    named = {part.name for part in expressions if isinstance(part, Measure)}
-    profiles = named & {"forwarding rate", "incoming rate", "output rate"}
-    profile = (len(standing.state.workload.sources) + 7) // 8 + VALUE if profiles else 0
+    profile = (len(standing.state.workload.sources) + 7) // 8 + VALUE if _names_rates(standing) else 0
     trees = len(standing.state.trees) if any(isinstance(part, GoalAggregate) for part in expressions) else 1
     return sites * (
         NAME + VALUE * (1 if standing.goal.cost.members is GoalMembers.BROKERS else trees) + profile

@@ -12,10 +12,9 @@ and no constraint is set, a walk over 200 sites takes ten seconds; elsewhere it 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import exp
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -29,8 +28,7 @@ if TYPE_CHECKING:
     from distributary.plan.trees.bulk import Layout
 
 
-@dataclass(frozen=True)
-class Schedule:
+class Schedule(NamedTuple):
     """The seed's parameters."""
 
     start: float = 2.0
@@ -108,11 +106,7 @@ def _walk_in_bulk(
         np.array(known, dtype=np.int64),
         np.random.default_rng(random.getrandbits(64)),
         estimate.problem.goal.sign,
-        schedule.start,
-        schedule.tries,
-        schedule.cooling,
-        schedule.frozen,
-        schedule.patience,
+        schedule,
     )
     best = Tree(tuple(parents.tolist()))
     return TreeClimb(estimate.tree, best, estimate.problem.at(best).cost, (), tried, unlisted=applied)

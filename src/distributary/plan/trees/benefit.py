@@ -14,7 +14,7 @@ Rules:
 - A rewrite is legal when no site that it reaches breaks a constraint it kept, or breaks it more than before:
   so a tree that starts out wrong can be mended step by step.
 
-Cost: that of `dependence` where it is_path_cost, else that of `walk`.
+Cost: that of `path_cost` where that applies, else that of `incremental`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Problem:
         self._arrays: dict[SystemCost, Floats] = {}
 
     def links(self, cost: SystemCost) -> Links:
-        """The local values for every pair of sites, for a cost that `dependence` knows."""
+        """The local values for every pair of sites, for a cost that `path_cost` knows."""
         if cost not in self._links:
             self._links[cost] = link_values(cost, self.sites)
         return self._links[cost]
@@ -58,6 +58,7 @@ class Problem:
         return self._arrays[cost]
 
     def system(self, cost: SystemCost, tree: Tree) -> PathCost | IncrementalCost:
+        """The system's cost of a tree, in the quickest way that applies."""
         if is_path_cost(cost):
             return PathCost(cost, self.sites, tree, self.links(cost))
         return IncrementalCost(cost, self.sites, tree)
@@ -89,6 +90,7 @@ class TreeEstimate:
 
     @property
     def cost(self) -> Number:
+        """The system's cost."""
         return self.system.cost
 
     @property
@@ -102,14 +104,14 @@ class TreeEstimate:
 
     @cached_property
     def moves(self) -> Moves | None:
-        """All moves of single sites at once, where `dependence` is_path_cost."""
+        """All moves of single sites at once, where `path_cost` applies."""
         if not isinstance(self.system, PathCost):
             return None
         return Moves(self.system, self.problem.link_array(self.problem.goal.cost))
 
     @cached_property
     def layout(self) -> Layout | None:
-        """The tree as `bulk` has it, where that is_path_cost; its arrays are this estimate's own."""
+        """The tree as `bulk` has it, where that applies; its arrays are this estimate's own."""
         system = self.system
         if not isinstance(system, PathCost) or system.function is GoalFunction.PRODUCT:
             return None

@@ -5,7 +5,7 @@ What a rule does comes to one of four shapes (`rules.Shape`), and where it may b
 
 Rules:
 
-- Only costs that `dependence` knows, without PRODUCT, and floats alone: what a climb finds here is measured
+- Only costs that `path_cost` knows, without PRODUCT, and floats alone: what a climb finds here is measured
   again, exactly, before it is applied.
 - Every shape changes the costs within at most two intervals of the depth-first order, and nothing else: those
   are walked, the rest comes from running totals and extremes. A swap leaves the shape of the tree as it is
@@ -38,28 +38,14 @@ MOVE, HAND, SWAP, EXCHANGE = map(int, RewriteShape)
 RISE, SWAP_UP, BESIDE, SIBLINGS, ELSEWHERE, PARTNERS = map(int, PairRelation)
 
 SITE = np.dtype(
-    [
-        ("parent", np.int64),
-        ("position", np.int64),
-        ("size", np.int64),
-        ("first", np.int64),
-        ("fanout", np.int64),
-        ("weight", np.float64),
-        ("cost", np.float64),
-    ]
+    [(name, np.int64) for name in ("parent", "position", "size", "first", "fanout")]
+    + [(name, np.float64) for name in ("weight", "cost")]
 )
 """What is known of a site: `position` in the order, `size` of its subtree, the `first` of its children."""
 
 PLACE = np.dtype(
-    [
-        ("site", np.int64),
-        ("child", np.int64),
-        ("total", np.float64),
-        ("squares", np.float64),
-        ("before", np.float64),
-        ("after", np.float64),
-        ("walked", np.float64),
-    ]
+    [(name, np.int64) for name in ("site", "child")]
+    + [(name, np.float64) for name in ("total", "squares", "before", "after", "walked")]
 )
 """Of a place in the depth-first order: who stands there, totals and the extreme `before` it, the extreme from
 it on (`after`), and room for the cost that a walk finds. The children of all sites are in `child`, in a row

@@ -8,37 +8,18 @@ from __future__ import annotations
 import numpy as np
 
 from distributary.kernel import kernel
-from distributary.plan.trees.bulk import (
-    BESIDE,
-    ELSEWHERE,
-    EXCHANGE,
-    HAND,
-    MOVE,
-    RISE,
-    SIBLINGS,
-    SWAP_UP,
-    Integers,
-    Layout,
-    Records,
-    above,
-    cost_after,
-    owner_of,
-    read,
-)
+from distributary.plan.trees import bulk
+from distributary.plan.trees.annealing import Schedule
 
 
 @kernel
 def walk(
-    layout: Layout,
-    rules: Integers,
+    layout: bulk.Layout,
+    rules: bulk.Integers,
     random: np.random.Generator,
     sign: int,
-    start: float,
-    tries: int,
-    cooling: float,
-    frozen: float,
-    patience: int,
-) -> tuple[Integers, int, int]:
+    schedule: Schedule,
+) -> tuple[bulk.Integers, int, int]:
     """The parents in the best tree met, how many rewrites were tried, and how many applied.
 
     `rules` has a row for each: its shape and the numbers of its reach. The layout ends at the walk's last
@@ -46,68 +27,68 @@ def walk(
     """
     sites, places = layout.sites, layout.places
     count = len(sites)
-    cost = best_cost = read(layout)
+    cost = best_cost = bulk.read(layout)
     best = sites["parent"].copy()
-    temperature = start * abs(cost)
+    temperature = schedule.start * abs(cost)
     idle = tried = applied = 0
-    while temperature >= frozen or idle < patience:
+    while temperature >= schedule.frozen or idle < schedule.patience:
         idle += 1
-        for _ in range(tries * count):
+        for _ in range(schedule.tries * count):
             rule = rules[random.integers(0, len(rules))]
             shape, reach = rule[0], (rule[1], rule[2], rule[3])
             one, other = draw(sites, places, reach, random)
-            if other < 0 or owner_of(sites, reach, one, other) < 0:
+            if other < 0 or bulk.owner_of(sites, reach, one, other) < 0:
                 continue
             tried += 1
-            benefit = sign * (cost - cost_after(layout, shape, one, other))
+            benefit = sign * (cost - bulk.cost_after(layout, shape, one, other))
             if benefit < 0 and random.random() >= np.exp(benefit / temperature):
                 continue
             apply(sites, places, shape, one, other)
-            cost = read(layout)
+            cost = bulk.read(layout)
             applied += 1
             if sign * (best_cost - cost) > 0:
                 best_cost, idle = cost, 0
                 best[:] = sites["parent"]
-        temperature *= cooling
+        temperature *= schedule.cooling
     return best, tried, applied
 
 
 @kernel
 def draw(
-    sites: Records, places: Records, reach: tuple[int, int, int], random: np.random.Generator
+    sites: bulk.Records, places: bulk.Records, reach: tuple[int, int, int], random: np.random.Generator
 ) -> tuple[int, int]:
     """Two sites that may stand in the relation, the first at random; the second is -1 if there is none."""
     relation, levels, _ = reach
     one = int(random.integers(0, len(sites)))
-    if relation == RISE:
-        return one, above(sites, one, levels)
-    if relation == SWAP_UP:
-        ancestor = above(sites, one, levels)
+    if relation == bulk.RISE:
+        return one, bulk.above(sites, one, levels)
+    if relation == bulk.SWAP_UP:
+        ancestor = bulk.above(sites, one, levels)
         return (ancestor, one) if ancestor >= 0 else (one, ancestor)
-    if relation >= ELSEWHERE:
+    if relation >= bulk.ELSEWHERE:
         return one, int(random.integers(0, len(sites)))
     other = int(sites[one].parent)
-    for _ in range(levels + 1 if relation == BESIDE else 1):
+    for _ in range(levels + 1 if relation == bulk.BESIDE else 1):
         if other < 0 or sites[other].fanout == 0:
             return one, -1
         other = places[sites[other].first + random.integers(0, sites[other].fanout)].child
-    return (other, one) if relation == SIBLINGS and other < one else (one, other)
+    return (other, one) if relation == bulk.SIBLINGS and other < one else (one, other)
 
 
 @kernel
-def apply(sites: Records, places: Records, shape: int, one: int, other: int) -> None:
+def apply(sites: bulk.Records, places: bulk.Records, shape: int, one: int, other: int) -> None:
     """Give the sites their new parents; whatever else is known of the tree is to be read anew."""
-    if shape == MOVE:
+    if shape == bulk.MOVE:
         sites[one].parent = other
         return
     before, after = sites[one].parent, sites[other].parent
     for child in range(sites[one].fanout):
         sites[places[sites[one].first + child].child].parent = other
-    if shape == HAND:
+    if shape == bulk.HAND:
         return
     for child in range(sites[other].fanout):
         sites[places[sites[other].first + child].child].parent = one
-    if shape == EXCHANGE:
+    if shape == bulk.EXCHANGE:
         return
     # Where one of the two was the other's parent, it is its child now.
     sites[one].parent = other if after == one else after

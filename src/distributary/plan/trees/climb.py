@@ -43,4 +43,5 @@ class TreeClimb:
 
     @property
     def rewrites(self) -> list[TreeRewrite]:
+        """All rewrites, in the order in which they were applied."""
         return list(chain.from_iterable(step.rewrites for step in self.steps))

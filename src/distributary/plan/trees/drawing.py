@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from html import escape
 
 from distributary.plan.goal import Number
+from distributary.plan.svg import svg_page
 from distributary.plan.trees.tree import Sites, Tree
 
 MOST_LEAVES = 120
@@ -96,11 +97,6 @@ def tree_svg(
     leaves = sum(not children for children in tree.children)
     picture = _to_the_right(tree, texts, title) if leaves <= MOST_LEAVES else _in_rings(tree, texts)
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{picture.width:.0f}" height="{picture.height:.0f}" '
-        f'viewBox="0 0 {picture.width:.0f} {picture.height:.0f}" font-family="sans-serif" font-size="12">',
-        f"<title>{escape(title)}</title>",
-        f'<rect width="{picture.width:.0f}" height="{picture.height:.0f}" fill="#fff"/>',
-        f'<text x="{MARGIN}" y="24" font-size="14" font-weight="bold">{escape(title)}</text>',
         f'<text x="{MARGIN}" y="44"><tspan fill="{NEW_LINK}">new link</tspan> · '
         f'<tspan fill="{WORST}">site with the system\'s cost</tspan></text>',
     ]
@@ -109,7 +105,7 @@ def tree_svg(
         stands_out = worst is not None and costs[site] == worst
         colour = ROOT if site == tree.root else WORST if stands_out else SITE
         lines.extend(_site(picture, site, texts[site], colour, bool(tree.children[site])))
-    return "\n".join([*lines, "</svg>", ""])
+    return svg_page(picture.width, picture.height, MARGIN, title, lines)
 
 
 def _link(picture: Picture, tree: Tree, site: int, new: bool) -> str:

@@ -17,8 +17,8 @@ once. Three things lead past that:
 All this happens on paper. What is applied to the living tree are the moves from the first tree to the best
 one found, less those without which it is as good: never more than there are sites.
 
-Cost: a round of the walk weighs the square of the sites in bulk; goals that only `walk` knows are sampled.
-`Effort.work` bounds the whole, which ends the search for a thousand sites in time.
+Cost: a round of the walk weighs the square of the sites in bulk; goals that only `incremental` knows are
+sampled. `Effort.work` bounds the whole, which ends the search for a thousand sites in time.
 """
 
 from __future__ import annotations
@@ -166,6 +166,7 @@ class Excess:
 
     @property
     def pairs(self) -> int:
+        """How many moves there are to look at."""
         return len(self.sites) * len(self.tree.parents)
 
     def between(self, site: int) -> Floats:
@@ -237,6 +238,7 @@ class _Budget:
         self.considered = 0
 
     def spend(self, moves: int, measured: int) -> None:
+        """Count moves that were looked at; measured costs count for many."""
         self.considered += moves
         self.left = max(0, self.left - (MEASURING * measured or moves))
 

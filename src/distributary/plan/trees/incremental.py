@@ -8,7 +8,7 @@ Rules:
 - The system's cost then needs the old costs, and the new ones of those that were reached (equation 4.3, which
   the seed uses for combined metrics and local ones).
 
-Cost: the new tree's sites once, and for each site reached its path. `dependence` is faster, for fewer goals.
+Cost: the new tree's sites once, and for each site reached its path. `path_cost` is faster, for fewer goals.
 """
 
 from __future__ import annotations

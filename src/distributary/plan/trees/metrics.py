@@ -46,10 +46,12 @@ def metrics_of(expression: Expression) -> list[Metric]:
 
 
 def link_latency(sites: Sites, tree: Tree, site: int) -> Number:
+    """The latency of the link from the parent."""
     return sites.latency[tree.parents[site]][site]
 
 
 def link_bandwidth(sites: Sites, tree: Tree, site: int) -> Number:
+    """The bandwidth of the link from the parent."""
     if not sites.bandwidth:
         raise DistributaryError("the goal asks for link bandwidth, and no bandwidth matrix was given")
     return sites.bandwidth[tree.parents[site]][site]
@@ -70,6 +72,7 @@ def wanted(sites: Sites, tree: Tree, site: int) -> int:
 
 
 def incoming_rate(sites: Sites, tree: Tree, site: int) -> Number:
+    """The rate of all streams that are wanted here or below."""
     return sites.rate_of(wanted(sites, tree, site))
 
 
@@ -79,6 +82,7 @@ def superfluous_data(sites: Sites, tree: Tree, site: int) -> Number:
 
 
 def fanout(sites: Sites, tree: Tree, site: int) -> Number:
+    """How many children the site has."""
     return len(tree.children[site])
 
 

@@ -1,6 +1,6 @@
 """What it costs to move one site under each of many parents, all at once.
 
-The same state as in `dependence`, as arrays of floats: for a site and a row of parents outside its subtree,
+The same state as in `path_cost`, as arrays of floats: for a site and a row of parents outside its subtree,
 one array operation gives the system's cost after each move. A climb that looks at every pair of sites spends
 its time here.
 

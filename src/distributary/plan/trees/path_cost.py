@@ -12,7 +12,7 @@ Rules:
   their costs, sums and squares of them (three numbers, where the seed keeps every cost), or how often each
   `h` occurs below (T). A site with a move below it is taken apart into itself and its children.
 - Sites untouched by a rewrite are intervals of the depth-first order, whose totals and extremes are known.
-- AVERAGE over the path is left to `walk`: a change of depth changes everyone's divisor.
+- AVERAGE over the path is left to `incremental`: a change of depth changes everyone's divisor.
 
 | type | state of a subtree |
 |---|---|
@@ -55,7 +55,7 @@ def is_path_cost(cost: SystemCost) -> bool:
 
 
 def link_values(cost: SystemCost, sites: Sites) -> Links:
-    """Measure the local metric of a cost to which this is_path_cost, for every pair of sites."""
+    """Measure the local metric of a cost that this module knows, for every pair of sites."""
     assert isinstance(cost.value, GoalAggregate)
     expression = cost.value.value
     everyone = range(sites.count)

@@ -47,9 +47,11 @@ class TreeEdit:
         self._children: dict[int, list[int]] = {}
 
     def parent(self, site: int) -> int:
+        """A site's parent as it is by now."""
         return self._parents.get(site, self.tree.parents[site])
 
     def children(self, site: int) -> tuple[int, ...]:
+        """A site's children as they are by now."""
         changed = self._children.get(site)
         return self.tree.children[site] if changed is None else tuple(changed)
 
@@ -276,6 +278,7 @@ def raise_subtree(edit: TreeEdit, site: int, to: int) -> None:
 
 
 def swap_parent_and_child(edit: TreeEdit, site: int, child: int) -> None:
+    """Let a site and one of its children change places."""
     others = [other for other in edit.children(site) if other != child]
     grandchildren = edit.children(child)
     edit.promote(child)
@@ -308,6 +311,7 @@ def migrate_subtree(edit: TreeEdit, site: int, to: int) -> None:
 
 
 def swap_siblings(edit: TreeEdit, one: int, other: int) -> None:
+    """Let two siblings exchange their children."""
     of_one, of_other = edit.children(one), edit.children(other)
     for site, target in [(child, other) for child in of_one] + [(child, one) for child in of_other]:
         edit.promote(site)
@@ -315,6 +319,7 @@ def swap_siblings(edit: TreeEdit, one: int, other: int) -> None:
 
 
 def move_subtree(edit: TreeEdit, site: int, to: int) -> None:
+    """Move a site's children under any site outside its subtree."""
     for child in edit.children(site):
         edit.move(child, to)
 

@@ -58,9 +58,11 @@ class Sites:
 
     @property
     def count(self) -> int:
+        """How many sites there are."""
         return len(self.latency)
 
     def name(self, site: int) -> str:
+        """A site's name, or its number if names were not given."""
         return self.names[site] if self.names else str(site)
 
     def rate_of(self, streams: int) -> Number:
@@ -99,10 +101,12 @@ class Tree:
 
     @cached_property
     def root(self) -> int:
+        """The site without a parent."""
         return self.parents.index(NO_PARENT)
 
     @cached_property
     def children(self) -> tuple[tuple[int, ...], ...]:
+        """Every site's children, by number."""
         rows: list[list[int]] = [[] for _ in self.parents]
         for site, parent in enumerate(self.parents):
             if parent != NO_PARENT:
@@ -138,6 +142,7 @@ class Tree:
 
     @cached_property
     def depth(self) -> tuple[int, ...]:
+        """How many links each site is away from the root."""
         depths = [0] * len(self.parents)
         for site in self.order[1:]:
             depths[site] = depths[self.parents[site]] + 1
