@@ -15,7 +15,7 @@ from distributary.plan.trees.cost import system_cost, violations
 from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.incremental import IncrementalCost
 from distributary.plan.trees.metrics import Metric, Reads
-from distributary.plan.trees.path_cost import PathCost, is_path_cost
+from distributary.plan.trees.path_cost import TreePathCost, is_path_cost
 from distributary.plan.trees.rules import DIRECTED, FIVE_LEVELS, FOUR_LEVELS, LOCAL
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree
 from plan.trees.trees import exact_sites, rewrites_of, trees
@@ -53,7 +53,7 @@ def check_every_rewrite(text: str, tree: Tree, sites: Sites, expect_dependence: 
     goal = parse_goal(text, {"toll": TOLL})
     assert is_path_cost(goal.cost) == expect_dependence
     estimate = Problem(goal, sites).at(tree)
-    assert isinstance(estimate.system, PathCost if expect_dependence else IncrementalCost)
+    assert isinstance(estimate.system, TreePathCost if expect_dependence else IncrementalCost)
     assert same(estimate.cost, system_cost(goal.cost, sites, tree))
     count = 0
     for rule in EVERY_RULE:

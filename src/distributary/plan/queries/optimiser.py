@@ -45,8 +45,8 @@ from distributary.plan.queries.rules import (
 from distributary.plan.queries.state import Floats, Indices
 from distributary.plan.queries.statistics import (
     Dissemination,
+    DisseminationRound,
     OptimiserTraffic,
-    StatisticsRound,
     asked_for,
     better_sites,
     critical_sites,
@@ -159,7 +159,7 @@ class Climber:
         self.near = SiteNeighbourhood(standing.state.network, area.levels)
         self.considered = 0
         self.bottleneck = standing.goal.cost.function.is_bottleneck
-        self._heard: StatisticsRound | None = None
+        self._heard: DisseminationRound | None = None
         self._asked: dict[int, int] = {}
         """How many sites each site asked in this period: once for all its operators."""
 

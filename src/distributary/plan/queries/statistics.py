@@ -55,7 +55,7 @@ class OptimiserTraffic:
 
 
 @dataclass(frozen=True)
-class StatisticsRound:
+class DisseminationRound:
     """What came of a round: the sites that each site has heard of, the best first, and the bytes sent."""
 
     sites: tuple[Indices, ...]
@@ -130,7 +130,7 @@ class Dissemination:
         self.own_link = own_link
         self._random = np.random.default_rng(seed)
 
-    def round(self, standing: PlacementEstimate) -> StatisticsRound:
+    def round(self, standing: PlacementEstimate) -> DisseminationRound:
         """Let every site tell of itself once."""
         interested = np.zeros(standing.state.count, dtype=bool)
         interested[critical_sites(standing, self.slack)] = True
@@ -144,7 +144,7 @@ class Dissemination:
         sites = tuple(
             np.array(sorted(heard, key=lambda site: (heard[site], site)), dtype=np.intp) for heard in best
         )
-        return StatisticsRound(sites, sent)
+        return DisseminationRound(sites, sent)
 
     def _tell(
         self,

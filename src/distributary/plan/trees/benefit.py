@@ -29,7 +29,7 @@ from distributary.plan.goal import Constraint, Goal, GoalFunction, Number, Syste
 from distributary.plan.trees.cost import TreeCost
 from distributary.plan.trees.incremental import IncrementalCost, NodeCosts
 from distributary.plan.trees.moves import Floats, Moves, link_array
-from distributary.plan.trees.path_cost import Links, PathCost, is_path_cost, link_values
+from distributary.plan.trees.path_cost import Links, TreePathCost, is_path_cost, link_values
 from distributary.plan.trees.tree import Sites, Tree
 
 if TYPE_CHECKING:
@@ -57,10 +57,10 @@ class Problem:
             self._arrays[cost] = link_array(self.links(cost))
         return self._arrays[cost]
 
-    def system(self, cost: SystemCost, tree: Tree) -> PathCost | IncrementalCost:
+    def system(self, cost: SystemCost, tree: Tree) -> TreePathCost | IncrementalCost:
         """The system's cost of a tree, in the quickest way that applies."""
         if is_path_cost(cost):
-            return PathCost(cost, self.sites, tree, self.links(cost))
+            return TreePathCost(cost, self.sites, tree, self.links(cost))
         return IncrementalCost(cost, self.sites, tree)
 
     def constrained(self, tree: Tree) -> list[tuple[Constraint, TreeCost | NodeCosts]]:
@@ -105,7 +105,7 @@ class TreeEstimate:
     @cached_property
     def moves(self) -> Moves | None:
         """All moves of single sites at once, where `path_cost` applies."""
-        if not isinstance(self.system, PathCost):
+        if not isinstance(self.system, TreePathCost):
             return None
         return Moves(self.system, self.problem.link_array(self.problem.goal.cost))
 
@@ -113,7 +113,7 @@ class TreeEstimate:
     def layout(self) -> Layout | None:
         """The tree as `bulk` has it, where that applies; its arrays are this estimate's own."""
         system = self.system
-        if not isinstance(system, PathCost) or system.function is GoalFunction.PRODUCT:
+        if not isinstance(system, TreePathCost) or system.function is GoalFunction.PRODUCT:
             return None
         from distributary.plan.trees.bulk import FUNCTIONS, layout_of
 

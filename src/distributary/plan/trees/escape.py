@@ -38,7 +38,7 @@ from distributary.plan.trees.mending import mended
 from distributary.plan.trees.moves import JOINS, Floats, Moves
 from distributary.plan.trees.optimiser import tree_and_legal
 from distributary.plan.trees.optimum import best_paths, has_best_paths
-from distributary.plan.trees.path_cost import PathCost
+from distributary.plan.trees.path_cost import TreePathCost
 from distributary.plan.trees.rules import NODE_SWAP, TreeRewrite
 from distributary.plan.trees.tree import NO_PARENT, Tree
 
@@ -275,7 +275,7 @@ def _walk(
         scored = _scores(estimate, best, random, effort)
         awake = [item for item in scored if resting.get(item[0], -1) < turn]
         choice = _choose(estimate, awake, effort)
-        measured = 0 if isinstance(estimate.system, PathCost) else estimate.system.measured
+        measured = 0 if isinstance(estimate.system, TreePathCost) else estimate.system.measured
         budget.spend(sum(len(parents) for _, parents, _ in scored), measured)
         if choice is None:
             continue
@@ -300,7 +300,7 @@ def _scores(estimate: TreeEstimate, best: TreeEstimate, random: Random, effort: 
         excess = Excess(estimate.moves, sign, best_cost - sign * effort.step * abs(best_cost))
         rows = ((site, outsiders(tree, excess.order, site)) for site in excess.sites)
         return [(site, parents, excess.gains(site, parents)) for site, parents in rows if len(parents)]
-    if not isinstance(estimate.system, PathCost):
+    if not isinstance(estimate.system, TreePathCost):
         return _sampled(estimate, estimate.system, random, effort)
     order = np.array(tree.order, dtype=np.intp)
     rows = ((site, outsiders(tree, order, site)) for site in range(len(tree.parents)) if site != tree.root)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from distributary.plan.goal import GoalFunction
-from distributary.plan.trees.path_cost import Links, PathCost
+from distributary.plan.trees.path_cost import Links, TreePathCost
 
 Floats = npt.NDArray[np.float64]
 
@@ -35,7 +35,7 @@ def link_array(links: Links) -> Floats:
 class Moves:
     """The moves out of one tree."""
 
-    def __init__(self, dependence: PathCost, links: Floats) -> None:
+    def __init__(self, dependence: TreePathCost, links: Floats) -> None:
         self.state = dependence
         self.links = links
         identity = dependence.node_function.identity

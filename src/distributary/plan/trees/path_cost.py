@@ -70,7 +70,7 @@ def link_values(cost: SystemCost, sites: Sites) -> Links:
     return [[local_value(expression, sites, tree, site) for site in everyone] for tree in stars]
 
 
-class PathCost(TreeCost):
+class TreePathCost(TreeCost):
     """The system's cost of a tree, and what it is after a rewrite."""
 
     def __init__(self, cost: SystemCost, sites: Sites, tree: Tree, links: Links) -> None:

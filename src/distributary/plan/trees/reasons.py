@@ -18,7 +18,7 @@ from distributary.plan.trees.drawing import shown
 
 
 @dataclass(frozen=True)
-class ParentChange:
+class SiteMove:
     """A site that gets another parent, its own cost before and after, and the reason."""
 
     site: int
@@ -29,7 +29,7 @@ class ParentChange:
     reason: str
 
 
-def moves_of(problem: Problem, found: TreeClimb) -> list[ParentChange]:
+def moves_of(problem: Problem, found: TreeClimb) -> list[SiteMove]:
     """The moves from the first tree to the planned one, from the root down.
 
     >>> from distributary.plan.trees.goals import parse_goal
@@ -53,7 +53,7 @@ def moves_of(problem: Problem, found: TreeClimb) -> list[ParentChange]:
         return f"the whole would cost {shown(planned.system.cost_after(back))} without"
 
     return [
-        ParentChange(site, old[site], new[site], start.costs[site], planned.costs[site], reason(site))
+        SiteMove(site, old[site], new[site], start.costs[site], planned.costs[site], reason(site))
         for site in found.tree.order
         if old[site] != new[site]
     ]
