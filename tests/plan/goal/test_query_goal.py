@@ -133,7 +133,7 @@ def test_a_network_that_filters_sends_a_filter_what_passes_it_and_that_is_its_wo
     # One byte in two travels on from 1 either way; now the count's come from there as well.
     assert placement_cost(total, nearer) - measured.system(total) == -50 + 50
     thirds = WORKLOAD.partitioned(0, 3)
-    split = MeasuredPlacement(AT_CLIENTS.split(thirds, (2, 1, 0)))
+    split = MeasuredPlacement(Placement(thirds, AT_CLIENTS.network, (*AT_CLIENTS.hosts, 2, 1, 0)))
     filtered = MeasuredPlacement(Placement(thirds, network, split.placement.hosts))
     for (stream, link), rate in split.carried.items():
         assert filtered.carried[stream, link] == pytest.approx(rate / 2 if stream == 0 else rate)

@@ -172,7 +172,8 @@ def test_parts_of_streams_add_up_exactly_over_ways_of_any_length() -> None:
     workload = QueryWorkload((source,), (operator, client("c", 1, 0)), (PlannedQuery("q", (0, 1)),))
     replicas = range(2, 17)
     placement = Placement(workload, network, (0, 0))
-    placement = placement.split(workload.partitioned(0, 16), (*(0 for _ in replicas), sites - 1))
+    hosts = (*placement.hosts, *(0 for _ in replicas), sites - 1)
+    placement = Placement(workload.partitioned(0, 16), placement.network, hosts)
     goal = parse_query_goal("minimise aggregate(SUM, incoming rate, BROKERS)")
     worth = PlacementEstimate(goal, placement).benefits(list(replicas), list(range(sites)))
     assert worth.tolist() == [-15 * 10**9 * links for links in range(sites)]

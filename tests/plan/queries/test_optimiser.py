@@ -16,6 +16,7 @@ from distributary.plan.queries.cost import placement_cost, query_violations
 from distributary.plan.queries.generator import at_clients, feed_workload, random_network
 from distributary.plan.queries.goals import parse_query_goal
 from distributary.plan.queries.optimiser import climb
+from distributary.plan.queries.placement import Placement
 from distributary.plan.queries.rules import (
     DIRECTED,
     HYBRID,
@@ -72,7 +73,8 @@ def test_a_climb_only_goes_up_and_says_what_it_did(seed: int, name: str, rules: 
         workload = again.workload
         if rewrite.rule in ("replication", "partition"):
             split = workload.replicated if rewrite.rule == "replication" else workload.partitioned
-            again = again.split(split(rewrite.operator), [rewrite.origin] * len(rewrite.changes))
+            replicas = [rewrite.origin] * len(rewrite.changes)
+            again = Placement(split(rewrite.operator), again.network, (*again.hosts, *replicas))
         again = again.moved(rewrite.changes)
     assert again == found.placement
 

@@ -1,4 +1,4 @@
-"""What one would do without an optimiser, and the best there is: the seed's comparisons (section 5.5.1).
+"""Placements to compare with: made by simple rules, or best of all (the seed's comparisons, section 5.5.1).
 
 Rules:
 

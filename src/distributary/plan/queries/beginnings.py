@@ -1,4 +1,4 @@
-"""Climbs from several beginnings: what a planner can do that knows everything, as nodes of a network do not.
+"""Climbs from several placements, which a planner can do because it knows everything.
 
 A climb ends where no rule helps, and where that is depends on where it began. Queries that share feeds hold
 each other back: each would move if the others had. GLOBAL puts them down one by one where all is best, and a

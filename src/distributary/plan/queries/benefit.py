@@ -141,9 +141,10 @@ class PlacementEstimate:
         return found
 
     def relief(self, operators: Sequence[int], sites: Indices) -> tuple[Floats, Floats]:
-        """Under a MIN or MAX, for each site tried: how many fewer would have the cost, or worse.
+        """How much nearer to a better MIN or MAX each site tried leads, though the cost itself may stay.
 
-        And by what share (in -1 to 1) the squares of all values would become less.
+        The first array is how many fewer nodes or queries would have the system's cost (or worse), the second
+        by what share, from -1 to 1, the sum of the squares of all values would become less.
         """
         move = OperatorMove(self.state, operators, sites)
         if isinstance(self.system, BrokersCost):
@@ -166,7 +167,7 @@ class PlacementEstimate:
         return extreme(now) - extreme(new), evened if highest else -evened
 
     def recount(self) -> None:
-        """Clear away rounding."""
+        """Compute all quantities anew, which removes rounding errors that changes in place leave behind."""
         self.state.recount()
         self._cost = None
 
@@ -179,24 +180,24 @@ class PlacementEstimate:
         return all(bound.legal_since(old) for bound, old in zip(self.bounds, before, strict=True))
 
     def broken(self) -> int:
-        """How many break a constraint."""
+        """How many nodes, operators or queries break a constraint."""
         return int(sum((~bound.holds(bound.form.values())).sum() for bound in self.bounds))
 
     # Changing
 
     def leave_out_all(self) -> None:
-        """Begin with nothing: operators count only once they are brought in."""
+        """Count no operator at all; each counts again once it is brought in."""
         state = self.state
         for operator in reversed(state.workload.order):
-            state.count_out(operator)
+            state.count_operator(operator, -1)
         for form in self._forms:
             form.clear()
         self._cost = None
 
     def bring_in(self, operators: Sequence[int]) -> None:
-        """Let operators count that were left out, those before others that these read."""
+        """Count operators that were left out. Each stands after those that it reads."""
         for operator in operators:
-            self.state.count_in(operator)
+            self.state.count_operator(operator, 1)
         self._learn(operators)
 
     def move(self, operator: int, site: int) -> None:

@@ -8,7 +8,7 @@ Rules:
 - A running network shares inside of super-operators as well, for example with a query that was there before:
   it says itself what runs as part of which unit (`running_blocks`). Where that lets an inner stream leave its
   unit, the unit cannot be taken as one: its members are blocks of their own, and are to stay where they are.
-- What a block does with an item follows from what its members do with what reaches them (`combined`).
+- What a block does with an item follows from what its members do with what reaches them (`block_profile`).
 
 Cost: linear in the operators and their inputs.
 """
@@ -159,7 +159,7 @@ def _closed(
 
 
 class OperatorProfile(NamedTuple):
-    """What an operator makes of what it reads, as `Operator` has it."""
+    """What an operator makes of what it reads, as `PlannedOperator` has it."""
 
     selectivity: Number
     growth: Number
@@ -173,19 +173,19 @@ class FlowRate(NamedTuple):
     bytes: Number
 
 
-def given_out(numbers: OperatorProfile, read: FlowRate) -> FlowRate:
+def output_flow(numbers: OperatorProfile, read: FlowRate) -> FlowRate:
     """What comes out of an operator that reads so much."""
     items = numbers.selectivity * read.items
     return FlowRate(items, numbers.selectivity * numbers.growth * read.bytes)
 
 
-def together(rates: Iterable[FlowRate]) -> FlowRate:
+def total_flow(rates: Iterable[FlowRate]) -> FlowRate:
     """What several streams come to."""
     each = list(rates)
     return FlowRate(sum(one.items for one in each), sum(one.bytes for one in each))
 
 
-def combined(
+def block_profile(
     block: Block,
     numbers: Sequence[OperatorProfile],
     makers: Mapping[str, str],
@@ -200,19 +200,19 @@ def combined(
     """
     read = dict.fromkeys(makers[stream] for stream in block.inputs)
     flows = {maker: rates[maker] for maker in read}
-    came = together(flows.values())
+    came = total_flow(flows.values())
     if not (came.items and came.bytes):
         # Nothing is known to flow: what would become of an item from each.
         flows = dict.fromkeys(read, FlowRate(1, 1))
-        came = together(flows.values())
+        came = total_flow(flows.values())
     wanted: dict[str, Number] = dict.fromkeys(read, 0)
     load: Number = 0
     for member, own in zip(block.members, numbers, strict=True):
         usable = own.selectivity if isinstance(member.operation, FilterOperation) else 1
         inputs = dict.fromkeys(makers[stream] for stream in member.inputs)
-        given = together(flows[maker] for maker in inputs)
+        given = total_flow(flows[maker] for maker in inputs)
         load += own.cost * given.items * (usable if filtering else 1)
-        flows[member.name] = given_out(own, given)
+        flows[member.name] = output_flow(own, given)
         wanted |= {maker: min(1, wanted[maker] + usable) for maker in inputs if maker in wanted}
     share = sum(wanted[maker] * flows[maker].bytes for maker in read) / came.bytes
     out, reached = flows[block.last.name], came.items * (share if filtering else 1)

@@ -31,10 +31,10 @@ from distributary.plan.queries.blocks import (
     FlowRate,
     OperatorProfile,
     PlacementBlocks,
+    block_profile,
     blocks_of,
-    combined,
-    given_out,
-    together,
+    output_flow,
+    total_flow,
 )
 from distributary.plan.queries.graph import (
     CLIENT,
@@ -149,9 +149,9 @@ class _Operators:
             found.append(self.operator(block))
             read = dict.fromkeys(self.makers[stream] for stream in block.inputs)
             one = found[-1]
-            self.rates[block.last.name] = given_out(
+            self.rates[block.last.name] = output_flow(
                 OperatorProfile(one.selectivity, one.growth, one.cost),
-                together(self.rates[maker] for maker in read),
+                total_flow(self.rates[maker] for maker in read),
             )
         return found
 
@@ -196,7 +196,7 @@ class _Operators:
         What is known of it by its own name counts more than what is known of its members.
         """
         own = [self.numbers(member.stands_for) for member in block.members]
-        whole, wanted = combined(block, own, self.makers, self.rates, self.filtering)
+        whole, wanted = block_profile(block, own, self.makers, self.rates, self.filtering)
         of_unit = [block.name] if block.name not in block.stands_for else []
         return self.numbers(of_unit, whole), wanted
 

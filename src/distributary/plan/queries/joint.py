@@ -43,7 +43,7 @@ LEAST = 1e-9
 
 @dataclass(frozen=True)
 class JointClimb:
-    """What both kinds of rules together came to."""
+    """The placement and trees that both kinds of rules together led to."""
 
     start: Placement
     placement: Placement

@@ -150,10 +150,6 @@ class Placement:
         """The placement in which these operators are at these sites."""
         return replace(self, hosts=tuple(changes.get(at, host) for at, host in enumerate(self.hosts)))
 
-    def split(self, workload: QueryWorkload, replicas: Sequence[int]) -> Placement:
-        """The placement of a workload that has an operator split, its replicas at these sites."""
-        return Placement(workload, self.network, (*self.hosts, *replicas))
-
     def input_rate(self, operator: int) -> Number:
         """The bytes a second that reach an operator."""
         one = self.workload.operators[operator]
@@ -164,18 +160,11 @@ class Placement:
         one = self.workload.operators[operator]
         return one.cost * shared(sum(map(self.workload.items, one.inputs)), self.network.asked(one))
 
-    def publisher(self, stream: int) -> int:
-        """The site that publishes a stream."""
-        producer = self.workload.producer(stream)
-        if producer is not None:
-            return self.hosts[producer]
-        return self.network.trees[self.workload.sources[stream].tree].root
-
     def links(self, stream: int, reader: int) -> list[tuple[int, int]]:
         """The links that a stream takes from its publisher to an operator."""
-        site = self.hosts[reader]
-        if self.workload.producer(stream) is not None:
-            host = self.publisher(stream)
+        site, producer = self.hosts[reader], self.workload.producer(stream)
+        if producer is not None:
+            host = self.hosts[producer]
             return [] if host == site else [(host, site)]
         path = self.network.trees[self.workload.sources[stream].tree].path(site)
         return [(above, below) for below, above in pairwise(path)][::-1]

@@ -178,19 +178,11 @@ class PlacementState:
 
     # Changes
 
-    def count_out(self, operator: int) -> None:
-        """Let an operator neither run nor ask for anything; its readers have been counted out before."""
-        self._add(operator, -1)
-
-    def count_in(self, operator: int) -> None:
-        """Let an operator run that was counted out; those it reads have been counted in before."""
-        self._add(operator, 1)
-
     def move(self, operator: int, site: int) -> None:
         """Let an operator run at another site."""
-        self._add(operator, -1)
+        self.count_operator(operator, -1)
         self.hosts[operator] = site
-        self._add(operator, 1)
+        self.count_operator(operator, 1)
 
     def rewire(self, workload: QueryWorkload, changed: Sequence[int], hosts: Sequence[int]) -> None:
         """Take up a workload in which these operators differ or are new; or drop the last ones again.
@@ -200,7 +192,7 @@ class PlacementState:
         before = len(self.hosts)
         for operator in changed:
             if operator < before:
-                self._add(operator, -1)
+                self.count_operator(operator, -1)
                 for stream in self.inputs[operator]:
                     self.readers[stream].remove(operator)
         del self.hosts[len(workload.operators) :]
@@ -211,7 +203,8 @@ class PlacementState:
         del self.readers[self.sources + len(self.hosts) :]
         for host in hosts:
             self._extend(host)
-        affected = {number for operator in changed if operator < before for number in self._asking(operator)}
+        kept = [operator for operator in changed if operator < min(before, len(self.queries_of))]
+        affected = {number for operator in kept for number in self.queries_of[operator]}
         self.workload = workload
         there = [operator for operator in reversed(changed) if operator < len(self.hosts)]
         for operator in there:
@@ -219,10 +212,7 @@ class PlacementState:
         for number in affected:
             self._enlist(number)
         for operator in there:
-            self._add(operator, 1)
-
-    def _asking(self, operator: int) -> list[int]:
-        return self.queries_of[operator] if operator < len(self.queries_of) else []
+            self.count_operator(operator, 1)
 
     def _extend(self, host: int) -> None:
         self.hosts.append(host)
@@ -254,8 +244,11 @@ class PlacementState:
         for operator in self.members[number]:
             self.queries_of[operator].append(number)
 
-    def _add(self, operator: int, sign: int) -> None:
-        """Count an operator in (1) or out (-1): its work, what it asks for, what it sends."""
+    def count_operator(self, operator: int, sign: int) -> None:
+        """Count an operator in (1) or out (-1): its work, what it asks for, what it sends.
+
+        An operator is counted out after its readers, and counted in after those it reads.
+        """
         host, quantities = self.hosts[operator], self.quantities
         (self.local[host].add if sign > 0 else self.local[host].discard)(operator)
         for name in ("load", "cycles", "operators", "produced", "input", "selectivity"):

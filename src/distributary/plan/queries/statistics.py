@@ -1,4 +1,4 @@
-"""What sites tell each other of how they are doing, and what that costs: sections 5.3.2, 5.4.3 and 5.4.5.
+"""The statistics that sites send each other, and what that costs in bytes: sections 5.3.2, 5.4.3 and 5.4.5.
 
 Rules:
 

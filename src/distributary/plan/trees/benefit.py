@@ -28,7 +28,7 @@ import numpy as np
 from distributary.plan.goal import Constraint, Goal, GoalFunction, Number, SystemCost
 from distributary.plan.trees.cost import TreeCost
 from distributary.plan.trees.incremental import IncrementalCost, NodeCosts
-from distributary.plan.trees.moves import Floats, Moves, link_array
+from distributary.plan.trees.moves import Floats, Moves
 from distributary.plan.trees.path_cost import Links, TreePathCost, is_path_cost, link_values
 from distributary.plan.trees.tree import Sites, Tree
 
@@ -52,9 +52,9 @@ class Problem:
         return self._links[cost]
 
     def link_array(self, cost: SystemCost) -> Floats:
-        """The same as an array."""
+        """The same as an array; where there is no value, it is not a number."""
         if cost not in self._arrays:
-            self._arrays[cost] = link_array(self.links(cost))
+            self._arrays[cost] = np.array(self.links(cost), dtype=np.float64)
         return self._arrays[cost]
 
     def system(self, cost: SystemCost, tree: Tree) -> TreePathCost | IncrementalCost:

@@ -135,7 +135,7 @@ def _level(problem: Problem, tree: Tree) -> TreeClimb:
     while _worse(problem, estimate.cost, bar):
         assert estimate.moves is not None
         excess = Excess(estimate.moves, problem.goal.sign, bar)
-        considered += excess.pairs
+        considered += len(excess.sites) * len(tree.parents)
         site, parent, gain = excess.best_move()
         if gain > ROUNDING * abs(bar):
             estimate = problem.at(estimate.tree.changed({site: parent}))
@@ -163,11 +163,6 @@ class Excess:
         above = {site for short in np.flatnonzero(self.own) for site in self.tree.path(int(short))}
         self.sites = sorted(above - {self.tree.root})
         """Only above a site that falls short is there anything to gain."""
-
-    @property
-    def pairs(self) -> int:
-        """How many moves there are to look at."""
-        return len(self.sites) * len(self.tree.parents)
 
     def between(self, site: int) -> Floats:
         """Along the order, h of everyone in the subtree; of the site itself, nothing."""

@@ -1,4 +1,4 @@
-"""Constraints that no tree over the sites can keep, told by proof: no search that fails is needed.
+"""Proofs that a constraint cannot be kept by any tree over the sites.
 
 What can be told of a constraint by itself:
 
@@ -75,23 +75,23 @@ def _at_best(
     if not lower and constraint.comparison not in (">", ">="):
         return None
     direction = Direction.MINIMISE if lower else Direction.MAXIMISE
-    whole = metric if isinstance(metric, SystemCost) else SystemCost(_worst(lower), metric)
+    whole = (
+        metric
+        if isinstance(metric, SystemCost)
+        else SystemCost(GoalFunction.MAX if lower else GoalFunction.MIN, metric)
+    )
     problem = Problem(Goal(whole, direction), sites)
     if not has_best_paths(problem):
         return None
     tree, costs, order = best_paths(problem, root)
     if isinstance(metric, SystemCost):
         best = problem.at(tree).cost
-        return None if constraint.holds(best) else f"at best it is {_shown(float(best))}"
+        return None if constraint.holds(best) else f"at best it is {float(best):.6g}"
     for site in reversed(order):
         if site != root and not constraint.holds(float(costs[site])):
             way = ", ".join(sites.name(each) for each in reversed(tree.path(site)))
-            return f"for {sites.name(site)} at best it is {_shown(float(costs[site]))}, on the path {way}"
+            return f"for {sites.name(site)} at best it is {costs[site]:.6g}, on the path {way}"
     return None
-
-
-def _worst(lower: bool) -> GoalFunction:
-    return GoalFunction.MAX if lower else GoalFunction.MIN
 
 
 def _nowhere(constraint: Constraint, metric: Expression, sites: Sites, root: int) -> str | None:
@@ -103,7 +103,3 @@ def _nowhere(constraint: Constraint, metric: Expression, sites: Sites, root: int
         if all(value is not None and not constraint.holds(value) for value in values):
             return f"for {sites.name(site)} it holds under no parent"
     return None
-
-
-def _shown(value: float) -> str:
-    return f"{value:.6g}"

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from distributary.plan.goal import GoalFunction
-from distributary.plan.trees.path_cost import Links, TreePathCost
+from distributary.plan.trees.path_cost import TreePathCost
 
 Floats = npt.NDArray[np.float64]
 
@@ -25,11 +25,6 @@ JOINS: Mapping[GoalFunction, Callable[..., Floats]] = {
     GoalFunction.MAX: np.maximum,
 }
 """How costs go on along a path, by the function of the path."""
-
-
-def link_array(links: Links) -> Floats:
-    """The links as floats; where there is no value it is not a number."""
-    return np.array(links, dtype=np.float64)
 
 
 class Moves:

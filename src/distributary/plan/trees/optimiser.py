@@ -90,11 +90,11 @@ def climb(
     return TreeClimb(start, tree, estimate.cost, tuple(steps), considered, messages)
 
 
-# Who can matter
+# Which sites are considered
 
 
 def critical_sites(estimate: TreeEstimate, slack: float = 0.0) -> list[int]:
-    """The sites whose cost the system's cost hangs on."""
+    """The sites whose costs decide the system's cost."""
     cost = estimate.problem.goal.cost
     everyone = list(range(len(estimate.tree.parents)))
     along_path = isinstance(cost.value, GoalAggregate) and cost.value.over is Scope.PATH
@@ -128,7 +128,7 @@ def candidates(
                     yield rule, arguments
 
 
-# What it is worth
+# Weighing rewrites
 
 
 def weigh(
@@ -252,7 +252,10 @@ def choose(estimate: TreeEstimate, weighed: Iterable[WeighedRewrite], concurrent
 
 
 def tree_and_legal(estimate: TreeEstimate, changes: Mapping[int, int]) -> bool:
-    """Rewrites that are trees each can make a circle together: each may hang its sites below the other's."""
+    """Whether the changes leave a tree that the constraints allow.
+
+    Rewrites that are possible each can make a circle together: each may move its sites below the other's.
+    """
     try:
         after = estimate.tree.changed(changes)
     except DistributaryError:

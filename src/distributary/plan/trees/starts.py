@@ -97,7 +97,7 @@ def _path_cost(problem: Problem) -> tuple[Floats, Callable[..., Floats], float, 
 
 
 def usual_trees(problem: Problem, root: int, seed: int) -> dict[str, Tree]:
-    """What one would have drawn without a goal, for comparison."""
+    """The trees that a plan is compared with: each is made without regard to the whole goal."""
     sites = problem.sites
     return {
         "star": star(sites.count, root),
