@@ -18,8 +18,9 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
+from distributary.plan.adaptation import Patience
 from distributary.plan.goal import Goal
-from distributary.plan.trees.adaptation import Adaptation, Patience
+from distributary.plan.trees.adaptation import TreeAdaptation
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.optimiser import climb
@@ -148,7 +149,7 @@ class WatchedAdaptation:
     """A keeper of a tree, and how often its sites went to and fro."""
 
     def __init__(self, goal: Goal, tree: Tree, patience: Patience) -> None:
-        self.keeper = Adaptation(goal, tree, patience)
+        self.keeper = TreeAdaptation(goal, tree, patience)
         self._left: dict[tuple[int, int], int] = {}
 
     def period(self, period: int, measured: Sites) -> tuple[int, int]:

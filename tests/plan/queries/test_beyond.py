@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distributary.errors import DistributaryError
-from distributary.plan.queries.adaptation import QueryAdaptation, smoothed
+from distributary.plan.adaptation import Patience
+from distributary.plan.queries.adaptation import QueryAdaptation
 from distributary.plan.queries.baselines import least_loaded
 from distributary.plan.queries.benefit import PlacementEstimate
 from distributary.plan.queries.cost import placement_cost, query_violations
@@ -30,7 +31,6 @@ from distributary.plan.queries.placement import NO_DUTIES, Duties, Placement, Si
 from distributary.plan.queries.relaxation import relaxed
 from distributary.plan.queries.rules import PARTITION
 from distributary.plan.queries.shedding import shed_load
-from distributary.plan.trees.adaptation import Patience
 from distributary.plan.trees.tree import Sites, star
 from plan.queries.networks import exact_placement
 
@@ -185,6 +185,7 @@ def test_what_an_operator_can_use_is_believed_as_slowly_as_what_it_lets_pass() -
             (PlannedSource("s", 0, 1, 1),), (one, client("c", 1, site=0)), (PlannedQuery("q", (0, 1)),)
         )
 
-    believed = smoothed(measured(0.2, 0.5), measured(0.4, 0.9), 0.25).operators[0]
+    keeper = QueryAdaptation(BANDWIDTH, small(), Patience(smoothing=0.25))
+    believed = keeper.smoothed(measured(0.2, 0.5), measured(0.4, 0.9)).operators[0]
     assert (believed.selectivity, believed.wanted) == pytest.approx((0.25, 0.6))
-    assert smoothed(measured(0.2, None), measured(0.4, None), 0.25).operators[0].wanted is None
+    assert keeper.smoothed(measured(0.2, None), measured(0.4, None)).operators[0].wanted is None

@@ -8,7 +8,8 @@ from random import Random
 import pytest
 
 from distributary.errors import DistributaryError
-from distributary.plan.trees.adaptation import Adaptation, Patience
+from distributary.plan.adaptation import Patience
+from distributary.plan.trees.adaptation import TreeAdaptation
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.cost import violations
 from distributary.plan.trees.goals import parse_goal
@@ -37,8 +38,8 @@ def noisy(sites: Sites, random: Random, share: float) -> Sites:
 def test_noise_below_the_margin_never_changes_a_settled_tree(text: str) -> None:
     sites = plane_sites(15, Random(1))
     start = random_tree(15, Random(2))
-    patient = Adaptation(parse_goal(text), start, Patience(margin=0.2))
-    eager = Adaptation(parse_goal(text), start, EAGER)
+    patient = TreeAdaptation(parse_goal(text), start, Patience(margin=0.2))
+    eager = TreeAdaptation(parse_goal(text), start, EAGER)
     patient.period(sites)
     eager.period(sites)
     settled = patient.tree
@@ -56,7 +57,7 @@ def test_noise_below_the_margin_never_changes_a_settled_tree(text: str) -> None:
 def test_a_change_that_lasts_is_followed_and_then_there_is_rest(text: str) -> None:
     goal = parse_goal(text)
     sites = plane_sites(15, Random(1))
-    keeper = Adaptation(goal, random_tree(15, Random(2)), Patience(margin=0.1))
+    keeper = TreeAdaptation(goal, random_tree(15, Random(2)), Patience(margin=0.1))
     keeper.period(sites)
     for _ in range(3):
         keeper.period(sites)
@@ -82,8 +83,8 @@ def test_conditions_that_alternate_do_not_make_the_tree_alternate() -> None:
     first = Sites(latency=[[0, 5, 5, fast], [5, 0, 9, 5], [5, 9, 0, 9], [fast, 5, 9, 0]])
     second = Sites(latency=[[0, 5, 5, slow], [5, 0, 9, 9], [5, 9, 0, 5], [slow, 9, 5, 0]])
     goal = parse_goal(GOALS[1])
-    keeper = Adaptation(goal, Tree((NO_PARENT, 0, 0, 0)))
-    eager = Adaptation(goal, Tree((NO_PARENT, 0, 0, 0)), EAGER)
+    keeper = TreeAdaptation(goal, Tree((NO_PARENT, 0, 0, 0)))
+    eager = TreeAdaptation(goal, Tree((NO_PARENT, 0, 0, 0)), EAGER)
     swings = [(keeper.period(now) is not None, eager.period(now) is not None) for now in [first, second] * 20]
     assert sum(one for one, _ in swings[4:]) == 0
     assert sum(other for _, other in swings[4:]) > 10
@@ -91,7 +92,7 @@ def test_conditions_that_alternate_do_not_make_the_tree_alternate() -> None:
 
 def test_a_tree_rests_after_a_change() -> None:
     goal = parse_goal(GOALS[1])
-    keeper = Adaptation(goal, Tree((NO_PARENT, 0, 0)), Patience(margin=0.0, smoothing=1.0, rest=2))
+    keeper = TreeAdaptation(goal, Tree((NO_PARENT, 0, 0)), Patience(margin=0.0, smoothing=1.0, rest=2))
     one = Sites(latency=[[0, 5, 9], [5, 0, 3], [9, 3, 0]])
     other = Sites(latency=[[0, 9, 5], [9, 0, 3], [5, 3, 0]])
     changes = [keeper.period(now) is not None for now in (one, other, other, other)]
@@ -101,7 +102,7 @@ def test_a_tree_rests_after_a_change() -> None:
 def test_a_broken_constraint_is_mended_whatever_the_margin() -> None:
     goal = parse_goal(GOALS[0] + "\nsubject to fanout <= 2")
     sites = plane_sites(6, Random(1))
-    keeper = Adaptation(goal, Tree((NO_PARENT, 0, 0, 0, 0, 0)), Patience(margin=0.5, rest=0))
+    keeper = TreeAdaptation(goal, Tree((NO_PARENT, 0, 0, 0, 0, 0)), Patience(margin=0.5, rest=0))
     keeper.period(sites)
     assert not violations(goal, sites, keeper.tree)
 
