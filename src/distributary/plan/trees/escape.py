@@ -1,23 +1,23 @@
-"""The default optimiser: where climbing stops at a local optimum, it goes on.
+"""The default optimiser: where hill climbing stops at a local optimum, it goes on.
 
 A climb on a MIN or MAX sees only the worst site, and stops as soon as no rewrite helps all of the worst at
 once. Three things lead past that:
 
-- A bar. The system's cost is at least as good as the bar when no site is worse than it; how far all sites
-  together fall short of it (the excess) tells every useful move from every useless one, also while the worst
-  site stays where it is.
-- Best paths. Where one tree is best for every site (`optimum.has_best_paths`), its cost is the bar, and every
-  site knows a path that reaches it. Moves are taken by how much excess they remove; if none removes any, the
-  worst site's path is laid as the best tree has it, and no site is laid twice. For sums, exactly those sites
-  are moved that had a worse path than they could have.
-- A walk with a memory. Elsewhere (constraints, variances, costs over children) the best move is taken even if
-  it is a step back, and a site that moved stays put for a while; where a move is forbidden, subtrees change
-  places instead.
+- A bar for the cost. How far all sites together fall short of it (the excess) tells useful moves from useless
+  ones, even while the worst site stays as it is.
+- Best paths. Where one tree is best for every site (`optimum.has_best_paths`), its cost is the bar. For a MIN
+  or MAX, the move that removes most excess is made again and again; when none removes any, the worst site
+  gets the path that it has in the best tree. For other functions exactly those sites move that have a worse
+  path than they could have.
+- Tabu search, for all other goals (constraints, variances, costs over children). The best move is made even
+  if it is a step back, and a site that moved may not move again for some rounds; where a move is forbidden by
+  a constraint, two subtrees change places instead. When the search stops improving it restarts a few random
+  moves away.
 
-All this happens on paper. What is applied to the living tree are the moves from the first tree to the best
-one found, less those without which it is as good: never more than there are sites.
+The search works on copies. The result is the list of moves from the first tree to the best one found, without
+those that it is as good without: never more than there are sites.
 
-Cost: a round of the walk weighs the square of the sites in bulk; goals that only `incremental` knows are
+Cost: a round of tabu search weighs the square of the sites in bulk; goals that only `incremental` knows are
 sampled. `Effort.work` bounds the whole, which ends the search for a thousand sites in time.
 """
 
@@ -55,13 +55,13 @@ Sites = npt.NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to look."""
+    """How long to search."""
 
     patience: int = 20
-    """Rounds of the walk without a better tree before it ends."""
+    """Rounds of a walk without a better tree before it ends."""
     rounds: int = 400
     memory: int = 7
-    """Rounds for which a site that moved stays put; fewer where there are few sites."""
+    """Rounds for which a site that moved may not move again (the tabu tenure); less with few sites."""
     restarts: int = 3
     """Times that the walk, when it ends, begins again near the best tree, a few random moves away."""
     parents: int = 20
@@ -92,7 +92,7 @@ def improve(problem: Problem, tree: Tree, seed: int = 0, effort: Effort | None =
         if problem.goal.cost.function.is_bottleneck:
             return _level(problem, tree)
         return _settle(problem, tree)
-    return _wander(problem, tree, Random(seed), effort or Effort())
+    return _tabu_search(problem, tree, Random(seed), effort or Effort())
 
 
 def outsiders(tree: Tree, order: Sites, site: int) -> Sites:
@@ -204,7 +204,7 @@ class Excess:
         return found
 
 
-# A walk with a memory
+# Tabu search
 
 
 @dataclass(frozen=True)
@@ -213,13 +213,14 @@ class _Choice:
     changes: Mapping[int, int]
 
 
-def _wander(problem: Problem, tree: Tree, random: Random, effort: Effort) -> TreeClimb:
+def _tabu_search(problem: Problem, tree: Tree, random: Random, effort: Effort) -> TreeClimb:
+    """Walks from the tree, made legal, and from near the best tree found, as far as the budget goes."""
     budget = _Budget(effort.work)
     best = _walk(problem, problem.at(mended(problem, tree)), random, effort, budget)
     for _ in range(effort.restarts):
         if not budget.left:
             break
-        found = _walk(problem, _shaken(best, random), random, effort, budget)
+        found = _walk(problem, _perturbed(best, random), random, effort, budget)
         if _better(found, best):
             best = found
     return _migration(problem, tree, best, budget.considered)
@@ -243,7 +244,7 @@ def _better(one: TreeEstimate, other: TreeEstimate) -> bool:
     return gain > ROUNDING * abs(float(other.cost))
 
 
-def _shaken(estimate: TreeEstimate, random: Random) -> TreeEstimate:
+def _perturbed(estimate: TreeEstimate, random: Random) -> TreeEstimate:
     """A legal tree a few random moves away."""
     count = len(estimate.tree.parents)
     for _ in range(random.randint(4, 5 + count // 10)):
