@@ -47,10 +47,10 @@ def test_every_step_is_better_by_recomputation_and_at_the_end_no_legal_rewrite_i
 
 
 def test_a_rule_of_the_user_is_weighed_and_applied_like_any_other() -> None:
-    def adopt(bench: TreeEdit, site: int) -> None:
-        for sibling in bench.children(bench.parent(site)):
+    def adopt(edit: TreeEdit, site: int) -> None:
+        for sibling in edit.children(edit.parent(site)):
             if sibling != site:
-                bench.demote(sibling, site)
+                edit.demote(sibling, site)
 
     rule = TreeRule("adoption", 2, lambda tree, owner: ((child,) for child in tree.children[owner]), adopt)
     sites = Sites(latency=[[0, 1, 9, 9], [1, 0, 2, 7], [9, 2, 0, 2], [9, 7, 2, 0]])

@@ -143,13 +143,13 @@ def test_directed_rules_reach_beyond_the_unit_only() -> None:
                 assert rewrite.arguments[1] not in unit(UNIT, site)
 
 
-def test_the_bench_refuses_what_is_no_promotion_demotion_or_move() -> None:
-    bench = TreeEdit(UNIT)
+def test_an_edit_refuses_what_is_no_promotion_demotion_or_move() -> None:
+    edit = TreeEdit(UNIT)
     with pytest.raises(DistributaryError, match="no grandparent"):
-        bench.promote(1)
+        edit.promote(1)
     with pytest.raises(DistributaryError, match="is none"):
-        bench.demote(4, 6)
+        edit.demote(4, 6)
     with pytest.raises(DistributaryError, match="below it"):
-        bench.move(2, 7)
+        edit.move(2, 7)
     with pytest.raises(DistributaryError, match="keeps its place"):
-        bench.swap(0, 7)
+        edit.swap(0, 7)

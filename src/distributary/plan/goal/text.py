@@ -52,16 +52,13 @@ from distributary.plan.goal.language import Language
 
 TOKEN = re.compile(
     r"(?P<space>[ \t\r]+|\#[^\n]*)|(?P<end>[\n;])|(?P<number>\d+(\.\d*)?([eE][+-]?\d+)?|\.\d+)"
-    r"|(?P<word>[^\W\d]\w*)|(?P<sign><=|>=|!=|≤|≥|≠|[<>=(),|+\-*/×—])"
+    r"|(?P<word>[^\W\d]\w*)|(?P<sign><=|>=|!=|≤|≥|≠|[<>=(),|+\-*/×—])|(?P<unknown>.)"
 )
 SAME = {"≤": "<=", "≥": ">=", "≠": "!=", "×": "*", "—": "|"}
 CONTINUING = {"+", "-", "*", "/", "×"}
 """Signs that no statement begins with: a line that begins with one goes on with the line before."""
 DIRECTIONS = {
-    "minimise": Direction.MINIMISE,
-    "minimize": Direction.MINIMISE,
-    "maximise": Direction.MAXIMISE,
-    "maximize": Direction.MAXIMISE,
+    word: Direction(word.replace("z", "s")) for word in ("minimise", "minimize", "maximise", "maximize")
 }
 SYSTEM_COST = "system cost"
 
@@ -202,14 +199,12 @@ class GoalReader:
             yield statement
 
     def _scan(self) -> Iterator[GoalToken]:
-        position = 0
-        while position < len(self.text):
-            found = TOKEN.match(self.text, position)
-            if found is None:
-                self._refuse(f"an unexpected character {self.text[position]!r}", position)
-            if found.lastgroup is not None and found.lastgroup != "space":
-                yield GoalToken(found.lastgroup, found.group(), position)
-            position = found.end()
+        for found in TOKEN.finditer(self.text):
+            kind = found.lastgroup or ""
+            if kind == "unknown":
+                self._refuse(f"an unexpected character {found.group()!r}", found.start())
+            if kind != "space":
+                yield GoalToken(kind, found.group(), found.start())
 
     def _constraint(self, statement: list[GoalToken]) -> Constraint:
         words = _leading_words(statement)
@@ -436,9 +431,7 @@ class GoalReader:
         position = self._peek().position
         value = self._combined()
         over: Scope | GoalMembers = Scope.UNSAID
-        if self.language.for_queries:
-            over = self._set() if self._accept(",") else Scope.UNSAID
-        else:
+        if not self.language.for_queries or self._peek().text == ",":
             self._expect(",")
             over = self._set()
         self._expect(")")
