@@ -449,7 +449,7 @@ class GoalReader:
     def _set(self) -> Scope | GoalMembers:
         """What is aggregated over."""
         start, for_queries = self._peek(), self.language.for_queries
-        name = self._words()[0] if for_queries or start.kind == "word" else ""
+        name = self._words()[0] if for_queries else self._take().text
         found = self.language.set_named(name)
         if found is None:
             said = name.upper() if for_queries else repr(start.text or "the end")
