@@ -67,8 +67,12 @@ def set_fields(operation: Operation, **values: Any) -> None:
 class FilterOperation(Operation):
     """Keep the items for which `where` is true, or drop those for which `block` is.
 
-    >>> FilterOperation(where="price>8")
-    FilterOperation(where='price > 8', block=None)
+    >>> from distributary.flow import Item, apply
+    >>> trades = Schema({"symbol": "text", "size": "integer", "at": "integer"}, time="at")
+    >>> rows = [("OTE", 5, 10), ("PPC", 9, 20), ("OTE", 7, 30)]
+    >>> items = [Item(f"e{at}", at, {"symbol": s, "size": size, "at": at}) for s, size, at in rows]
+    >>> [item.id for item in apply(FilterOperation(where="size > 6"), [trades], [items])]
+    ['e20', 'e30']
     """
 
     kind: ClassVar[str] = "filter"
@@ -104,8 +108,12 @@ class Map(Operation):
 
     `keep` is true (all), false (none) or a list of names; the time attribute always stays.
 
-    >>> Map(set={"worth": "price*size"}, keep=["symbol"])
-    Map(set={'worth': 'price * size'}, keep=('symbol',))
+    >>> from distributary.flow import Item, apply
+    >>> trades = Schema({"symbol": "text", "size": "integer", "at": "integer"}, time="at")
+    >>> rows = [("OTE", 5, 10), ("PPC", 9, 20), ("OTE", 7, 30)]
+    >>> items = [Item(f"e{at}", at, {"symbol": s, "size": size, "at": at}) for s, size, at in rows]
+    >>> [item.attributes for item in apply(Map({"lots": "size * 100"}, keep=False), [trades], [items[:1]])]
+    [{'at': 10, 'lots': 500}]
     """
 
     kind: ClassVar[str] = "map"
@@ -157,8 +165,12 @@ class Map(Operation):
 class Rename(Operation):
     """Give attributes other names.
 
-    >>> Rename({"px": "price"}).schema(Schema({"px": "number", "at": "integer"}, "at")).attributes
-    {'price': <Type.NUMBER: 'number'>, 'at': <Type.INTEGER: 'integer'>}
+    >>> from distributary.flow import Item, apply
+    >>> trades = Schema({"symbol": "text", "size": "integer", "at": "integer"}, time="at")
+    >>> rows = [("OTE", 5, 10), ("PPC", 9, 20), ("OTE", 7, 30)]
+    >>> items = [Item(f"e{at}", at, {"symbol": s, "size": size, "at": at}) for s, size, at in rows]
+    >>> [item.attributes for item in apply(Rename({"size": "lots"}), [trades], [items[:1]])]
+    [{'symbol': 'OTE', 'lots': 5, 'at': 10}]
     """
 
     kind: ClassVar[str] = "rename"
@@ -189,8 +201,12 @@ class Rename(Operation):
 class Copy(Operation):
     """Copy attributes under further names.
 
-    >>> list(Copy({"price": "last"}).schema(Schema({"price": "number", "at": "integer"}, "at")).attributes)
-    ['price', 'at', 'last']
+    >>> from distributary.flow import Item, apply
+    >>> trades = Schema({"symbol": "text", "size": "integer", "at": "integer"}, time="at")
+    >>> rows = [("OTE", 5, 10), ("PPC", 9, 20), ("OTE", 7, 30)]
+    >>> items = [Item(f"e{at}", at, {"symbol": s, "size": size, "at": at}) for s, size, at in rows]
+    >>> [item.attributes for item in apply(Copy({"size": "lots"}), [trades], [items[:1]])]
+    [{'symbol': 'OTE', 'size': 5, 'at': 10, 'lots': 5}]
     """
 
     kind: ClassVar[str] = "copy"
@@ -219,9 +235,12 @@ class Copy(Operation):
 class Union(Operation):
     """All items of two or more streams with the same schema.
 
-    >>> schema = Schema({"price": "number", "at": "integer"}, "at")
-    >>> Union().schema(schema, schema) == schema
-    True
+    >>> from distributary.flow import Item, apply
+    >>> trades = Schema({"symbol": "text", "size": "integer", "at": "integer"}, time="at")
+    >>> rows = [("OTE", 5, 10), ("PPC", 9, 20), ("OTE", 7, 30)]
+    >>> items = [Item(f"e{at}", at, {"symbol": s, "size": size, "at": at}) for s, size, at in rows]
+    >>> [item.id for item in apply(Union(), [trades, trades], [items[:2], items[2:]])]
+    ['0:e10', '0:e20', '1:e30']
     """
 
     kind: ClassVar[str] = "union"
@@ -236,8 +255,12 @@ class Union(Operation):
 class Split(Operation):
     """Two identical copies of a stream, called `name.1` and `name.2`.
 
-    >>> Split().ports
-    ('.1', '.2')
+    >>> from distributary.flow import Item, apply
+    >>> trades = Schema({"symbol": "text", "size": "integer", "at": "integer"}, time="at")
+    >>> rows = [("OTE", 5, 10), ("PPC", 9, 20), ("OTE", 7, 30)]
+    >>> items = [Item(f"e{at}", at, {"symbol": s, "size": size, "at": at}) for s, size, at in rows]
+    >>> [item.id for item in apply(Split(), [trades], [items])], Split().ports
+    (['e10', 'e20', 'e30'], ('.1', '.2'))
     """
 
     kind: ClassVar[str] = "split"

@@ -40,8 +40,12 @@ class WindowOperation(Operation):
 class Aggregate(WindowOperation):
     """Count, sum, average, min or max of the items of each window, for each group.
 
-    >>> Aggregate("1 minute", {"n": "count()", "volume": "sum(size)"}, group_by=["symbol"]).window
-    '1 minute'
+    >>> from distributary.flow import Item, apply
+    >>> trades = Schema({"symbol": "text", "size": "integer", "at": "integer"}, time="at")
+    >>> rows = [("OTE", 5, 10), ("PPC", 9, 20), ("OTE", 7, 30)]
+    >>> items = [Item(f"e{at}", at, {"symbol": s, "size": size, "at": at}) for s, size, at in rows]
+    >>> [item.attributes for item in apply(Aggregate("20 ms", {"volume": "sum(size)"}), [trades], [items])]
+    [{'volume': 5, 'at': 19}, {'volume': 16, 'at': 39}]
     """
 
     kind: ClassVar[str] = "aggregate"
@@ -93,8 +97,12 @@ class Aggregate(WindowOperation):
 class Count(WindowOperation):
     """How many items each window has, for each group: an aggregate whose one value is `count`.
 
-    >>> Count("1 minute", group_by=["symbol"]).canonical.values
-    {'count': 'count()'}
+    >>> from distributary.flow import Item, apply
+    >>> trades = Schema({"symbol": "text", "size": "integer", "at": "integer"}, time="at")
+    >>> rows = [("OTE", 5, 10), ("PPC", 9, 20), ("OTE", 7, 30)]
+    >>> items = [Item(f"e{at}", at, {"symbol": s, "size": size, "at": at}) for s, size, at in rows]
+    >>> [item.attributes for item in apply(Count("1 second", ["symbol"]), [trades], [items])]
+    [{'symbol': 'OTE', 'count': 2, 'at': 999}, {'symbol': 'PPC', 'count': 1, 'at': 999}]
     """
 
     kind: ClassVar[str] = "count"
@@ -125,8 +133,12 @@ class Join(Operation):
     name; its time is the left item's, in the left's time attribute or in the one that `time` names.
     Null keys are equal to nothing.
 
-    >>> Join(on=["symbol"], within="5 seconds", prefix="quote_").within
-    5000
+    >>> from distributary.flow import Item, apply
+    >>> trades = Schema({"symbol": "text", "size": "integer", "at": "integer"}, time="at")
+    >>> rows = [("OTE", 5, 10), ("PPC", 9, 20), ("OTE", 7, 30)]
+    >>> items = [Item(f"e{at}", at, {"symbol": s, "size": size, "at": at}) for s, size, at in rows]
+    >>> [item.id for item in apply(Join(["symbol"], "25 ms", "other_"), [trades] * 2, [items] * 2)]
+    ['e10&e10', 'e10&e30', 'e20&e20', 'e30&e10', 'e30&e30']
     """
 
     kind: ClassVar[str] = "join"
@@ -228,8 +240,12 @@ class Sort(Arrangement):
 
     Every item gets the time of its window's end and, as its rank, its place in the window.
 
-    >>> Sort("1 hour", by=["score desc", "title"]).by
-    ('score desc', 'title asc')
+    >>> from distributary.flow import Item, apply
+    >>> trades = Schema({"symbol": "text", "size": "integer", "at": "integer"}, time="at")
+    >>> rows = [("OTE", 5, 10), ("PPC", 9, 20), ("OTE", 7, 30)]
+    >>> items = [Item(f"e{at}", at, {"symbol": s, "size": size, "at": at}) for s, size, at in rows]
+    >>> [(item.rank, item.id) for item in apply(Sort("1 second", ["size desc"]), [trades], [items])]
+    [(1, 'e20'), (2, 'e30'), (3, 'e10')]
     """
 
     kind: ClassVar[str] = "sort"
@@ -251,8 +267,12 @@ class Sort(Arrangement):
 class Truncate(Arrangement):
     """The first so many items of each window, in stream order, ranked.
 
-    >>> Truncate("1 hour", items=10)
-    Truncate(window='1 hour', items=10, time=None)
+    >>> from distributary.flow import Item, apply
+    >>> trades = Schema({"symbol": "text", "size": "integer", "at": "integer"}, time="at")
+    >>> rows = [("OTE", 5, 10), ("PPC", 9, 20), ("OTE", 7, 30)]
+    >>> items = [Item(f"e{at}", at, {"symbol": s, "size": size, "at": at}) for s, size, at in rows]
+    >>> [(item.rank, item.id) for item in apply(Truncate("1 second", 2), [trades], [items])]
+    [(1, 'e10'), (2, 'e20')]
     """
 
     kind: ClassVar[str] = "truncate"
@@ -270,8 +290,12 @@ class Truncate(Arrangement):
 class Unique(Arrangement):
     """Of the items of a window with equal values the first in stream order, ranked; null equals null here.
 
-    >>> Unique("1 hour", by=["title"]).decided_by
-    ('title',)
+    >>> from distributary.flow import Item, apply
+    >>> trades = Schema({"symbol": "text", "size": "integer", "at": "integer"}, time="at")
+    >>> rows = [("OTE", 5, 10), ("PPC", 9, 20), ("OTE", 7, 30)]
+    >>> items = [Item(f"e{at}", at, {"symbol": s, "size": size, "at": at}) for s, size, at in rows]
+    >>> [(item.rank, item.id) for item in apply(Unique("1 second", ["symbol"]), [trades], [items])]
+    [(1, 'e10'), (2, 'e20')]
     """
 
     kind: ClassVar[str] = "unique"
