@@ -1,9 +1,8 @@
 """Matcher: every event against every subscription, whatever filters they are made of.
 
-Subscriptions with the same filters share a slot. Of a slot's filters, the one estimated to let the fewest
-events pass *drives*: it alone is searched, in the index of its kind, and the others are verified for the
-pairs it finds. Tolerances come last, because they depend on which events pass everything else: the slot is
-a group of the change engine. So the cost of an event grows with what it matches, not with who is subscribed.
+Subscriptions with the same filters share a slot, and `combinations` finds the slots whose filters an event
+passes; `registry` knows whose subscriptions those are. Tolerances come last, because they depend on which
+events pass everything else: the slot is a group of the change engine.
 
 Changes are live: adding or removing one subscription touches its own slot alone.
 """
@@ -16,31 +15,24 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from distributary.errors import InputError
-from distributary.filters.filter import Filter
 from distributary.filters.kinds import parse_filters
 from distributary.kernel import Flags, Ints
 from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
 from distributary.matching.change import memory
-from distributary.matching.engines import change_class, index_class, verifier_class
+from distributary.matching.combinations import Combinations, without_rows
+from distributary.matching.engines import change_class
 from distributary.matching.explain import Explanation, explain_change, explain_filter
-from distributary.matching.index import Index, Pairs
-from distributary.matching.layers import Verifier
+from distributary.matching.index import Pairs
 from distributary.matching.order import by_row, by_row_and_rank
 from distributary.matching.registry import SubscriptionRegistry
-from distributary.matching.scan import FilterScan
-from distributary.matching.slots import SlotTable, digest_of
 from distributary.model import Delivery, Event, Subscription
-
-EVERYTHING = ""
-"""The driver of the slot without filters: subscriptions that only have a tolerance."""
-
 
 Tolerances = Literal["apply", "ignore", "leave"]
 """What becomes of change filters when a batch is matched.
@@ -114,12 +106,8 @@ class Matcher:
     ) -> None:
         self._engines = dict(engines or {})
         self._registry = SubscriptionRegistry()
-        self._slots = SlotTable()
-        self._kinds = [EVERYTHING]
-        self._indexes: dict[str, Index[Any]] = {}
-        self._verifiers: dict[str, Verifier[Any] | FilterScan] = {}
+        self._combinations = Combinations(self._engines)
         self._change = change_class(self._engines.get("change"))()
-        self._everything: int | None = None
         self._slow: dict[str, str] = {}
         with _collector_paused():
             numbered = (
@@ -155,7 +143,7 @@ class Matcher:
         self._registry.require_new(subscription.id)
         change = filters.pop("change", None)
         slow = [f"{kind}: {filter.slow}" for kind, filter in filters.items() if filter.slow]
-        slot = self._slot_for(filters)
+        slot = self._combinations.add(filters)
         number = self._registry.add(
             subscription.id, subscription.subscriber, slot, serial=serial, changing=change is not None
         )
@@ -170,13 +158,11 @@ class Matcher:
         self._slow.pop(subscription_id, None)
         if changing:
             self._change.remove(number)
-        if self._slots.leave(slot):
-            self._release(slot)
+        self._combinations.leave(slot)
 
     def compact(self) -> None:
         """Reorganise after many changes, so that matching is as fast as after building anew."""
-        for part in (*self._indexes.values(), *self._verifiers.values()):
-            part.compact()
+        self._combinations.compact()
         self._registry.settle()
 
     def match(self, event: Event) -> list[str]:
@@ -208,7 +194,7 @@ class Matcher:
         """
         if not self.has_tolerances:
             return np.zeros(batch.rows, np.bool_)
-        return self._tolerant(self._passed(batch), batch.rows)
+        return self._tolerant(self._combinations.passed(batch), batch.rows)
 
     @property
     def has_tolerances(self) -> bool:
@@ -276,7 +262,7 @@ class Matcher:
     def explain(self, event: Event, subscription_id: str) -> Explanation:
         """Why the subscription wants the event, or which of its filters let it not pass. Changes nothing."""
         number = self._registry.number(subscription_id)
-        filters = self._filters_of(int(self._registry.slot_of[number]))
+        filters = self._combinations.filters(int(self._registry.slot_of[number]))
         reasons = [explain_filter(filter, event) for _, filter in sorted(filters.items())]
         if self._registry.changing[number]:
             reasons.append(explain_change(self._change.filter(number), self._change.peek(event, number)))
@@ -340,32 +326,20 @@ class Matcher:
 
     def size(self) -> MatcherSize:
         """How much it holds and what that takes."""
-        parts = {f"{kind} index": index.memory() for kind, index in self._indexes.items()}
-        parts.update({f"{kind} verifier": part.memory() for kind, part in self._verifiers.items()})
+        parts = self._combinations.sizes()
         parts["change engine"] = self._change.memory()
-        parts["registry"] = self._registry.memory() + self._slots.memory()
-        return MatcherSize(len(self), len(self._slots), parts)
+        parts["registry"] = self._registry.memory() + self._combinations.slots_memory()
+        return MatcherSize(len(self), len(self._combinations), parts)
 
     def freeze(self, directory: Path | str) -> None:
         """Write everything, with the state of tolerances, into a new directory that `open` maps."""
+        combinations, about = self._combinations.freeze()
         arrays = {
             **frozen.under("registry", self._registry.freeze()),
-            **frozen.under("slots", self._slots.freeze()),
+            **combinations,
             **frozen.under("change", self._change.freeze()),
         }
-        for kind, index in self._indexes.items():
-            arrays.update(frozen.under(f"index.{kind}", index.freeze()))
-        for kind, verifier in self._verifiers.items():
-            arrays.update(frozen.under(f"verifier.{kind}", verifier.freeze()))
-        about = {
-            "engines": self._engines,
-            "kinds": self._kinds,
-            "indexes": sorted(self._indexes),
-            "verifiers": sorted(self._verifiers),
-            "everything": self._everything,
-            "slow": self._slow,
-        }
-        frozen.write(Path(directory), arrays, about)
+        frozen.write(Path(directory), arrays, {"engines": self._engines, **about, "slow": self._slow})
 
     @classmethod
     def open(cls, directory: Path | str) -> Matcher:
@@ -376,17 +350,10 @@ class Matcher:
         """
         arrays, about = frozen.read(Path(directory))
         matcher = cls(engines=about["engines"])
-        matcher._kinds = about["kinds"]
-        matcher._everything = about["everything"]
         matcher._slow = about["slow"]
         matcher._registry = SubscriptionRegistry.open(frozen.within(arrays, "registry"))
-        matcher._slots = SlotTable.open(frozen.within(arrays, "slots"))
+        matcher._combinations = Combinations.open(about["engines"], arrays, about)
         matcher._change = type(matcher._change).open(frozen.within(arrays, "change"))
-        for kind in about["indexes"]:
-            engine = index_class(kind, about["engines"].get(kind))
-            matcher._indexes[kind] = engine.open(frozen.within(arrays, f"index.{kind}"))
-        for kind in about["verifiers"]:
-            matcher._verifiers[kind] = verifier_class(kind).open(frozen.within(arrays, f"verifier.{kind}"))
         return matcher
 
     def _batch(
@@ -409,9 +376,9 @@ class Matcher:
 
     def _match(self, batch: EventBatch, tolerances: Tolerances) -> Pairs:
         """Pairs of row and subscription number, in the order in which answers are given."""
-        passed = self._passed(batch)
+        passed = self._combinations.passed(batch)
         if tolerances == "leave" and self.has_tolerances:
-            passed = _without_rows(passed, self._tolerant(passed, batch.rows))
+            passed = without_rows(passed, self._tolerant(passed, batch.rows))
         wanted = [self._registry.expand(passed)]
         if tolerances != "leave" and self.has_tolerances:
             ordered = by_row(passed, batch.rows)
@@ -422,83 +389,10 @@ class Matcher:
         pairs = Pairs.joined(wanted)
         return by_row_and_rank(pairs, self._registry.names.ranks(pairs.slots), batch.rows)
 
-    def _passed(self, batch: EventBatch) -> Pairs:
-        """Pairs of a well-formed row and a slot all of whose filters, tolerances aside, it passes."""
-        found = [self._search(kind, batch) for kind in self._indexes]
-        if self._everything is not None:
-            rows = np.arange(batch.rows, dtype=np.int32)
-            found.append(Pairs(rows, np.full(batch.rows, self._everything, np.int32)))
-        passed = Pairs.joined(found)
-        if batch.rejected:
-            malformed = np.zeros(batch.rows, np.bool_)
-            malformed[list(batch.rejected)] = True
-            passed = _without_rows(passed, malformed)
-        return passed
-
     def _tolerant(self, passed: Pairs, rows: int) -> Flags:
         tolerant = np.zeros(rows, np.bool_)
         tolerant[passed.rows[self._registry.first_changing[passed.slots] >= 0]] = True
         return tolerant
-
-    def _search(self, kind: str, batch: EventBatch) -> Pairs:
-        """The pairs of row and slot that pass the driving filter of this kind and all others."""
-        rows, slots = self._indexes[kind].match_batch(batch)
-        for other, verifier in self._verifiers.items():
-            if other != kind and len(verifier) and len(rows):
-                passed = verifier.verify(batch, rows, slots)
-                rows, slots = rows[passed], slots[passed]
-        return Pairs(rows, slots)
-
-    def _slot_for(self, filters: dict[str, Filter]) -> int:
-        """The slot of this combination of filters, with one use more."""
-        digest = digest_of(filters)
-        slot = self._slots.find(digest)
-        if slot is not None:
-            self._slots.use(slot)
-            return slot
-        driver = min(filters, key=lambda kind: filters[kind].selectivity, default=EVERYTHING)
-        slot = self._slots.add(digest, self._code(driver))
-        if driver == EVERYTHING:
-            self._everything = slot
-        for kind, filter in filters.items():
-            holder = self._index(kind) if kind == driver else self._verifier(kind)
-            holder.add(slot, filter)
-        return slot
-
-    def _release(self, slot: int) -> None:
-        """Take the filters of a slot that nobody uses any more out of the indexes."""
-        driver = self._kinds[self._slots.driver(slot)]
-        if driver == EVERYTHING:
-            self._everything = None
-            return
-        self._indexes[driver].remove(slot)
-        for kind, verifier in self._verifiers.items():
-            if kind != driver and slot in verifier:
-                verifier.remove(slot)
-
-    def _filters_of(self, slot: int) -> dict[str, Filter]:
-        driver = self._kinds[self._slots.driver(slot)]
-        held = {
-            kind: part.filter(slot)
-            for kind, part in self._verifiers.items()
-            if kind != driver and slot in part
-        }
-        return held if driver == EVERYTHING else {**held, driver: self._indexes[driver].filter(slot)}
-
-    def _code(self, kind: str) -> int:
-        if kind not in self._kinds:
-            self._kinds.append(kind)
-        return self._kinds.index(kind)
-
-    def _index(self, kind: str) -> Index[Any]:
-        if kind not in self._indexes:
-            self._indexes[kind] = index_class(kind, self._engines.get(kind))()
-        return self._indexes[kind]
-
-    def _verifier(self, kind: str) -> Verifier[Any] | FilterScan:
-        if kind not in self._verifiers:
-            self._verifiers[kind] = verifier_class(kind)()
-        return self._verifiers[kind]
 
 
 @contextmanager
@@ -511,11 +405,6 @@ def _collector_paused() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
-
-
-def _without_rows(pairs: Pairs, unwanted: Flags) -> Pairs:
-    keep = ~unwanted[pairs.rows]
-    return Pairs(pairs.rows[keep], pairs.slots[keep])
 
 
 def _distinct(topics: Sequence[str | None]) -> tuple[list[int], list[str | None]]:

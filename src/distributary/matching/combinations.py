@@ -1,0 +1,170 @@
+"""Combinations of filters: each distinct one has a slot; which slots let an event pass with all their filters?
+
+Of a slot's filters, the one estimated to let the fewest events pass *drives*: it alone is searched, in the
+index of its kind, and the others are verified for the pairs it finds. So the cost of an event grows with what
+it matches, not with who is subscribed.
+
+A combination without filters belongs to subscriptions that only have a tolerance; every event passes it.
+Adding or removing one combination touches its own slot alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distributary.filters.filter import Filter
+from distributary.kernel import Flags
+from distributary.matching import frozen
+from distributary.matching.batch import EventBatch
+from distributary.matching.engines import index_class, verifier_class
+from distributary.matching.index import Arrays, Index, Pairs
+from distributary.matching.layers import Verifier
+from distributary.matching.scan import FilterScan
+from distributary.matching.slots import SlotTable, digest_of
+
+EVERYTHING = ""
+"""The driver of the combination without filters."""
+
+
+class Combinations:
+    """Filters by slot, in an index or a verifier of their kind; `engines` names the indexes to use."""
+
+    def __init__(self, engines: Mapping[str, str]) -> None:
+        self._engines = engines
+        self._slots = SlotTable()
+        self._kinds = [EVERYTHING]
+        self._indexes: dict[str, Index[Any]] = {}
+        self._verifiers: dict[str, Verifier[Any] | FilterScan] = {}
+        self._everything: int | None = None
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def add(self, filters: dict[str, Filter]) -> int:
+        """The slot of this combination of filters by kind, with one use more."""
+        digest = digest_of(filters)
+        slot = self._slots.find(digest)
+        if slot is not None:
+            self._slots.use(slot)
+            return slot
+        driver = min(filters, key=lambda kind: filters[kind].selectivity, default=EVERYTHING)
+        if driver not in self._kinds:
+            self._kinds.append(driver)
+        slot = self._slots.add(digest, self._kinds.index(driver))
+        if driver == EVERYTHING:
+            self._everything = slot
+        for kind, filter in filters.items():
+            holder = self._index(kind) if kind == driver else self._verifier(kind)
+            holder.add(slot, filter)
+        return slot
+
+    def leave(self, slot: int) -> None:
+        """One use less; with the last, the filters are taken out of the indexes."""
+        if not self._slots.leave(slot):
+            return
+        driver = self._driver(slot)
+        if driver == EVERYTHING:
+            self._everything = None
+            return
+        self._indexes[driver].remove(slot)
+        for kind, verifier in self._verifiers.items():
+            if kind != driver and slot in verifier:
+                verifier.remove(slot)
+
+    def filters(self, slot: int) -> dict[str, Filter]:
+        """The filters of a slot by kind."""
+        driver = self._driver(slot)
+        held = {
+            kind: part.filter(slot)
+            for kind, part in self._verifiers.items()
+            if kind != driver and slot in part
+        }
+        return held if driver == EVERYTHING else {**held, driver: self._indexes[driver].filter(slot)}
+
+    def compact(self) -> None:
+        """Reorganise after many changes, so that matching is as fast as after building anew."""
+        for part in (*self._indexes.values(), *self._verifiers.values()):
+            part.compact()
+
+    def passed(self, batch: EventBatch) -> Pairs:
+        """Pairs of a row that is not rejected and a slot all of whose filters it passes."""
+        found = [self._search(kind, batch) for kind in self._indexes]
+        if self._everything is not None:
+            rows = np.arange(batch.rows, dtype=np.int32)
+            found.append(Pairs(rows, np.full(batch.rows, self._everything, np.int32)))
+        passed = Pairs.joined(found)
+        if batch.rejected:
+            rejected = np.zeros(batch.rows, np.bool_)
+            rejected[list(batch.rejected)] = True
+            passed = without_rows(passed, rejected)
+        return passed
+
+    def sizes(self) -> dict[str, int]:
+        """The bytes that each index and verifier occupies."""
+        sizes = {f"{kind} index": index.memory() for kind, index in self._indexes.items()}
+        return sizes | {f"{kind} verifier": part.memory() for kind, part in self._verifiers.items()}
+
+    def slots_memory(self) -> int:
+        """The bytes that the table of slots occupies."""
+        return self._slots.memory()
+
+    def freeze(self) -> tuple[Arrays, dict[str, Any]]:
+        """Everything as arrays, and what is to be known of them, as JSON can say it."""
+        arrays = frozen.under("slots", self._slots.freeze())
+        for kind, index in self._indexes.items():
+            arrays.update(frozen.under(f"index.{kind}", index.freeze()))
+        for kind, verifier in self._verifiers.items():
+            arrays.update(frozen.under(f"verifier.{kind}", verifier.freeze()))
+        return arrays, {
+            "kinds": self._kinds,
+            "indexes": sorted(self._indexes),
+            "verifiers": sorted(self._verifiers),
+            "everything": self._everything,
+        }
+
+    @classmethod
+    def open(
+        cls, engines: Mapping[str, str], arrays: Mapping[str, NDArray[Any]], about: Mapping[str, Any]
+    ) -> Combinations:
+        """The combinations that `freeze` wrote."""
+        opened = cls(engines)
+        opened._slots = SlotTable.open(frozen.within(arrays, "slots"))
+        opened._kinds, opened._everything = about["kinds"], about["everything"]
+        for kind in about["indexes"]:
+            engine = index_class(kind, engines.get(kind))
+            opened._indexes[kind] = engine.open(frozen.within(arrays, f"index.{kind}"))
+        for kind in about["verifiers"]:
+            opened._verifiers[kind] = verifier_class(kind).open(frozen.within(arrays, f"verifier.{kind}"))
+        return opened
+
+    def _search(self, kind: str, batch: EventBatch) -> Pairs:
+        """The pairs of row and slot that pass the driving filter of this kind and all others."""
+        rows, slots = self._indexes[kind].match_batch(batch)
+        for other, verifier in self._verifiers.items():
+            if other != kind and len(verifier) and len(rows):
+                passed = verifier.verify(batch, rows, slots)
+                rows, slots = rows[passed], slots[passed]
+        return Pairs(rows, slots)
+
+    def _driver(self, slot: int) -> str:
+        return self._kinds[self._slots.driver(slot)]
+
+    def _index(self, kind: str) -> Index[Any]:
+        if kind not in self._indexes:
+            self._indexes[kind] = index_class(kind, self._engines.get(kind))()
+        return self._indexes[kind]
+
+    def _verifier(self, kind: str) -> Verifier[Any] | FilterScan:
+        if kind not in self._verifiers:
+            self._verifiers[kind] = verifier_class(kind)()
+        return self._verifiers[kind]
+
+
+def without_rows(pairs: Pairs, unwanted: Flags) -> Pairs:
+    """The pairs but those of the rows that are marked."""
+    keep = ~unwanted[pairs.rows]
+    return Pairs(pairs.rows[keep], pairs.slots[keep])
