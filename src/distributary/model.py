@@ -169,15 +169,23 @@ def require_text(text: str, field: str) -> None:
     ...
     distributary.errors.InputError: topic: holds half of a surrogate pair, which is no text at position 0
     """
+    position = surrogate_in(text)
+    if position is not None:
+        raise InputError(
+            "holds half of a surrogate pair, which is no text",
+            field=field.encode(errors="replace").decode(),
+            position=position,
+        )
+
+
+def surrogate_in(text: str) -> int | None:
+    """Where the text has half of a surrogate pair, which no UTF-8 can write; None when it has none."""
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise InputError(
-                "holds half of a surrogate pair, which is no text",
-                field=field.encode(errors="replace").decode(),
-                position=error.start,
-            ) from None
+            return error.start
+    return None
 
 
 def _identifier(record: dict[str, Any], what: str) -> str:

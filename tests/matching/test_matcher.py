@@ -143,12 +143,6 @@ def test_an_event_is_delivered_once_to_a_subscriber() -> None:
     )
     deliveries = [(one.subscriber, one.subscriptions) for one in matcher.deliveries(QUOTE)]
     assert deliveries == [("ann", ("s1", "s2")), ("bob", ("s3",))]
-    table = pa.table({"id": ["e1", "e2"], "topic": ["quotes/A", "weather"], "price": [9, 9]})
-    assert matcher.deliver_batch(table).to_pylist() == [
-        {"event_id": "e1", "subscriber": "ann"},
-        {"event_id": "e1", "subscriber": "bob"},
-        {"event_id": "e2", "subscriber": "ann"},
-    ]
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Self
 
 from distributary.errors import FilterError
 from distributary.filters.filter import Filter
-from distributary.model import Event, Value
+from distributary.model import Event, Value, surrogate_in
 
 WANTED = 'give an object of attributes and tolerances such as {"price": 0.05}'
 
@@ -138,10 +138,15 @@ def number_of(value: Value) -> float | None:
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:
         return None
+    return as_float(value)
+
+
+def as_float(number: Any) -> float:
+    """The number as a float64; whole numbers beyond its range become infinities."""
     try:
-        return float(value)
+        return float(number)
     except OverflowError:
-        return math.inf if value > 0 else -math.inf
+        return math.inf if number > 0 else -math.inf
 
 
 def quiet_between(last: float, tolerance: float) -> tuple[float, float]:
@@ -187,7 +192,7 @@ def _checked(pairs: Iterable[tuple[Any, Any]], text: str | None) -> tuple[tuple[
             raise FilterError(
                 f"the attribute {_shown(name)} is not a string; {WANTED}", field="change", text=text
             )
-        if not _encodable(name):
+        if surrogate_in(name) is not None:
             raise FilterError(f"the attribute {name!r:.60} is not valid Unicode", field="change", text=text)
         if name in tolerances:
             raise FilterError(f"the attribute {name!r:.60} is given twice", field="change", text=text)
@@ -210,14 +215,6 @@ def _shown(given: object) -> str:
     if given is None or isinstance(given, (str, bool, float)):
         return f"{given!r:.60}"
     return f"something of type {type(given).__name__}"
-
-
-def _encodable(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _shortest(number: float) -> str:

@@ -26,7 +26,7 @@ from typing import Any, ClassVar, Final, NoReturn
 
 from distributary.errors import FilterError
 from distributary.filters.filter import Filter
-from distributary.model import Event
+from distributary.model import Event, surrogate_in
 
 WILDCARD = ""
 """How `levels` spells the wildcard: no value is empty."""
@@ -61,8 +61,9 @@ class TopicFilter(Filter):
             raise FilterError(
                 f"must be a string such as 'quotes/NYSE/*', not {type(given).__name__}", field="topic"
             )
-        if not given.isascii():
-            _refuse_surrogates(given)
+        if (position := surrogate_in(given)) is not None:
+            reason = "half of a surrogate pair, which UTF-8 cannot write"
+            raise FilterError(reason, field="topic", position=position)
         if given.startswith(MQTT):
             return cls(*_parse_mqtt(given))
         body = given.removeprefix("/")
@@ -182,15 +183,6 @@ def _canonical(levels: tuple[str, ...], opened: bool) -> str:
         return MQTT + "/".join([level or "+" for level in levels]) + ("/#" if opened else "")
     text = "/".join([level or "*" for level in levels]) + ("" if opened else "/#")
     return "/" + text if text.startswith(MQTT) else text
-
-
-def _refuse_surrogates(given: str) -> None:
-    try:
-        given.encode()
-    except UnicodeEncodeError as error:
-        raise FilterError(
-            "half of a surrogate pair, which UTF-8 cannot write", field="topic", position=error.start
-        ) from None
 
 
 def _refuse(reason: str, given: str, position: int | None = None) -> NoReturn:

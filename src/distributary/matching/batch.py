@@ -17,6 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from distributary.errors import InputError
+from distributary.filters.change import as_float
 from distributary.filters.path.document import Document, parse_document
 from distributary.kernel import Bytes, Flags, Floats, Longs, kernel
 from distributary.model import Event, Value
@@ -104,7 +105,7 @@ class AttributeColumn(NamedTuple):
         tags = np.fromiter(map(tag_of, values), np.uint8, len(values))
         numbers = np.fromiter(
             (
-                _as_float(value) if tag in (NUMBER, BOOLEAN) else 0.0
+                as_float(value) if tag in (NUMBER, BOOLEAN) else 0.0
                 for value, tag in zip(values, tags, strict=True)
             ),
             np.float64,
@@ -237,13 +238,6 @@ def tag_of(value: Value) -> int:
     if isinstance(value, (int, float)):
         return NUMBER if value == value else OTHER
     return STRING if isinstance(value, str) else OTHER
-
-
-def _as_float(value: Any) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return float("inf") if value > 0 else float("-inf")
 
 
 def _collector(events: Sequence[Event], name: str) -> Callable[[], AttributeColumn]:

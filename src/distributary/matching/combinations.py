@@ -1,4 +1,4 @@
-"""Combinations of filters: each distinct one has a slot; which slots let an event pass with all their filters?
+"""Combinations of filters: each distinct one has a slot, and an event finds the slots that let it pass.
 
 Of a slot's filters, the one estimated to let the fewest events pass *drives*: it alone is searched, in the
 index of its kind, and the others are verified for the pairs it finds. So the cost of an event grows with what

@@ -234,37 +234,12 @@ class Matcher:
             {"event_id": batch.ids.take(pa.array(found.rows)), "subscription_id": found.subscriptions}
         )
 
-    def deliver_batch(
-        self,
-        table: pa.Table | pa.RecordBatch | Sequence[Event],
-        *,
-        id: str = "id",
-        topic: str = "topic",
-        document: str = "document",
-        rejected: list[RejectedInput] | None = None,
-    ) -> pa.Table:
-        """One row for each event and subscriber who wants it: `event_id` and `subscriber`.
-
-        In the order of the events, then of the first subscription by which a subscriber wants it.
-        """
-        batch = self._batch(table, id, topic, document, rejected)
-        found = self.matches(batch)
-        coded = found.subscribers.dictionary_encode()
-        pairs = found.rows.astype(np.int64) * len(coded.dictionary) + coded.indices.to_numpy()
-        firsts = np.sort(np.unique(pairs, return_index=True)[1])
-        return pa.table(
-            {
-                "event_id": batch.ids.take(pa.array(found.rows[firsts])),
-                "subscriber": found.subscribers.take(pa.array(firsts)),
-            }
-        )
-
     def explain(self, event: Event, subscription_id: str) -> Explanation:
         """Why the subscription wants the event, or which of its filters let it not pass. Changes nothing."""
         number = self._registry.number(subscription_id)
-        filters = self._combinations.filters(int(self._registry.slot_of[number]))
+        filters = self._combinations.filters(self._registry.slot(number))
         reasons = [explain_filter(filter, event) for _, filter in sorted(filters.items())]
-        if self._registry.changing[number]:
+        if self._registry.is_changing(number):
             reasons.append(explain_change(self._change.filter(number), self._change.peek(event, number)))
         return Explanation(event.id, subscription_id, tuple(reasons))
 
@@ -274,7 +249,7 @@ class Matcher:
 
     def serial(self, subscription_id: str) -> int:
         """What identifies this registration of a subscription for good."""
-        return int(self._registry.serial_of[self._registry.number(subscription_id)])
+        return int(self._registry.serials(self._registry.number(subscription_id)))
 
     def ids(self) -> list[str]:
         """The ids of all subscriptions, sorted."""
@@ -307,7 +282,7 @@ class Matcher:
         """
         places, distinct = _distinct(topics)
         remembered = self._change.recall(distinct)
-        serials = self._registry.serial_of[remembered.owners]
+        serials = self._registry.serials(remembered.owners)
         records = memory.pack(remembered._replace(owners=serials), len(distinct))
         return [records[place] for place in places]
 
@@ -391,7 +366,7 @@ class Matcher:
 
     def _tolerant(self, passed: Pairs, rows: int) -> Flags:
         tolerant = np.zeros(rows, np.bool_)
-        tolerant[passed.rows[self._registry.first_changing[passed.slots] >= 0]] = True
+        tolerant[passed.rows[self._registry.has_changing(passed.slots)]] = True
         return tolerant
 
 

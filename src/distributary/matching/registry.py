@@ -12,25 +12,43 @@ arrays by number and slot, an opened registry copies the pages that it writes to
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from distributary.errors import InputError, UnknownSubscriptionError
-from distributary.kernel import Ints, Longs, kernel
+from distributary.kernel import Flags, Ints, Longs, kernel
 from distributary.matching import frozen
 from distributary.matching.index import Arrays, Pairs
 from distributary.matching.names import NameTable
 from distributary.matching.serials import Serials
 
-A = TypeVar("A", bound=np.generic)
-
 NONE = -1
 
-BY_NUMBER = ("serial_of", "subscriber_of", "slot_of", "following", "preceding", "changing")
-BY_SLOT = ("first", "first_changing")
+
+class ByNumber(NamedTuple):
+    """What is known of a subscription, by its number; entries that are not used are NONE."""
+
+    serial_of: Longs
+    subscriber_of: Ints
+    """The number of the subscriber's name."""
+    slot_of: Ints
+    following: Ints
+    """The next subscription of the same slot that has, like this one, a tolerance or none."""
+    preceding: Ints
+    changing: Ints
+    """1 when it has a tolerance."""
+
+
+class BySlot(NamedTuple):
+    """Where the lists of a slot's subscriptions begin; NONE where there is none."""
+
+    first: Ints
+    """Those without a tolerance."""
+    first_changing: Ints
+    """Those with a tolerance."""
 
 
 class SubscriptionRegistry:
@@ -42,14 +60,9 @@ class SubscriptionRegistry:
         self._free: list[int] = []
         self._serials = Serials()
         self._next_serial = 0
-        self.serial_of = np.full(64, NONE, np.int64)
-        self.subscriber_of = np.zeros(64, np.int32)
-        self.slot_of = np.full(64, NONE, np.int32)
-        self.following = np.full(64, NONE, np.int32)
-        self.preceding = np.full(64, NONE, np.int32)
-        self.changing = np.zeros(64, np.int32)
-        self.first = np.full(64, NONE, np.int32)
-        self.first_changing = np.full(64, NONE, np.int32)
+        room = np.full(64, NONE, np.int32)
+        self._of = ByNumber(room.astype(np.int64), *(room.copy() for _ in range(5)))
+        self._slots = BySlot(room.copy(), room.copy())
 
     def __len__(self) -> int:
         return len(self.names) - len(self._free)
@@ -77,54 +90,75 @@ class SubscriptionRegistry:
         number = self._free.pop() if self._free else len(self.names)
         self._reserve(number, slot)
         self.names.put(number, subscription_id)
-        self.subscriber_of[number] = self._code(subscriber)
-        self.slot_of[number] = slot
-        self.serial_of[number] = serial
-        self.changing[number] = changing
+        self._of.subscriber_of[number] = self._code(subscriber)
+        self._of.slot_of[number] = slot
+        self._of.serial_of[number] = serial
+        self._of.changing[number] = changing
         if changing:
             self._serials.add(serial, number)
-        self._link(number, self.first_changing if changing else self.first, slot)
+        first, following, preceding = self._list(changing)
+        after = int(first[slot])
+        first[slot] = number
+        following[number], preceding[number] = after, NONE
+        if after != NONE:
+            preceding[after] = number
         return number
 
     def remove(self, subscription_id: str) -> tuple[int, int, bool]:
         """Strike a subscription out; its number, its slot, and whether it has a tolerance."""
         number = self.number(subscription_id)
-        slot = int(self.slot_of[number])
-        before, after = int(self.preceding[number]), int(self.following[number])
+        slot, changing = self.slot(number), self.is_changing(number)
+        first, following, preceding = self._list(changing)
+        before, after = int(preceding[number]), int(following[number])
         if before != NONE:
-            self.following[before] = after
-        elif self.changing[number]:
-            self.first_changing[slot] = after
+            following[before] = after
         else:
-            self.first[slot] = after
+            first[slot] = after
         if after != NONE:
-            self.preceding[after] = before
-        self.following[number] = self.preceding[number] = self.slot_of[number] = NONE
+            preceding[after] = before
+        following[number] = preceding[number] = self._of.slot_of[number] = NONE
         self.names.put(number, None)
         self._free.append(number)
-        return number, slot, bool(self.changing[number])
+        return number, slot, changing
+
+    def slot(self, number: int) -> int:
+        """The slot of a subscription."""
+        return int(self._of.slot_of[number])
+
+    def is_changing(self, number: int) -> bool:
+        """Whether a subscription has a tolerance."""
+        return bool(self._of.changing[number])
+
+    def serials(self, numbers: Any) -> Any:
+        """The serial of a subscription, or of each of several."""
+        return self._of.serial_of[numbers]
+
+    def has_changing(self, slots: Ints) -> Flags:
+        """For each slot whether some of its subscriptions have a tolerance."""
+        has: Flags = self._slots.first_changing[slots] != NONE
+        return has
 
     def find_changing(self, serials: Longs) -> Ints:
         """For each serial the number of the subscription with a tolerance that has it, or NONE."""
         numbers = self._serials.find(serials)
-        current = (self.serial_of[numbers] == serials) & (self.slot_of[numbers] != NONE)
+        current = (self._of.serial_of[numbers] == serials) & (self._of.slot_of[numbers] != NONE)
         return np.where(current, numbers, np.int32(NONE))
 
     def subscriber(self, number: int) -> str:
-        name = self.subscribers.text(int(self.subscriber_of[number]))
+        name = self.subscribers.text(int(self._of.subscriber_of[number]))
         assert name is not None, "subscribers are never struck out"
         return name
 
     def subscribers_of(self, numbers: Ints) -> pa.Array:
         """The subscribers of these subscriptions, as an Arrow array of large strings."""
-        return self.subscribers.take(self.subscriber_of[numbers])
+        return self.subscribers.take(self._of.subscriber_of[numbers])
 
     def expand(self, pairs: Pairs, *, changing: bool = False) -> Pairs:
         """From pairs of row and slot to pairs of row and number, for those with or without a tolerance."""
         if not len(pairs.rows):
             return pairs
-        first = self.first_changing if changing else self.first
-        return Pairs(*_expand(pairs.rows, pairs.slots, first, self.following))
+        first, following, _ = self._list(changing)
+        return Pairs(*_expand(pairs.rows, pairs.slots, first, following))
 
     def ids(self) -> list[str]:
         return self.names.texts()
@@ -136,12 +170,12 @@ class SubscriptionRegistry:
 
     def freeze(self) -> Arrays:
         count = len(self.names)
-        slots = int(self.slot_of[:count].max(initial=NONE)) + 1
+        slots = int(self._of.slot_of[:count].max(initial=NONE)) + 1
         return {
             **frozen.under("ids", self.names.freeze()),
             **frozen.under("subscribers", self.subscribers.freeze()),
-            **{name: frozen.with_room(getattr(self, name)[:count], NONE) for name in BY_NUMBER},
-            **{name: frozen.with_room(getattr(self, name)[:slots], NONE) for name in BY_SLOT},
+            **{name: frozen.with_room(array[:count], NONE) for name, array in self._of._asdict().items()},
+            **{name: frozen.with_room(array[:slots], NONE) for name, array in self._slots._asdict().items()},
             "free": np.array(self._free, np.int32),
             "next_serial": np.array([self._next_serial], np.int64),
             **frozen.under("serials", self._frozen_serials()),
@@ -155,17 +189,17 @@ class SubscriptionRegistry:
         registry._free = arrays["free"].tolist()
         registry._next_serial = int(arrays["next_serial"][0])
         registry._serials = Serials.open(frozen.within(arrays, "serials"))
-        for name in BY_NUMBER + BY_SLOT:
-            setattr(registry, name, arrays[name])
+        registry._of = ByNumber(*(arrays[name] for name in ByNumber._fields))
+        registry._slots = BySlot(*(arrays[name] for name in BySlot._fields))
         return registry
 
     def _frozen_serials(self) -> Arrays:
         held = slice(len(self.names))
-        changing = np.flatnonzero((self.changing[held] == 1) & (self.slot_of[held] != NONE))
-        return Serials.freeze(self.serial_of[changing], changing.astype(np.int32))
+        changing = np.flatnonzero((self._of.changing[held] == 1) & (self._of.slot_of[held] != NONE))
+        return Serials.freeze(self._of.serial_of[changing], changing.astype(np.int32))
 
     def memory(self) -> int:
-        arrays = sum(int(getattr(self, name).nbytes) for name in BY_NUMBER + BY_SLOT)
+        arrays = sum(array.nbytes for array in (*self._of, *self._slots))
         return arrays + self.names.memory() + self.subscribers.memory() + self._serials.memory()
 
     def _code(self, subscriber: str) -> int:
@@ -175,24 +209,19 @@ class SubscriptionRegistry:
             self.subscribers.put(code, subscriber)
         return code
 
-    def _link(self, number: int, first: Ints, slot: int) -> None:
-        after = int(first[slot])
-        first[slot] = number
-        self.following[number] = after
-        self.preceding[number] = NONE
-        if after != NONE:
-            self.preceding[after] = number
+    def _list(self, changing: bool) -> tuple[Ints, Ints, Ints]:
+        """The arrays that link the subscriptions with or without a tolerance: first, following, preceding."""
+        first = self._slots.first_changing if changing else self._slots.first
+        return first, self._of.following, self._of.preceding
 
     def _reserve(self, number: int, slot: int) -> None:
-        if number >= len(self.slot_of):
-            for name in BY_NUMBER:
-                setattr(self, name, grown(getattr(self, name), number))
-        if slot >= len(self.first):
-            for name in BY_SLOT:
-                setattr(self, name, grown(getattr(self, name), slot))
+        if number >= len(self._of.slot_of):
+            self._of = ByNumber(*(_grown(array, number) for array in self._of))
+        if slot >= len(self._slots.first):
+            self._slots = BySlot(*(_grown(array, slot) for array in self._slots))
 
 
-def grown(array: NDArray[A], position: int) -> NDArray[A]:
+def _grown(array: NDArray[Any], position: int) -> NDArray[Any]:
     """A copy that has this position; new entries are NONE."""
     more = np.full(max(len(array), position + 1 - len(array)), NONE, array.dtype)
     return np.concatenate([array, more])

@@ -22,6 +22,7 @@ from distributary.filters.where.expression import Blank, Expression
 from distributary.filters.where.normal_form import NormalForm, may_have_residue, may_hold_always
 from distributary.filters.where.parse import NAME_MARK, NUMBER_MARK, TEXT_MARK, ConditionReader
 from distributary.filters.where.selectivity import guess
+from distributary.model import surrogate_in
 
 CACHED_SHAPES = 4096
 CACHED_LENGTH = 4000
@@ -199,10 +200,8 @@ def _remember(shapes: dict[str, ConditionShape], key: str, shape: ConditionShape
 def _check_characters(text: str) -> None:
     if len(text) > parse.MAX_LENGTH:
         raise FilterError(f"is longer than {parse.MAX_LENGTH} characters", field="where", text=text)
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise FilterError("half a surrogate pair", field="where", text=text, position=error.start) from None
+    if (position := surrogate_in(text)) is not None:
+        raise FilterError("half a surrogate pair", field="where", text=text, position=position)
 
 
 def _renumbered(expression: Expression, used: list[int], names: dict[str, int]) -> Expression:

@@ -25,6 +25,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from distributary.filters.change import as_float
 from distributary.filters.where.domain import Conjunction, Domain, NumberRange, TextRange
 from distributary.filters.where.filter import WhereFilter
 from distributary.kernel import Floats, Longs
@@ -182,7 +183,7 @@ class _Lists:
         key = (tag, None if tag in (NULL, OTHER) else value)
         equal = np.fromiter(self._equal.get(key, ()), np.int64)
         if tag == NUMBER:
-            found = np.concatenate([equal, self._numbers.holding(_as_float(value))])
+            found = np.concatenate([equal, self._numbers.holding(as_float(value))])
             # Ranges that lie apart may meet once their bounds are rounded: still one list, one entry.
             return np.unique(found) if self._widened else found
         if tag == STRING and self._texts:
@@ -248,7 +249,7 @@ def _single_values(domain: Domain) -> Iterable[tuple[int, Value]]:
 
 def _closed(numbers: NumberRange) -> tuple[float, float, bool]:
     """The range with closed float bounds, and whether it says the same of every number."""
-    low, high = _as_float(numbers.low), _as_float(numbers.high)
+    low, high = as_float(numbers.low), as_float(numbers.high)
     precise = _precise(numbers.low, -inf, numbers.low_open) and _precise(numbers.high, inf, numbers.high_open)
     if precise and numbers.low_open:
         low = nextafter(low, inf)
@@ -259,13 +260,6 @@ def _closed(numbers: NumberRange) -> tuple[float, float, bool]:
 
 def _precise(bound: float, unbounded: float, is_open: bool) -> bool:
     return abs(bound) < EXACT_BELOW or (bound == unbounded and not is_open)
-
-
-def _as_float(number: Any) -> float:
-    try:
-        return float(number)
-    except OverflowError:
-        return inf if number > 0 else -inf
 
 
 def _contains(texts: TextRange, value: str) -> bool:
