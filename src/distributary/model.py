@@ -66,6 +66,7 @@ class Event:
         return cls(event_id, topic, attributes, document)
 
     def to_record(self) -> dict[str, Any]:
+        """The record that `from_record` reads; attributes stay flat."""
         record: dict[str, Any] = {"id": self.id}
         if self.topic is not None:
             record["topic"] = self.topic
@@ -132,6 +133,7 @@ class Subscription:
         return cls(subscription_id, subscriber, **texts, change=change, more=more)
 
     def to_record(self) -> dict[str, Any]:
+        """The record that `from_record` reads."""
         return {"id": self.id, "subscriber": self.subscriber, **self.filters()}
 
 
@@ -144,6 +146,7 @@ class Delivery:
     subscriptions: tuple[str, ...]
 
     def to_record(self) -> dict[str, Any]:
+        """The delivery as one line of JSON holds it."""
         return {"event": self.event, "subscriber": self.subscriber, "subscriptions": list(self.subscriptions)}
 
 

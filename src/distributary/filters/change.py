@@ -46,6 +46,7 @@ class ChangeFilter(Filter):
 
     @classmethod
     def parse(cls, given: Any) -> Self:
+        """Read an object of attributes and tolerances, or the JSON text of one."""
         if isinstance(given, str):
             pairs, text = _read_object(given), given
         elif isinstance(given, Mapping):
@@ -56,6 +57,7 @@ class ChangeFilter(Filter):
 
     @property
     def text(self) -> str:
+        """The canonical text: JSON without spaces, attributes sorted, numbers as short as they can be."""
         inside = ",".join(
             f"{json.dumps(name, ensure_ascii=False)}:{_shortest(c)}" for name, c in self.tolerances
         )

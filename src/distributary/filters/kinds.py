@@ -47,6 +47,7 @@ def parse_filters(subscription: Subscription) -> dict[str, Filter]:
 
 
 def parse_filter(kind: str, given: object) -> Filter:
+    """The filter that a subscription gives under this kind; `FilterError` when there is no such kind."""
     filter_class = BUILT_IN.get(kind) or _added.get(kind)
     if filter_class is None:
         raise FilterError(f"no such filter kind; known are {', '.join(kinds())}", field=kind)

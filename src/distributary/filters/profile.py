@@ -31,6 +31,7 @@ class Profile:
 
     @classmethod
     def of(cls, subscription: Subscription) -> Profile:
+        """The profile of a subscription; `FilterError` when one of its filters is wrong."""
         return cls(parse_filters(subscription))
 
     def matches(self, event: Event) -> bool:

@@ -57,6 +57,7 @@ class TopicFilter(Filter):
 
     @classmethod
     def parse(cls, given: Any) -> TopicFilter:
+        """Read a pattern in our syntax, or in MQTT's behind `mqtt:`; `FilterError` when it is neither."""
         if not isinstance(given, str):
             raise FilterError(
                 f"must be a string such as 'quotes/NYSE/*', not {type(given).__name__}", field="topic"
@@ -86,10 +87,12 @@ class TopicFilter(Filter):
 
     @property
     def text(self) -> str:
+        """The canonical text: in our syntax whenever that can say it."""
         return self._text
 
     @property
     def selectivity(self) -> float:
+        """A guess: each level with a fixed value lets three events in ten pass."""
         fixed = len(self.levels) - self.levels.count(WILDCARD)
         return float(0.3**fixed)
 
@@ -103,6 +106,7 @@ class TopicFilter(Filter):
         return self.levels[: self.levels.index(WILDCARD)] if WILDCARD in self.levels else self.levels
 
     def matches(self, event: Event) -> bool:
+        """Whether the event's topic has the fixed values in their places, and a depth that fits."""
         if event.topic is None:
             return False
         values = event.topic.split("/")

@@ -1,0 +1,22 @@
+"""Matching: which subscriptions want this event? On one machine, for one event or a batch of them.
+
+`Matcher` is the way in, and holds any filters; an index holds filters of one kind. In reading order:
+
+- `matcher`: `Matcher`, standing subscriptions that can be asked, changed, explained, frozen and opened
+- `registry`: who is subscribed; with `names` (ids by number) and `serials` (registrations for good)
+- `combinations`: distinct combinations of filters, and the search for those an event passes; with `slots`
+- `index`: `Index`, the interface of every index, and `Pairs`, what a search gives
+- `engines`: which indexes there are for each kind, and which is the default
+- `topic/`, `where/`, `path/`: the indexes of each kind, ours and the papers'
+- `change/`: tolerances, which depend on what was delivered before
+- `scan`: every filter asked in turn, for kinds that an application adds
+- `layers`: how indexes made of read-only arrays change nevertheless
+- `batch`: events as columns; `frozen`: arrays in a directory; `order`: answers in their order
+- `memory`: what kernels can say to the processor's memory
+- `explain`: why a subscription wants an event, or does not
+- `rendezvous/`: which of several parts an event and a subscription meet at
+
+What it promises: answers are exact, whichever engine gives them; removing a subscription never disturbs
+another. This package exports nothing by itself, because Numba and Arrow are slow to load: import
+`distributary.matching.matcher`, or `Matcher` from `distributary`, which loads it when asked for.
+"""

@@ -36,6 +36,7 @@ class Strings(NamedTuple):
 
     @classmethod
     def from_arrow(cls, array: pa.Array) -> Strings:
+        """The texts of an Arrow array, read in place; other types are cast to strings."""
         wide = pa.types.is_large_string(array.type)
         if not wide and not pa.types.is_string(array.type):
             array, wide = array.cast(pa.large_string()), True
@@ -79,6 +80,7 @@ class AttributeColumn(NamedTuple):
 
     @classmethod
     def from_arrow(cls, array: pa.Array) -> AttributeColumn:
+        """The column of an Arrow array; decimals are read as floats."""
         if pa.types.is_dictionary(array.type):
             array = array.dictionary_decode()
         if pa.types.is_decimal(array.type):
@@ -102,6 +104,7 @@ class AttributeColumn(NamedTuple):
 
     @classmethod
     def from_values(cls, values: Sequence[Value]) -> AttributeColumn:
+        """The column of Python values, one a row; None where an event does not have the attribute."""
         tags = np.fromiter(map(tag_of, values), np.uint8, len(values))
         numbers = np.fromiter(
             (
@@ -170,6 +173,7 @@ class EventBatch:
 
     @classmethod
     def from_events(cls, events: Sequence[Event]) -> EventBatch:
+        """The batch of these events, in their order."""
         names = {name for event in events for name in event.attributes}
         return cls(
             len(events),

@@ -39,6 +39,7 @@ class Explanation:
 
     @property
     def matches(self) -> bool:
+        """Whether all filters let the event pass."""
         return all(reason.passes for reason in self.reasons)
 
     @property

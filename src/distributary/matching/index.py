@@ -32,10 +32,12 @@ class Pairs(NamedTuple):
 
     @classmethod
     def none(cls) -> Pairs:
+        """No pairs."""
         return cls(np.empty(0, np.int32), np.empty(0, np.int32))
 
     @classmethod
     def joined(cls, parts: Sequence[Pairs]) -> Pairs:
+        """All pairs of these parts, one part after another."""
         if len(parts) == 1:
             return parts[0]
         if not parts:
@@ -60,6 +62,7 @@ class Index(ABC, Generic[F]):
         """Hold `filter` under `slot`; ValueError when the slot is taken."""
 
     def add_many(self, slots: Iterable[int], filters: Iterable[F]) -> None:
+        """Hold each filter under its slot; an index may do this faster than one by one."""
         for slot, filter in zip(slots, filters, strict=True):
             self.add(slot, filter)
 
@@ -117,3 +120,34 @@ class Index(ABC, Generic[F]):
 
     def compact(self) -> None:
         """Reorganise after many changes, if that makes matching faster; answers stay the same."""
+
+
+class HeldFilters(Index[F]):
+    """An index that keeps the filters themselves, by slot; a subclass says how they are found."""
+
+    def __init__(self) -> None:
+        self._filters: dict[int, F] = {}
+
+    def add(self, slot: int, filter: F) -> None:
+        """Hold `filter` under `slot`; ValueError when the slot is taken."""
+        if slot in self._filters:
+            raise ValueError(f"slot {slot} is taken")
+        self._filters[slot] = filter
+
+    def remove(self, slot: int) -> None:
+        """Forget the filter under `slot`; KeyError when there is none."""
+        del self._filters[slot]
+
+    def filter(self, slot: int) -> F:
+        """The filter held under `slot`; KeyError when there is none."""
+        return self._filters[slot]
+
+    def slots(self) -> Iterable[int]:
+        """The slots that hold a filter, in any order."""
+        return self._filters
+
+    def __len__(self) -> int:
+        return len(self._filters)
+
+    def __contains__(self, slot: int) -> bool:
+        return slot in self._filters

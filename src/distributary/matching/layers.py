@@ -76,6 +76,7 @@ class Layers(ABC, Generic[F]):
         """The arrays of one segment. Filters are known by their position from here on."""
 
     def add(self, slot: int, filter: F) -> None:
+        """Hold the filter under a slot from the next question on; ValueError when the slot is taken."""
         self._reserve(slot)
         if self._home[slot] != NOWHERE:
             raise ValueError(f"slot {slot} is taken")
@@ -83,11 +84,8 @@ class Layers(ABC, Generic[F]):
         self._waiting[slot] = filter
         self._count += 1
 
-    def add_many(self, slots: Iterable[int], filters: Iterable[F]) -> None:
-        for slot, filter in zip(slots, filters, strict=True):
-            self.add(slot, filter)
-
     def remove(self, slot: int) -> None:
+        """Forget the filter under a slot; a segment that is mostly dead is compiled again."""
         home = self._home_of(slot)
         self._home[slot] = NOWHERE
         self._count -= 1
@@ -100,6 +98,7 @@ class Layers(ABC, Generic[F]):
             self._rebuild([home])
 
     def filter(self, slot: int) -> F:
+        """The filter held under a slot, read from its canonical text; KeyError when there is none."""
         home = self._home_of(slot)
         if home == WAITING:
             return self._waiting[slot]
@@ -113,6 +112,7 @@ class Layers(ABC, Generic[F]):
         return slot < len(self._home) and self._home[slot] != NOWHERE
 
     def slots(self) -> Iterable[int]:
+        """The slots that hold a filter, ascending."""
         slots: list[int] = np.flatnonzero(self._home != NOWHERE).tolist()
         return slots
 
@@ -128,6 +128,7 @@ class Layers(ABC, Generic[F]):
         yield from list(self._segments.items())
 
     def freeze(self) -> Arrays:
+        """One segment with everything, as arrays."""
         self.compact()
         arrays: Arrays = {}
         for number, segment in self.segments():
@@ -142,6 +143,7 @@ class Layers(ABC, Generic[F]):
 
     @classmethod
     def open(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """The layers that `freeze` wrote, as their first segment."""
         layers = cls()
         if "slots" in arrays:
             segment = CompiledSegment(
@@ -154,6 +156,7 @@ class Layers(ABC, Generic[F]):
         return layers
 
     def memory(self) -> int:
+        """The bytes of the segments, with what is remembered of searches in them."""
         self._flush()
         total = self._home.nbytes + self._place.nbytes
         for segment in self._segments.values():
@@ -241,9 +244,11 @@ class CompiledIndex(Layers[F], Index[F]):
         return self.search(segment.readable, batch)
 
     def match(self, event: Event) -> list[int]:
+        """The slots whose filters the event passes, ascending: a batch of one."""
         return sorted(self.match_batch(EventBatch.from_events([event])).slots.tolist())
 
     def match_batch(self, batch: EventBatch) -> Pairs:
+        """Search each segment, and drop what no longer speaks for its slot."""
         return self.gathered(lambda segment: self.search_segment(segment, batch))
 
     def gathered(self, search: Callable[[CompiledSegment], Pairs]) -> Pairs:

@@ -74,6 +74,7 @@ class MatcherSize:
 
     @property
     def total(self) -> int:
+        """The bytes of all parts."""
         return sum(self.bytes.values())
 
 

@@ -104,7 +104,7 @@ class NameTable:
         recent = self._changes()
         if recent is None or not len(numbers):
             return self._taken(numbers)
-        places, changed = _found(recent.numbers, numbers)
+        places, changed = places_of(numbers, recent.numbers)
         if not changed.any():
             return self._taken(numbers)
         patches = recent.texts.take(pa.array(places[changed]))
@@ -118,7 +118,7 @@ class NameTable:
         recent = self._changes()
         if recent is None or not len(numbers):
             return self.rank[numbers].astype(np.float64)
-        places, changed = _found(recent.numbers, numbers)
+        places, changed = places_of(numbers, recent.numbers)
         if not len(self._base):
             return recent.ranks[places]
         ranks = self.rank[np.where(changed, 0, numbers)]
@@ -164,6 +164,7 @@ class NameTable:
         return self._rank
 
     def freeze(self) -> Arrays:
+        """The base as arrays, after a new one was made of everything."""
         self.settle()
         used = self._base.is_valid().to_numpy(zero_copy_only=False)
         return {
@@ -176,6 +177,7 @@ class NameTable:
 
     @classmethod
     def open(cls, arrays: Mapping[str, NDArray[Any]]) -> NameTable:
+        """The names that `freeze` wrote."""
         names = cls()
         buffers = [pa.py_buffer(arrays[name]) for name in ("validity", "offsets", "bytes")]
         if not len(arrays["validity"]):  # every number has a text
@@ -185,6 +187,7 @@ class NameTable:
         return names
 
     def memory(self) -> int:
+        """The bytes of the base and of what changed since."""
         changed = [text for text in (*self._replaced.values(), *self._added) if text is not None]
         tables = (self._replaced, self._added, self._numbers)
         arrays = [array for array in (self._order, self._rank) if array is not None]
@@ -287,7 +290,7 @@ def _take(numbers: Ints, offsets: Longs, data: Bytes) -> tuple[Longs, Bytes]:
     return ends, taken
 
 
-def _found(keys: Ints, numbers: Ints) -> tuple[Longs, Flags]:
-    """For each number its place among the ascending keys, and whether it is one of them."""
-    places = np.minimum(np.searchsorted(keys, numbers), len(keys) - 1)
-    return places, keys[places] == numbers
+def places_of(wanted: NDArray[Any], keys: NDArray[Any]) -> tuple[Longs, Flags]:
+    """For each number its place among the ascending keys, of which there are some, and whether it is one."""
+    places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return places, keys[places] == wanted

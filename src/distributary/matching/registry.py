@@ -71,6 +71,7 @@ class SubscriptionRegistry:
         return self.names.find(subscription_id) is not None
 
     def number(self, subscription_id: str) -> int:
+        """The number of a subscription; `UnknownSubscriptionError` when it is not registered."""
         number = self.names.find(subscription_id)
         if number is None:
             raise UnknownSubscriptionError(subscription_id)
@@ -145,6 +146,7 @@ class SubscriptionRegistry:
         return np.where(current, numbers, np.int32(NONE))
 
     def subscriber(self, number: int) -> str:
+        """The name of the subscriber."""
         name = self.subscribers.text(int(self._of.subscriber_of[number]))
         assert name is not None, "subscribers are never struck out"
         return name
@@ -161,6 +163,7 @@ class SubscriptionRegistry:
         return Pairs(*_expand(pairs.rows, pairs.slots, first, following))
 
     def ids(self) -> list[str]:
+        """The ids of all subscriptions, sorted."""
         return self.names.texts()
 
     def settle(self) -> None:
@@ -169,6 +172,7 @@ class SubscriptionRegistry:
         self.subscribers.settle()
 
     def freeze(self) -> Arrays:
+        """Everything as arrays, with some room for what is registered later."""
         count = len(self.names)
         slots = int(self._of.slot_of[:count].max(initial=NONE)) + 1
         return {
@@ -183,6 +187,7 @@ class SubscriptionRegistry:
 
     @classmethod
     def open(cls, arrays: Mapping[str, NDArray[Any]]) -> SubscriptionRegistry:
+        """The registry that `freeze` wrote."""
         registry = cls()
         registry.names = NameTable.open(frozen.within(arrays, "ids"))
         registry.subscribers = NameTable.open(frozen.within(arrays, "subscribers"))
@@ -199,6 +204,7 @@ class SubscriptionRegistry:
         return Serials.freeze(self._of.serial_of[changing], changing.astype(np.int32))
 
     def memory(self) -> int:
+        """The bytes it occupies."""
         arrays = sum(array.nbytes for array in (*self._of, *self._slots))
         return arrays + self.names.memory() + self.subscribers.memory() + self._serials.memory()
 

@@ -6,7 +6,6 @@ Adding and removing cost O(1); matching costs one evaluation for each filter hel
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -14,39 +13,17 @@ import numpy as np
 from distributary.filters.filter import Filter
 from distributary.kernel import Flags, Ints
 from distributary.matching.batch import EventBatch
-from distributary.matching.index import Index
+from distributary.matching.index import HeldFilters
 from distributary.model import Event
 
 
-class FilterScan(Index[Filter]):
+class FilterScan(HeldFilters[Filter]):
     """Filters of any kind; made for one kind by `scan_of`."""
 
     name = "scan"
 
-    def __init__(self) -> None:
-        self._filters: dict[int, Filter] = {}
-
-    def add(self, slot: int, filter: Filter) -> None:
-        if slot in self._filters:
-            raise ValueError(f"slot {slot} is taken")
-        self._filters[slot] = filter
-
-    def remove(self, slot: int) -> None:
-        del self._filters[slot]
-
-    def filter(self, slot: int) -> Filter:
-        return self._filters[slot]
-
-    def slots(self) -> Iterable[int]:
-        return self._filters
-
-    def __len__(self) -> int:
-        return len(self._filters)
-
-    def __contains__(self, slot: int) -> bool:
-        return slot in self._filters
-
     def match(self, event: Event) -> list[int]:
+        """Ask every filter."""
         return sorted(slot for slot, filter in self._filters.items() if filter.matches(event))
 
     def verify(self, batch: EventBatch, rows: Ints, slots: Ints) -> Flags:
@@ -62,6 +39,7 @@ class FilterScan(Index[Filter]):
         return passed
 
     def memory(self) -> int:
+        """The bytes of the filters and their texts, as far as Python can tell."""
         texts = sum(sys.getsizeof(filter.text) + sys.getsizeof(filter) for filter in self._filters.values())
         return sys.getsizeof(self._filters) + texts
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from distributary.kernel import Ints, Longs
 from distributary.matching.index import Arrays
+from distributary.matching.names import places_of
 
 NONE = -1
 
@@ -33,6 +34,7 @@ class Serials:
         self._sorted_recent: tuple[Longs, Ints] | None = None
 
     def add(self, serial: int, number: int) -> None:
+        """Note that the registration with this serial has this number."""
         self._recent[serial] = number
         self._sorted_recent = None
 
@@ -56,17 +58,19 @@ class Serials:
 
     @classmethod
     def open(cls, arrays: Mapping[str, NDArray[Any]]) -> Serials:
+        """The serials that `freeze` wrote."""
         opened = cls()
         opened._serials, opened._numbers = arrays["serials"], arrays["numbers"]
         return opened
 
     def memory(self) -> int:
+        """The bytes it occupies, roughly."""
         return self._serials.nbytes + self._numbers.nbytes + 150 * len(self._recent)
 
 
 def _looked_up(serials: Longs, keys: Longs, numbers: Ints) -> Ints:
+    """For each serial the number beside it among the ascending keys, or NONE."""
     if not len(keys):
         return np.full(len(serials), NONE, np.int32)
-    places = np.minimum(np.searchsorted(keys, serials), len(keys) - 1)
-    found: Ints = np.where(keys[places] == serials, numbers[places], np.int32(NONE))
-    return found
+    places, known = places_of(serials, keys)
+    return np.where(known, numbers[places], np.int32(NONE))

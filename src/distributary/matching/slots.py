@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distributary.filters.filter import Filter
-from distributary.kernel import Bytes, Ints, kernel, sealed
+from distributary.kernel import Bytes, Ints, kernel, sealed, text_order
 from distributary.matching import frozen
 from distributary.matching.index import Arrays
 
@@ -55,10 +55,11 @@ class SlotTable:
         return len(self._digests) + len(self._added) - len(self._free)
 
     def find(self, digest: bytes) -> int | None:
+        """The slot of the combination with this digest, if there is one."""
         slot = self._recent.get(digest)
         if slot is not None or not len(self._order):
             return slot
-        at = _place(np.frombuffer(digest, np.uint8), sealed(self._order), sealed(self._digests))
+        at = _place(np.frombuffer(digest, np.uint8), sealed(self._order), sealed(self._digests).ravel())
         if at == len(self._order):
             return None
         slot = int(self._order[at])
@@ -81,6 +82,7 @@ class SlotTable:
         return slot
 
     def use(self, slot: int) -> None:
+        """One use more."""
         self._uses[slot] += 1
 
     def leave(self, slot: int) -> bool:
@@ -99,9 +101,11 @@ class SlotTable:
         return True
 
     def driver(self, slot: int) -> int:
+        """The code of the filter kind that drives the slot, as `add` was given it."""
         return int(self._drivers[slot])
 
     def freeze(self) -> Arrays:
+        """Everything as arrays, with the order of the digests."""
         count = len(self._digests) + len(self._added)
         digests = np.zeros((count, DIGEST), np.uint8)
         digests[: len(self._digests)] = self._digests
@@ -120,6 +124,7 @@ class SlotTable:
 
     @classmethod
     def open(cls, arrays: Mapping[str, NDArray[Any]]) -> SlotTable:
+        """The table that `freeze` wrote."""
         slots = cls()
         slots._digests, slots._order = arrays["digests"], arrays["order"]
         slots._uses, slots._drivers = arrays["uses"], arrays["drivers"]
@@ -127,6 +132,7 @@ class SlotTable:
         return slots
 
     def memory(self) -> int:
+        """The bytes it occupies."""
         arrays = (self._digests, self._order, self._uses, self._drivers)
         tables = (self._replaced, self._added, self._recent, self._free)
         entry = sys.getsizeof(bytes(DIGEST)) + sys.getsizeof(1 << 20)
@@ -144,16 +150,13 @@ class SlotTable:
 
 
 @kernel
-def _place(digest: Bytes, order: Ints, digests: Bytes) -> int:
+def _place(digest: Bytes, order: Ints, data: Bytes) -> int:
     """How many of the digests of the slots in this order are less than this one."""
     low, high = 0, len(order)
     while low < high:
         middle = (low + high) // 2
-        slot = order[middle]
-        at = 0
-        while at < DIGEST - 1 and digests[slot, at] == digest[at]:
-            at += 1
-        if digests[slot, at] < digest[at]:
+        start = order[middle] * DIGEST
+        if text_order(data, start, start + DIGEST, digest, 0, DIGEST) < 0:
             low = middle + 1
         else:
             high = middle

@@ -75,6 +75,7 @@ class Document:
         return len(self.classes)
 
     def label(self, node: int) -> str:
+        """The label of a node."""
         return self.labels[self.classes[node]]
 
     def value(self, node: int) -> str:

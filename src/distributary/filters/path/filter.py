@@ -49,6 +49,7 @@ class PathFilter(Filter):
 
     @classmethod
     def parse(cls, given: Any) -> Self:
+        """Read a union of location paths; `FilterError` says what is wrong at which position."""
         if not isinstance(given, str):
             raise FilterError(f"must be a string, not {type(given).__name__}", field=cls.kind)
         if not given.strip():
@@ -64,6 +65,7 @@ class PathFilter(Filter):
 
     @property
     def text(self) -> str:
+        """The canonical text: the branches with ` | ` between them."""
         return self._template.text(self._values)
 
     @property
@@ -85,9 +87,11 @@ class PathFilter(Filter):
         return self._template.certain_labels(self._values)
 
     def matches(self, event: Event) -> bool:
+        """Whether some branch selects a node of the document; `DocumentError` when that cannot be read."""
         return event.document is not None and selects(self, parse_document(event.document))
 
     def covers(self, other: Self) -> bool:
+        """Certain when each branch of the other is covered by one of this filter; see `cover`."""
         branches = self.branches
         return all(any(covers(wide, narrow) for wide in branches) for narrow in other.branches)
 

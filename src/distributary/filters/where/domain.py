@@ -17,10 +17,12 @@ or after (side 1) a value.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import inf
 from typing import Any
+
+from distributary.filters.where.expression import OPERATORS
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,9 @@ def comparison(operator: str, literal: Any) -> Domain:
     if literal is None:
         return NOTHING
     if isinstance(literal, bool):
-        return Domain(booleans=tuple([truth for truth in (False, True) if _holds(truth, operator, literal)]))
+        return Domain(
+            booleans=tuple([truth for truth in (False, True) if OPERATORS[operator](truth, literal)])
+        )
     if isinstance(literal, str):
         before, after = _text_cut(literal, 0), _text_cut(literal, 1)
         return text_set(_spans(operator, BOTTOM_TEXT, before, after, TOP_TEXT))
@@ -245,20 +249,11 @@ def widened(domain: Domain, limit: int) -> Domain:
     if len(numbers) > limit:
         gaps = sorted(range(1, len(numbers)), key=lambda i: numbers[i].low - numbers[i - 1].high)
         kept = [0, *sorted(gaps[len(gaps) - limit + 1 :]), len(numbers)] if limit > 1 else [0, len(numbers)]
-        numbers = tuple(
-            [
-                NumberRange(
-                    numbers[start].low,
-                    numbers[end - 1].high,
-                    numbers[start].low_open,
-                    numbers[end - 1].high_open,
-                )
-                for start, end in pairwise(kept)
-            ]
-        )
+        ends = [(numbers[start], numbers[end - 1]) for start, end in pairwise(kept)]
+        numbers = tuple([replace(low, high=high.high, high_open=high.high_open) for low, high in ends])
     if len(texts) > limit:
-        texts = (TextRange(texts[0].low, texts[-1].high, texts[0].low_open, texts[-1].high_open),)
-    return Domain(numbers, texts, domain.booleans, domain.null, domain.other)
+        texts = (replace(texts[0], high=texts[-1].high, high_open=texts[-1].high_open),)
+    return replace(domain, numbers=numbers, texts=texts)
 
 
 # Cuts
@@ -300,18 +295,16 @@ def _prefix_span(prefix: str) -> Span:
 
 
 def _spans(operator: str, bottom: Cut, before: Cut, after: Cut, top: Cut) -> list[Span]:
-    match operator:
-        case "=":
-            return [(before, after)]
-        case "<>":
-            return [(bottom, before), (after, top)]
-        case "<":
-            return [(bottom, before)]
-        case "<=":
-            return [(bottom, after)]
-        case ">":
-            return [(after, top)]
-    return [(before, top)]
+    """The spans of the values that compare so with one value, which lies between `before` and `after`."""
+    below, above = (bottom, before), (after, top)
+    return {
+        "=": [(before, after)],
+        "<>": [below, above],
+        "<": [below],
+        "<=": [(bottom, after)],
+        ">": [above],
+        ">=": [(before, top)],
+    }[operator]
 
 
 def _united(spans: Sequence[Span]) -> list[Span]:
@@ -347,8 +340,3 @@ def _gaps(spans: list[Span], bottom: Cut, top: Cut) -> list[Span]:
     """What disjoint ascending spans leave out."""
     edges = [bottom, *(cut for span in spans for cut in span), top]
     return list(zip(edges[::2], edges[1::2], strict=True))
-
-
-def _holds(left: bool, operator: str, right: bool) -> bool:
-    outcomes = {"=": left == right, "<>": left != right, "<": left < right, "<=": left <= right}
-    return outcomes.get(operator, left > right if operator == ">" else left >= right)

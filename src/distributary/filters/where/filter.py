@@ -44,12 +44,14 @@ class WhereFilter(Filter):
 
     @classmethod
     def parse(cls, given: Any) -> Self:
+        """Read a condition; `FilterError` says what is wrong at which position."""
         if not isinstance(given, str):
             raise FilterError(f"must be a string, not {type(given).__name__}", field="where")
         return cls(*read_condition(given))
 
     @property
     def text(self) -> str:
+        """The canonical text; written when first asked for."""
         if self._text is None:
             self._text = self._template.text(self._names, self._values)
         return self._text
@@ -86,10 +88,12 @@ class WhereFilter(Filter):
 
     @property
     def selectivity(self) -> float:
+        """A guess from the form of the condition; see `selectivity`."""
         return self._template.selectivity
 
     @property
     def slow(self) -> str | None:
+        """Why no index can narrow this condition down, if none can."""
         if self._template.normal_form.is_complete and not self._template.has_residue:
             return None
         conjunctions = self.conjunctions
@@ -102,11 +106,13 @@ class WhereFilter(Filter):
         return None
 
     def matches(self, event: Event) -> bool:
+        """Whether the condition is true for the event's attributes."""
         given = event.attributes
         numbered = {str(number): given.get(name) for number, name in enumerate(self._names)}
         return tree.evaluate(self._template.expression, numbered, self._values) is True
 
     def covers(self, other: WhereFilter) -> bool:
+        """True when each conjunction of the other lies within one of this one, or both are written alike."""
         outer, inner = self.conjunctions, other.conjunctions
         if outer is not None and inner is not None:
             if all(any(sets.contains(wide, narrow) for wide in outer) for narrow in inner):
@@ -122,6 +128,7 @@ class WhereFilter(Filter):
         )
 
     def merge(self, other: WhereFilter) -> WhereFilter | None:
+        """One condition OR the other if that is short, else wider domains; None if all would have to pass."""
         if self.covers(other):
             return self
         if other.covers(self):

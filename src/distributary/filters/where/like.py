@@ -46,6 +46,7 @@ class LikePattern:
         ]
 
     def matches(self, text: str) -> bool:
+        """Whether the whole text matches."""
         first, *middle = self._segments
         if not middle:
             return first.fullmatch(text) is not None

@@ -157,6 +157,7 @@ class ConditionReader:
         self._resolved = 0
 
     def read(self) -> Expression:
+        """The condition as a tree whose literals are blanks; `FilterError` when the text is none."""
         frames = [Frame(0, [], [])]
         negations = tokens = 0
         while (token := self._next()) is not None:

@@ -53,6 +53,7 @@ class TopicHash(TopicIndex):
         return None if counts is None else tuple(counts)
 
     def insert(self, slot: int, filter: TopicFilter) -> None:
+        """Count the wildcards, and enter the constraint into the dictionary."""
         levels = filter.levels
         counts = self._counts.setdefault(levels[0], [0, 0])
         counts.extend([0] * (len(levels) + 1 - len(counts)))
@@ -61,6 +62,7 @@ class TopicHash(TopicIndex):
         dictionary.setdefault("/".join(levels), set()).add(slot)
 
     def discard(self, slot: int, filter: TopicFilter) -> None:
+        """Undo `insert`; what is empty then is removed."""
         levels = filter.levels
         counts = self._counts[levels[0]]
         self._count(counts, levels, -1)
@@ -73,6 +75,7 @@ class TopicHash(TopicIndex):
             del dictionary[constraint]
 
     def destinations(self, topic: str) -> list[int]:
+        """Construct the constraints that would match, level by level, and look them up."""
         values = topic.split("/")
         found: list[int] = []
         for depth, candidates in self._constructed(values):
@@ -98,6 +101,7 @@ class TopicHash(TopicIndex):
         }
 
     def structure(self) -> object:
+        """The dictionaries and the wildcard counts."""
         return (self._open, self._closed, self._counts)
 
     def _constructed(self, values: list[str]) -> Iterator[tuple[int, list[str]]]:

@@ -42,29 +42,35 @@ class TopicIndex(Index[TopicFilter]):
         """The structure itself, for `memory` to weigh."""
 
     def add(self, slot: int, filter: TopicFilter) -> None:
+        """Hold the filter's text, and make the slot a destination."""
         if slot in self._texts:
             raise ValueError(f"slot {slot} is taken")
         self._texts[slot] = filter.text
         self.insert(slot, filter)
 
     def remove(self, slot: int) -> None:
+        """Forget the text and the destination; KeyError when there is none."""
         filter = self.filter(slot)
         del self._texts[slot]
         self.discard(slot, filter)
 
     def filter(self, slot: int) -> TopicFilter:
+        """The filter, read from its text; KeyError when there is none."""
         return TopicFilter.parse(self._texts[slot])
 
     def __len__(self) -> int:
         return len(self._texts)
 
     def slots(self) -> Iterable[int]:
+        """The slots that hold a filter."""
         return list(self._texts)
 
     def match(self, event: Event) -> list[int]:
+        """The slots whose filters match the event's topic, ascending."""
         return [] if event.topic is None else sorted(self.destinations(event.topic))
 
     def memory(self) -> int:
+        """The bytes of texts and structure, each object once."""
         return weight([self._texts, self.structure()])
 
 

@@ -34,18 +34,21 @@ class TopicRegex(TopicIndex):
         self._expressions: dict[str, tuple[re.Pattern[str], set[int]]] = {}
 
     def insert(self, slot: int, filter: TopicFilter) -> None:
+        """Compile the expression, unless an equal filter has it already."""
         known = self._expressions.get(filter.text)
         if known is None:
             known = self._expressions[filter.text] = (re.compile(expression(filter)), set())
         known[1].add(slot)
 
     def discard(self, slot: int, filter: TopicFilter) -> None:
+        """Take the slot off its expression, and drop one that no slot needs."""
         _, slots = self._expressions[filter.text]
         slots.discard(slot)
         if not slots:
             del self._expressions[filter.text]
 
     def destinations(self, topic: str) -> list[int]:
+        """Try every expression."""
         found: list[int] = []
         for pattern, slots in self._expressions.values():
             if pattern.match(topic):
@@ -53,6 +56,7 @@ class TopicRegex(TopicIndex):
         return found
 
     def structure(self) -> object:
+        """The expressions with their slots."""
         return self._expressions
 
 

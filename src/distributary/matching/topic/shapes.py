@@ -87,6 +87,7 @@ class TopicShapes(CompiledIndex[TopicFilter]):
     """How much of a key is used. Fewer bits make keys collide, which must change no answer."""
 
     def compile(self, filters: Sequence[TopicFilter]) -> Arrays:
+        """Collect the shapes, then hash every filter into the table."""
         texts = read_table(FilterTexts, frozen.pack_texts([filter.text for filter in filters]))
         grown = trie.grow_trie(texts)
         shapes, numbers, prefixes = trie.preorder(grown)
@@ -94,9 +95,11 @@ class TopicShapes(CompiledIndex[TopicFilter]):
         return {**table_arrays(shapes), **table_arrays(table)}
 
     def search(self, arrays: Arrays, batch: EventBatch) -> Pairs:
+        """Search for every topic of the batch, without the memo."""
         return Pairs.none() if batch.topics is None else self._search(arrays, batch.topics)
 
     def search_segment(self, segment: CompiledSegment, batch: EventBatch) -> Pairs:
+        """Search with the segment's memo, if the segment is large and no other thread uses the memo."""
         topics = batch.topics
         if topics is None or len(segment) < REMEMBERED:
             return self.search(segment.readable, batch)

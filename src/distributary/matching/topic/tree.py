@@ -65,6 +65,7 @@ class TopicTree(TopicIndex):
         return self._edges
 
     def insert(self, slot: int, filter: TopicFilter) -> None:
+        """Follow the filter's levels from the root, making edges where there are none."""
         edge = self._edge(self._root, filter.levels[0])
         for level in filter.levels[1:]:
             if edge.node is None:
@@ -79,6 +80,7 @@ class TopicTree(TopicIndex):
             edge.closed.add(slot)
 
     def discard(self, slot: int, filter: TopicFilter) -> None:
+        """Take the slot off the last edge and prune from the bottom up."""
         path = self._path(filter)
         last = path[-1]
         for holder in (last.open, last.closed):
@@ -91,6 +93,7 @@ class TopicTree(TopicIndex):
         self._prune(filter.levels, path)
 
     def destinations(self, topic: str) -> list[int]:
+        """Follow the value's edge and the wildcard's, level by level."""
         values = topic.split("/")
         found: list[int] = []
         nodes = [self._root]
@@ -114,6 +117,7 @@ class TopicTree(TopicIndex):
         return found
 
     def structure(self) -> object:
+        """The root, which leads to everything."""
         return self._root
 
     def _edge(self, node: Node, level: str) -> Edge:

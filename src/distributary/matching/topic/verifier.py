@@ -25,9 +25,11 @@ class TopicVerifier(Verifier[TopicFilter]):
     filter_class: ClassVar[type[Any]] = TopicFilter
 
     def compile(self, filters: Sequence[TopicFilter]) -> Arrays:
+        """Nothing: the texts are kept by the layers."""
         return {}
 
     def check(self, arrays: Arrays, batch: EventBatch, rows: Ints, positions: Ints) -> Flags:
+        """Compare each pair's text with its topic."""
         if batch.topics is None:
             return np.zeros(len(rows), np.bool_)
         texts = read_table(FilterTexts, arrays, TEXTS)

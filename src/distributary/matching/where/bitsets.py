@@ -47,6 +47,7 @@ class WhereBitsets(CompiledIndex[WhereFilter]):
     worth_a_group: ClassVar[float] = WORTH_A_GROUP
 
     def compile(self, filters: Sequence[WhereFilter]) -> Arrays:
+        """Plan the conjunctions and build the tables of keys and blocks."""
         planned = plan(conditions.flatten(filters), self.keyed_below, self.worth_a_group)
         return {
             **planned.flat.arrays(filters),
@@ -56,6 +57,7 @@ class WhereBitsets(CompiledIndex[WhereFilter]):
         }
 
     def search(self, arrays: Arrays, batch: EventBatch) -> Pairs:
+        """Encode some thousand rows at a time, and find what is keyed, what is grouped, and the rest."""
         columns = conditions.columns_of(arrays, batch)
         constraints = read_table(Constraints, arrays)
         buckets = read_table(Buckets, arrays, "bucket_")

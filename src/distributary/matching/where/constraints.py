@@ -92,6 +92,7 @@ class FlatConditions:
     texts: Texts
 
     def piece_attribute(self) -> Ints:
+        """The attribute of each piece."""
         return np.repeat(self.attribute, np.diff(self.piece_start))
 
     def reordered(self, conjunctions: NDArray[Any], constraints: NDArray[Any]) -> FlatConditions:

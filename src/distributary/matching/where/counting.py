@@ -30,7 +30,7 @@ from distributary.filters.where.domain import Conjunction, Domain, NumberRange, 
 from distributary.filters.where.filter import WhereFilter
 from distributary.kernel import Floats, Longs
 from distributary.matching.batch import BOOLEAN, NULL, NUMBER, OTHER, STRING, tag_of
-from distributary.matching.index import Index
+from distributary.matching.index import HeldFilters
 from distributary.model import Event, Value
 
 EXACT_BELOW = 2**53
@@ -39,7 +39,7 @@ EXACT_BELOW = 2**53
 NO_IDS = np.empty(0, np.int64)
 
 
-class WhereCounting(Index[WhereFilter]):
+class WhereCounting(HeldFilters[WhereFilter]):
     """The paper's matching algorithm, exact for every condition."""
 
     kind: ClassVar[str] = "where"
@@ -47,7 +47,7 @@ class WhereCounting(Index[WhereFilter]):
     filter_class: ClassVar[type[Any]] = WhereFilter
 
     def __init__(self) -> None:
-        self._filters: dict[int, WhereFilter] = {}
+        super().__init__()
         self._ids: dict[int, list[int]] = {}
         self._lists: dict[str, _Lists] = {}
         self._conjunctions: dict[int, Conjunction] = {}
@@ -58,12 +58,11 @@ class WhereCounting(Index[WhereFilter]):
         self._constrained = np.zeros(64, np.int64)
 
     def add(self, slot: int, filter: WhereFilter) -> None:
-        if slot in self._filters:
-            raise ValueError(f"slot {slot} is taken")
+        """Enter each conjunction of the filter into the lists of its attributes."""
+        super().add(slot, filter)
         conjunctions = filter.conjunctions
         if conjunctions is None:
             conjunctions = (Conjunction((), residual=True),)
-        self._filters[slot] = filter
         self._ids[slot] = [self._enter(slot, conjunction) for conjunction in conjunctions]
 
     def _enter(self, slot: int, conjunction: Conjunction) -> int:
@@ -83,7 +82,8 @@ class WhereCounting(Index[WhereFilter]):
         return number
 
     def remove(self, slot: int) -> None:
-        del self._filters[slot]
+        """Take the filter's conjunctions out of the lists."""
+        super().remove(slot)
         for number in self._ids.pop(slot):
             for name, domain in self._conjunctions.pop(number).domains:
                 self._lists[name].remove(number, domain)
@@ -92,16 +92,8 @@ class WhereCounting(Index[WhereFilter]):
             self._always.discard(number)
             self._unused.append(number)
 
-    def filter(self, slot: int) -> WhereFilter:
-        return self._filters[slot]
-
-    def __len__(self) -> int:
-        return len(self._filters)
-
-    def slots(self) -> Iterable[int]:
-        return self._filters
-
     def match(self, event: Event) -> list[int]:
+        """Count in how many lists each conjunction is; evaluate those that the lists do not decide."""
         certain: set[int] = set()
         candidates: set[int] = set()
         for number in self._complete(event):
@@ -132,6 +124,7 @@ class WhereCounting(Index[WhereFilter]):
         return [*np.flatnonzero(complete).tolist(), *self._always]
 
     def memory(self) -> int:
+        """The bytes of the tables and lists."""
         tables = (
             self._filters,
             self._ids,

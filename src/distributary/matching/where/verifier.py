@@ -30,11 +30,13 @@ class WhereVerifier(Verifier[WhereFilter]):
     filter_class: ClassVar[type[Any]] = WhereFilter
 
     def compile(self, filters: Sequence[WhereFilter]) -> Arrays:
+        """The constraints of all filters, and where those of each filter begin."""
         flat = conditions.flatten(filters)
         first = np.searchsorted(flat.owner, np.arange(len(filters) + 1)).astype(np.int32)
         return {**flat.arrays(filters), "first": first}
 
     def check(self, arrays: Arrays, batch: EventBatch, rows: Ints, positions: Ints) -> Flags:
+        """Check the constraints, and evaluate the filters that they leave open."""
         wanted = np.zeros(batch.rows, np.bool_)
         wanted[rows] = True
         chosen = np.flatnonzero(wanted).astype(np.int32)
