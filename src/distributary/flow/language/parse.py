@@ -16,6 +16,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from distributary.errors import InputError
+from distributary.filters.where.parse import COMPARISONS
 from distributary.flow.language.expression import (
     FUNCTIONS,
     MAX_DEPTH,
@@ -42,29 +43,19 @@ ALLOWED = (
 )
 
 BINARY: dict[type, str] = {
+    **COMPARISONS,
     exp.Add: "+",
     exp.Sub: "-",
     exp.Mul: "*",
     exp.Div: "/",
     exp.Mod: "%",
     exp.DPipe: "||",
-    exp.EQ: "=",
-    exp.NEQ: "<>",
-    exp.LT: "<",
-    exp.LTE: "<=",
-    exp.GT: ">",
-    exp.GTE: ">=",
     exp.And: "and",
     exp.Or: "or",
 }
 ONE_ARGUMENT: dict[type, str] = {
-    exp.Abs: "abs",
-    exp.Floor: "floor",
-    exp.Ceil: "ceil",
-    exp.Upper: "upper",
-    exp.Lower: "lower",
-    exp.Trim: "trim",
-    exp.Length: "length",
+    kind: kind.__name__.lower()
+    for kind in (exp.Abs, exp.Floor, exp.Ceil, exp.Upper, exp.Lower, exp.Trim, exp.Length)
 }
 
 
