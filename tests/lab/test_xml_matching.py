@@ -10,7 +10,7 @@ from lxml import etree
 
 from distributary.filters.path.filter import PathFilter
 from distributary.matching.path.signature import (
-    Shape,
+    SignatureShape,
     document_items,
     document_signature,
     guaranteed_items,
@@ -185,7 +185,7 @@ def test_signatures_are_timed_for_every_length_and_number_of_hashes(monkeypatch:
 
 def test_independent_hashes_make_a_signature_that_covers_what_it_holds() -> None:
     items = {"bib", "book", ("bib", "book")}
-    for shape in (Shape(64, 1), Shape(64, 4)):
+    for shape in (SignatureShape(64, 1), SignatureShape(64, 4)):
         whole = xml_signature_times._signed_afresh(items, shape)
         assert whole.covers(xml_signature_times._signed_afresh(["book"], shape))
         assert 1 <= whole.bits.bit_count() <= len(items) * shape.hashes
@@ -259,8 +259,8 @@ def parsed(event: Any) -> Any:
     return parse_document(event.document)
 
 
-@pytest.mark.parametrize("shape", [Shape(16, 1), Shape(64, 2), Shape(256, 1)])
-def test_false_positives_are_what_lxml_does_not_select(shape: Shape) -> None:
+@pytest.mark.parametrize("shape", [SignatureShape(16, 1), SignatureShape(64, 2), SignatureShape(256, 1)])
+def test_false_positives_are_what_lxml_does_not_select(shape: SignatureShape) -> None:
     sample = xml_false_positives.Sample(12, np.random.default_rng(5))
     filters = paths(60, np.random.default_rng(6))
     row = sample.row(filters, shape)

@@ -16,7 +16,7 @@ from distributary.matching.index import Index
 from distributary.matching.path.automaton import PathAutomaton
 from distributary.matching.path.bloom import PathBloom
 from distributary.matching.path.classes import PathClasses
-from distributary.matching.path.signature import Shape, document_signature, path_signature
+from distributary.matching.path.signature import SignatureShape, document_signature, path_signature
 from distributary.matching.path.verifier import PathVerifier
 from distributary.model import Event
 from properties import oracle_path
@@ -103,7 +103,12 @@ def test_the_verifier_answers_any_pairs_in_any_order(
 @settings(max_examples=300, deadline=None)
 def test_a_document_that_a_filter_selects_covers_its_signature(text: str, document: str) -> None:
     if oracle_path.wants(text, document):
-        for shape in (Shape(4, 1), Shape(64, 3), Shape(256, 1), Shape(1000, 4)):
+        for shape in (
+            SignatureShape(4, 1),
+            SignatureShape(64, 3),
+            SignatureShape(256, 1),
+            SignatureShape(1000, 4),
+        ):
             published = document_signature(parse_document(document), *shape)
             assert published.covers(path_signature(PathFilter.parse(text), *shape))
 

@@ -33,10 +33,10 @@ FILTERS = tuple(range(100, 1_000, 100))
 DEPTHS = tuple(range(1, 8))
 PATHS = 900
 SHAPES = {
-    "length": [signature.Shape(length, 1) for length in LENGTHS],
-    "hashes": [signature.Shape(256, hashes) for hashes in HASHES],
+    "length": [signature.SignatureShape(length, 1) for length in LENGTHS],
+    "hashes": [signature.SignatureShape(256, hashes) for hashes in HASHES],
 }
-STATED = signature.Shape(256, 1)
+STATED = signature.SignatureShape(256, 1)
 """The shape of Figures 3.18 and 3.19."""
 
 MOST = 0.1
@@ -57,7 +57,7 @@ class Sample:
         ]
         self.structures = list(map(signature.document_items, self.trees))
 
-    def row(self, filters: list[PathFilter], shape: signature.Shape) -> Row:
+    def row(self, filters: list[PathFilter], shape: signature.SignatureShape) -> Row:
         """The rates for these paths."""
         index, exact = PathBloom(*shape), PathClasses()
         for each in (index, exact):

@@ -22,8 +22,8 @@ import numpy as np
 from distributary.filters.path.document import parse_document
 from distributary.matching.path.signature import (
     Item,
-    Shape,
     Signature,
+    SignatureShape,
     document_items,
     document_signature,
     path_signature,
@@ -36,8 +36,8 @@ from distributary_lab.xml.paths import MADE, documents, keep_least, paths
 LENGTHS = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
 HASHES = (1, 2, 4, 6, 8, 10, 12, 14, 16)
 SHAPES = {
-    "length": [Shape(length, 1) for length in LENGTHS],
-    "hashes": [Shape(256, hashes) for hashes in HASHES],
+    "length": [SignatureShape(length, 1) for length in LENGTHS],
+    "hashes": [SignatureShape(256, hashes) for hashes in HASHES],
 }
 
 DOCUMENTS, PATHS = 100, 90
@@ -89,16 +89,16 @@ def _compare(shipped: Sequence[Signature], asked: Sequence[Signature]) -> int:
 
 
 def _preprocess(
-    texts: Sequence[str], shape: Shape, sign: Callable[[Iterable[Item], Shape], Signature]
+    texts: Sequence[str], shape: SignatureShape, sign: Callable[[Iterable[Item], SignatureShape], Signature]
 ) -> list[Signature]:
     return [sign(document_items(parse_document(text)), shape) for text in texts]
 
 
-def _signed(items: Iterable[Item], shape: Shape) -> Signature:
+def _signed(items: Iterable[Item], shape: SignatureShape) -> Signature:
     return structure_signatures(items, [shape])[0]
 
 
-def _signed_afresh(items: Iterable[Item], shape: Shape) -> Signature:
+def _signed_afresh(items: Iterable[Item], shape: SignatureShape) -> Signature:
     """A signature by independent hash functions, none of which remembers anything."""
     bits = 0
     for item in items:

@@ -16,7 +16,13 @@ from statistics import fmean
 import numpy as np
 
 from distributary.filters.path.document import parse_document
-from distributary.matching.path.signature import Item, Shape, document_items, shape_for, structure_signatures
+from distributary.matching.path.signature import (
+    Item,
+    SignatureShape,
+    document_items,
+    shape_for,
+    structure_signatures,
+)
 from distributary.workloads.xml_collection import DOCUMENTS
 from distributary.workloads.xml_types import TYPES, DocumentType
 from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid
@@ -65,7 +71,7 @@ def run_documents(point: Point, random: np.random.Generator) -> list[Row]:
     return rows
 
 
-def _measured_rate(structures: list[set[Item]], together: set[Item], shape: Shape) -> float:
+def _measured_rate(structures: list[set[Item]], together: set[Item], shape: SignatureShape) -> float:
     absent = present = 0
     for items in structures:
         signature = structure_signatures(items, [shape])[0]
@@ -100,7 +106,7 @@ def _pairs(types: list[DocumentType]) -> int:
     return len(set[tuple[str, str]]().union(*(kind.pairs() for kind in types)))
 
 
-def _bytes_of(shape: Shape) -> int:
+def _bytes_of(shape: SignatureShape) -> int:
     return (shape.length + 7) // 8
 
 

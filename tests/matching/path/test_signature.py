@@ -14,8 +14,8 @@ from distributary.filters.path.document import parse_document
 from distributary.filters.path.filter import PathFilter
 from distributary.matching.path.signature import (
     Item,
-    Shape,
     Signature,
+    SignatureShape,
     document_items,
     document_signature,
     false_positive_estimate,
@@ -36,7 +36,7 @@ BOOK = """
 
 labels = st.sampled_from(["a", "b", "c", "@id", "ab", "Q{u}a"])
 items: st.SearchStrategy[set[Item]] = st.sets(st.one_of(labels, st.tuples(labels, labels)), max_size=20)
-shapes = st.builds(Shape, st.integers(1, 1024), st.integers(1, 6))
+shapes = st.builds(SignatureShape, st.integers(1, 1024), st.integers(1, 6))
 
 
 def test_the_structure_has_every_element_and_every_parent_child_pair_as_in_figure_3_5() -> None:
@@ -90,7 +90,9 @@ def test_the_order_of_a_pair_matters() -> None:
 
 
 @given(items, st.lists(shapes, min_size=1, max_size=4))
-def test_several_lengths_from_one_pass_equal_each_on_its_own(found: set[Item], wanted: list[Shape]) -> None:
+def test_several_lengths_from_one_pass_equal_each_on_its_own(
+    found: set[Item], wanted: list[SignatureShape]
+) -> None:
     together = structure_signatures(found, wanted)
     assert together == tuple(structure_signatures(found, [shape])[0] for shape in wanted)
     for signature in together:
@@ -99,7 +101,9 @@ def test_several_lengths_from_one_pass_equal_each_on_its_own(found: set[Item], w
 
 
 @given(items, items, shapes)
-def test_the_signature_of_both_sets_covers_each(one: set[Item], other: set[Item], shape: Shape) -> None:
+def test_the_signature_of_both_sets_covers_each(
+    one: set[Item], other: set[Item], shape: SignatureShape
+) -> None:
     first, second, both = (structure_signatures(each, [shape])[0] for each in (one, other, one | other))
     assert both.bits == first.bits | second.bits
     assert both.covers(first)
@@ -124,7 +128,7 @@ def test_signatures_of_different_shapes_do_not_compare() -> None:
 def test_bits_do_not_depend_on_the_process() -> None:
     program = (
         "from distributary.matching.path.signature import *;"
-        "print(structure_signatures({'a', ('a', 'b')}, [Shape(256, 3)])[0].bits)"
+        "print(structure_signatures({'a', ('a', 'b')}, [SignatureShape(256, 3)])[0].bits)"
     )
     printed = {
         subprocess.run(
@@ -136,7 +140,7 @@ def test_bits_do_not_depend_on_the_process() -> None:
         ).stdout
         for seed in ("1", "2")
     }
-    expected = structure_signatures({"a", ("a", "b")}, [Shape(256, 3)])[0].bits
+    expected = structure_signatures({"a", ("a", "b")}, [SignatureShape(256, 3)])[0].bits
     assert printed == {f"{expected}\n"}
 
 
@@ -148,7 +152,7 @@ def test_absent_items_appear_present_about_as_often_as_estimated(length: int, ha
     appeared = asked = 0
     for _ in range(40):
         present = {f"in{random.getrandbits(60)}" for _ in range(93)}
-        signature = structure_signatures(present, [Shape(length, hashes)])[0]
+        signature = structure_signatures(present, [SignatureShape(length, hashes)])[0]
         appeared += sum(signature.contains(f"out{random.getrandbits(60)}") for _ in range(500))
         asked += 500
     estimate = false_positive_estimate(hashes, 93, length)

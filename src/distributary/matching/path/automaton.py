@@ -27,13 +27,13 @@ BELOW = "//"
 """The transition on nothing to the state that stays active at every depth."""
 
 
-class State:
+class AutomatonState:
     """A prefix of trunks: where it leads, how many trunks use it, and the slots whose trunk ends here."""
 
     __slots__ = ("accepted", "next", "stays", "uses")
 
     def __init__(self, stays: bool) -> None:
-        self.next: dict[str, State] = {}
+        self.next: dict[str, AutomatonState] = {}
         self.stays = stays
         self.uses = 0
         self.accepted: dict[int, int] = {}
@@ -55,7 +55,7 @@ class PathAutomaton(Index[PathFilter]):
     filter_class: ClassVar[type[PathFilter]] = PathFilter
 
     def __init__(self) -> None:
-        self._start = State(stays=False)
+        self._start = AutomatonState(stays=False)
         self._filters: dict[int, PathFilter] = {}
         self._open: set[int] = set()
         """The slots whose filters are not decided by their trunks."""
@@ -69,7 +69,7 @@ class PathAutomaton(Index[PathFilter]):
         for branch in filter.branches:
             state = self._start
             for label in _transitions(branch):
-                state = state.next.setdefault(label, State(stays=label == BELOW))
+                state = state.next.setdefault(label, AutomatonState(stays=label == BELOW))
                 state.uses += 1
             state.accepted[slot] = state.accepted.get(slot, 0) + 1
 
@@ -117,14 +117,14 @@ class PathAutomaton(Index[PathFilter]):
     def _run(self, document: Document) -> set[int]:
         """The slots of which some trunk is accepted."""
         accepted: set[int] = set(self._start.accepted)
-        stack: list[tuple[int, list[State]]] = [(-1, _settled([self._start], accepted))]
+        stack: list[tuple[int, list[AutomatonState]]] = [(-1, _settled([self._start], accepted))]
         for node, parent in enumerate(document.parents):
             while stack[-1][0] != parent:
                 stack.pop()
             stack.append((node, _advanced(stack[-1][1], document.label(node), accepted)))
         return accepted
 
-    def _states(self) -> Iterator[State]:
+    def _states(self) -> Iterator[AutomatonState]:
         waiting = [self._start]
         while waiting:
             state = waiting.pop()
@@ -145,7 +145,7 @@ def _is_linear(branch: LocationPath) -> bool:
     return all(not step.predicates and step.label != TEXT for step in branch.steps)
 
 
-def _settled(states: list[State], accepted: set[int]) -> list[State]:
+def _settled(states: list[AutomatonState], accepted: set[int]) -> list[AutomatonState]:
     """The states with those that they lead to on nothing."""
     below = [state.next[BELOW] for state in states if BELOW in state.next]
     for state in below:
@@ -153,10 +153,10 @@ def _settled(states: list[State], accepted: set[int]) -> list[State]:
     return states + below
 
 
-def _advanced(active: list[State], label: str, accepted: set[int]) -> list[State]:
+def _advanced(active: list[AutomatonState], label: str, accepted: set[int]) -> list[AutomatonState]:
     """The states that are active below a node, from those that were active above it."""
     wildcard = ANY_ATTRIBUTE if label[0] == "@" else ANY_ELEMENT
-    reached: dict[State, None] = {}
+    reached: dict[AutomatonState, None] = {}
     for state in active:
         if state.stays:
             reached[state] = None

@@ -24,7 +24,7 @@ from distributary.matching.batch import EventBatch
 from distributary.matching.index import Arrays, Pairs
 from distributary.matching.layers import CompiledIndex
 from distributary.matching.path import signature
-from distributary.matching.path.signature import Shape, Signature
+from distributary.matching.path.signature import Signature, SignatureShape
 from distributary.matching.path.verifier import check_exact, compile_exact
 
 
@@ -70,7 +70,7 @@ class PathBloom(CompiledIndex[PathFilter]):
 
     def __init__(self, length: int = 256, hashes: int = 1) -> None:
         super().__init__()
-        self.shape = Shape(length, hashes)
+        self.shape = SignatureShape(length, hashes)
         self.statistics = Preselection()
         """What pre-selection has done since this was last set; dead filters of a segment count too."""
 
@@ -112,7 +112,7 @@ def _unpacked(vectors: Sequence[int], length: int) -> Bytes:
 
 def _covered(arrays: Arrays, signatures: Sequence[Signature]) -> Pairs:
     """The pairs of a signature and a position that it covers."""
-    shape = Shape(*arrays["shape"].tolist())
+    shape = SignatureShape(*arrays["shape"].tolist())
     for one in signatures:
         if one.shape != shape:
             raise ValueError(f"the filters' signatures have {shape}, the document's {one.shape}")

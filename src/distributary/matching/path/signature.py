@@ -36,7 +36,7 @@ Item = str | tuple[str, str]
 """A label, or the labels of a parent and its child."""
 
 
-class Shape(NamedTuple):
+class SignatureShape(NamedTuple):
     """How a signature is made: its length in bits, and how many bits each item sets.
 
     The default is the one of section 3.3.2, chosen there for documents of about a hundred items.
@@ -50,14 +50,14 @@ class Shape(NamedTuple):
 class Signature:
     """A bit vector that stands for a set of items.
 
-    >>> bib = structure_signatures({"bib", "book", ("bib", "book")}, [Shape(64, 2)])[0]
+    >>> bib = structure_signatures({"bib", "book", ("bib", "book")}, [SignatureShape(64, 2)])[0]
     >>> bib.contains(("bib", "book"))
     True
-    >>> bib.covers(structure_signatures({"book"}, [Shape(64, 2)])[0])
+    >>> bib.covers(structure_signatures({"book"}, [SignatureShape(64, 2)])[0])
     True
     """
 
-    shape: Shape
+    shape: SignatureShape
     bits: int
     """Bit i of the vector is bit i of this number."""
 
@@ -84,7 +84,7 @@ class Signature:
             )
 
 
-def structure_signatures(items: Iterable[Item], shapes: Sequence[Shape]) -> tuple[Signature, ...]:
+def structure_signatures(items: Iterable[Item], shapes: Sequence[SignatureShape]) -> tuple[Signature, ...]:
     """The signatures of one set of items in several shapes, hashing each item once."""
     vectors = [0] * len(shapes)
     for item in items:
@@ -95,7 +95,7 @@ def structure_signatures(items: Iterable[Item], shapes: Sequence[Shape]) -> tupl
 
 def document_signature(document: Document, length: int = 256, hashes: int = 1) -> Signature:
     """What a publisher computes and ships with the document."""
-    return structure_signatures(document_items(document), [Shape(length, hashes)])[0]
+    return structure_signatures(document_items(document), [SignatureShape(length, hashes)])[0]
 
 
 def path_signature(path_filter: PathFilter, length: int = 256, hashes: int = 1) -> Signature:
@@ -105,7 +105,7 @@ def path_signature(path_filter: PathFilter, length: int = 256, hashes: int = 1) 
     >>> asked.contains("last"), asked.contains(("bib", "last"))
     (True, False)
     """
-    return structure_signatures(guaranteed_items(path_filter), [Shape(length, hashes)])[0]
+    return structure_signatures(guaranteed_items(path_filter), [SignatureShape(length, hashes)])[0]
 
 
 def document_items(document: Document) -> set[Item]:
@@ -153,12 +153,12 @@ def optimal_hashes(length: int, items: int) -> int:
     return min(below, below + 1, key=lambda hashes: false_positive_estimate(hashes, items, length))
 
 
-def shape_for(items: int, rate: float) -> Shape:
+def shape_for(items: int, rate: float) -> SignatureShape:
     """The shortest shape, with as many hashes as serve it best, whose estimate for so many items is at most
     `rate`.
 
     >>> shape_for(93, 0.25)
-    Shape(length=269, hashes=2)
+    SignatureShape(length=269, hashes=2)
     """
     if items < 1 or not 0 < rate < 1:
         raise ValueError(f"a shape is for at least one item and a rate in (0, 1), not {items} and {rate}")
@@ -170,7 +170,7 @@ def shape_for(items: int, rate: float) -> Shape:
     while not meets(long_enough):
         long_enough *= 2
     length = bisect_left(range(long_enough), True, lo=max(1, long_enough // 2), key=meets)
-    return Shape(length, optimal_hashes(length, items))
+    return SignatureShape(length, optimal_hashes(length, items))
 
 
 @lru_cache(maxsize=1 << 16)
@@ -182,7 +182,7 @@ def _hashed(item: Item) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=1 << 16)
-def _bits(item: Item, shape: Shape) -> int:
+def _bits(item: Item, shape: SignatureShape) -> int:
     """The bits an item sets: double hashing, reduced to the length."""
     first, second = _hashed(item)
     bits = 0

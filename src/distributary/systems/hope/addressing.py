@@ -31,7 +31,7 @@ from distributary.filters.path.document import parse_document
 from distributary.filters.path.filter import PathFilter
 from distributary.matching.path.signature import (
     Item,
-    Shape,
+    SignatureShape,
     document_items,
     guaranteed_items,
     structure_signatures,
@@ -81,9 +81,9 @@ class Addressing:
 
     def of_items(self, items: Iterable[Item]) -> StructuralAddress:
         """Where a structure belongs. Keys set one bit an item: more would only fill them sooner."""
-        shapes = [Shape(self.dimension, 1)]
+        shapes = [SignatureShape(self.dimension, 1)]
         if self.length:
-            shapes.append(Shape(self.length, self.hashes))
+            shapes.append(SignatureShape(self.length, self.hashes))
         key, *filters = structure_signatures(items, shapes)
         return StructuralAddress(key.bits, filters[0].bits if filters else 0)
 
