@@ -134,11 +134,12 @@ class ChangeIndex(Index[ChangeFilter]):
     def peek(self, event: Event, slot: int) -> Peek:
         """Whether `slot` would fire on this event now, and why. Changes nothing."""
         last = self.last(slot, event.topic)
-        moves = tuple(
-            move_of(name, tolerance, number_of(event.attributes.get(name)), last.get(name))
-            for name, tolerance in self.filter(slot).tolerances
-        )
-        return Peek(any(move.moved for move in moves), moves)
+        moves = []
+        for name, tolerance in self.filter(slot).tolerances:
+            value, before = number_of(event.attributes.get(name)), last.get(name)
+            moved = value is not None and (before is None or abs(value - before) > tolerance)
+            moves.append(AttributeMove(name, tolerance, value, before, moved))
+        return Peek(any(move.moved for move in moves), tuple(moves))
 
     def match(self, event: Event) -> list[int]:
         """The slots of group 0 that fire on this event, ascending. Advances their memory."""
@@ -218,12 +219,6 @@ class ListedChangeIndex(ChangeIndex):
     @abstractmethod
     def _advance(self, group: int, topic: int, values: Mapping[str, float]) -> Sequence[int] | Ints:
         """Show one event's values (of watched attributes) to a group; the slots that fire, each once."""
-
-
-def move_of(attribute: str, tolerance: float, value: float | None, last: float | None) -> AttributeMove:
-    """Compare a value with the last one as `filters.change` prescribes."""
-    moved = value is not None and (last is None or abs(value - last) > tolerance)
-    return AttributeMove(attribute, tolerance, value, last, moved)
 
 
 def numbers_of(batch: EventBatch, attribute: str) -> Floats | None:

@@ -12,7 +12,7 @@ is O(1). An addition is O(log n) for each topic its group has seen, and amortise
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -67,8 +67,8 @@ class ChangeThresholds(ChangeIndex):
         if self._waiting.pop(slot, None) is not None:
             return
         lanes = self._lanes
-        for term in self._terms_of(slot):
-            at = lanes.start[lanes.term_lane[term]] + lanes.term_place[term]
+        for lane, place in self._terms_of(slot):
+            at = lanes.start[lane] + place
             lanes.slots[at] = -1
             lanes.tolerances[at] = -1
             self._dead_terms += 1
@@ -83,11 +83,10 @@ class ChangeThresholds(ChangeIndex):
             return waiting
         names = list(self._attributes)
         lanes = self._lanes
-        tolerances = []
-        for term in self._terms_of(slot):
-            lane = lanes.term_lane[term]
-            tolerance = float(lanes.tolerances[lanes.start[lane] + lanes.term_place[term]])
-            tolerances.append((names[lanes.attribute[lane]], tolerance))
+        tolerances = [
+            (names[lanes.attribute[lane]], float(lanes.tolerances[lanes.start[lane] + place]))
+            for lane, place in self._terms_of(slot)
+        ]
         return ChangeFilter(tuple(sorted(tolerances)))
 
     def __len__(self) -> int:
@@ -134,11 +133,10 @@ class ChangeThresholds(ChangeIndex):
         names = list(self._attributes)
         table, cell_lane, cell_topic = self._cells[:3]
         values = {}
-        for term in self._terms_of(slot):
-            lane = int(self._lanes.term_lane[term])
+        for lane, place in self._terms_of(slot):
             cell = table[cells.find_place(table, cell_lane, cell_topic, lane, number)]
             if cell >= 0:
-                value = float(self._cells.last[self._cells.start[cell] + self._lanes.term_place[term]])
+                value = float(self._cells.last[self._cells.start[cell] + place])
                 if value == value:
                     values[names[self._lanes.attribute[lane]]] = value
         return values
@@ -210,13 +208,13 @@ class ChangeThresholds(ChangeIndex):
         if not 0 <= slot < len(self._groups) or self._groups[slot] == NO_GROUP:
             raise KeyError(slot)
 
-    def _terms_of(self, slot: int) -> list[int]:
-        terms = []
-        term = int(self._lanes.slot_term[slot])
+    def _terms_of(self, slot: int) -> Iterator[tuple[int, int]]:
+        """The lane of each term of a slot, and its place there."""
+        lanes = self._lanes
+        term = lanes.slot_term[slot]
         while term >= 0:
-            terms.append(term)
-            term = int(self._lanes.term_next[term])
-        return terms
+            yield int(lanes.term_lane[term]), int(lanes.term_place[term])
+            term = lanes.term_next[term]
 
     def _shown(self, batch: EventBatch, rows: Ints, groups: Ints) -> firing.ShownEvents:
         value_row = np.full(len(self._attributes), -1, np.int32)

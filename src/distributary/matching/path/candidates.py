@@ -14,7 +14,7 @@ import numpy as np
 from distributary.kernel import Floats, Ints, Words, hash_bytes, kernel, same_text, with_room
 from distributary.matching.path import expressions as kinds
 from distributary.matching.path.bounds import PATH
-from distributary.matching.path.evaluate import ExpressionTable, NodeValues, Subject
+from distributary.matching.path.evaluate import ExpressionTable, NodeValues, Subject, compares
 from distributary.matching.path.forest import LabelCodes
 from distributary.matching.path.trie import RELATIONS, Trie, key_place
 
@@ -263,15 +263,8 @@ def _bound(literals: Floats, first: int, last: int, value: float, beyond: bool) 
 @kernel
 def _in_range(relation: int, literal: float, least: float, greatest: float) -> bool:
     """Whether some of the numbers between two that occur compare so; an inequality is left open."""
-    if relation == kinds.LESS:
-        return least < literal
-    if relation == kinds.AT_MOST:
-        return least <= literal
-    if relation == kinds.GREATER:
-        return greatest > literal
-    if relation == kinds.AT_LEAST:
-        return greatest >= literal
-    return True
+    value = least if relation <= kinds.AT_MOST else greatest
+    return relation <= kinds.UNEQUAL or compares(relation, value, literal)
 
 
 @kernel

@@ -27,20 +27,11 @@ from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
 from distributary.matching.index import Arrays, Pairs
 from distributary.matching.layers import CompiledIndex
-from distributary.matching.path import bounds, candidates, evaluate
+from distributary.matching.path import bounds, candidates, evaluate, follow
 from distributary.matching.path.bounds import ALL, NONE, STAMP
 from distributary.matching.path.evaluate import Evaluated, ExpressionTable, check_pairs
 from distributary.matching.path.expressions import Expressions
-from distributary.matching.path.follow import (
-    MAX_LINE,
-    OPEN,
-    REACH_STAMP,
-    SURE,
-    FoundFilters,
-    SummaryWalk,
-    emit,
-    follow,
-)
+from distributary.matching.path.follow import SummaryWalk
 from distributary.matching.path.forest import Forest, LabelCodes, grove
 from distributary.matching.path.routes import route_of
 from distributary.matching.path.summaries import Summaries
@@ -150,9 +141,9 @@ def _match(
             masks, held, held_count = _find_plain(table, trie, walk, masks, held)
         # A tree finds a position at most twice, so this is room enough for all it can find.
         entries = with_room(entries, used[0], 2 * filters)
-        found = FoundFilters(seen, entries, used)
+        found = follow.FoundFilters(seen, entries, used)
         for at in range(held_count):
-            emit(held[at], turn, found)
+            follow.emit(held[at], turn, found)
         begin, stop = forest.first[tree], forest.first[tree + 1]
         label, of_node = forest.label[begin:stop], summaries.of_node[begin:stop]
         values = evaluate.values_of(forest, numbers, begin, stop)
@@ -160,9 +151,9 @@ def _match(
         asked = candidates.find_equalities(
             tree, longest, table, trie, codes, label, of_node, walk.classes, values, hits
         )
-        masks = follow(turn, asked, table, trie.states, walk, members, masks, found)
+        masks = follow.follow(turn, asked, table, trie.states, walk, members, masks, found)
         asked = candidates.find_tests(trie, walk.subject, members, walk.classes, walk.bounds.paths.size)
-        masks = follow(turn, asked, table, trie.states, walk, members, masks, found)
+        masks = follow.follow(turn, asked, table, trie.states, walk, members, masks, found)
         # Leave out what was in doubt before it was found for certain.
         kept = low[turn]
         for at in range(low[turn], used[0]):
@@ -189,14 +180,14 @@ def _begin_walk(
     subject = evaluate.Subject(number, parent, order, code_low, evaluate.no_values())
     classes, paths = bounds.lay_out(label, parent, codes)
     stamp = np.uint64(number + 1)
-    reach[0, REACH_STAMP], reach[0, SURE], reach[0, OPEN] = stamp, DOCUMENT, DOCUMENT
+    reach[0, follow.REACH_STAMP], reach[0, follow.SURE], reach[0, follow.OPEN] = stamp, DOCUMENT, DOCUMENT
     evaluated.used[0] = 0
     lacking = ~np.uint64(0)
     for code in range(codes.size):
         if code_low[code] < code_low[code + 1]:
             lacking &= ~(np.uint64(1) << np.uint64(code & 63))
     own_bounds = bounds.Bounds(bound_masks, evaluated.stack, paths, stamp)
-    chain, line = np.empty(1 << 12, np.int32), np.empty(MAX_LINE, np.int32)
+    chain, line = np.empty(1 << 12, np.int32), np.empty(follow.MAX_LINE, np.int32)
     return SummaryWalk(classes, subject, own_bounds, reach, evaluated, lacking, chain, line)
 
 

@@ -286,7 +286,7 @@ def _set_compared(
             same = same_text(table.string_bytes, low, high, values.data, values.start[node], values.end[node])
             passed = same == (relation == kinds.STRING_EQUAL)
         else:
-            passed = _compares(relation, values.numbers[node], table.numbers[literal])
+            passed = compares(relation, values.numbers[node], table.numbers[literal])
         if passed:
             any_node = True
             mask[node >> 6] |= np.uint64(1) << np.uint64(node & 63)
@@ -294,7 +294,8 @@ def _set_compared(
 
 
 @kernel
-def _compares(relation: int, value: float, bound: float) -> bool:
+def compares(relation: int, value: float, bound: float) -> bool:
+    """Whether a number compares so with another."""
     if relation == kinds.EQUAL:
         return value == bound
     if relation == kinds.UNEQUAL:

@@ -12,31 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distributary.kernel import Ints, Longs, Words, kernel
+from distributary.matching.path import bounds, candidates, evaluate
 from distributary.matching.path import expressions as kinds
-from distributary.matching.path.bounds import (
-    ALL,
-    DEPTH,
-    NONE,
-    OWN,
-    PARENT,
-    PATH,
-    STAMP,
-    WILDCARD,
-    Bounds,
-    work_out_bounds,
-)
-from distributary.matching.path.candidates import (
-    EQUALITY,
-    FIRST,
-    HIGH,
-    LAST,
-    LOW,
-    RELATION,
-    Candidates,
-    ClassMembers,
-    class_passes,
-)
-from distributary.matching.path.evaluate import Evaluated, ExpressionTable, Subject, holds_at, work_out
 from distributary.matching.path.trie import BEFORE, CODE, CONDITION, DEEP
 
 MAX_LINE = 64
@@ -68,10 +45,10 @@ class SummaryWalk(NamedTuple):
 
     classes: Ints
     """By class: OWN, WILDCARD, PARENT, DEPTH and PATH of `bounds`."""
-    subject: Subject
-    bounds: Bounds
+    subject: evaluate.Subject
+    bounds: bounds.Bounds
     reach: Words
-    evaluated: Evaluated
+    evaluated: evaluate.Evaluated
     lacking: np.uint64
     """A bit for each label that no class has (see `routes.label_bit`)."""
     chain: Ints
@@ -92,26 +69,26 @@ def emit(entry: int, turn: int, found: FoundFilters) -> None:
 @kernel
 def follow(
     turn: int,
-    candidates: Candidates,
-    table: ExpressionTable,
+    asked: candidates.Candidates,
+    table: evaluate.ExpressionTable,
     states: Ints,
     walk: SummaryWalk,
-    members: ClassMembers,
+    members: candidates.ClassMembers,
     masks: Words,
     found: FoundFilters,
 ) -> Words:
     """Emit the candidates whose route leads to a class that has the value; gives the masks."""
-    runs, (posting_state, posting_entry, needs, literals) = candidates.runs, candidates.postings
-    classes, bounds, reach = walk.classes, walk.bounds, walk.reach
+    runs, (posting_state, posting_entry, needs, literals) = asked.runs, asked.postings
+    classes, known, reach = walk.classes, walk.bounds, walk.reach
     for run in range(len(runs)):
-        relation, paths = runs[run, RELATION], candidates.paths[run]
-        for at in range(runs[run, FIRST], runs[run, LAST]):
+        relation, paths = runs[run, candidates.RELATION], asked.paths[run]
+        for at in range(runs[run, candidates.FIRST], runs[run, candidates.LAST]):
             if needs[at] & walk.lacking:
                 continue
             state, entry = posting_state[at], posting_entry[at]
             sure, open_to = np.uint64(0), ~np.uint64(0)
-            if bounds.paths.size:
-                if reach[state, REACH_STAMP] != bounds.stamp:
+            if known.paths.size:
+                if reach[state, REACH_STAMP] != known.stamp:
                     _reach_paths(state, table.rows, states, walk)
                 sure, open_to = reach[state, SURE], reach[state, OPEN]
                 if not open_to & paths:
@@ -119,12 +96,14 @@ def follow(
                 if sure & paths and relation > kinds.UNEQUAL:
                     emit(entry, turn, found)
                     continue
-            for place in range(runs[run, LOW], runs[run, HIGH]):
-                each: Any = np.int64(candidates.classes[place])
-                bit = np.uint64(1) << np.uint64(classes[each, PATH] & 63)
+            for place in range(runs[run, candidates.LOW], runs[run, candidates.HIGH]):
+                each: Any = np.int64(asked.classes[place])
+                bit = np.uint64(1) << np.uint64(classes[each, bounds.PATH] & 63)
                 if not open_to & bit:
                     continue
-                if relation != EQUALITY and not class_passes(relation, literals[at], each, table, members):
+                if relation != candidates.EQUALITY and not candidates.class_passes(
+                    relation, literals[at], each, table, members
+                ):
                     continue
                 leads = LEADS
                 if not sure & bit:
@@ -140,9 +119,9 @@ def follow(
 @kernel
 def _reach_paths(state: int, rows: Ints, states: Ints, walk: SummaryWalk) -> None:
     """Work out which paths a state's route leads to, and first for the states before it."""
-    bounds, reach, chain, parent = walk.bounds, walk.reach, walk.chain, walk.bounds.paths.parent
+    known, reach, chain, parent = walk.bounds, walk.reach, walk.chain, walk.bounds.paths.parent
     links = 0
-    while reach[state, REACH_STAMP] != bounds.stamp:
+    while reach[state, REACH_STAMP] != known.stamp:
         chain[links] = state
         links += 1
         state = states[state, BEFORE]
@@ -152,13 +131,13 @@ def _reach_paths(state: int, rows: Ints, states: Ints, walk: SummaryWalk) -> Non
         deep, code, condition = states[state, DEEP], states[state, CODE], states[state, CONDITION]
         holds, fails = ~np.uint64(0), np.uint64(0)
         if condition != kinds.TRUE:
-            if bounds.masks[condition, STAMP] != bounds.stamp:
-                work_out_bounds(condition, bounds, rows)
-            holds, fails = bounds.masks[condition, ALL], bounds.masks[condition, NONE]
+            if known.masks[condition, bounds.STAMP] != known.stamp:
+                bounds.work_out_bounds(condition, known, rows)
+            holds, fails = known.masks[condition, bounds.ALL], known.masks[condition, bounds.NONE]
         sure_here, open_here = np.uint64(0), np.uint64(0)
         if open_to:
-            for at in range(bounds.paths.low[code], bounds.paths.low[code + 1]):
-                path = bounds.paths.order[at]
+            for at in range(known.paths.low[code], known.paths.low[code + 1]):
+                path = known.paths.order[at]
                 bit = np.uint64(1) << np.uint64(path)
                 if fails & bit:
                     continue
@@ -173,16 +152,16 @@ def _reach_paths(state: int, rows: Ints, states: Ints, walk: SummaryWalk) -> Non
                 if sure_above:
                     sure_here |= holds & bit
         sure, open_to = sure_here, open_here
-        reach[state, REACH_STAMP], reach[state, SURE], reach[state, OPEN] = bounds.stamp, sure, open_to
+        reach[state, REACH_STAMP], reach[state, SURE], reach[state, OPEN] = known.stamp, sure, open_to
 
 
 @kernel
 def _route_leads(
-    state: int, each: int, table: ExpressionTable, states: Ints, walk: SummaryWalk, masks: Words
+    state: int, each: int, table: evaluate.ExpressionTable, states: Ints, walk: SummaryWalk, masks: Words
 ) -> tuple[int, Words]:
     """Whether the route to a state leads to a class, by the classes for which its conditions hold."""
     classes, line, chain, evaluated = walk.classes, walk.line, walk.chain, walk.evaluated
-    depth = classes[each, DEPTH]
+    depth = classes[each, bounds.DEPTH]
     if depth >= MAX_LINE:
         return UNDECIDED, masks
     links = 0
@@ -192,7 +171,7 @@ def _route_leads(
         state = states[state, BEFORE]
     for place in range(depth, -1, -1):
         line[place] = each
-        each = classes[each, PARENT]
+        each = classes[each, bounds.PARENT]
     ways = np.uint64(1)  # by place on the line: whether the links so far lead there
     for link in range(links - 1, -1, -1):
         state = chain[link]
@@ -202,12 +181,14 @@ def _route_leads(
         for place in range(1 if link else depth, depth + 1):
             bit = np.uint64(1) << np.uint64(place)
             here = line[place]
-            if not following & bit or (classes[here, OWN] != code and classes[here, WILDCARD] != code):
+            if not following & bit or (
+                classes[here, bounds.OWN] != code and classes[here, bounds.WILDCARD] != code
+            ):
                 continue
             if condition != kinds.TRUE:
                 if evaluated.stamp[condition] != walk.subject.number:
-                    masks = work_out(condition, table, walk.subject, evaluated, masks)
-                if not holds_at(masks, evaluated.place[condition], here):
+                    masks = evaluate.work_out(condition, table, walk.subject, evaluated, masks)
+                if not evaluate.holds_at(masks, evaluated.place[condition], here):
                     continue
             ways |= bit
         if not ways:

@@ -60,23 +60,16 @@ def route_of(branch: LocationPath, expressions: Expressions) -> EntryRoute:
     """The route of a branch."""
     turn = _best_turn(branch)
     values = sum(isinstance(part, Compares) for part, _ in pattern.walk(branch))
-    if turn is not None:
-        links: list[RouteLink] = []
-        comparison = _follow(branch, turn, expressions, links)
-        if comparison.always is None:
-            return EntryRoute(
-                tuple(links),
-                comparison,
-                values == 1,
-                kinds.FALSE,
-                links[-1].code,
-                _needs(branch, expressions),
-            )
-        values -= comparison.always
-    whole = expressions.of_path(branch, 0, None, True)
-    return EntryRoute(
-        (), None, values == 0, whole, _telling_code(branch, expressions), _needs(branch, expressions)
-    )
+    links: list[RouteLink] = []
+    comparison = None if turn is None else _follow(branch, turn, expressions, links)
+    if comparison is not None and comparison.always is None:
+        exact, whole, code = values == 1, kinds.FALSE, links[-1].code
+    else:
+        exact = values == (comparison is not None and comparison.always is True)
+        links, comparison = [], None
+        whole = expressions.of_path(branch, 0, None, True)
+        code = _telling_code(branch, expressions)
+    return EntryRoute(tuple(links), comparison, exact, whole, code, _needs(branch, expressions))
 
 
 def label_bit(code: int) -> int:

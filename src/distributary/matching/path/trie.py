@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from distributary.kernel import Bytes, Flags, Floats, Ints, Longs, Words, hash_bytes, kernel, sealed
 from distributary.matching.index import Arrays
@@ -114,31 +113,21 @@ class TrieBuilder:
     def _held(self) -> Arrays:
         """Routes without a value, and ranges and inequalities."""
         codes = len(self._expressions.codes)
-        ints, words = np.int32, np.uint64
-        code, expression, entry, needs = _columns(sorted(self._plain), ints, ints, ints, words)
-        run, literal, state, test_entry, test_needs = _columns(
-            sorted(self._tests), ints, np.float64, ints, ints, words
+        plain = _columns("plain", sorted(self._plain), low=INT, expression=INT, entry=INT, needs=WORD)
+        tests = _columns(
+            "test", sorted(self._tests), low=INT, literal=np.float64, state=INT, entry=INT, needs=WORD
         )
-        return {
-            "states": np.array(list(self._states), ints),
-            "plain_low": _low(code, codes),
-            "plain_expression": expression,
-            "plain_entry": entry,
-            "plain_needs": needs,
-            "test_low": _low(run, codes * RELATIONS),
-            "test_literal": literal,
-            "test_state": state,
-            "test_entry": test_entry,
-            "test_needs": test_needs,
-        }
+        # The first column is ascending; what is kept of it is where the run of each number begins.
+        plain["plain_low"] = _low(plain["plain_low"], codes)
+        tests["test_low"] = _low(tests["test_low"], codes * RELATIONS)
+        return {"states": np.array(list(self._states), INT), **plain, **tests}
 
     def _postings(self, string: Ints) -> Arrays:
         """The keys of equalities, given the places of their strings, and what is held under each."""
         held = [each for postings in self._keys.values() for each in postings]
-        state, entry, needs = _columns(held, np.int32, np.int32, np.uint64)
-        code = np.array([code for code, _ in self._keys], np.int32)
+        code = np.array([code for code, _ in self._keys], INT)
         numbers = [0.0 if isinstance(literal, str) else literal for _, literal in self._keys]
-        low = np.zeros(len(self._keys) + 1, np.int32)
+        low = np.zeros(len(self._keys) + 1, INT)
         np.cumsum([len(postings) for postings in self._keys.values()], out=low[1:])
         has_strings, has_numbers = np.zeros((2, len(self._expressions.codes)), np.bool_)
         has_strings[code[string >= 0]] = True
@@ -146,18 +135,23 @@ class TrieBuilder:
         return {
             "key_code": code,
             "key_string": string,
-            "key_number": np.array(numbers, np.float64).view(np.uint64),
+            "key_number": np.array(numbers, np.float64).view(WORD),
             "key_low": low,
-            "key_state": state,
-            "key_entry": entry,
-            "key_needs": needs,
+            **_columns("key", held, state=INT, entry=INT, needs=WORD),
             "code_has_strings": has_strings,
             "code_has_numbers": has_numbers,
         }
 
 
-def _columns(rows: Sequence[tuple[Any, ...]], *types: type[np.generic]) -> list[NDArray[Any]]:
-    return [np.array([row[at] for row in rows], kind) for at, kind in enumerate(types)]
+INT, WORD = np.int32, np.uint64
+
+
+def _columns(prefix: str, rows: Sequence[tuple[Any, ...]], **types: type[np.generic]) -> Arrays:
+    """The columns of the rows, each under its name and of its type."""
+    return {
+        f"{prefix}_{name}": np.array([row[at] for row in rows], kind)
+        for at, (name, kind) in enumerate(types.items())
+    }
 
 
 def _low(places: Ints, count: int) -> Ints:
