@@ -114,9 +114,9 @@ def test_tolerances_below_one_unit_are_plain_filters() -> None:
 
 def test_units_are_rounded_down_so_that_widths_never_exceed_the_tolerance() -> None:
     index = ChangeMFD(unit=0.1)
-    assert index.units(0.3) == 2  # 3 * 0.1 is more than 0.3 in float64
-    assert index.units(0.30000000000000004) == 3
-    assert ChangeMFD().units(1e308) == 4**26 - 1
+    assert index.chain(0.3)[-1][0] == 2  # 3 * 0.1 is more than 0.3 in float64
+    assert index.chain(0.30000000000000004)[-1][0] == 3
+    assert ChangeMFD().chain(1e308)[-1][0] == 4**26 - 1
 
 
 @pytest.mark.parametrize("unit", [0, -1, float("nan"), float("inf")])

@@ -145,19 +145,14 @@ def lanes_of(terms: Terms, groups_of: Ints) -> Lanes:
     opens = np.ones(count, np.bool_)
     opens[1:] = (groups[1:] != groups[:-1]) | (attributes[1:] != attributes[:-1])
     starts = np.flatnonzero(opens)
-    lane_groups = groups[starts]
     term_lane = (np.cumsum(opens) - 1).astype(np.int32)
     lane_count = len(starts)
-    follows = np.full(lane_count, -1, np.int32)
-    follows[:-1][lane_groups[1:] == lane_groups[:-1]] = 0
-    follows[follows == 0] = np.flatnonzero(follows == 0) + 1
-    group_lane = np.full(int(groups.max(initial=-1)) + 1, -1, np.int32)
-    group_lane[lane_groups[::-1]] = np.arange(lane_count - 1, -1, -1, dtype=np.int32)
+    group_lane, _, next_lane = _links(groups[starts])
     sizes = np.diff(np.append(starts, count)).astype(np.int32)
     slot_term, slot_terms, term_next = _links(slots)
     return Lanes(
         group_lane=group_lane,
-        next=follows,
+        next=next_lane,
         attribute=attributes[starts].astype(np.int32),
         start=starts.astype(np.int64),
         size=sizes,
@@ -175,31 +170,30 @@ def lanes_of(terms: Terms, groups_of: Ints) -> Lanes:
     )
 
 
-def _links(slots: Ints) -> tuple[Ints, Ints, Ints]:
-    """Link the terms of each slot: the first term and the number of terms by slot, the next by term."""
-    order = np.argsort(slots, kind="stable").astype(np.int32)
-    size = int(slots.max(initial=-1)) + 1
-    slot_term = np.full(size, -1, np.int32)
-    slot_term[slots[order[::-1]]] = order[::-1]
-    term_next = np.full(len(slots), -1, np.int32)
-    again = slots[order[1:]] == slots[order[:-1]]
-    term_next[order[:-1][again]] = order[1:][again]
-    return slot_term, np.bincount(slots, minlength=size).astype(np.int32), term_next
+def _links(owners: Ints) -> tuple[Ints, Ints, Ints]:
+    """Link what belongs to each owner: the first and their number by owner, and the next by what is owned."""
+    order = np.argsort(owners, kind="stable").astype(np.int32)
+    size = int(owners.max(initial=-1)) + 1
+    first = np.full(size, -1, np.int32)
+    first[owners[order[::-1]]] = order[::-1]
+    following = np.full(len(owners), -1, np.int32)
+    again = owners[order[1:]] == owners[order[:-1]]
+    following[order[:-1][again]] = order[1:][again]
+    return first, np.bincount(owners, minlength=size).astype(np.int32), following
 
 
 def no_cells(values: int) -> Cells:
     """Room for so many values and some cells, none of it used."""
-    cells = values = max(16, values)
+    size = max(16, values)
+    types = {"start": np.int64, "tree": np.int64}
+    by_cell: dict[str, NDArray[Any]] = {
+        name: np.full(size, UNUSED[name], types.get(name, np.int32)) for name in BY_CELL
+    }
     return Cells(
-        table=np.full(table_size(cells), -1, np.int32),
-        lane=np.full(cells, -1, np.int32),
-        topic=np.full(cells, -1, np.int32),
-        start=np.zeros(cells, np.int64),
-        tree=np.zeros(cells, np.int64),
-        next=np.full(cells, -1, np.int32),
-        fellow=np.full(cells, -1, np.int32),
+        **by_cell,
+        table=np.full(table_size(size), -1, np.int32),
         topic_cell=np.full(16, -1, np.int32),
-        last=np.empty(values),
+        last=np.empty(size),
         above=np.empty(0),
         below=np.empty(0),
         used=np.zeros(4, np.int64),

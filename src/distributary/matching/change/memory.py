@@ -69,9 +69,7 @@ def pack(remembered: LastValues, topics: int) -> list[bytes | None]:
         return records
     names = [name.encode() for name in remembered.names]
     by_name = sorted(range(len(names)), key=names.__getitem__)
-    ranks = np.empty(len(names), np.int32)
-    ranks[by_name] = np.arange(len(names), dtype=np.int32)
-    attributes = ranks[remembered.attributes]
+    attributes = np.argsort(by_name)[remembered.attributes]
     order = np.lexsort((remembered.owners, attributes, remembered.topics))
     entries = np.empty(len(order), _ENTRY)
     entries["serial"] = remembered.owners[order]

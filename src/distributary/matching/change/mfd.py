@@ -162,13 +162,6 @@ class ChangeMFD(ListedChangeIndex):
         """How many comparisons of a value with a state have been made."""
         self._groups: dict[int, dict[str, _Item]] = {}
 
-    def units(self, tolerance: float) -> int:
-        """A tolerance in whole units, rounded down; 0 makes it a plain filter.
-
-        Rounded so that the widths of the sub-filters, as floats, add up to no more than the tolerance.
-        """
-        return self.chain(tolerance)[-1][0]
-
     def chain(self, tolerance: float) -> list[Key]:
         """The filters that make up a tolerance, in the order in which a value passes them."""
         return list(chain_of(self.unit, tolerance))
@@ -302,8 +295,13 @@ class ChangeMFD(ListedChangeIndex):
         for slot, attribute, topic, last in _rows(arrays, "apart_", APART):
             end = dict(index._ends(slot))[names[attribute]]
             end.states[topic].apart[slot] = None if last != last else last
+        # Note for each topic which filters still wait for a first value.
         for _, _, item in index._items():
-            _find_fresh(item)
+            for topic, fresh in item.fresh.items():
+                for key, filter in item.filters.items():
+                    state = filter.states.get(topic)
+                    if state is None or None in state.apart.values():
+                        fresh[key] = filter
         return index
 
 
@@ -328,15 +326,6 @@ def _stop(filter: _Filter | None, topic: int, value: float) -> _Filter | None:
             stop = filter
         filter = filter.parent
     return stop
-
-
-def _find_fresh(item: _Item) -> None:
-    """Note for each topic which filters still wait for a first value."""
-    for topic, fresh in item.fresh.items():
-        for key, filter in item.filters.items():
-            state = filter.states.get(topic)
-            if state is None or None in state.apart.values():
-                fresh[key] = filter
 
 
 def _columns(prefix: str, types: Mapping[str, Any], rows: Sequence[tuple[Any, ...]]) -> Arrays:

@@ -44,11 +44,11 @@ class _Group:
         names = {name for filter in self.waiting.values() for name in filter.attributes}
         self.attributes.extend(sorted(names - set(self.attributes)))
         column = {name: at for at, name in enumerate(self.attributes)}
-        old = len(self.slots)
-        shape = (old + len(self.waiting), len(self.attributes))
+        old, columns = self.tolerances.shape
+        more = ((0, len(self.waiting)), (0, len(self.attributes) - columns))
         self.slots = np.append(self.slots, np.fromiter(self.waiting, np.int32, len(self.waiting)))
-        self.tolerances = _enlarged(self.tolerances, shape)
-        self.last = {topic: _enlarged(last, shape) for topic, last in self.last.items()}
+        self.tolerances = np.pad(self.tolerances, more, constant_values=np.nan)
+        self.last = {topic: np.pad(last, more, constant_values=np.nan) for topic, last in self.last.items()}
         for row, filter in enumerate(self.waiting.values(), old):
             for name, tolerance in filter.tolerances:
                 self.tolerances[row, column[name]] = tolerance
@@ -180,9 +180,3 @@ class ChangeSF(ListedChangeIndex):
                 continue
             group = self._groups[number]
             group.of_topic(topic)[places[slot], columns[number][name]] = value
-
-
-def _enlarged(matrix: Floats, shape: tuple[int, int]) -> Floats:
-    larger = np.full(shape, np.nan)
-    larger[: matrix.shape[0], : matrix.shape[1]] = matrix
-    return larger

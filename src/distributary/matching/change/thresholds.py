@@ -328,8 +328,14 @@ class ChangeThresholds(ChangeIndex):
             lanes.slots[lanes.start[lane] + place] = slot
             lanes.tolerances[lanes.start[lane] + place] = tolerance
             lanes.size[lane] = place + 1
-            self._append_term(slot, lane, place)
-            firing.admit_member(self._lanes, self._cells, lane, place)
+            term = self._term_count
+            self._term_count += 1
+            self._live_terms += 1
+            lanes = self._lanes = layout.grown(lanes, layout.BY_TERM, term + 1)
+            lanes.term_lane[term], lanes.term_place[term] = lane, place
+            lanes.term_next[term], lanes.slot_term[slot] = lanes.slot_term[slot], term
+            lanes.slot_terms[slot] += 1
+            firing.admit_member(lanes, self._cells, lane, place)
 
     def _lane(self, group: int, attribute: int) -> int:
         """The lane of this group and attribute, made without any place when there is none."""
@@ -363,14 +369,3 @@ class ChangeThresholds(ChangeIndex):
             count = int((self._cells.lane == lane).sum())
             self._make_values(count, after)
             firing.widen_cells(lanes, self._cells, lane, before)
-
-    def _append_term(self, slot: int, lane: int, place: int) -> None:
-        term = self._term_count
-        self._term_count += 1
-        self._live_terms += 1
-        lanes = self._lanes = layout.grown(self._lanes, layout.BY_TERM, term + 1)
-        lanes.term_lane[term] = lane
-        lanes.term_place[term] = place
-        lanes.term_next[term] = lanes.slot_term[slot]
-        lanes.slot_term[slot] = term
-        lanes.slot_terms[slot] += 1

@@ -22,8 +22,7 @@ class TopicNumbers:
 
     def __init__(self, topics: Iterable[str] = ()) -> None:
         self._numbers: dict[str | None, int] = {None: WITHOUT_TOPIC}
-        for topic in topics:
-            self._numbers[topic] = len(self._numbers)
+        self.of(list(topics))
 
     def __len__(self) -> int:
         return len(self._numbers)

@@ -85,15 +85,6 @@ def gather_members(of_node: Ints, count: int, values: NodeValues) -> ClassMember
 
 
 @kernel
-def longest_string(table: ExpressionTable) -> int:
-    """The length of the longest string that values are compared with."""
-    longest = 0
-    for string in range(len(table.string_offsets) - 1):
-        longest = max(longest, table.string_offsets[string + 1] - table.string_offsets[string])
-    return longest
-
-
-@kernel
 def find_equalities(
     tree: int,
     longest: int,
@@ -211,7 +202,7 @@ def find_tests(trie: Trie, subject: Subject, members: ClassMembers, classes: Int
             lowest = min(lowest, members.least[order[place]])
             highest = max(highest, members.greatest[order[place]])
         for relation in range(RELATIONS):
-            at, stop = _literals_in_reach(trie, code, relation, lowest, highest)
+            at, stop = _literal_range(trie, code, relation, lowest, highest)
             while at < stop:
                 # Entries with the same literal form one run, as do all inequalities on a label.
                 found = with_room(found, 5 * count, 5)
@@ -233,9 +224,7 @@ def find_tests(trie: Trie, subject: Subject, members: ClassMembers, classes: Int
 
 
 @kernel
-def _literals_in_reach(
-    trie: Trie, code: int, relation: int, least: float, greatest: float
-) -> tuple[int, int]:
+def _literal_range(trie: Trie, code: int, relation: int, least: float, greatest: float) -> tuple[int, int]:
     """The run of literals that some value of the label may compare with, given the least and greatest."""
     run = code * RELATIONS + relation
     first, last = trie.test_low[run], trie.test_low[run + 1]

@@ -128,7 +128,9 @@ def _match(
     seen, entries, used = np.full(filters, -1, np.int64), np.empty(64, np.int32), np.zeros(1, np.int64)
     low = np.zeros(trees + 1, np.int64)  # by turn: its first entry
     held = np.empty(1 << 10, np.int32)
-    longest = candidates.longest_string(table)
+    longest = 0  # string that values are compared with
+    for string in range(len(table.string_offsets) - 1):
+        longest = max(longest, table.string_offsets[string + 1] - table.string_offsets[string])
     zero: Any = np.int64(0)
     held_count, current = zero, zero - 1
     turns = np.argsort(summaries.of_tree).astype(np.int32)
@@ -166,14 +168,9 @@ def _match(
 
 @kernel
 def _begin_walk(
-    number: int,
-    summaries: Summaries,
-    codes: LabelCodes,
-    bound_masks: Words,
-    reach: Words,
-    evaluated: Evaluated,
+    number: int, summaries: Summaries, codes: LabelCodes, masks: Words, reach: Words, evaluated: Evaluated
 ) -> SummaryWalk:
-    """A summary in the segment's codes, with nothing worked out about it."""
+    """A summary in the segment's codes, with nothing worked out about it; `masks` are those of `bounds`."""
     low, high = summaries.first[number], summaries.first[number + 1]
     label, parent = summaries.label[low:high], summaries.parent[low:high]
     order, code_low = evaluate.order_by_code(label, codes)
@@ -186,7 +183,7 @@ def _begin_walk(
     for code in range(codes.size):
         if code_low[code] < code_low[code + 1]:
             lacking &= ~(np.uint64(1) << np.uint64(code & 63))
-    own_bounds = bounds.Bounds(bound_masks, evaluated.stack, paths, stamp)
+    own_bounds = bounds.Bounds(masks, evaluated.stack, paths, stamp)
     chain, line = np.empty(1 << 12, np.int32), np.empty(follow.MAX_LINE, np.int32)
     return SummaryWalk(classes, subject, own_bounds, reach, evaluated, lacking, chain, line)
 

@@ -28,8 +28,6 @@ from distributary.matching.path.summaries import Summaries, summarise
 DOCUMENT = ""
 """The label of a document's own node, which no element can bear."""
 
-NO_NODE = np.int32(-1)
-
 ELEMENT_CODE, ATTRIBUTE_CODE, TEXT_CODE = range(3)
 """The codes of `*`, `@*` and `text()` in every segment; names have the codes after these."""
 
@@ -123,7 +121,7 @@ def _planted(documents: list[Document], codes: dict[str, int], with_text: bool) 
     first = np.zeros(len(documents) + 1, np.int64)
     np.cumsum(sizes, out=first[1:])
     count = int(first[-1])
-    label, parent = np.zeros(count, np.int32), np.full(count, NO_NODE)
+    label, parent = np.zeros(count, np.int32), np.full(count, -1, np.int32)
     start, end = np.zeros(count, np.int64), np.zeros(count, np.int64)
     buffers: list[bytes] = []
     offset = 0

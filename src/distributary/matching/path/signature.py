@@ -111,13 +111,8 @@ def path_signature(path_filter: PathFilter, length: int = 256, hashes: int = 1) 
 def document_items(document: Document) -> set[Item]:
     """The labels of a document and its parent-child pairs."""
     labels = document.labels
-    items: set[Item] = set(labels)
-    items.update(
-        (labels[parent], label)
-        for label, parent in zip(labels, document.class_parents, strict=True)
-        if parent >= 0
-    )
-    return items
+    pairs = zip(labels, document.class_parents, strict=True)
+    return {*labels, *((labels[parent], label) for label, parent in pairs if parent >= 0)}
 
 
 def guaranteed_items(path_filter: PathFilter) -> set[Item]:
@@ -127,11 +122,6 @@ def guaranteed_items(path_filter: PathFilter) -> set[Item]:
     ["('book', '@id')", '@id', 'bib', 'book', 'last']
     """
     return set.intersection(*map(branch_items, path_filter.branches))
-
-
-def branch_items(branch: LocationPath) -> set[Item]:
-    """The labels and parent-child pairs of every document in which the branch selects something."""
-    return _path_items(branch, None)
 
 
 def false_positive_estimate(hashes: int, items: int, length: int) -> float:
@@ -196,8 +186,11 @@ def is_name(label: str) -> bool:
     return label not in (pattern.ANY_ELEMENT, pattern.ANY_ATTRIBUTE, pattern.TEXT)
 
 
-def _path_items(path: LocationPath, context: str | None) -> set[Item]:
-    """What a node selected by `path` from a node of label `context` (None: unknown) guarantees."""
+def branch_items(path: LocationPath, context: str | None = None) -> set[Item]:
+    """The labels and parent-child pairs of every document in which the path selects something.
+
+    `context` is the label of the node from which it selects; None: the document, or an unknown label.
+    """
     items: set[Item] = set()
     parent = context
     for step in path.steps:
@@ -215,7 +208,7 @@ def _path_items(path: LocationPath, context: str | None) -> set[Item]:
 def _predicate_items(predicate: Predicate, context: str | None) -> set[Item]:
     match predicate:
         case Exists(path) | Compares(path, _, _):
-            return _path_items(path, context)
+            return branch_items(path, context)
         case And(parts):
             return set().union(*(_predicate_items(part, context) for part in parts))
         case Or(parts):

@@ -38,17 +38,12 @@ class LabelParts:
 
     def visits(self, batch: EventBatch) -> Visits:
         """The rows and the parts that they visit, each pair once."""
-        rows: list[int] = []
-        parts: list[NDArray[np.int32]] = []
-        for row in np.flatnonzero(batch.documents.valid).tolist() if batch.documents is not None else ():
-            document = batch.document(row)
-            if document is not None:
-                rows.append(row)
-                parts.append(self._parts_of_document(tuple(document.labels)))
-        if not rows:
+        documents = {row: document for row in range(batch.rows) if (document := batch.document(row))}
+        parts = [self._parts_of_document(tuple(document.labels)) for document in documents.values()]
+        if not parts:
             return np.empty(0, np.int32), np.empty(0, np.int32)
-        counts = [len(found) for found in parts]
-        return np.repeat(np.array(rows, np.int32), counts), np.concatenate(parts)
+        rows = np.fromiter(documents, np.int32, len(documents))
+        return np.repeat(rows, [len(found) for found in parts]), np.concatenate(parts)
 
     def _parts_of_document(self, labels: tuple[str, ...]) -> NDArray[np.int32]:
         """By the labels of its path classes: documents of one schema mostly have the same ones."""

@@ -149,12 +149,11 @@ class Rendezvous:
     def describe(self) -> str:
         """The plan for people: what is filed where, in how many parts, and how many are expected there."""
         width = max(len(group.what) for group in self.groups)
-        lines = [f"{self.parts} parts"]
-        for what, parts, expected in self.groups:
-            lines.append(
-                f"  {what:<{width}}  {parts:>5} parts  about {expected / parts:>9,.0f} subscriptions each"
-            )
-        return "\n".join(lines)
+        lines = [
+            f"  {what:<{width}}  {parts:>5} parts  about {expected / parts:>9,.0f} subscriptions each"
+            for what, parts, expected in self.groups
+        ]
+        return "\n".join([f"{self.parts} parts", *lines])
 
     def to_json(self) -> str:
         """The plan as text, to be read by `from_json` elsewhere."""
@@ -228,7 +227,8 @@ class Rendezvous:
                         kind, key, cost = VALUES, name, asked
         if cost > least and self.labels.places and keys.labels:
             label = self.labels.find(keys.labels)
-            if label is not None and self._label_cost(label) < cost:
+            share = 1.0 if label is None else LABEL_COST * max(self.labels.shares[label], least)
+            if label is not None and min(share, PRESENCE_COST) < cost:
                 kind, key = LABEL, label
         return kind, key
 
@@ -240,9 +240,6 @@ class Rendezvous:
         if single or share > WIDE or attribute.reach(spans) > MAX_BUCKETS:
             return 1.0
         return max(share, self.least) * REACH_COST
-
-    def _label_cost(self, label: str) -> float:
-        return min(LABEL_COST * max(self.labels.shares[label], self.least), PRESENCE_COST)
 
     # Making a plan
 

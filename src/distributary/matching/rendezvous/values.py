@@ -18,6 +18,7 @@ Rules:
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -62,17 +63,13 @@ class AttributeParts:
     cuts: Sides = ((), ())
     places: tuple[PartRange, ...] = (PROVISIONAL,)
 
-    @cached_property
-    def _places_in_scale(self) -> int:
-        return len(self.scale[NUMBERS]) + len(self.scale[TEXTS])
-
     def share(self, spans: Spans) -> float:
         """Which share of the attribute's values is likely to lie in the spans."""
         inside = 0
         for side, low, high in spans:
             scale = self.scale[side]
             inside += bisect_right(scale, high) - bisect_left(scale, low)
-        return inside / self._places_in_scale
+        return inside / (len(self.scale[NUMBERS]) + len(self.scale[TEXTS]))
 
     def reach(self, spans: Spans) -> int:
         """How many buckets the spans reach into, counted for each span."""
@@ -97,11 +94,8 @@ class AttributeParts:
 
     def loads(self, given: Iterable[Spans]) -> list[int]:
         """How many of these subscriptions live in each bucket."""
-        loads = [0] * len(self.places)
-        for spans in given:
-            for bucket in self.buckets(spans):
-                loads[bucket] += 1
-        return loads
+        loads = Counter(bucket for spans in given for bucket in self.buckets(spans))
+        return [loads[bucket] for bucket in range(len(self.places))]
 
     def visits(self, column: AttributeColumn) -> Visits:
         """The rows and the parts that they visit, each pair once."""
