@@ -90,7 +90,7 @@ def test_either_exact_engine_continues_what_the_other_recalls() -> None:
     shown = quotes(random, 50, 3, 0.1)
     index.match_batch(shown)
     assert shown.topics is not None
-    topics = sorted({str(shown.topics[row]) for row in range(shown.rows)})
+    topics = sorted({str(shown.topics.text(row)) for row in range(shown.rows)})
     other.restore(topics, index.recall(topics))
     again.restore(topics, other.recall(topics))
     following = quotes(np.random.default_rng(6), 50, 3, 0.1)
