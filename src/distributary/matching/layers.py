@@ -84,6 +84,11 @@ class Layers(ABC, Generic[F]):
         self._waiting[slot] = filter
         self._count += 1
 
+    def add_many(self, slots: Iterable[int], filters: Iterable[F]) -> None:
+        """Hold each filter under its slot."""
+        for slot, filter in zip(slots, filters, strict=True):
+            self.add(slot, filter)
+
     def remove(self, slot: int) -> None:
         """Forget the filter under a slot; a segment that is mostly dead is compiled again."""
         home = self._home_of(slot)
