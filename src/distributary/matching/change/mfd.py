@@ -79,6 +79,7 @@ class _Item:
         """For each topic met, the filters that have no state yet, or a subscriber without one."""
 
     def subscribe(self, slot: int, chain: Sequence[Key]) -> None:
+        """Add a subscriber at the end of its chain, whose filters are made where there are none."""
         filter = None
         for key in chain:
             filter = self._filter(key, filter)

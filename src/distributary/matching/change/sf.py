@@ -55,6 +55,7 @@ class _Group:
         self.waiting = {}
 
     def strike(self, slot: int) -> None:
+        """Remove a member and what it was last delivered."""
         if slot in self.waiting:
             del self.waiting[slot]
             return

@@ -38,6 +38,7 @@ class Preselection:
 
     @property
     def false_positives(self) -> int:
+        """The candidates that the exact check ruled out."""
         return self.candidates - self.matches
 
     @property

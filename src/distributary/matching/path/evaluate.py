@@ -143,6 +143,8 @@ def work_out(
     wanted: int, table: ExpressionTable, subject: Subject, evaluated: Evaluated, masks: Words
 ) -> Words:
     """Evaluate an expression and what it needs; gives the masks, which may have moved to a larger array."""
+    # One loop over a stack rather than recursion, which Numba compiles badly; its steps that pay for a call
+    # are functions of their own.
     words = (len(subject.parent) + 63) >> 6
     rows, low, number = table.rows, subject.low, subject.number
     stamp, place, stack, used = evaluated.stamp, evaluated.place, evaluated.stack, evaluated.used

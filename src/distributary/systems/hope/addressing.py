@@ -1,6 +1,6 @@
 """Structure-aware addressing: where something belongs follows from its structure (001 section 4.3.1).
 
-Each has two signatures of the same items (see `matching.signature`): a short one, the *key*, which is an
+Each has two signatures of the same items (see `matching.path.signature`): a short one, the *key*, which is an
 address in a hypercube, and a long one, the *filter*, which rules out at every hop what the key could not. A
 document that a path selects covers the path's signature in either length, so
 
