@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 from distributary.overlay.node import Address, Message, Node
@@ -144,7 +145,7 @@ class Courier:
         node.handle(Ack, self._ack)
         node.at_alarm("courier again", self._again)
         node.at_alarm("courier held", self._release)
-        node.at_alarm("courier suspicion", self._trust_again)
+        node.at_alarm("courier suspicion", self._trust)
         node.at_start(self._begin)
 
     def send(self, to: Address, message: Message) -> None:
@@ -158,12 +159,9 @@ class Courier:
     def carry(self, ring: Ring) -> None:
         """Carry the messages of a ring from now on: a hop that does not answer is gone round."""
         self._ring = ring
-        ring.carried_by(self._forward, self._hold)
+        ring.carried_by(partial(self._send, is_hop=True), self._hold)
 
     # Sending.
-
-    def _forward(self, hop: Address, message: Message) -> None:
-        self._send(hop, message, is_hop=True)
 
     def _send(self, to: Address, message: Message, is_hop: bool) -> None:
         outgoing = self._outgoing.setdefault(to, _Outgoing())
@@ -213,7 +211,7 @@ class Courier:
             for handler in self._failure_handlers:
                 handler(to, waiting.message)
 
-    def _trust_again(self, address: Address) -> None:
+    def _trust(self, address: Address) -> None:
         if self._ring is not None:
             self._ring.trust(address)
 
@@ -222,7 +220,7 @@ class Courier:
     def _packet(self, packet: Packet, sender: Address) -> None:
         incarnation, number, lowest, message, tried = packet
         self.node.send(sender, Ack(incarnation, number, tried))
-        self._heard_of(sender)
+        self._trust(sender)
         incoming = self._incoming.get(sender)
         if incoming is None or incarnation > incoming.incarnation:
             incoming = self._incoming[sender] = _Incoming(incarnation)
@@ -232,7 +230,7 @@ class Courier:
             self.suppressed += 1
 
     def _ack(self, ack: Ack, sender: Address) -> None:
-        self._heard_of(sender)
+        self._trust(sender)
         if ack.incarnation == self._incarnation and sender in self._outgoing:
             outgoing = self._outgoing[sender]
             outgoing.waiting.pop(ack.number, None)
@@ -240,10 +238,6 @@ class Courier:
             outgoing.round_trip = max(took, (1 - DECAY) * outgoing.round_trip + DECAY * took)
             outgoing.measured = self.node.now
             self.round_trip += DECAY * (took - self.round_trip)
-
-    def _heard_of(self, sender: Address) -> None:
-        if self._ring is not None:
-            self._ring.trust(sender)
 
     # Keeping.
 

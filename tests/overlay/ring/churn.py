@@ -12,7 +12,7 @@ from distributary.overlay.node import Address, Node
 from distributary.overlay.replication import Replication
 from distributary.overlay.ring.circle import Circle
 from distributary.overlay.ring.fingers import BOTH_WAYS, ONE_WAY, Rule
-from distributary.overlay.ring.invariants import problems, unsettled
+from distributary.overlay.ring.invariants import unsettled
 from distributary.overlay.ring.ring import Arrival, Ring, settle
 from distributary.overlay.ring.stabilisation import Stabilisation
 from distributary.overlay.ring.upkeep import Upkeep
@@ -20,6 +20,7 @@ from distributary.sim.latency import UniformLatency
 from distributary.sim.population import Population
 from distributary.sim.simulator import Simulator
 from overlay.ring.rings import Hello
+from overlay.ring.safety import problems
 
 BITS = 10
 

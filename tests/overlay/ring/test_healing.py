@@ -10,12 +10,13 @@ from random import Random
 import pytest
 
 from distributary.overlay.ring.fingers import BOTH_WAYS, ONE_WAY
-from distributary.overlay.ring.invariants import cycles, is_in_order
+from distributary.overlay.ring.invariants import cycles
 from distributary.sim.faults import Crash, Fault, Partition, Pause
 from distributary.sim.scenario import SCENARIOS, Scenario, random_scenario
 from overlay import contents
 from overlay.ring.churn import BITS, RingWorld, founders
 from overlay.ring.rings import Hello
+from overlay.ring.safety import is_in_order
 from overlay.ring.seeds import seeds
 
 SIZE = 1 << BITS

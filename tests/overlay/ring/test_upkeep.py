@@ -9,7 +9,7 @@ import pytest
 from distributary.overlay.node import Node
 from distributary.overlay.ring.circle import Circle
 from distributary.overlay.ring.fingers import BOTH_WAYS, ONE_WAY, Rule
-from distributary.overlay.ring.invariants import cycles, problems, unsettled
+from distributary.overlay.ring.invariants import cycles, unsettled
 from distributary.overlay.ring.questions import NeighboursRequest
 from distributary.overlay.ring.ring import Ring, settle
 from distributary.overlay.ring.stabilisation import PredecessorNotice, Stabilisation
@@ -21,6 +21,7 @@ from overlay.ring.broken import (
     NeverFillsLists,
 )
 from overlay.ring.churn import RingWorld, founders, under_churn
+from overlay.ring.safety import problems
 from overlay.ring.seeds import seeds
 
 

@@ -15,6 +15,7 @@ from distributary.model import Event, Subscription
 from distributary.overlay.node import Node
 from distributary.overlay.tree.event_log import EventLog
 from distributary.overlay.tree.interest import Form, Interest, InterestSummary, form_of, profile_of
+from distributary.overlay.tree.messages import ParentRequest
 from distributary.overlay.tree.node import TreeNode
 from distributary.overlay.tree.registry import ParentRegistry
 from distributary.overlay.tree.topology import (
@@ -27,6 +28,12 @@ from distributary.overlay.tree.topology import (
 )
 
 ALL = Interest(((),))
+
+
+def wish(
+    node: int, stamp: int, current: int | None, wanted: int | None = None, offers: int = 0
+) -> ParentRequest:
+    return ParentRequest(node, stamp, None, current, wanted, offers=offers)
 
 
 def form(**filters: object) -> Form:
@@ -108,7 +115,7 @@ def test_whatever_mixture_of_old_and_new_parents_is_real_there_is_no_loop(seed: 
         if random.random() < 0.6:
             allowed.pop(node, None)
             wanted = random.choice([None, random.randint(0, 10)])
-            answer = registry.request(node, stamp, real.get(node), wanted)
+            answer = registry.request(wish(node, stamp, real.get(node), wanted))
             assert answer is not None
             assert (answer.parent is None) == bool(answer.reason)
             if answer.parent is not None:
@@ -129,13 +136,13 @@ def test_whatever_mixture_of_old_and_new_parents_is_real_there_is_no_loop(seed: 
 
 def test_a_request_that_was_overtaken_is_not_answered() -> None:
     registry = ParentRegistry(root=1, fanout=2, random=Random(1))
-    assert registry.request(2, stamp=5, current=None, wanted=1) is not None
-    assert registry.request(2, stamp=4, current=None, wanted=1) is None
+    assert registry.request(wish(2, 5, None, 1)) is not None
+    assert registry.request(wish(2, 4, None, 1)) is None
 
 
 def test_a_full_parent_is_refused_and_a_child_that_it_misses_counts_no_more() -> None:
     registry = ParentRegistry(root=1, fanout=1, random=Random(1))
-    registry.request(2, stamp=1, current=None, wanted=1)
+    registry.request(wish(2, 1, None, 1))
     registry.taken(2, stamp=1)
     assert registry.why_not(3, 1) == "1 has 1 children already"
     registry.missed(2, by=1, link=99)
@@ -146,7 +153,7 @@ def test_a_full_parent_is_refused_and_a_child_that_it_misses_counts_no_more() ->
 
 def test_a_new_register_trusts_no_way_up_that_it_does_not_know() -> None:
     registry = ParentRegistry(root=1, fanout=None, random=Random(1))
-    registry.request(3, stamp=1, current=2, wanted=None)
+    registry.request(wish(3, 1, 2, None))
     assert registry.why_not(4, 3) == "the way up from 3 is not known"
     registry.taken(3, stamp=1)
     assert not registry.why_not(4, 3)
@@ -207,23 +214,23 @@ def test_a_loop_is_seen() -> None:
 def test_offers_are_parents_that_a_node_may_have_and_allow_it_none_yet() -> None:
     registry = ParentRegistry(root=1, fanout=2, random=Random(1))
     for node, parent in ((2, 1), (3, 1), (4, 2), (5, 4)):
-        registry.request(node, stamp=1, current=None, wanted=parent)
+        registry.request(wish(node, 1, None, parent))
         registry.taken(node, stamp=1)
-    offered = registry.offers(2, stamp=2, current=1, most=10)
+    offered = registry.offers(wish(2, 2, 1, offers=10))
     assert offered == (1, 3), "the root, where it is, and the one that is not below it"
     assert registry.parent(2) == 1
-    assert registry.offers(2, stamp=1, current=1, most=10) is None, "overtaken by a later request"
-    assert len(registry.offers(6, stamp=1, current=None, most=2) or ()) == 2
+    assert registry.offers(wish(2, 1, 1, offers=10)) is None, "overtaken by a later request"
+    assert len(registry.offers(wish(6, 1, None, offers=2)) or ()) == 2
 
 
 def test_a_change_that_was_permitted_may_crowd_a_parent_and_that_is_seen() -> None:
     registry = ParentRegistry(root=1, fanout=1, random=Random(1))
     for node, parent in ((2, 1), (3, 2)):
-        registry.request(node, stamp=1, current=None, wanted=parent)
+        registry.request(wish(node, 1, None, parent))
         registry.taken(node, stamp=1)
     assert registry.why_not(3, 1) == "1 has 1 children already"
     registry.permitted[3] = 1
-    assert registry.request(3, stamp=2, current=2, wanted=1) is not None
+    assert registry.request(wish(3, 2, 2, 1)) is not None
     assert registry.parent(3) is None, "it has not gone yet"
     registry.taken(3, stamp=2)
     assert registry.crowded() == {1: [2, 3]}

@@ -8,7 +8,7 @@ Modules, in reading order:
 - `upkeep`: `Upkeep`, which joins, stays in order and leaves, made of `stabilisation` (successors and
   predecessor), `finger_upkeep`, `merging` (rings that came apart), `questions` (what they ask others) and
   `contacts` (whom they remember).
-- `invariants`: what must be true of a ring at every step, and at rest; for tests and simulations.
+- `invariants`: how the nodes of a ring differ from a ring at rest; for tests and simulations.
 - `placement`: under which keys the values of an attribute are stored and looked up.
 - `static`: path lengths on a ring at rest, for a million nodes at once, as arrays.
 

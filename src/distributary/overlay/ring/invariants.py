@@ -1,46 +1,11 @@
-"""What must be true of the nodes of a ring: at every step, and at rest. For tests and simulations.
-
-They are seen from outside, all at once, as no node can. `problems` and `unsettled` return what is wrong, in
-words; nothing is good. Both look only at members that are up: give them the rings of those nodes.
-"""
+"""How the nodes of a ring differ from a ring at rest, seen from outside, all at once, as no node can."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import pairwise
 
 from distributary.overlay.node import Address
 from distributary.overlay.ring.ring import Ring, at_rest
-
-
-def problems(rings: Iterable[Ring]) -> list[str]:
-    """What breaks the invariants of upkeep: lists in order, a live successor each, one ordered ring."""
-    members = {ring.identifier: ring for ring in rings if ring.member}
-    wrong = [
-        f"the list of {ring.identifier} is out of order: {ring.successors}"
-        for ring in members.values()
-        if not is_in_order(ring)
-    ]
-    following: dict[Address, Address] = {}
-    for ring in members.values():
-        live = next((one for one in ring.successors if one in members), None)
-        if live is None:
-            wrong.append(f"{ring.identifier} has no live successor: {ring.successors}")
-        else:
-            following[ring.identifier] = live
-    if len(following) == len(members):
-        wrong += _problems_of_cycles(members, following)
-    return wrong
-
-
-def is_in_order(ring: Ring) -> bool:
-    """Whether the successors lie one after the other, none twice and not the node itself unless alone."""
-    distances = [ring.circle.clockwise(ring.identifier, one) for one in ring.successors]
-    return ring.successors == [ring.identifier] or (
-        0 < len(distances) <= ring.successor_count
-        and distances[0] > 0
-        and all(one < other for one, other in pairwise(distances))
-    )
 
 
 def cycles(following: Mapping[Address, Address | None]) -> list[list[Address]]:
@@ -63,21 +28,11 @@ def cycles(following: Mapping[Address, Address | None]) -> list[list[Address]]:
     return found
 
 
-def _problems_of_cycles(members: dict[Address, Ring], following: dict[Address, Address]) -> list[str]:
-    found = cycles(following)
-    if len(found) > 1:
-        return [f"there are {len(found)} rings: {found}"]
-    wrong = []
-    for cycle in found:
-        circle = members[cycle[0]].circle
-        steps = [circle.clockwise(one, following[one]) or circle.size for one in cycle]
-        if sum(steps) != circle.size:
-            wrong.append(f"the ring goes round {sum(steps) // circle.size} times: {cycle}")
-    return wrong
-
-
 def unsettled(rings: Iterable[Ring], fingers: bool = True) -> list[str]:
-    """How nodes differ from a ring at rest: `problems` is about safety, this about having arrived."""
+    """What differs from a ring at rest of these nodes, in words; nothing is good.
+
+    Only members count: give the rings of the nodes that are up.
+    """
     members = {ring.identifier: ring for ring in rings if ring.member}
     order = sorted(members)
     wrong = []

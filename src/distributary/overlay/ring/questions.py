@@ -88,7 +88,7 @@ class Questions:
         node.handle(OwnerLookup, self._lookup_came)
         node.handle(OwnerReply, self._found)
         node.at_alarm("upkeep silence", self._silence)
-        node.at_alarm("upkeep lookup", self._lookup_over)
+        node.at_alarm("upkeep lookup", self._end_lookup)
         ring.listen(OwnerLookup, self._lookup_arrived)
 
     def close(self) -> None:
@@ -167,9 +167,6 @@ class Questions:
         """Find the first node after this one in the ring of another node."""
         self.look_up(self._ring.circle.add(self._ring.identifier, 1), then, via)
 
-    def _lookup_over(self, number: int) -> None:
-        self._end_lookup(number, None)
-
     def _lookup_came(self, message: OwnerLookup, sender: Address) -> None:
         if self._ring.member:
             self._ring.route(message.key, message)
@@ -184,7 +181,7 @@ class Questions:
     def _found(self, message: OwnerReply, sender: Address) -> None:
         self._end_lookup(message.number, LookupResult(sender, message.predecessor))
 
-    def _end_lookup(self, number: int, result: LookupResult | None) -> None:
+    def _end_lookup(self, number: int, result: LookupResult | None = None) -> None:
         then = self._lookups.pop(number, None)
         if then is not None and not self.closed:
             then(result)

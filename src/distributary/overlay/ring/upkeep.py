@@ -16,7 +16,7 @@ Rules:
 
 Invariants, as long as silence means failure (messages take less than `timeout`), the ring started with more
 members than a list is long, and no failure leaves a member without a live successor, not even with the
-answers that are under way (`invariants.problems` after every event):
+answers that are under way (tests check it after every event):
 
 - each member has a live successor, and no list names a node twice or out of order;
 - following first live successors, every member comes to one ring, which goes round once and in order.

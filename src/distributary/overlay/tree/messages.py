@@ -12,7 +12,6 @@ from distributary.model import Event
 from distributary.overlay.node import Address
 from distributary.overlay.tree.event_log import NumberedEvent
 from distributary.overlay.tree.interest import Form, Interest
-from distributary.overlay.tree.registry import RegistryEntry
 
 
 class RootTerm(NamedTuple):
@@ -103,6 +102,15 @@ class ParentDenial(NamedTuple):
     stamp: int
     reason: str
     term: RootTerm
+
+
+class RegistryEntry(NamedTuple):
+    """A node that has asked: the stamp of its last request, its possible parents, the stamp of its link."""
+
+    node: Address
+    stamp: int
+    parents: tuple[Address, ...]
+    link: int
 
 
 class RootHandover(NamedTuple):

@@ -28,18 +28,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from itertools import islice
 from random import Random
-from typing import NamedTuple
 
 from distributary.overlay.node import Address
-
-
-class RegistryEntry(NamedTuple):
-    """A node that has asked: the stamp of its last request, its possible parents, the stamp of its link."""
-
-    node: Address
-    stamp: int
-    parents: tuple[Address, ...]
-    link: int
+from distributary.overlay.tree.messages import ParentRequest, RegistryEntry
 
 
 @dataclass(frozen=True)
@@ -55,11 +46,11 @@ class ParentRegistry:
 
     >>> registry = ParentRegistry(root=1, fanout=2, random=Random(1))
     >>> for node, parent in ((2, 1), (3, 2)):
-    ...     _ = registry.request(node, stamp=1, current=None, wanted=parent)
+    ...     _ = registry.request(ParentRequest(node, stamp=1, term=None, current=None, wanted=parent))
     ...     registry.taken(node, stamp=1)
-    >>> registry.request(2, stamp=2, current=1, wanted=3)
+    >>> registry.request(ParentRequest(2, stamp=2, term=None, current=1, wanted=3))
     ParentDecision(parent=None, reason='3 is below 2')
-    >>> registry.request(3, stamp=2, current=2, wanted=1)
+    >>> registry.request(ParentRequest(3, stamp=2, term=None, current=2, wanted=1))
     ParentDecision(parent=1, reason='')
     """
 
@@ -85,48 +76,32 @@ class ParentRegistry:
             if each.node != self.root:
                 self._put(each)
 
-    def request(
-        self,
-        node: Address,
-        stamp: int,
-        current: Address | None,
-        wanted: Address | None,
-        avoid: Collection[Address] = (),
-        link: int = 0,
-    ) -> ParentDecision | None:
-        """Answer a request for a parent, or for any parent; None for one that was overtaken by a later.
-
-        `link` is the stamp of the request by which the node came to the parent that it has, if it still has.
-        """
-        if not self._state(node, stamp, current, link):
+    def request(self, request: ParentRequest) -> ParentDecision | None:
+        """Decide on a request for a parent, or for any; None if a later request of the node came before."""
+        node, stamp, _, current, wanted, avoid, link, *_ = request
+        if not self._state(request):
             return None
         if wanted is None:
-            answer = self._any_for(node, avoid)
+            decision = self._any_for(node, avoid)
         else:
             reason = self.why_not(node, wanted)
-            answer = ParentDecision(None, reason) if reason else ParentDecision(wanted)
-        if answer.parent is not None:
-            possible = (answer.parent,) if current is None else (current, answer.parent)
+            decision = ParentDecision(None, reason) if reason else ParentDecision(wanted)
+        if decision.parent is not None:
+            possible = (decision.parent,) if current is None else (current, decision.parent)
             self._put(RegistryEntry(node, stamp, tuple(dict.fromkeys(possible)), link))
-        return answer
+        return decision
 
-    def offers(
-        self,
-        node: Address,
-        stamp: int,
-        current: Address | None,
-        avoid: Collection[Address] = (),
-        link: int = 0,
-        most: int = 1,
-    ) -> tuple[Address, ...] | None:
-        """Parents that a node may have, for it to choose from; it is allowed none of them yet."""
-        if not self._state(node, stamp, current, link):
+    def offers(self, request: ParentRequest) -> tuple[Address, ...] | None:
+        """Parents that a node may have, for it to choose from; it is granted none of them yet."""
+        if not self._state(request):
             return None
-        able = (one for one in self._candidates(node, avoid) if not self.why_not(node, one))
-        return tuple(sorted(islice(able, most)))
+        node = request.node
+        able = (one for one in self._candidates(node, request.avoid) if not self.why_not(node, one))
+        return tuple(sorted(islice(able, request.offers)))
 
-    def _state(self, node: Address, stamp: int, current: Address | None, link: int) -> bool:
+    def _state(self, request: ParentRequest) -> bool:
         """Note the parent that a node has as its only possible one; False if a later request came before."""
+        node, stamp, _, current, _, _, link, *_ = request
         known = self._known.get(node)
         if known is not None and known.stamp > stamp:
             return False

@@ -106,7 +106,7 @@ class RootRole:
 
     def request_parent(self, message: messages.ParentRequest, sender: Address) -> None:
         """Grant, deny or offer parents to a node of the same term."""
-        node, stamp, term, current, wanted, avoid, link, _, offers = message
+        node, stamp, term = message.node, message.stamp, message.term
         registry, present = self._root.registry, self._root.term
         if registry is None or present is None:
             self._root.forward(message)
@@ -116,12 +116,12 @@ class RootRole:
             if term is not None:
                 self.learn(term, sender)
             self._post(node, messages.RootAnnouncement(self._root.term or present))
-        elif offers:
-            parents = registry.offers(node, stamp, current, avoid, link, offers)
+        elif message.offers:
+            parents = registry.offers(message)
             if parents is not None:
                 self._post(node, messages.ParentOffers(stamp, parents, present))
         else:
-            decision = registry.request(node, stamp, current, wanted, avoid, link)
+            decision = registry.request(message)
             if decision is None:
                 return
             if decision.parent is None:

@@ -11,9 +11,8 @@ from random import Random
 from distributary.errors import DistributaryError
 from distributary.overlay.node import Address
 from distributary.overlay.ring.invariants import cycles
-from distributary.overlay.tree.messages import RootTerm
+from distributary.overlay.tree.messages import RegistryEntry, RootTerm
 from distributary.overlay.tree.node import TreeNode
-from distributary.overlay.tree.registry import RegistryEntry
 
 Parents = Mapping[Address, Address]
 """The parent of every node but the root; a node comes after its parent."""
