@@ -94,14 +94,6 @@ def _inner_size(value: Any) -> int:
     return size
 
 
-def _nothing(value: Any) -> int:
-    return 1
-
-
-def _number(value: float) -> int:
-    return 9
-
-
 def _whole(value: int) -> int:
     if -32 <= value < 128:
         return 1
@@ -137,10 +129,10 @@ def _length_header(length: int) -> int:
 _PLAIN: dict[type, Measure] = {
     int: _whole,
     str: _text,
-    float: _number,
+    float: lambda value: 9,
     tuple: _sequence,
-    bool: _nothing,
-    type(None): _nothing,
+    bool: lambda value: 1,
+    type(None): lambda value: 1,
     bytes: _bytes,
     frozenset: _sequence,
 }

@@ -6,55 +6,49 @@ from distributary.overlay.node import Address
 from distributary.overlay.ring.ring import Ring
 
 REMEMBERED = 64
-"""How many nodes a node remembers having known."""
+"""How many nodes of either sort a node remembers."""
+
+
+class Rotation:
+    """Addresses of other nodes, the one turned to last at the end; the first goes if there are too many."""
+
+    def __init__(self, own: Address) -> None:
+        self._own = own
+        self.addresses: dict[Address, None] = {}
+
+    def note(self, address: Address) -> None:
+        """Have an address at the end."""
+        if address != self._own:
+            self.addresses.pop(address, None)
+            self.addresses[address] = None
+            if len(self.addresses) > REMEMBERED:
+                del self.addresses[next(iter(self.addresses))]
+
+    def turn(self) -> Address | None:
+        """The one that has not been turned to for longest, which goes to the end."""
+        address = next(iter(self.addresses), None)
+        if address is not None:
+            self.note(address)
+        return address
 
 
 class Contacts:
-    """Nodes known before and nodes that fell silent, each with the one turned to last at the end."""
+    """The nodes that one node has known, and those of them that fell silent."""
 
     def __init__(self, ring: Ring) -> None:
         self._ring = ring
-        self._known: dict[Address, None] = {}
-        self._silent: dict[Address, None] = {}
+        self.known = Rotation(ring.identifier)
+        self.silent = Rotation(ring.identifier)
         ring.watch(self.remember_neighbours)
-
-    def remember(self, address: Address) -> None:
-        """Remember a node, as the one turned to last."""
-        self._note(self._known, address)
 
     def remember_neighbours(self) -> None:
         """Remember all that the ring knows."""
         for address in self._ring.known():
-            if address not in self._known:
-                self.remember(address)
-
-    def note_silent(self, address: Address) -> None:
-        """A node has not answered."""
-        self._note(self._silent, address)
-
-    def note_alive(self, address: Address) -> None:
-        """A node has answered."""
-        self._silent.pop(address, None)
-
-    def next(self, *, silent: bool = False) -> Address | None:
-        """The one that has not been turned to for longest: of those known before, or of the silent ones."""
-        noted = self._silent if silent else self._known
-        address = next(iter(noted), None)
-        if address is not None:
-            self._note(noted, address)
-        return address
+            if address not in self.known.addresses:
+                self.known.note(address)
 
     def clockwise(self) -> list[Address]:
-        """All that are remembered, clockwise from here, those that are suspected at the end."""
+        """All that were known, clockwise from here, those that are suspected at the end."""
         ring = self._ring
-        return sorted(
-            self._known, key=lambda one: (one in ring.suspected, ring.circle.clockwise(ring.identifier, one))
-        )
-
-    def _note(self, noted: dict[Address, None], address: Address) -> None:
-        """Have an address at the end of those noted; the first goes if there are too many."""
-        if address != self._ring.identifier:
-            noted.pop(address, None)
-            noted[address] = None
-            if len(noted) > REMEMBERED:
-                del noted[next(iter(noted))]
+        distance = {one: ring.circle.clockwise(ring.identifier, one) for one in self.known.addresses}
+        return sorted(distance, key=lambda one: (one in ring.suspected, distance[one]))

@@ -88,4 +88,4 @@ class FingerUpkeep:
         if address is not None and self._ring.fingers[place] != address:
             self._ring.fingers[place] = address
             self._ring.forget_known()
-            self._contacts.remember(address)
+            self._contacts.known.note(address)

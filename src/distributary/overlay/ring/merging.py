@@ -56,7 +56,8 @@ class Merging:
         for address in sorted(ring.suspected - {*ring.successors, *ring.fingers, ring.predecessor}):
             ring.trust(address)
         self._probes += 1
-        contact = self._contacts.next(silent=self._probes % 2 == 1)
+        contacts = self._contacts.silent if self._probes % 2 else self._contacts.known
+        contact = contacts.turn()
         if contact is not None:
             self._questions.look_up_place(partial(self._successor_found, contact), contact)
 
@@ -66,7 +67,7 @@ class Merging:
         if result is None or not ring.member:
             return
         successor = ring.successors[0]
-        self._contacts.note_alive(contact)
+        self._contacts.silent.addresses.pop(contact, None)
         if result.owner == successor:
             return
         if ring.circle.between(result.owner, ring.identifier, successor):

@@ -127,7 +127,7 @@ class Questions:
         del self._questions[number]
         self.unanswered += 1
         self._ring.suspect(question.address)
-        self._contacts.note_silent(question.address)
+        self._contacts.silent.note(question.address)
         if not self.closed:
             question.then(None)
 

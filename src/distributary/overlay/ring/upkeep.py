@@ -73,7 +73,7 @@ class Upkeep:
         if via is not None:
             ring.member = False
             for address in [via] if isinstance(via, int) else via:
-                self._contacts.remember(address)
+                self._contacts.known.note(address)
         ring.node.at_alarm("upkeep period", self._each_period)
         ring.node.at_alarm("upkeep join", self._join)
         ring.node.at_start(self._begin)
@@ -129,7 +129,7 @@ class Upkeep:
         """Ask the next node remembered for one's place, and again until there is one."""
         if self.ring.member:
             return
-        contact = self._contacts.next()
+        contact = self._contacts.known.turn()
         if contact is None:
             self.ring.node.wake_after(self.probe, "upkeep join")
         else:

@@ -41,9 +41,7 @@ class TreeBroker:
     [Deliver(item=Delivery(event='e1', subscriber='ann', subscriptions=('s1',)))]
     """
 
-    def __init__(
-        self, tree: TreeNode, optimising: OptimisationSettings | None = None, model: CostModel | None = None
-    ) -> None:
+    def __init__(self, tree: TreeNode, optimising: OptimisationSettings | None = None) -> None:
         self.tree = tree
         self.node = tree.node
         self.home = Home(tree.node)
@@ -51,7 +49,7 @@ class TreeBroker:
         tree.on_event(self.home.offer)
         self.optimiser: TreeOptimiser | None = None
         if optimising is not None:
-            model = model or CostModel.with_fanout(optimising.goal, tree.settings.fanout)
+            model = CostModel.with_fanout(optimising.goal, tree.settings.fanout)
             self.optimiser = TreeOptimiser(
                 tree, optimising, model, wants=self.wants, clients=lambda: len(self.home)
             )
@@ -114,9 +112,6 @@ class TreeAssembly:
         self._contact = contact
         self._parents = parents or (lambda nodes: balanced_parents(nodes, self.tree_settings.fanout))
         self._optimising = optimising
-        self._model = (
-            None if optimising is None else CostModel.with_fanout(optimising.goal, self.tree_settings.fanout)
-        )
         self._seed = seed
 
     def __call__(self, address: Address) -> TreeBroker:
@@ -131,7 +126,7 @@ class TreeAssembly:
             seed=self._seed,
             on_elected=self._elected,
         )
-        return TreeBroker(tree, self._optimising, self._model)
+        return TreeBroker(tree, self._optimising)
 
     def settle(self, brokers: Iterable[TreeBroker]) -> None:
         """Give the founders, before they start, their places in the tree."""

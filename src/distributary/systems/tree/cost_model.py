@@ -27,6 +27,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import NamedTuple
 
 from distributary.errors import DistributaryError
@@ -108,8 +109,9 @@ class CostModel:
         """The values of the root, where only links count."""
 
     @staticmethod
+    @lru_cache(64)
     def with_fanout(goal: goals.Goal, fanout: int | None) -> CostModel:
-        """The goal, and that no node has more children than that."""
+        """The goal, and that no node has more children than that; one model for all brokers of a tree."""
         if fanout is None:
             return CostModel(goal)
         limit = goals.Constraint(BUILT_IN["fanout"], "<=", fanout)
