@@ -25,7 +25,7 @@ from distributary.overlay.replication import (
 )
 from distributary.overlay.ring.circle import Circle
 from distributary.overlay.ring.fingers import ONE_WAY
-from distributary.overlay.ring.questions import NeighboursReply, NeighboursRequest, OwnerLookup, OwnerReply
+from distributary.overlay.ring.questions import KeyLookup, KeyOwnerReply, NeighboursReply, NeighboursRequest
 from distributary.overlay.ring.ring import Ring, RoutedPayload, settle
 from distributary.overlay.ring.stabilisation import PredecessorNotice
 from distributary.overlay.ring.upkeep import Upkeep
@@ -68,7 +68,7 @@ PAPER_REPLICATION = 788.0
 """Bytes a second more from one copy to the most (Figure 5.3)."""
 
 GROUPS: dict[str, tuple[type, ...]] = {
-    "ring": (NeighboursRequest, NeighboursReply, PredecessorNotice, OwnerLookup, OwnerReply),
+    "ring": (NeighboursRequest, NeighboursReply, PredecessorNotice, KeyLookup, KeyOwnerReply),
     "links": (AdvertRenewal, AdvertRequest, OwnershipNotice, OwnershipDenial),
     "registrations": (FilterRegistration,),
     "replication": (Replicas, DigestCheck, DigestMismatch, ReplicaRequest, StrayItems, StrayReceipt),

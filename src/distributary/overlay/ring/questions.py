@@ -34,7 +34,7 @@ class NeighboursReply(NamedTuple):
     successors: tuple[Address, ...]
 
 
-class OwnerLookup(NamedTuple):
+class KeyLookup(NamedTuple):
     """Who owns this key? Goes to any member, which routes it on."""
 
     number: int
@@ -42,7 +42,7 @@ class OwnerLookup(NamedTuple):
     asker: Address
 
 
-class OwnerReply(NamedTuple):
+class KeyOwnerReply(NamedTuple):
     """The sender owns the key, and this is its predecessor."""
 
     number: int
@@ -85,11 +85,11 @@ class Questions:
         node = ring.node
         node.handle(NeighboursRequest, self._requested)
         node.handle(NeighboursReply, self._replied)
-        node.handle(OwnerLookup, self._lookup_came)
-        node.handle(OwnerReply, self._found)
+        node.handle(KeyLookup, self._lookup_came)
+        node.handle(KeyOwnerReply, self._found)
         node.at_alarm("upkeep silence", self._silence)
         node.at_alarm("upkeep lookup", self._end_lookup)
-        ring.listen(OwnerLookup, self._lookup_arrived)
+        ring.listen(KeyLookup, self._lookup_arrived)
 
     def close(self) -> None:
         """The node leaves: hear no more answers."""
@@ -156,7 +156,7 @@ class Questions:
         """
         self._numbered += 1
         self._lookups[self._numbered] = then
-        lookup = OwnerLookup(self._numbered, key, self._ring.identifier)
+        lookup = KeyLookup(self._numbered, key, self._ring.identifier)
         self._node.wake_after(10 * self._timeout, "upkeep lookup", self._numbered)
         if via is None:
             self._ring.route(key, lookup)
@@ -167,18 +167,18 @@ class Questions:
         """Find the first node after this one in the ring of another node."""
         self.look_up(self._ring.circle.add(self._ring.identifier, 1), then, via)
 
-    def _lookup_came(self, message: OwnerLookup, sender: Address) -> None:
+    def _lookup_came(self, message: KeyLookup, sender: Address) -> None:
         if self._ring.member:
             self._ring.route(message.key, message)
 
-    def _lookup_arrived(self, message: OwnerLookup, arrival: Arrival) -> None:
-        reply = OwnerReply(message.number, self._ring.predecessor)
+    def _lookup_arrived(self, message: KeyLookup, arrival: Arrival) -> None:
+        reply = KeyOwnerReply(message.number, self._ring.predecessor)
         if message.asker == self._ring.identifier:
             self._found(reply, message.asker)
         else:
             self._node.send(message.asker, reply)
 
-    def _found(self, message: OwnerReply, sender: Address) -> None:
+    def _found(self, message: KeyOwnerReply, sender: Address) -> None:
         self._end_lookup(message.number, LookupResult(sender, message.predecessor))
 
     def _end_lookup(self, number: int, result: LookupResult | None = None) -> None:
