@@ -29,7 +29,7 @@ def cycles(following: Mapping[Address, Address | None]) -> list[list[Address]]:
 
 
 def unsettled(rings: Iterable[Ring], fingers: bool = True) -> list[str]:
-    """What differs from a ring at rest of these nodes, in words; nothing is good.
+    """What differs from a ring at rest of these nodes, in words; an empty list if nothing does.
 
     Only members count: give the rings of the nodes that are up.
     """

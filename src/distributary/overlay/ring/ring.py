@@ -329,7 +329,8 @@ def at_rest(ring: Ring, members: Sequence[Address]) -> RingNeighbours:
     """Whom a node knows in a ring at rest of these members, which are sorted and include it."""
     count = len(members)
     place = bisect_left(members, ring.identifier)
-    following = [members[(place + step) % count] for step in range(1, count)][: ring.successor_count]
+    reach = min(ring.successor_count, count - 1)
+    following = [members[(place + step) % count] for step in range(1, reach + 1)]
     fingers: list[Address | None] = [
         members[bisect_left(members, finger.point) % count]
         if finger.clockwise
