@@ -71,7 +71,7 @@ class _Outgoing:
     numbered: int = 0
     waiting: dict[int, _Waiting] = field(default_factory=dict)
     round_trip: float = 0.0
-    """Seconds that answers take of late: at once more when one took longer, less by and by."""
+    """Seconds that recent answers took: rises at once with a slower answer, falls gradually."""
     measured: float = 0.0
     """When the last of them came."""
 
@@ -182,7 +182,7 @@ class Courier:
     def _patience(self, outgoing: _Outgoing) -> float:
         """Seconds to wait for an answer: twice what answers take, within bounds.
 
-        What a node took long ago says nothing: it may be slow no more, or gone.
+        Measurements that are too old do not count: the node may have become faster, or have failed.
         """
         recent = self.node.now - outgoing.measured < self.suspicion
         usual = max(outgoing.round_trip, self.round_trip) if recent else self.round_trip

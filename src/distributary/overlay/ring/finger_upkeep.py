@@ -54,7 +54,7 @@ class FingerUpkeep:
         return near is not None
 
     def _nearby(self, finger: Finger) -> Address | None:
-        """Who a finger is, if the neighbours are enough to tell."""
+        """The node that belongs at a finger, if the neighbours are enough to tell."""
         circle, here, predecessor = self._ring.circle, self._ring.identifier, self._ring.predecessor
         if finger.clockwise:
             reaching = (one for one in self._ring.successors if circle.up_to(finger.point, here, one))

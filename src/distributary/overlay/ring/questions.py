@@ -73,8 +73,6 @@ class Questions:
     """The questions of one node that wait for answers, and its answers to those of others."""
 
     def __init__(self, ring: Ring, contacts: Contacts, timeout: float, tries: int) -> None:
-        self.unanswered = 0
-        """Questions for neighbours that were given up."""
         self.closed = False
         """Whether the node has left: then no answer is of any use."""
         self._ring, self._node, self._contacts = ring, ring.node, contacts
@@ -125,7 +123,6 @@ class Questions:
             self._try(number)
             return
         del self._questions[number]
-        self.unanswered += 1
         self._ring.suspect(question.address)
         self._contacts.silent.note(question.address)
         if not self.closed:

@@ -211,7 +211,7 @@ class Ring:
             self.forget_known()
 
     def trust(self, address: Address) -> None:
-        """Think of a node as up: it has just been heard of, or deserves another try."""
+        """Suspect a node no longer: it has just been heard of, or the suspicion is old."""
         if address in self.suspected:
             self.suspected.remove(address)
             self.forget_known()

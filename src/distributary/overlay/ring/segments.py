@@ -33,7 +33,7 @@ class RingSegment(NamedTuple):
 
 
 class SegmentShare(NamedTuple):
-    """Who shall see to which piece, and whether its tail is theirs."""
+    """The node that passes a piece of a segment on, and whether it looks for the owner behind the segment."""
 
     target: Address
     piece: RingSegment
@@ -107,7 +107,7 @@ def _parts(view: RingView, piece: RingSegment, tail: bool, segment: RingSegment)
 def _trimmed(
     view: RingView, target: Address, piece: RingSegment, tail: bool, segment: RingSegment
 ) -> SegmentShare | None:
-    """A share, unless nobody can be there: no node lies between this one and its neighbours."""
+    """A share, or None if no node can be in the piece: none lies between this one and its neighbours."""
     circle, here = view.circle, view.identifier
     if holds(circle, piece, target):
         return SegmentShare(target, piece, tail)

@@ -41,11 +41,15 @@ class Stabilisation:
 
     def __init__(self, ring: Ring, questions: Questions, contacts: Contacts) -> None:
         self.ring = ring
-        self.busy = False
+        self._busy = False
         """Whether a stabilisation is under way: there is one at a time."""
         self._questions, self._contacts = questions, contacts
         ring.node.handle(PredecessorNotice, self._notified)
         ring.node.handle(RingDeparture, self._departed)
+
+    def forget(self) -> None:
+        """Wait for no answer any more: the node starts again."""
+        self._busy = False
 
     def leave(self) -> None:
         """Tell both neighbours that this node leaves."""
@@ -59,8 +63,8 @@ class Stabilisation:
 
     def stabilise(self) -> None:
         """Check the successors, and let the first know of this node; nothing while that is under way."""
-        if not self.busy:
-            self.busy = True
+        if not self._busy:
+            self._busy = True
             self._ask_successor()
 
     def _ask_successor(self) -> None:
@@ -69,7 +73,7 @@ class Stabilisation:
 
     def _successor_answered(self, head: Address, told: Neighbours) -> None:
         if head != self.ring.successors[0]:  # another operation was faster
-            self.busy = False
+            self._busy = False
         elif told is not None:
             self._adopt(head, told)
         elif len(self.ring.successors) > 1:
@@ -89,8 +93,8 @@ class Stabilisation:
 
     def consider(self, candidate: Address) -> None:
         """Make a node that lies between the first successor, if it is up; nothing while stabilising."""
-        if not self.busy:
-            self.busy = True
+        if not self._busy:
+            self._busy = True
             self._consider(candidate)
 
     def _consider(self, candidate: Address) -> None:
@@ -115,7 +119,7 @@ class Stabilisation:
     def _search(self, candidates: list[Address]) -> None:
         """Nobody in the list answers: take the first that does of those remembered."""
         if not candidates:
-            self.busy = False
+            self._busy = False
             return
         candidate, *others = candidates
 
@@ -128,7 +132,7 @@ class Stabilisation:
         self._questions.ask(candidate, answered)
 
     def _notify_successor(self) -> None:
-        self.busy = False
+        self._busy = False
         head = self.ring.successors[0]
         if head != self.ring.identifier:
             self.ring.node.send(head, PredecessorNotice())

@@ -65,10 +65,10 @@ class Upkeep:
         self.period = period
         self.probe = probe
         self._contacts = Contacts(ring)
-        self.questions = Questions(ring, self._contacts, timeout, tries)
-        self._stabilisation = stabilisation(ring, self.questions, self._contacts)
-        self._fingers = FingerUpkeep(ring, self.questions, self._contacts)
-        self._merging = Merging(ring, self.questions, self._contacts, self._stabilisation, probe)
+        self._questions = Questions(ring, self._contacts, timeout, tries)
+        self._stabilisation = stabilisation(ring, self._questions, self._contacts)
+        self._fingers = FingerUpkeep(ring, self._questions, self._contacts)
+        self._merging = Merging(ring, self._questions, self._contacts, self._stabilisation, probe)
         self._leave_handlers: list[Callable[[], None]] = []
         if via is not None:
             ring.member = False
@@ -81,7 +81,7 @@ class Upkeep:
     @property
     def left(self) -> bool:
         """Whether the node has left the ring."""
-        return self.questions.closed
+        return self._questions.closed
 
     def on_leave(self, handler: Callable[[], None]) -> None:
         """Have this called just before the node leaves, while it still is a member."""
@@ -95,13 +95,13 @@ class Upkeep:
             handler()
         self._stabilisation.leave()
         self.ring.member = False
-        self.questions.close()
+        self._questions.close()
 
     def _begin(self) -> None:
         """Start, or start again with the state of before: nothing that was asked will be answered."""
-        self.questions.forget()
+        self._questions.forget()
         self._fingers.forget()
-        self._stabilisation.busy = False
+        self._stabilisation.forget()
         self._contacts.remember_neighbours()
         if self.left:
             return
@@ -133,13 +133,13 @@ class Upkeep:
         if contact is None:
             self.ring.node.wake_after(self.probe, "upkeep join")
         else:
-            self.questions.look_up_place(self._place_found, contact)
+            self._questions.look_up_place(self._place_found, contact)
 
     def _place_found(self, result: LookupResult | None) -> None:
         if result is None or result.owner == self.ring.identifier:
             self.ring.node.wake_after(self.period, "upkeep join")
         else:
-            self.questions.ask(result.owner, partial(self._enter, result.owner))
+            self._questions.ask(result.owner, partial(self._enter, result.owner))
 
     def _enter(self, successor: Address, told: Neighbours) -> None:
         if told is None:

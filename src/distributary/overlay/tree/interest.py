@@ -113,13 +113,13 @@ class InterestSummary:
         return Interest(tuple(sorted(self._stands_for)))
 
     def add(self, form: Form) -> None:
-        """Somebody asks for this, perhaps not for the first time."""
+        """Count one more client or child that asks for this form."""
         self._counts[form] += 1
         if self._counts[form] == 1:
             self._place(form)
 
     def remove(self, form: Form) -> None:
-        """Somebody who asked for this does so no more."""
+        """Count one client or child less that asks for this form."""
         self._counts[form] -= 1
         if self._counts[form]:
             return

@@ -122,14 +122,14 @@ class ParentRegistry:
             self._missed.setdefault(node, set()).add(by)
 
     def left(self, node: Address) -> None:
-        """A node has gone for good: nobody may go to it any more."""
+        """A node has left: no other node may take it for a parent any more."""
         known = self._known.pop(node, None)
         for parent in known.parents if known is not None else ():
             self._children[parent].discard(node)
         self._missed.pop(node, None)
 
     def why_not(self, node: Address, wanted: Address) -> str:
-        """Why a node may not go to another; nothing when it may."""
+        """Why a node may not have another for its parent; an empty text if it may."""
         if wanted == node:
             return f"{node} cannot be its own parent"
         full = self.fanout is not None and self._counted(wanted, node) >= self.fanout
@@ -171,14 +171,14 @@ class ParentRegistry:
         return sum(one != without and parent not in self._missed.get(one, ()) for one in children)
 
     def _any_for(self, node: Address, avoid: Collection[Address]) -> ParentDecision:
-        """Any parent that a node may have, by chance; those to avoid only when there is nobody else."""
+        """Any parent that a node may have, at random; those to avoid only if there are no others."""
         for candidate in self._candidates(node, avoid):
             if not self.why_not(node, candidate):
                 return ParentDecision(candidate)
         return ParentDecision(None, "nobody can take another child")
 
     def _candidates(self, node: Address, avoid: Collection[Address]) -> list[Address]:
-        """Everybody else by chance; those to avoid at the end."""
+        """All other nodes in random order; those to avoid at the end."""
         candidates = [self.root, *(one for one in self._known if one != node and one not in self._missed)]
         self._random.shuffle(candidates)
         return sorted(candidates, key=lambda one: one in avoid)

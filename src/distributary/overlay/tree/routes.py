@@ -15,7 +15,7 @@ from distributary.overlay.tree.interest import Interest
 
 
 class Routes(Protocol):
-    """Who must have an event."""
+    """Which children an event is forwarded to."""
 
     def put(self, child: Address, interest: Interest) -> None:
         """A child asks for this, and for nothing else any more."""

@@ -146,7 +146,7 @@ class StatisticsBroadcast:
         return (*above, *self.tree.children)
 
     def _look_at_self(self) -> None:
-        """Have something new to tell of oneself, if it is one's turn."""
+        """Take this node's own statistic anew, if it is its turn."""
         values = self.statistics.told_values
         if values is None:
             return
@@ -190,7 +190,7 @@ class StatisticsBroadcast:
         return tuple(found)
 
     def _wanted_without(self, neighbour: Address, own: float | None) -> float | None:
-        """The widest wish of this node and its other neighbours."""
+        """The widest range of costs that this node and its other neighbours want to hear of."""
         wishes = [wish for other, wish in self._wanted_by.items() if other != neighbour]
         return max((wish for wish in (own, *wishes) if wish is not None), default=None)
 

@@ -22,7 +22,7 @@ from distributary.systems.tree.partial_tree import PartialProblem, PartialTree
 
 
 def plain(benefit: float) -> float:
-    """A benefit without what is rounding: those that are alike count as alike, whoever weighed them.
+    """A benefit without rounding errors, so that nodes that compute the same benefit agree on it.
 
     >>> plain(0.1 + 0.2) == plain(0.3)
     True
