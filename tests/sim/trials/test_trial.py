@@ -39,7 +39,7 @@ def test_systems_keep_their_promises_after_faults(name: str) -> None:
     outcome = run_trial(small(name, "nodes", seed=2))
     assert outcome.problems == ()
     assert set(outcome.promised) <= set(outcome.fired)
-    assert outcome.upkeep["Ask"].messages > 0
+    assert outcome.upkeep["NeighboursRequest"].messages > 0
 
 
 def test_an_underlay_tells_stress_and_stretch() -> None:
