@@ -101,16 +101,17 @@ class InterestSummary:
     def __init__(self, most: int) -> None:
         self.most = max(1, most)
         self._counts: Counter[Form] = Counter()
-        self._told_by: dict[Form, Form] = {}
-        """The profile that stands for each form."""
-        self._stands_for: dict[Form, set[Form]] = {}
+        self._profile_of: dict[Form, Form] = {}
+        """The profile that covers each form."""
+        self._members: dict[Form, set[Form]] = {}
+        """The forms that each profile stands for."""
         self._order: list[tuple[tuple[str, ...], Form]] = []
         """The profiles, those of the same kinds of filters side by side."""
 
     @property
     def interest(self) -> Interest:
         """The few profiles that cover all that is asked for."""
-        return Interest(tuple(sorted(self._stands_for)))
+        return Interest(tuple(sorted(self._members)))
 
     def add(self, form: Form) -> None:
         """Count one more client or child that asks for this form."""
@@ -124,21 +125,21 @@ class InterestSummary:
         if self._counts[form]:
             return
         del self._counts[form]
-        profile = self._told_by.pop(form)
-        self._stands_for[profile].discard(form)
+        profile = self._profile_of.pop(form)
+        self._members[profile].discard(form)
         if profile == form or profile not in self._counts:
             for left in sorted(self._dissolve(profile)):
                 self._place(left)
 
     def _place(self, form: Form) -> None:
         """Find a profile that covers a form, or make one; then merge if there are too many."""
-        wider = next((profile for profile in self._stands_for if covers(profile, form)), None)
+        wider = next((profile for profile in self._members if covers(profile, form)), None)
         if wider is not None:
             self._assign(wider, {form})
             return
-        narrower = [profile for profile in self._stands_for if covers(form, profile)]
+        narrower = [profile for profile in self._members if covers(form, profile)]
         self._assign(form, {form}.union(*[self._dissolve(profile) for profile in narrower]))
-        if len(self._stands_for) > self.most:
+        if len(self._members) > self.most:
             self._merge(form)
 
     def _merge(self, form: Form) -> None:
@@ -149,22 +150,22 @@ class InterestSummary:
         _, neighbour = min(beside, key=lambda one: one[0] != key[0])
         merged = form_of(profile_of(form).merge(profile_of(neighbour)))
         members = self._dissolve(form) | self._dissolve(neighbour)
-        for profile in [one for one in self._stands_for if covers(merged, one)]:
+        for profile in [one for one in self._members if covers(merged, one)]:
             members |= self._dissolve(profile)
         self._assign(merged, members)
 
     def _assign(self, profile: Form, members: set[Form]) -> None:
-        if profile not in self._stands_for:
-            self._stands_for[profile] = set()
+        if profile not in self._members:
+            self._members[profile] = set()
             insort(self._order, _by_kinds(profile))
-        self._stands_for[profile] |= members
+        self._members[profile] |= members
         for form in members:
-            self._told_by[form] = profile
+            self._profile_of[form] = profile
 
     def _dissolve(self, profile: Form) -> set[Form]:
         """Take a profile away; the forms that it stood for are returned."""
         del self._order[bisect_left(self._order, _by_kinds(profile))]
-        return self._stands_for.pop(profile)
+        return self._members.pop(profile)
 
 
 def _by_kinds(form: Form) -> tuple[tuple[str, ...], Form]:

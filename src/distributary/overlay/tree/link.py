@@ -96,7 +96,7 @@ class ParentTransition:
 
 @dataclass
 class ParentLink:
-    """The link to the parent, as the parts of a tree node share it; `ParentProtocol` alone changes it."""
+    """The link to the parent, and the change of it under way; the parts of a tree node share it."""
 
     parent: Address | None = None
     stamp: int = 0
