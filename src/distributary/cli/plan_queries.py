@@ -82,7 +82,7 @@ def _record(plan: QueryPlan, found: Placement) -> dict[str, Any]:
     from distributary.plan.queries.drawing import flows_of, operators_at
 
     goal, name, workload = plan.goal, found.network.sites.name, found.workload
-    standing = PlacementEstimate(goal, found)
+    estimate = PlacementEstimate(goal, found)
     streams = [source.name for source in workload.sources] + [one.name for one in workload.operators]
     return {
         "goal": goal_text(goal),
@@ -98,9 +98,9 @@ def _record(plan: QueryPlan, found: Placement) -> dict[str, Any]:
             for index in operators
         },
         "before": float(PlacementEstimate(goal, plan.start).cost),
-        "after": float(standing.cost),
-        "broken": query_violations(goal, found) if standing.broken() else [],
-        "moves": [_move(standing, index, old) for index, old in _moved(plan.start, found)],
+        "after": float(estimate.cost),
+        "broken": query_violations(goal, found) if estimate.broken() else [],
+        "moves": [_move(estimate, index, old) for index, old in _moved(plan.start, found)],
         "new_parents": _new_parents(plan.start, found),
         "links": [
             {"from": name(one), "to": name(other), "rate": rate}
@@ -110,11 +110,11 @@ def _record(plan: QueryPlan, found: Placement) -> dict[str, Any]:
     }
 
 
-def _move(standing: Any, index: int, old: int | None) -> dict[str, Any]:
+def _move(estimate: Any, index: int, old: int | None) -> dict[str, Any]:
     """A move, and what would be if the operator went back, all others where they are."""
     from distributary.plan.queries.drawing import amount
 
-    state = standing.state
+    state = estimate.state
     name = state.network.sites.name
     move = {
         "operator": state.workload.operators[index].name,
@@ -123,10 +123,10 @@ def _move(standing: Any, index: int, old: int | None) -> dict[str, Any]:
     }
     if old is None:
         return {**move, "reason": "a replica, so that each works on a part"}
-    benefit = float(standing.benefits(index, [old])[0])
+    benefit = float(estimate.benefits(index, [old])[0])
     if benefit == float("-inf"):
         return {**move, "reason": "there it would break a limit"}
-    cost = standing.cost - standing.goal.sign * benefit
+    cost = estimate.cost - estimate.goal.sign * benefit
     return {**move, "reason": f"the whole would cost {amount(cost)} without"}
 
 
@@ -155,6 +155,6 @@ def _comparison(plan: QueryPlan) -> dict[str, dict[str, Any]]:
     }
     standings = {label: PlacementEstimate(plan.goal, placement) for label, placement in usual.items()}
     return {
-        label: {"cost": float(standing.cost), "broken": standing.broken()}
-        for label, standing in standings.items()
+        label: {"cost": float(estimate.cost), "broken": estimate.broken()}
+        for label, estimate in standings.items()
     }

@@ -75,13 +75,13 @@ def measured(goal: Goal, placement: Placement) -> float:
     return float(placement_cost(goal.cost, placement))
 
 
-def assert_weighed_as_measured(standing: PlacementEstimate, operator: int) -> None:
+def assert_weighed_as_measured(estimate: PlacementEstimate, operator: int) -> None:
     """What moving an operator anywhere is worth is what measuring anew shows."""
-    goal, placement = standing.goal, standing.placement
+    goal, placement = estimate.goal, estimate.placement
     sites = range(placement.network.sites.count)
     now = measured(goal, placement)
     exact = [goal.sign * (now - measured(goal, placement.moved({operator: site}))) for site in sites]
-    np.testing.assert_allclose(standing.benefits(operator, list(sites)), exact, rtol=1e-12, atol=1e-9)
+    np.testing.assert_allclose(estimate.benefits(operator, list(sites)), exact, rtol=1e-12, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", GOALS)
@@ -95,18 +95,18 @@ def test_which_goals_are_weighed_without_measuring_anew(name: str) -> None:
 def test_the_benefit_of_a_move_is_that_of_recomputation(seed: int, name: str) -> None:
     goal, placement = GOALS[name], exact_placement(seed)
     random = Random(seed)
-    standing = PlacementEstimate(goal, placement)
+    estimate = PlacementEstimate(goal, placement)
     free = [index for index, operator in enumerate(placement.workload.operators) if operator.pinned is None]
     sites = range(placement.network.sites.count)
     for _ in range(2):
         operator = random.choice(free)
-        np.testing.assert_allclose(standing.cost, measured(goal, placement), rtol=1e-12)
-        assert_weighed_as_measured(standing, operator)
+        np.testing.assert_allclose(estimate.cost, measured(goal, placement), rtol=1e-12)
+        assert_weighed_as_measured(estimate, operator)
         site = random.choice(sites)
         placement = placement.moved({operator: site})
-        standing.move(operator, site)
-    assert standing.placement == placement
-    np.testing.assert_allclose(standing.cost, measured(goal, placement), rtol=1e-12)
+        estimate.move(operator, site)
+    assert estimate.placement == placement
+    np.testing.assert_allclose(estimate.cost, measured(goal, placement), rtol=1e-12)
 
 
 @settings(max_examples=40)
@@ -131,19 +131,19 @@ def test_operators_that_move_together_are_weighed_together(seed: int, name: str)
 def test_splits_are_costed_as_if_measured_anew_and_can_be_taken_back(seed: int, name: str) -> None:
     goal, placement = GOALS[name], exact_placement(seed)
     random = Random(seed)
-    standing = PlacementEstimate(goal, placement)
-    before = standing.cost
+    estimate = PlacementEstimate(goal, placement)
+    before = estimate.cost
     splits = []
     for _ in range(2):
-        workload = standing.placement.workload
+        workload = estimate.placement.workload
         parts = random.choice((2, 3, 7, 16))
         ways = [
-            (standing.partition, (at, parts))
+            (estimate.partition, (at, parts))
             for at in range(len(workload.operators))
             if workload.may_partition(at)
         ]
         ways += [
-            (standing.replicate, (at,))
+            (estimate.replicate, (at,))
             for at in range(len(workload.operators))
             if len(workload.replica_inputs(at)) > 1
         ]
@@ -152,14 +152,14 @@ def test_splits_are_costed_as_if_measured_anew_and_can_be_taken_back(seed: int, 
         way, arguments = random.choice(ways)
         splits.append(way(*arguments))
         for replica in splits[-1].replicas:
-            standing.move(replica, random.randrange(placement.network.sites.count))
-        exact = measured(goal, standing.placement)
-        np.testing.assert_allclose(standing.cost, exact, rtol=1e-12, atol=1e-9)
-        assert_weighed_as_measured(standing, random.choice(splits[-1].replicas))
+            estimate.move(replica, random.randrange(placement.network.sites.count))
+        exact = measured(goal, estimate.placement)
+        np.testing.assert_allclose(estimate.cost, exact, rtol=1e-12, atol=1e-9)
+        assert_weighed_as_measured(estimate, random.choice(splits[-1].replicas))
     for split in reversed(splits):
-        standing.undo(split)
-    assert standing.placement == placement
-    np.testing.assert_allclose(standing.cost, before, rtol=1e-12, atol=1e-9)
+        estimate.undo(split)
+    assert estimate.placement == placement
+    np.testing.assert_allclose(estimate.cost, before, rtol=1e-12, atol=1e-9)
 
 
 def test_parts_of_streams_add_up_exactly_over_ways_of_any_length() -> None:

@@ -126,17 +126,17 @@ def test_the_same_seed_gives_the_same_lottery() -> None:
 
 
 def test_with_all_statistics_everybody_interested_hears_of_every_better_site() -> None:
-    standing = PlacementEstimate(parse_query_goal("minimise aggregate(SUM, node load, BROKERS)"), small())
-    heard = Dissemination().round(standing).sites
-    load = standing.state.quantities["load"]
-    for site in critical_sites(standing):
+    estimate = PlacementEstimate(parse_query_goal("minimise aggregate(SUM, node load, BROKERS)"), small())
+    heard = Dissemination().round(estimate).sites
+    load = estimate.state.quantities["load"]
+    for site in critical_sites(estimate):
         assert set(heard[site].tolist()) == set(np.flatnonzero(load < load[site]).tolist())
 
 
 def test_only_the_worst_are_told_when_the_worst_is_what_counts() -> None:
-    standing = PlacementEstimate(parse_query_goal(GOALS["load"]), small())
-    heard = Dissemination().round(standing).sites
-    assert [site for site, others in enumerate(heard) if len(others)] == critical_sites(standing)
+    estimate = PlacementEstimate(parse_query_goal(GOALS["load"]), small())
+    heard = Dissemination().round(estimate).sites
+    assert [site for site, others in enumerate(heard) if len(others)] == critical_sites(estimate)
 
 
 def test_replication_with_migration_saves_most_bandwidth() -> None:

@@ -80,26 +80,26 @@ def globally(goal: Goal, workload: QueryWorkload, network: SiteNetwork, *, sprea
 
     Queries that are still to come count as if they did nothing and asked for nothing.
     """
-    standing = PlacementEstimate(goal, at_clients(workload, network))
-    standing.leave_out_all()
+    estimate = PlacementEstimate(goal, at_clients(workload, network))
+    estimate.leave_out_all()
     rank = {index: place for place, index in enumerate(workload.order)}
     sites = np.arange(network.sites.count)
     begun: set[int] = set()
     for query in workload.queries:
         new = sorted(set(query.operators) - begun, key=rank.__getitem__)
         begun.update(new)
-        standing.bring_in(new)
+        estimate.bring_in(new)
         mine = [index for index in new if workload.operators[index].pinned is None]
-        _put_best(standing, mine, sites)
+        _put_best(estimate, mine, sites)
         for index in mine if spread else ():
-            _put_best(standing, [index], sites)
-    return standing.placement
+            _put_best(estimate, [index], sites)
+    return estimate.placement
 
 
-def _put_best(standing: PlacementEstimate, group: list[int], sites: Indices) -> None:
-    worth = standing.benefits(group, sites) if group else np.array([-np.inf])
+def _put_best(estimate: PlacementEstimate, group: list[int], sites: Indices) -> None:
+    worth = estimate.benefits(group, sites) if group else np.array([-np.inf])
     if np.isfinite(worth).any():
-        standing.move_all(dict.fromkeys(group, int(worth.argmax())))
+        estimate.move_all(dict.fromkeys(group, int(worth.argmax())))
 
 
 def optimum(goal: Goal, placement: Placement) -> tuple[Placement, float]:

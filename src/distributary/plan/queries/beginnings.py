@@ -36,7 +36,7 @@ def best_from_beginnings(goal: Goal, start: Placement, improve: Improve) -> Plac
     found = [improve(beginning) for beginning in beginnings]
 
     def badness(placement: Placement) -> tuple[int, float]:
-        standing = PlacementEstimate(goal, placement)
-        return standing.broken(), goal.sign * standing.cost
+        estimate = PlacementEstimate(goal, placement)
+        return estimate.broken(), goal.sign * estimate.cost
 
     return min(found, key=badness)

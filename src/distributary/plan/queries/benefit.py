@@ -1,9 +1,9 @@
 """What moving or splitting an operator is worth, and whether the constraints allow it.
 
-    standing = PlacementEstimate(goal, placement)
-    standing.cost                              # of the placement as it stands
-    standing.benefits(operator, sites)         # of moving one operator to each of these sites, at once
-    standing.move(operator, site); standing.placement
+    estimate = PlacementEstimate(goal, placement)
+    estimate.cost                              # of the placement as it stands
+    estimate.benefits(operator, sites)         # of moving one operator to each of these sites, at once
+    estimate.move(operator, site); estimate.placement
 
 Rules:
 
@@ -93,11 +93,11 @@ class PlacementEstimate:
     >>> network = random_network(sites=10, trees=2, seed=1)
     >>> placement = at_clients(feed_workload(network, 20, seed=1), network)
     >>> goal = parse_query_goal("minimise aggregate(MAX, node load, BROKERS)")
-    >>> standing = PlacementEstimate(goal, placement)
-    >>> before = standing.cost
-    >>> worth = standing.benefits(0, np.arange(10))
-    >>> standing.move(0, int(worth.argmax()))
-    >>> bool(np.isclose(before - standing.cost, worth.max()))
+    >>> estimate = PlacementEstimate(goal, placement)
+    >>> before = estimate.cost
+    >>> worth = estimate.benefits(0, np.arange(10))
+    >>> estimate.move(0, int(worth.argmax()))
+    >>> bool(np.isclose(before - estimate.cost, worth.max()))
     True
     """
 

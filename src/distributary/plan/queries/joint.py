@@ -105,18 +105,18 @@ def _in_turns(
 
 def improve_trees(goal: Goal, placement: Placement) -> tuple[Placement, int, float]:
     """Improve the trees alone: the placement on the new ones, how many moves that took, and its cost."""
-    standing = PlacementEstimate(goal, placement)
+    estimate = PlacementEstimate(goal, placement)
     network, moves = placement.network, 0
     room = _room(goal, placement)
     for number, tree in enumerate(network.trees):
-        improved, moved = TreeProblem(standing, number).climbed(tree, room)
+        improved, moved = TreeProblem(estimate, number).climbed(tree, room)
         network = network.with_tree(number, improved)
         moves += moved
     after = Placement(placement.workload, network, placement.hosts)
     changed = PlacementEstimate(goal, after)
-    worse = goal.sign * (changed.cost - standing.cost) > LEAST * abs(standing.cost)
-    if not moves or worse or changed.broken() > standing.broken():
-        return placement, 0, standing.cost
+    worse = goal.sign * (changed.cost - estimate.cost) > LEAST * abs(estimate.cost)
+    if not moves or worse or changed.broken() > estimate.broken():
+        return placement, 0, estimate.cost
     return after, moves, changed.cost
 
 
@@ -136,16 +136,16 @@ def _room(goal: Goal, placement: Placement) -> Floats:
 class TreeProblem:
     """What a tree's shape costs, with all operators where they are."""
 
-    def __init__(self, standing: PlacementEstimate, number: int) -> None:
-        state = standing.state
-        self.sign = standing.goal.sign
+    def __init__(self, estimate: PlacementEstimate, number: int) -> None:
+        state = estimate.state
+        self.sign = estimate.goal.sign
         streams = [stream for stream, tree in enumerate(state.tree_of) if tree == number]
         place = {stream: row for row, stream in enumerate(streams)}
         self.asked = np.zeros((len(streams), state.count))
         """How much of each stream each site asks for, in parts of `WHOLE`."""
         self.weight = np.zeros(state.count)
         """How often the way to each site counts."""
-        self.traffic, self.ways = _shares(standing)
+        self.traffic, self.ways = _shares(estimate)
         self.rates = np.array([state.rates[stream] for stream in streams]) / WHOLE
         for operator, host in enumerate(state.hosts):
             for stream in state.inputs[operator]:
@@ -200,15 +200,15 @@ class TreeProblem:
         return -self.sign * cost
 
 
-def _shares(standing: PlacementEstimate) -> tuple[float, list[tuple[float, Floats]]]:
+def _shares(estimate: PlacementEstimate) -> tuple[float, list[tuple[float, Floats]]]:
     """How much a byte on a tree counts, and a way to a reader: by its factor and the links it sums."""
-    system = standing.system
+    system = estimate.system
     refused = DistributaryError("trees are improved for sums of nodes' rates or of queries' latencies only")
     if isinstance(system, BrokersCost) and system.multiples is not None:
         if any(name == "fanout" for _, name in system.multiples):
             raise refused
         share = sum(factor for factor, name in system.multiples if name in ("forwarding", "incoming"))
-        return share / (standing.state.count if system.function is GoalFunction.AVERAGE else 1), []
+        return share / (estimate.state.count if system.function is GoalFunction.AVERAGE else 1), []
     if not isinstance(system, QueriesCost) or not system.function.is_additive:
         raise refused
     form = system.queries

@@ -136,8 +136,8 @@ def climb(
                 steps.append(step)
             break
         steps.append(step)
-    standing = climber.standing
-    return QueryClimb(placement, standing.placement, standing.cost, tuple(steps), climber.considered)
+    estimate = climber.estimate
+    return QueryClimb(placement, estimate.placement, estimate.cost, tuple(steps), climber.considered)
 
 
 class Climber:
@@ -145,45 +145,45 @@ class Climber:
 
     def __init__(
         self,
-        standing: PlacementEstimate,
+        estimate: PlacementEstimate,
         rules: Sequence[QueryRule],
         area: RuleArea,
         batch: int = BATCH,
         slack: float = 0.0,
     ) -> None:
-        self.standing = standing
+        self.estimate = estimate
         self.rules = rules
         self.area = area
         self.batch = batch
         self.slack = slack
-        self.near = SiteNeighbourhood(standing.state.network, area.levels)
+        self.near = SiteNeighbourhood(estimate.state.network, area.levels)
         self.considered = 0
-        self.bottleneck = standing.goal.cost.function.is_bottleneck
+        self.bottleneck = estimate.goal.cost.function.is_bottleneck
         self._heard: DisseminationRound | None = None
         self._asked: dict[int, int] = {}
         """How many sites each site asked in this period: once for all its operators."""
 
     def period(self, statistics: Dissemination | None = None, together: bool = True) -> QueryStep:
         """One optimisation period."""
-        standing = self.standing
-        standing.recount()
-        before, self._asked = standing.cost, {}
+        estimate = self.estimate
+        estimate.recount()
+        before, self._asked = estimate.cost, {}
         self._heard = None
         told = 0
         if self.area.directed and statistics is not None:
-            self._heard = statistics.round(standing)
+            self._heard = statistics.round(estimate)
             told = self._heard.statistics
         rewrites: list[QueryRewrite] = []
         if together and not self.bottleneck:
-            for site in critical_sites(standing, self.slack):
+            for site in critical_sites(estimate, self.slack):
                 rewrites += self.at_site(site, self.batch)
         elif self.bottleneck:
             rewrites = self._relieve()
         else:
             rewrites = self._best_site()
-        asked = sum(asked_for(standing, sites) for sites in self._asked.values())
-        traffic = OptimiserTraffic(maintenance(standing), asked, told)
-        return QueryStep(tuple(rewrites), before, standing.cost, traffic)
+        asked = sum(asked_for(estimate, sites) for sites in self._asked.values())
+        traffic = OptimiserTraffic(maintenance(estimate), asked, told)
+        return QueryStep(tuple(rewrites), before, estimate.cost, traffic)
 
     def _relieve(self) -> list[QueryRewrite]:
         """Take the worst down, as long as that is possible and the batch lasts."""
@@ -191,7 +191,7 @@ class Climber:
         while len(rewrites) < self.batch:
             done = [
                 rewrite
-                for site in critical_sites(self.standing, self.slack)
+                for site in critical_sites(self.estimate, self.slack)
                 for rewrite in self.at_site(site, 1)
             ]
             if not done:
@@ -201,17 +201,17 @@ class Climber:
 
     def _best_site(self) -> list[QueryRewrite]:
         """Try every site's batch, and keep the best one's."""
-        standing = self.standing
+        estimate = self.estimate
         best: list[QueryRewrite] = []
         most = 0.0
-        for site in critical_sites(standing, self.slack):
-            before, kept = standing.cost, standing.placement
+        for site in critical_sites(estimate, self.slack):
+            before, kept = estimate.cost, estimate.placement
             found = self.at_site(site, self.batch)
-            gained = standing.goal.sign * (before - standing.cost)
+            gained = estimate.goal.sign * (before - estimate.cost)
             if gained > most:
                 best, most = found, gained
             if found:
-                self.standing = standing = PlacementEstimate(standing.goal, kept)
+                self.estimate = estimate = PlacementEstimate(estimate.goal, kept)
         for rewrite in best:
             self.carry_out(rewrite)
         return best
@@ -220,7 +220,7 @@ class Climber:
 
     def at_site(self, site: int, steps: int) -> list[QueryRewrite]:
         """The site's batch: the best change, then the best given that, and so on."""
-        state = self.standing.state
+        state = self.estimate.state
         waiting: list[tuple[float, int, QueryRewrite]] = []
         order = count()
         for operator in sorted(state.local[site]):
@@ -253,12 +253,12 @@ class Climber:
         """
         if REPLICATION in self.rules:
             replicated = self._split(REPLICATION, operator)
-            if replicated is not None and replicated.benefit > NEGLIGIBLE * abs(self.standing.cost):
+            if replicated is not None and replicated.benefit > NEGLIGIBLE * abs(self.estimate.cost):
                 return replicated
-        standing, state = self.standing, self.standing.state
+        estimate, state = self.estimate, self.estimate.state
         host = state.hosts[operator]
         best: QueryRewrite | None = None
-        least = NEGLIGIBLE * abs(standing.cost)
+        least = NEGLIGIBLE * abs(estimate.cost)
         for rule in self.rules:
             if rule.groups is None:
                 split = self._split(rule, operator)
@@ -279,27 +279,27 @@ class Climber:
 
     def _worth(self, group: Sequence[int], sites: Indices, least: float) -> Floats:
         """The benefits; under a MIN or MAX, of what is equally good the most even is best."""
-        worth = self.standing.benefits(group, sites)
+        worth = self.estimate.benefits(group, sites)
         if not self.bottleneck or not (worth >= -least).any():
             return worth
-        relieved, evened = self.standing.relief(group, sites)
+        relieved, evened = self.estimate.relief(group, sites)
         helps = (worth > least) | ((worth >= -least) & (relieved > 0))
-        return np.where(helps, worth + TIE * abs(self.standing.cost) * (1 + evened), -np.inf)
+        return np.where(helps, worth + TIE * abs(self.estimate.cost) * (1 + evened), -np.inf)
 
     def candidates(self, group: Sequence[int]) -> Indices:
         """Where a group may go."""
-        state = self.standing.state
+        state = self.estimate.state
         host = state.hosts[group[0]]
         near = self.near.of_operators(state, group) if self.area.local else np.array([], dtype=np.intp)
         found = near
         if self.area.directed:
-            far = self._heard.sites[host] if self._heard is not None else better_sites(self.standing, host)
+            far = self._heard.sites[host] if self._heard is not None else better_sites(self.estimate, host)
             found = np.union1d(near, far[: self.area.reach])
         self._asked[host] = max(self._asked.get(host, 0), len(found))
         return found
 
     def _movable(self, operator: int) -> bool:
-        workload = self.standing.state.workload
+        workload = self.estimate.state.workload
         return workload.operators[operator].pinned is None and workload.runs(operator)
 
     # Carrying out
@@ -309,7 +309,7 @@ class Climber:
 
         These are where from and where to, and the hosts of all that the operators read or are read by.
         """
-        state = self.standing.state
+        state = self.estimate.state
         operators = {rewrite.operator, *rewrite.changes}
         found = {rewrite.origin, *rewrite.changes.values()}
         for operator in operators:
@@ -322,33 +322,33 @@ class Climber:
         """Make a rewrite in the placement."""
         if rewrite.rule in (REPLICATION.name, PARTITION.name):
             self._made(rewrite.rule, rewrite.operator)
-        self.standing.move_all(rewrite.changes)
+        self.estimate.move_all(rewrite.changes)
 
     def _made(self, rule: str, operator: int) -> OperatorSplit:
-        made = self.standing.replicate if rule == REPLICATION.name else self.standing.partition
+        made = self.estimate.replicate if rule == REPLICATION.name else self.estimate.partition
         return made(operator)
 
     def _split(self, rule: QueryRule, operator: int) -> QueryRewrite | None:
         """Split an operator on trial, with each replica where it is best."""
-        standing, workload = self.standing, self.standing.state.workload
+        estimate, workload = self.estimate, self.estimate.state.workload
         if rule is REPLICATION and len(workload.replica_inputs(operator)) < 2:
             return None
         if rule is PARTITION and not workload.may_partition(operator):
             return None
-        before, bounded, host = standing.cost, standing.bounded(), standing.state.hosts[operator]
-        worst = len(critical_sites(standing)) if self.bottleneck else 0
+        before, bounded, host = estimate.cost, estimate.bounded(), estimate.state.hosts[operator]
+        worst = len(critical_sites(estimate)) if self.bottleneck else 0
         split = self._made(rule.name, operator)
         for replica in split.replicas:
             sites = self.candidates((replica,))
             if len(sites):
                 self.considered += len(sites)
-                worth = self._worth((replica,), sites, NEGLIGIBLE * abs(standing.cost))
+                worth = self._worth((replica,), sites, NEGLIGIBLE * abs(estimate.cost))
                 if worth.max() >= 0:
-                    standing.move(replica, int(sites[int(worth.argmax())]))
-        benefit = standing.goal.sign * (before - standing.cost)
-        if abs(benefit) <= NEGLIGIBLE * abs(before) and len(critical_sites(standing)) < worst:
+                    estimate.move(replica, int(sites[int(worth.argmax())]))
+        benefit = estimate.goal.sign * (before - estimate.cost)
+        if abs(benefit) <= NEGLIGIBLE * abs(before) and len(critical_sites(estimate)) < worst:
             benefit = TIE * abs(before)
-        legal = standing.legal_since(bounded)
-        changes = {replica: standing.state.hosts[replica] for replica in split.replicas}
-        standing.undo(split)
+        legal = estimate.legal_since(bounded)
+        changes = {replica: estimate.state.hosts[replica] for replica in split.replicas}
+        estimate.undo(split)
         return QueryRewrite(rule.name, operator, changes, host, benefit) if legal else None

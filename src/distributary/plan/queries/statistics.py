@@ -62,26 +62,26 @@ class DisseminationRound:
     statistics: int
 
 
-def critical_sites(standing: PlacementEstimate, slack: float = 0.0) -> list[int]:
+def critical_sites(estimate: PlacementEstimate, slack: float = 0.0) -> list[int]:
     """The sites that the system's cost hangs on (section 3.4.3)."""
-    state, system = standing.state, standing.system
+    state, system = estimate.state, estimate.system
     everyone = [site for site in range(state.count) if state.local[site]]
-    if not standing.goal.cost.function.is_bottleneck:
+    if not estimate.goal.cost.function.is_bottleneck:
         return everyone
-    near = slack * abs(standing.cost) + 1e-9 * abs(standing.cost)
+    near = slack * abs(estimate.cost) + 1e-9 * abs(estimate.cost)
     if isinstance(system, BrokersCost):
         values = system.nodes.values()
-        return [site for site in everyone if abs(values[site] - standing.cost) <= near]
+        return [site for site in everyone if abs(values[site] - estimate.cost) <= near]
     if isinstance(system, QueriesCost):
         of_queries = system.queries.values()
-        worst = np.flatnonzero(np.abs(of_queries - standing.cost) <= near)
+        worst = np.flatnonzero(np.abs(of_queries - estimate.cost) <= near)
         return sorted({state.hosts[index] for number in worst for index in state.members[number]})
     return everyone
 
 
-def values_by_tree(standing: PlacementEstimate, own_link: bool = False) -> list[tuple[int, Floats, Floats]]:
+def values_by_tree(estimate: PlacementEstimate, own_link: bool = False) -> list[tuple[int, Floats, Floats]]:
     """By tree: every site's value, and what is better than which it wants to hear of."""
-    state, system = standing.state, standing.system
+    state, system = estimate.state, estimate.system
     if isinstance(system, BrokersCost):
         values = system.nodes.values()
         return [(0, values, values)]
@@ -97,11 +97,11 @@ def values_by_tree(standing: PlacementEstimate, own_link: bool = False) -> list[
     return [(0, load, load)]
 
 
-def better_sites(standing: PlacementEstimate, site: int) -> Indices:
+def better_sites(estimate: PlacementEstimate, site: int) -> Indices:
     """The sites that do better than this one in any tree, the best first: all that could be heard of."""
-    sign = standing.goal.sign
-    best = np.full(standing.state.count, np.inf)
-    for _, values, _ in values_by_tree(standing):
+    sign = estimate.goal.sign
+    best = np.full(estimate.state.count, np.inf)
+    for _, values, _ in values_by_tree(estimate):
         best = np.where(sign * values < sign * values[site], np.minimum(best, sign * values), best)
     order: Indices = np.argsort(best, kind="stable")
     return order[: int(np.isfinite(best).sum())]
@@ -114,8 +114,8 @@ class Dissemination:
     >>> from distributary.plan.queries.goals import parse_query_goal
     >>> network = random_network(sites=30, trees=2, seed=1)
     >>> goal = parse_query_goal("minimise aggregate(SUM, node load, BROKERS)")
-    >>> standing = PlacementEstimate(goal, at_clients(feed_workload(network, 60, seed=1), network))
-    >>> all_of_it, some = Dissemination().round(standing), Dissemination(top=5).round(standing)
+    >>> estimate = PlacementEstimate(goal, at_clients(feed_workload(network, 60, seed=1), network))
+    >>> all_of_it, some = Dissemination().round(estimate), Dissemination(top=5).round(estimate)
     >>> some.statistics < all_of_it.statistics
     True
     """
@@ -130,17 +130,17 @@ class Dissemination:
         self.own_link = own_link
         self._random = np.random.default_rng(seed)
 
-    def round(self, standing: PlacementEstimate) -> DisseminationRound:
+    def round(self, estimate: PlacementEstimate) -> DisseminationRound:
         """Let every site tell of itself once."""
-        interested = np.zeros(standing.state.count, dtype=bool)
-        interested[critical_sites(standing, self.slack)] = True
-        sign = standing.goal.sign
-        best: list[dict[int, float]] = [{} for _ in range(standing.state.count)]
+        interested = np.zeros(estimate.state.count, dtype=bool)
+        interested[critical_sites(estimate, self.slack)] = True
+        sign = estimate.goal.sign
+        best: list[dict[int, float]] = [{} for _ in range(estimate.state.count)]
         sent = 0
-        for number, values, bounds in values_by_tree(standing, self.own_link):
+        for number, values, bounds in values_by_tree(estimate, self.own_link):
             bounds = np.where(interested, sign * bounds, -np.inf)
-            passed = self._tell(standing, number, sign * values, bounds, best)
-            sent += passed * (NAME + 2 * VALUE if len(standing.state.trees) > 1 else NAME + VALUE)
+            passed = self._tell(estimate, number, sign * values, bounds, best)
+            sent += passed * (NAME + 2 * VALUE if len(estimate.state.trees) > 1 else NAME + VALUE)
         sites = tuple(
             np.array(sorted(heard, key=lambda site: (heard[site], site)), dtype=np.intp) for heard in best
         )
@@ -148,14 +148,14 @@ class Dissemination:
 
     def _tell(
         self,
-        standing: PlacementEstimate,
+        estimate: PlacementEstimate,
         number: int,
         values: Floats,
         bounds: Floats,
         best: list[dict[int, float]],
     ) -> int:
         """Pass values up and down one tree; how many went over links."""
-        tree = standing.state.network.trees[number]
+        tree = estimate.state.network.trees[number]
         widest = bounds.copy()
         for site in reversed(tree.order[1:]):
             widest[tree.parents[site]] = max(widest[tree.parents[site]], widest[site])
@@ -201,24 +201,24 @@ def drawn(random: np.random.Generator, worth: Floats, top: int | None) -> Indice
     return found
 
 
-def maintenance(standing: PlacementEstimate) -> int:
+def maintenance(estimate: PlacementEstimate) -> int:
     """Bytes a period that keep every site's own values known."""
-    state = standing.state
-    by_tree = standing.goal.cost.members is GoalMembers.QUERIES or _names_rates(standing)
+    state = estimate.state
+    by_tree = estimate.goal.cost.members is GoalMembers.QUERIES or _names_rates(estimate)
     return (state.count - 1) * (len(state.trees) if by_tree else 2) * (NAME + VALUE)
 
 
-def _names_rates(standing: PlacementEstimate) -> bool:
+def _names_rates(estimate: PlacementEstimate) -> bool:
     """Whether the goal's cost names a rate that follows from what every site asks for."""
-    named = names_in(standing.goal.cost.value)
+    named = names_in(estimate.goal.cost.value)
     return bool(named & {"forwarding rate", "incoming rate", "output rate"})
 
 
-def asked_for(standing: PlacementEstimate, sites: int) -> int:
+def asked_for(estimate: PlacementEstimate, sites: int) -> int:
     """Bytes that a site gets from so many others when it weighs its rules against them."""
-    expressions = list(parts(standing.goal.cost.value))
-    profile = (len(standing.state.workload.sources) + 7) // 8 + VALUE if _names_rates(standing) else 0
-    trees = len(standing.state.trees) if any(isinstance(part, GoalAggregate) for part in expressions) else 1
+    expressions = list(parts(estimate.goal.cost.value))
+    profile = (len(estimate.state.workload.sources) + 7) // 8 + VALUE if _names_rates(estimate) else 0
+    trees = len(estimate.state.trees) if any(isinstance(part, GoalAggregate) for part in expressions) else 1
     return sites * (
-        NAME + VALUE * (1 if standing.goal.cost.members is GoalMembers.BROKERS else trees) + profile
+        NAME + VALUE * (1 if estimate.goal.cost.members is GoalMembers.BROKERS else trees) + profile
     )

@@ -74,7 +74,7 @@ class LocalClimber(Climber):
 
     def candidates(self, group: Sequence[int]) -> Indices:
         """The sites that a group of operators may move to."""
-        found: Indices = self.destinations[self.destinations != self.standing.state.hosts[group[0]]]
+        found: Indices = self.destinations[self.destinations != self.estimate.state.hosts[group[0]]]
         return found
 
 

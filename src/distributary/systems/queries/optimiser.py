@@ -129,7 +129,7 @@ class QueryOptimiser:
     ) -> None:
         """Send a change to the root of a tree that this node is a member of; the first root decides."""
         here, router = self.node.address, self._site.engine.router
-        names = [one.name for one in climber.standing.state.workload.operators]
+        names = [one.name for one in climber.estimate.state.workload.operators]
         moves = tuple((names[index], sites[site]) for index, site in best.changes.items())
         touched = tuple(sorted({here, *(sites[at] for at in climber.touched(best))}))
         operator = names[best.operator]
