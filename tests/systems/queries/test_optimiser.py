@@ -173,7 +173,7 @@ def test_traffic_for_statistics_and_optimisation_is_counted_apart(told: Told) ->
     assert told_of == (
         {"MeasurementReport", "PlanningSnapshot"}
         if told == "whole"
-        else {"StatisticsRound", "UpwardStatistics", "DownwardStatistics", "SendRate"}
+        else {"RoundAnnouncement", "UpwardStatistics", "DownwardStatistics", "SendRate"}
     )
     assert all(kinds[kind].bytes > 0 for kind in told_of)
     assert any(kind.__name__ in kinds for kind in OPTIMISATION)

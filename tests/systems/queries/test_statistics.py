@@ -26,7 +26,7 @@ from distributary.systems.queries.local_goals import is_local
 from distributary.systems.queries.local_problem import LocalProblem
 from distributary.systems.queries.optimiser import OPTIMISATION, STATISTICS, NeighbourhoodOptimiser
 from distributary.systems.queries.settings import QueryOptimiserSettings
-from distributary.systems.queries.snapshot import MeasuredRates, PlanningSnapshot, planning_snapshot
+from distributary.systems.queries.snapshot import PlanningSnapshot, TrafficRates, planning_snapshot
 from distributary.systems.queries.statistics_messages import DownwardStatistics, UpwardStatistics
 from flow.random_queries import random_catalogue
 from systems.queries.test_optimiser import (
@@ -77,10 +77,10 @@ def believe(world: World, random: Random) -> None:
     """Let all nodes believe in some rates that go together, and measure no others."""
     registry = world.broker(REGISTRY).registry
     assert registry is not None
-    rates: dict[str, MeasuredRates] = {}
+    rates: dict[str, TrafficRates] = {}
     for name in registry.sources:
         items = random.randint(1, 64)
-        rates[name] = MeasuredRates(items, items * random.randint(8, 64), 0.0)
+        rates[name] = TrafficRates(items, items * random.randint(8, 64), 0.0)
         known = optimiser(world, registry.locations[name].host).model.estimates
         known.sources[name] = rates[name]
     hosts = dict(world.operators())
@@ -89,7 +89,7 @@ def believe(world: World, random: Random) -> None:
         filters = isinstance(spec.operation, FilterOperation)
         items = offered * random.randint(0, 16 if filters else 32) / 16
         work = (items if filters else offered) * random.randint(1, 4)
-        rates[name] = MeasuredRates(items, items * random.randint(8, 64), work)
+        rates[name] = TrafficRates(items, items * random.randint(8, 64), work)
         optimiser(world, hosts[name]).model.estimates.operators[name] = rates[name]
     for node in world.nodes:
         optimiser(world, node).model._measure = lambda: ((), ())

@@ -84,11 +84,10 @@ class FlowBroker:
         optimising: QueryOptimiserSettings | None = None,
         checkpoints: CheckpointSettings | None = None,
         regrouping: Regrouping | None = None,
-        timeout: float = 1.0,
     ) -> None:
         around = surroundings or Surroundings()
         self.node = node
-        self.connections = connections = Connections(node, timeout=timeout)
+        self.connections = connections = Connections(node)
         self.refused: dict[str, str] = {}
         """Queries and subscriptions that the registry refused, and why."""
         self.unwanted = 0

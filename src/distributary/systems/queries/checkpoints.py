@@ -48,7 +48,7 @@ from distributary.systems.queries.engine import Engine
 from distributary.systems.queries.messages import OperatorHandover, StreamLocation, StreamReader
 from distributary.systems.queries.registry_failover import FAILOVER_MESSAGES, NodeRemoval, next_broker
 from distributary.systems.queries.retention import Outbox, discard
-from distributary.systems.queries.settings import CheckpointSettings
+from distributary.systems.queries.settings import Addresses, CheckpointSettings
 
 RECOVERY = 1 << 40
 """Added to the numbers, epochs and versions of what continues from a checkpoint: beyond all used before."""
@@ -93,11 +93,7 @@ class CheckpointManager:
     """What a node does for its own operators, and as the backup host of another node."""
 
     def __init__(
-        self,
-        connections: Connections,
-        engine: Engine,
-        settings: CheckpointSettings,
-        brokers: Iterable[Address],
+        self, connections: Connections, engine: Engine, settings: CheckpointSettings, brokers: Addresses
     ) -> None:
         self.recovered = 0
         """How many operators of removed nodes this one has continued."""
@@ -253,9 +249,8 @@ class CheckpointManager:
                 self.hand_over(to, operator)
         # What has left the node before may be news here: the node's own notice can have been lost with it, as
         # can that of a source which has changed trees. Trees whose root it was get another.
-        self._router.learn_from_others(
-            [each for each in locations if each[1].tree is not None or each[1].host != node]
-        )
+        news = [each for each in locations if each[1].tree is not None or each[1].host != node]
+        self._router.learn_from_others(news)
         if was_backup_of_it:
             self._take_over(node, dict(locations))
         if was_backed_up_by_it:
@@ -284,9 +279,8 @@ class CheckpointManager:
         number = operator.number + RECOVERY
         known = [each for each in operator.acknowledged if each[0] != UNKNOWN]
         readers = (*known, (UNKNOWN, number))
-        self._engine.take_over(
-            replace(operator, location=location, cursors=cursors, number=number, acknowledged=readers)
-        )
+        resumed = replace(operator, location=location, cursors=cursors, number=number, acknowledged=readers)
+        self._engine.take_over(resumed)
         self._await(name, [*((name, reader) for reader, _ in readers), *operator.replaced])
         self._router.tell_registry(messages.LocationReport(name, location))
         for one in self._brokers:

@@ -36,8 +36,8 @@ class Connections(Courier):
     ['first', 'second']
     """
 
-    def __init__(self, node: Node, *, timeout: float = 1.0) -> None:
-        super().__init__(node, timeout=timeout, tries=UNLIMITED)
+    def __init__(self, node: Node) -> None:
+        super().__init__(node, tries=UNLIMITED)
         self._next: dict[Address, int] = {}
         """The number of the packet to handle next, of each sender."""
         self._early: dict[Address, dict[int, Message]] = {}

@@ -85,10 +85,8 @@ class TrafficCounter:
 
     def counts(self, name: str, now: float) -> messages.TrafficCounts:
         """All of it, as a message. Work is a cycle for each item that comes in and each that goes out."""
-        seconds, work = now - self.since, self.items_in + self.items_out
-        return messages.TrafficCounts(
-            name, seconds, self.items_in, self.bytes_in, self.items_out, self.bytes_out, work
-        )
+        counts = self.items_in, self.bytes_in, self.items_out, self.bytes_out
+        return messages.TrafficCounts(name, now - self.since, *counts, self.items_in + self.items_out)
 
 
 class DuplicateFilter:

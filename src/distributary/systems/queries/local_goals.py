@@ -72,7 +72,7 @@ def _is_of_totals(expression: language.Expression) -> bool:
     return True
 
 
-class PathCost(NamedTuple):
+class OperatorPathCost(NamedTuple):
     """The cost of an operator: a factor of the links between it and its producers, and a constant."""
 
     factor: float
@@ -80,7 +80,7 @@ class PathCost(NamedTuple):
     constant: float
 
 
-def path_cost_of(cost: SystemCost) -> PathCost | None:
+def path_cost_of(cost: SystemCost) -> OperatorPathCost | None:
     """The path cost that a cost is a sum of, over queries and their operators; None if it is another."""
     query = cost.value
     if cost.members is not GoalMembers.QUERIES or not cost.function.is_additive:
@@ -99,7 +99,7 @@ def path_cost_of(cost: SystemCost) -> PathCost | None:
     if path.function is not GoalFunction.SUM or path.over is not language.Scope.UPSTREAM:
         return None
     constant = 0.0 if rest is None else float(rest.value)
-    return PathCost(factor, path.value, constant) if named == {"latency"} else None
+    return OperatorPathCost(factor, path.value, constant) if named == {"latency"} else None
 
 
 def value_of(expression: language.Expression, totals: Mapping[str, float]) -> float:

@@ -37,7 +37,7 @@ from distributary.plan.trees.tree import NO_PARENT, Sites, Tree
 from distributary.systems.queries.node_model import SUPER, NodeModel, PlacementUnit, ReaderInfo
 from distributary.systems.queries.probes import ProbeResults, StreamUsage
 from distributary.systems.queries.settings import QueryOptimiserSettings, Surroundings
-from distributary.systems.queries.statistics_messages import NodeValue, StreamRate
+from distributary.systems.queries.statistics_messages import NodeValue, SourceRate
 
 STAND_IN = "stand-in"
 """The kind of an operator elsewhere whose stream is read here."""
@@ -66,11 +66,9 @@ class ExtremeWithOthers(BrokersCost):
 class LocalClimber(Climber):
     """A climber that considers some sites only."""
 
-    def __init__(
-        self, estimate: PlacementEstimate, settings: QueryOptimiserSettings, destinations: Indices
-    ) -> None:
+    def __init__(self, estimate: PlacementEstimate, settings: QueryOptimiserSettings, sites: Indices) -> None:
         super().__init__(estimate, settings.rules, settings.area, batch=1)
-        self.destinations = destinations
+        self.destinations = sites
 
     def candidates(self, group: Sequence[int]) -> Indices:
         """The sites that a group of operators may move to."""
@@ -82,13 +80,9 @@ class LocalProblem:
     """The problem of one node in one period."""
 
     def __init__(
-        self,
-        model: NodeModel,
-        results: ProbeResults,
-        surroundings: Surroundings,
-        rates: dict[str, StreamRate],
+        self, model: NodeModel, probes: ProbeResults, surroundings: Surroundings, rates: dict[str, SourceRate]
     ) -> None:
-        self.results = results
+        self.results = results = probes
         self.complete = [site for site in results.requests if results.is_complete(site)]
         """The sites of which all is known."""
         self.sites = tuple(sorted({*results.requests, *(site for path in results.paths() for site in path)}))
@@ -141,7 +135,7 @@ class LocalProblem:
         here = self.numbers[self._here]
         self._trees.append(tuple(parents))
         for at, source in enumerate(sources):
-            rate = self._rates.get(source, StreamRate(source, 0.0, 0.0))
+            rate = self._rates.get(source, SourceRate(source, 0.0, 0.0))
             self._streams[source] = True, len(self._sources)
             self._sources.append(graph.PlannedSource(source, len(self._trees) - 1, rate.bytes, rate.items))
             rest = {site: asked[at] for site, asked in shares.items()}

@@ -18,6 +18,11 @@ PART = "/"
 """Between the name of an operator and the number of a replica."""
 
 
+def replica_name(operator: str, index: int) -> str:
+    """The name of a replica of an operator, counted from 0: `busy.large/1` is the first."""
+    return f"{operator}{PART}{index + 1}"
+
+
 def whole_operator(name: str) -> str:
     """The operator that a replica is part of; any other name as it is.
 

@@ -33,10 +33,10 @@ from distributary.systems.queries.local_goals import path_cost_of, totals_of, va
 from distributary.systems.queries.messages import PART, OperatorSpec, StreamLocation, TrafficCounts
 from distributary.systems.queries.retention import discard
 from distributary.systems.queries.settings import QueryOptimiserSettings
-from distributary.systems.queries.snapshot import MeasuredRates, RateEstimates
-from distributary.systems.queries.statistics_messages import FilterRates, SendRate, StreamRate
+from distributary.systems.queries.snapshot import RateEstimates, TrafficRates
+from distributary.systems.queries.statistics_messages import FilterRates, SendRate, SourceRate
 
-NOTHING = MeasuredRates(0.0, 0.0, 0.0)
+NOTHING = TrafficRates(0.0, 0.0, 0.0)
 SUPER = "super"
 """The kind of a placement unit that is a super-operator."""
 CHANGED = 0.05
@@ -88,7 +88,7 @@ class PlacementUnit(NamedTuple):
     share: int
     final: str
     by_input: bool
-    rates: MeasuredRates
+    rates: TrafficRates
     measured: bool
     stays: bool
     """Whether it cannot move: it has just arrived, or others read streams inside it."""
@@ -200,14 +200,10 @@ class NodeModel:
     def _filter_rates(self, message: FilterRates, sender: Address) -> None:
         self._passing.update(((stream, name), items) for stream, name, items in message.filters)
 
-    def source_rates(self, tree: int) -> list[StreamRate]:
+    def source_rates(self, tree: int) -> list[SourceRate]:
         """The rates of the sources of a tree that this node is the root broker of."""
         known = self.estimates.sources.items()
-        return [
-            StreamRate(name, rates.items, rates.bytes)
-            for name, rates in known
-            if self.location(name).tree == tree
-        ]
+        return [SourceRate(name, *rates[:2]) for name, rates in known if self.location(name).tree == tree]
 
     # Operators
 
@@ -261,7 +257,7 @@ class NodeModel:
             known = self._kinds[hosted.name] = spec, (kind, final, by_input)
         return known[1]
 
-    def demand(self, tree: int, rates: Mapping[str, StreamRate]) -> dict[str, int]:
+    def demand(self, tree: int, rates: Mapping[str, SourceRate]) -> dict[str, int]:
         """How much of each source of a tree is asked for here, given the rates of sources."""
         found: dict[str, int] = {}
         for unit in self.units():
@@ -271,7 +267,7 @@ class NodeModel:
         self._demand[tree] = found
         return found
 
-    def _demand_of(self, unit: PlacementUnit, rates: Mapping[str, StreamRate]) -> int:
+    def _demand_of(self, unit: PlacementUnit, rates: Mapping[str, SourceRate]) -> int:
         """How much of its inputs travels to a unit, as far as their rates are known here."""
         if unit.kind not in (FILTER, SUPER):
             return unit.share

@@ -24,7 +24,7 @@ Messages are of kinds of their own, `STATISTICS` and `OPTIMISATION`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 from distributary.overlay.node import Address
@@ -44,7 +44,8 @@ from distributary.systems.queries.probes import PROBE_MESSAGES, Prober, ProbeRes
 from distributary.systems.queries.proposals import ChangeOrder, ChangeProposal, ProposalSelection
 from distributary.systems.queries.registry import QueryRegistry
 from distributary.systems.queries.registry_failover import RegistryLink
-from distributary.systems.queries.settings import QueryOptimiserSettings, Surroundings
+from distributary.systems.queries.retention import discard
+from distributary.systems.queries.settings import Addresses, QueryOptimiserSettings, Surroundings
 from distributary.systems.queries.snapshot import PlanningSnapshot, RateEstimates, planning_snapshot
 from distributary.systems.queries.statistics import StatisticsManager
 from distributary.systems.queries.statistics_messages import ROUND_MESSAGES, statistics_rounds
@@ -61,7 +62,7 @@ class RateHandover(NamedTuple):
     """The estimated rates of an operator, to its new host."""
 
     name: str
-    rates: snapshot.MeasuredRates
+    rates: snapshot.TrafficRates
 
 
 class QueryCounts(NamedTuple):
@@ -72,8 +73,6 @@ class QueryCounts(NamedTuple):
 
 STATISTICS = (MeasurementReport, PlanningSnapshot, QueryCounts, *ROUND_MESSAGES)
 OPTIMISATION = (ChangeProposal, ChangeOrder, RateHandover, *PROBE_MESSAGES)
-
-Addresses = Sequence[Address]
 
 ELECTION_GAP = 1 << 20
 """How many periods are skipped when another node begins them: this node may not have heard of the last."""
@@ -267,7 +266,7 @@ class SnapshotOptimiser(QueryOptimiser):
         """At the registry: send the snapshot to all that host operators."""
         registry = self._site.registry_link.local_registry
         assert registry is not None
-        self.estimates.forget(registry.has)
+        discard(self.estimates.operators, lambda name: not registry.has(name))
         self._period += 1
         snapshot = planning_snapshot(registry, self._period, self.estimates)
         if snapshot is not None:

@@ -170,7 +170,7 @@ class Prober:
 
     def _exchanged_streams(self) -> dict[Address, tuple[list[str], list[str]]]:
         """By host: the streams that operators here read from there, and the readers there to ask about."""
-        model = self._model
+        model, here = self._model, self.node.address
         units = model.units()
         own = {unit.name for unit in units}
         first = self._turn = self._turn % max(1, len(units))
@@ -179,9 +179,7 @@ class Prober:
         for done, unit in enumerate((*units[first:], *units[:first])):
             read = [(model.location(stream), stream) for stream in unit.inputs if stream not in own]
             published = [(location.host, stream) for location, stream in read if location.tree is None]
-            readers = [
-                (hop, name) for name, hop, _ in model.readers_of(unit.name) if hop != self.node.address
-            ]
+            readers = [(hop, name) for name, hop, _ in model.readers_of(unit.name) if hop != here]
             asked = len(published) + (len(readers) if model.by_path else 0)
             if count and count + asked > self._settings.most_streams:
                 self._turn = first + done if self._turn == first else self._turn

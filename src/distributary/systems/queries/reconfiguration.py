@@ -34,13 +34,7 @@ from distributary.plan.queries.rules import MIGRATION, PARTITION, REPLICATION
 from distributary.systems.queries import messages
 from distributary.systems.queries.checkpoints import CheckpointManager
 from distributary.systems.queries.connections import Connections
-from distributary.systems.queries.engine import (
-    DuplicateFilter,
-    Engine,
-    HostedOperator,
-    first_cursors,
-    selection_of,
-)
+from distributary.systems.queries.engine import DuplicateFilter, Engine, HostedOperator, first_cursors
 from distributary.systems.queries.messages import InputCursor, OperatorHandover, OperatorSpec, StreamReader
 from distributary.systems.queries.proposals import ChangeOrder
 from distributary.systems.queries.publications import StreamPublication
@@ -73,9 +67,7 @@ class PendingRelease:
 class Reconfiguration:
     """Changes of the operators at one node."""
 
-    def __init__(
-        self, connections: Connections, engine: Engine, checkpoints: CheckpointManager | None
-    ) -> None:
+    def __init__(self, connections: Connections, engine: Engine, backup: CheckpointManager | None) -> None:
         self.moves = 0
         """How many operators have left here for another node."""
         self.waiting: dict[str, list[Callable[[], None]]] = {}
@@ -85,7 +77,7 @@ class Reconfiguration:
         self._connections = connections
         self._engine = engine
         self._router = engine.router
-        self._checkpoints = checkpoints
+        self._checkpoints = backup
         self._node.handle(OperatorHandover, self._handover)
         self._node.at_alarm("flow at rest", self._apply_waiting)
         self._node.at_start(self._restart)
@@ -212,10 +204,8 @@ class Reconfiguration:
             self._checkpoints.confirm(message)
         name, location = message.spec.name, message.location
         known = self._router.locations.get(name, location)
-        # It may be withdrawn meanwhile, or have come by another way.
-        if not (
-            self._router.is_withdrawn(name) or name in self._engine.hosted or known.version > location.version
-        ):
+        came_already = name in self._engine.hosted or known.version > location.version
+        if not came_already and not self._router.is_withdrawn(name):
             self._engine.take_over(message)
             self._router.tell_registry(messages.LocationReport(name, location))
 
@@ -234,7 +224,9 @@ class Reconfiguration:
                 keys = None if splitting.keys is None else splitting.keys[number]
                 selection = cursor.selection._replace(part=part, parts=parts, keys=keys)
                 cursors.append(cursor._replace(epoch=0, selection=selection))
-            made = OperatorSpec(_part(operator, part), splitting.replica, spec.inputs, spec.schemas)
+            made = OperatorSpec(
+                messages.replica_name(operator, part), splitting.replica, spec.inputs, spec.schemas
+            )
             replicas.append(Replica(made, cursors, state, [one.copy() for one in hosted.duplicates]))
         self._divide(operator, replicas, splitting.final, final, None)
         self._report(messages.DivisionReport(operator, "partition", _names(replicas), None), to)
@@ -246,15 +238,16 @@ class Reconfiguration:
         hosted, above, spec = self._require(operator), self._require(union), self._require(operator).spec
         splitting = _splitting(spec)
         behind = None if union == operator else spec.operation
-        states, final = branched(
-            behind, splitting, spec.schemas, hosted.running.state(), above.running.state()
-        )
+        state, union_state = hosted.running.state(), above.running.state()
+        states, final = branched(behind, splitting, spec.schemas, state, union_state)
         replicas = []
         for index, (cursor, state) in enumerate(zip(above.cursors, states, strict=True)):
             operation = UnionBranch(index, None if behind is None else splitting.replica)
-            made = OperatorSpec(_part(operator, index), operation, (cursor.stream,), spec.schemas[:1])
+            made = OperatorSpec(
+                messages.replica_name(operator, index), operation, (cursor.stream,), spec.schemas[:1]
+            )
             # A union leaves attributes as they are: what the operator can use of it can be said before it.
-            selection = cursor.selection if behind is None else selection_of(spec)
+            selection = cursor.selection if behind is None else first_cursors(spec)[0].selection
             cursors = [cursor._replace(epoch=0, selection=selection)]
             replicas.append(Replica(made, cursors, state, [above.duplicates[index].copy()]))
         retired = None if union == operator else union
@@ -337,10 +330,6 @@ def _splitting(spec: OperatorSpec) -> Splitting:
     splitting = splitting_of(spec.operation, *spec.schemas)
     assert splitting is not None
     return splitting
-
-
-def _part(operator: str, index: int) -> str:
-    return f"{operator}{messages.PART}{index + 1}"
 
 
 def _names(replicas: Sequence[Replica]) -> tuple[str, ...]:

@@ -107,7 +107,15 @@ class QueryRegistry:
         self._nodes: set[Address] = {*surroundings.brokers, node.address}
         self._send = send
         self._submit = submit or (lambda message: self.handle(message, node.address))
-        self.handlers: dict[type, Callable[[Any, Address], None]] = {
+        self.handlers = self._handler_table()
+        for kind in self.handlers if submit is None else ():
+            node.handle(kind, self.handle)
+        if regrouping is not None:
+            node.at_alarm("flow regroup", lambda about: self._time_to_merge(node, regrouping))
+            node.at_start(lambda: node.wake_after(regrouping.period, "flow regroup"))
+
+    def _handler_table(self) -> dict[type, Callable[[Any, Address], None]]:
+        return {
             messages.RegisterSource: self._register_source,
             messages.RegisterQuery: self._register_query,
             messages.RegisterSubscription: self._register_subscription,
@@ -119,11 +127,6 @@ class QueryRegistry:
             messages.LeaveTree: lambda message, sender: self.trees[message.tree].retire(sender),
             MergeCheck: self._merge_check,
         }
-        for kind in self.handlers if submit is None else ():
-            node.handle(kind, self.handle)
-        if regrouping is not None:
-            node.at_alarm("flow regroup", lambda about: self._time_to_merge(node, regrouping))
-            node.at_start(lambda: node.wake_after(regrouping.period, "flow regroup"))
 
     def handle(self, message: Message, sender: Address) -> None:
         """Do what a node asks for, or take in what it reports."""
@@ -261,7 +264,7 @@ class QueryRegistry:
         self._generations[query.name] += 1
         generation = self._generations[query.name]
         sharing = catalogue.shared()
-        specs = self._new_operators(sharing, catalogue, generation)
+        specs = self._new_specs(sharing, catalogue, generation)
         for spec in specs:
             self.specs[spec.name] = spec
             self.locations[spec.name] = StreamLocation(sender)
@@ -285,9 +288,7 @@ class QueryRegistry:
             )
         return None
 
-    def _new_operators(
-        self, sharing: Sharing, catalogue: Catalogue, generation: int
-    ) -> tuple[OperatorSpec, ...]:
+    def _new_specs(self, sharing: Sharing, catalogue: Catalogue, generation: int) -> tuple[OperatorSpec, ...]:
         """The operators that do not run yet, each after those it reads."""
         units = {bound.name: bound.unit for bound in catalogue.operators}
         makers: dict[str, str] = {}

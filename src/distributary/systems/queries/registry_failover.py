@@ -359,10 +359,8 @@ class RegistryReplica:
 class RegistryLink:
     """How a node sends to the registry; the registry itself, if it is at this node."""
 
-    def __init__(
-        self, connections: Connections, address: Address, registry: QueryRegistry | None = None
-    ) -> None:
-        self.address = address
+    def __init__(self, connections: Connections, at: Address, registry: QueryRegistry | None = None) -> None:
+        self.address = at
         """The node that has the registry."""
         self._connections = connections
         self._registry = registry

@@ -36,13 +36,7 @@ from distributary.flow import Item
 from distributary.overlay.node import Address, Message
 from distributary.systems.queries import messages
 from distributary.systems.queries.connections import Connections
-from distributary.systems.queries.messages import (
-    Element,
-    Selection,
-    StreamLocation,
-    StreamReader,
-    whole_operator,
-)
+from distributary.systems.queries.messages import Element, Selection, StreamLocation, StreamReader
 from distributary.systems.queries.publications import StreamPublication, usable
 from distributary.systems.queries.retention import discard
 
@@ -182,7 +176,8 @@ class Router:
 
     def is_withdrawn(self, *names: str) -> bool:
         """Whether an operator, or the one it is a replica of, or a client among these was withdrawn."""
-        return any(name in self._withdrawn or whole_operator(name) in self._withdrawn for name in names)
+        known = self._withdrawn
+        return any(name in known or messages.whole_operator(name) in known for name in names)
 
     def withdraw(self, names: Iterable[str]) -> list[str]:
         """Free all state of withdrawn streams and readers; returns streams that have no reader any more."""
@@ -220,12 +215,10 @@ class Router:
 
     # Reading
 
-    def subscribe(
-        self, stream: str, reader: StreamReader, selection: Selection, position: int | None
-    ) -> None:
-        """Have a reader of this node sent a stream from its position on."""
+    def subscribe(self, stream: str, reader: StreamReader, selection: Selection, after: int | None) -> None:
+        """Have a reader of this node sent the elements of a stream after its position."""
         location = self.locations[stream]
-        self._subscribe(messages.Subscribe(stream, reader, selection, position, location), self.node.address)
+        self._subscribe(messages.Subscribe(stream, reader, selection, after, location), self.node.address)
 
     def unsubscribe(self, stream: str, reader: StreamReader, *, forget: bool) -> None:
         """Send a reader of this node nothing more; with `forget`, the publisher waits for it no more."""

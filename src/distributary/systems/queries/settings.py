@@ -13,6 +13,8 @@ from distributary.plan.queries.optimiser import BATCH
 from distributary.plan.queries.rules import HYBRID, MIGRATIONS, QueryRule, RuleArea
 from distributary.systems.queries.local_goals import is_local
 
+Addresses = Sequence[Address]
+
 
 @dataclass(frozen=True)
 class Surroundings:
@@ -22,7 +24,7 @@ class Surroundings:
     """Seconds from one node to another."""
     bandwidth: Mapping[Address, float] = field(default_factory=dict)
     """Bytes a second that a broker can send."""
-    brokers: Sequence[Address] = ()
+    brokers: Addresses = ()
     """The nodes that can be a root broker."""
     most_trees: int = 4
     fanout: int = 4

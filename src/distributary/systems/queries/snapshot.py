@@ -19,7 +19,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -35,7 +35,6 @@ from distributary.plan.queries.rules import REPLICATION
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree
 from distributary.systems.queries.messages import TrafficCounts
 from distributary.systems.queries.registry import QueryRegistry
-from distributary.systems.queries.retention import discard
 from distributary.systems.queries.source_trees import SourceTree
 
 
@@ -94,7 +93,7 @@ class PlanningSnapshot(NamedTuple):
         return Placement(self.workload(), network, self.hosts)
 
 
-class MeasuredRates(NamedTuple):
+class TrafficRates(NamedTuple):
     """What a source or an operator gives out in a second, and what work that takes."""
 
     items: float
@@ -111,33 +110,29 @@ class RateEstimates:
 
     def __init__(self, memory: float) -> None:
         self.memory = memory
-        self.sources: dict[str, MeasuredRates] = {}
-        self.operators: dict[str, MeasuredRates] = {}
+        self.sources: dict[str, TrafficRates] = {}
+        self.operators: dict[str, TrafficRates] = {}
 
     def add_source(self, counts: TrafficCounts) -> None:
         """Take in what a root broker has counted of a source."""
         items, bytes = counts.items_in / counts.seconds, counts.bytes_in / counts.seconds
-        self._add(self.sources, counts, MeasuredRates(items, bytes, 0.0))
+        self._add(self.sources, counts, TrafficRates(items, bytes, 0.0))
 
     def add_operator(self, counts: TrafficCounts, divided: bool) -> None:
         """Take in what a host has counted of an operator, or of the final one after its division."""
         out = (counts.items_out, counts.bytes_out, counts.work)
-        rates = MeasuredRates(*(each / counts.seconds for each in out))
+        rates = TrafficRates(*(each / counts.seconds for each in out))
         known = self.operators.get(counts.name)
         if divided and known is not None:
             growth = rates.items / known.items if known.items else 1.0
             rates = rates._replace(work=known.work * growth)
         self._add(self.operators, counts, rates)
 
-    def _add(self, known: dict[str, MeasuredRates], counts: TrafficCounts, rates: MeasuredRates) -> None:
+    def _add(self, known: dict[str, TrafficRates], counts: TrafficCounts, rates: TrafficRates) -> None:
         before = known.get(counts.name, rates)
         share = counts.seconds / (counts.seconds + self.memory)
         both = zip(before, rates, strict=True)
-        known[counts.name] = MeasuredRates(*(old + share * (new - old) for old, new in both))
-
-    def forget(self, is_known: Callable[[str], bool]) -> None:
-        """Drop the estimates of operators that do not run any more."""
-        discard(self.operators, lambda name: not is_known(name))
+        known[counts.name] = TrafficRates(*(old + share * (new - old) for old, new in both))
 
     def statistics(self, operators: Iterable[SharedOperator], runs: Mapping[str, str]) -> WorkloadStatistics:
         """What operators make of what is offered to them, whether or not it was filtered on the way.
@@ -166,9 +161,7 @@ class RateEstimates:
         return WorkloadStatistics(byte_rates, item_rates, selectivity, growth, cost)
 
 
-def planning_snapshot(
-    registry: QueryRegistry, period: int, estimates: RateEstimates
-) -> PlanningSnapshot | None:
+def planning_snapshot(registry: QueryRegistry, period: int, rates: RateEstimates) -> PlanningSnapshot | None:
     """The problem as the registry knows it; None while there is nothing to place."""
     catalogue = registry.catalogue
     if not registry.trees or not catalogue.queries:
@@ -182,7 +175,7 @@ def planning_snapshot(
     trees = {name: registry.locations[name].tree or 0 for name in catalogue.sources}
     shared = catalogue.shared().operators
     blocks = running_blocks(catalogue, lambda one: registry.specs[registry.runs[one.name]].unit)
-    known = estimates.statistics(shared, registry.runs)
+    known = rates.statistics(shared, registry.runs)
     workload = workload_of(catalogue, clients, trees, known, blocks=blocks, filtering=True)
     keyed = {
         one.name
@@ -225,9 +218,7 @@ def _with_divisions(workload: graph.QueryWorkload, registry: QueryRegistry) -> g
 def _shape(tree: SourceTree, numbers: Mapping[Address, int], registry: QueryRegistry) -> tuple[int, ...]:
     """A tree over all sites: the number of each site's parent."""
     whole = SourceTree(tree.root, dict(tree.parents))
-    for address in numbers:
-        if address != tree.root:
-            whole.join(address, registry.surroundings)
-    return tuple(
-        NO_PARENT if address == tree.root else numbers[whole.parents[address]] for address in numbers
-    )
+    for site in numbers:
+        if site != tree.root:
+            whole.join(site, registry.surroundings)
+    return tuple(NO_PARENT if site == tree.root else numbers[whole.parents[site]] for site in numbers)

@@ -35,9 +35,9 @@ from distributary.systems.queries.settings import QueryOptimiserSettings
 from distributary.systems.queries.statistics_messages import (
     DownwardStatistics,
     NodeValue,
-    StatisticsRound,
+    RoundAnnouncement,
+    SourceRate,
     StreamDemand,
-    StreamRate,
     TreePosition,
     UpwardStatistics,
 )
@@ -73,8 +73,8 @@ class StatisticsManager:
     ) -> None:
         self.node = node = connections.node
         self.period = 0
-        self.round: StatisticsRound | None = None
-        self.rates: dict[str, StreamRate] = {}
+        self.round: RoundAnnouncement | None = None
+        self.rates: dict[str, SourceRate] = {}
         """Of the sources that pass here, and those that are published here."""
         self.shares: dict[int, dict[str, int]] = {}
         """By tree, how much of each source is asked for here and below."""
@@ -95,11 +95,11 @@ class StatisticsManager:
         self._demand: dict[tuple[int, Address], tuple[StreamDemand, ...]] = {}
         """What children asked for when they were last heard of."""
         self._over = True
-        node.handle(StatisticsRound, self._begin)
+        node.handle(RoundAnnouncement, self._begin)
         node.handle(UpwardStatistics, self._report)
         node.handle(DownwardStatistics, self._down)
         node.at_alarm("flow up", self._report_timeout)
-        node.at_alarm("flow heard", self._round_timeout)
+        node.at_alarm("flow heard", self._end)
 
     # The results of a round
 
@@ -185,7 +185,7 @@ class StatisticsManager:
 
     # A round begins, and ends
 
-    def _begin(self, message: StatisticsRound, sender: Address) -> None:
+    def _begin(self, message: RoundAnnouncement, sender: Address) -> None:
         if message.period <= self.period:
             return
         self.period, self.round = message.period, message
@@ -209,12 +209,9 @@ class StatisticsManager:
                 self.node.wake_after(wait, "flow up", (self.period, number))
         self.node.wake_after(2 * window, "flow heard", self.period)
 
-    def _round_timeout(self, period: int) -> None:
-        if period == self.period:
-            self._end()
-
-    def _end(self) -> None:
-        if not self._over:
+    def _end(self, period: int) -> None:
+        """All has come, or it is too late."""
+        if period == self.period and not self._over:
             self._over = True
             self._on_round_over()
 
@@ -308,7 +305,7 @@ class StatisticsManager:
         for child in tree.position.children:
             self._send(child, self._to_child(number, child, known, down))
         if self.complete:
-            self._end()
+            self._end(self.period)
 
     def _to_child(
         self, number: int, child: Address, known: list[NodeValue], down: DownwardStatistics
@@ -317,11 +314,8 @@ class StatisticsManager:
         report = tree.reports.get(child)
         values: tuple[NodeValue, ...] = ()
         if report is not None:
-            there = {value.site for value in report.values}
-            widest = self._widest(report)
-            values = self._drawn(
-                [one for one in known if self._signed(one) < widest and one.site not in there]
-            )
+            own, limit = {value.site for value in report.values}, self._widest(report)
+            values = self._drawn([one for one in known if self._signed(one) < limit and one.site not in own])
         demand = {stream for stream, _ in self._demand.get((number, child), ())}
         return DownwardStatistics(
             self.period,

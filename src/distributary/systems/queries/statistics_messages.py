@@ -20,7 +20,7 @@ class NodeValue(NamedTuple):
     value: float
 
 
-class StreamRate(NamedTuple):
+class SourceRate(NamedTuple):
     """What a stream carries in a second."""
 
     stream: str
@@ -47,7 +47,7 @@ class TreePosition(NamedTuple):
     """Levels of the whole tree."""
 
 
-class StatisticsRound(NamedTuple):
+class RoundAnnouncement(NamedTuple):
     """A period begins; from the registry to each broker."""
 
     period: int
@@ -83,7 +83,7 @@ class DownwardStatistics(NamedTuple):
     total: float
     path_cost: float
     """From the root to the sender: the values of the links together."""
-    rates: tuple[StreamRate, ...]
+    rates: tuple[SourceRate, ...]
     above: tuple[Address, ...]
     """Nodes above the sender, the nearest first."""
     siblings: tuple[Address, ...]
@@ -107,12 +107,12 @@ class FilterRates(NamedTuple):
     """Stream, filter, items."""
 
 
-ROUND_MESSAGES = (StatisticsRound, UpwardStatistics, DownwardStatistics, SendRate, FilterRates)
+ROUND_MESSAGES = (RoundAnnouncement, UpwardStatistics, DownwardStatistics, SendRate, FilterRates)
 
 
 def statistics_rounds(
     period: int, sites: Sequence[Address], trees: Sequence[Sequence[int]], queries: int
-) -> dict[Address, StatisticsRound]:
+) -> dict[Address, RoundAnnouncement]:
     """What each site is sent as a period begins; trees are rows of the sites' parents.
 
     >>> statistics_rounds(1, [10, 20], [(-1, 0)], 5)[20].positions
@@ -129,7 +129,5 @@ def statistics_rounds(
             parent = None if site == tree.root else sites[tree.parents[site]]
             children = tuple(sites[child] for child in tree.children[site])
             row.append(TreePosition(sites[tree.root], parent, children, levels[site], height))
-    return {
-        site: StatisticsRound(period, len(sites), queries, tuple(row))
-        for site, row in zip(sites, positions, strict=True)
-    }
+    rows = zip(sites, positions, strict=True)
+    return {site: RoundAnnouncement(period, len(sites), queries, tuple(row)) for site, row in rows}
