@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from random import Random
 
+from distributary.plan.queries.generator import at_clients, feed_workload, random_network
 from distributary.plan.queries.graph import (
     PlannedOperator,
     PlannedQuery,
@@ -82,3 +83,9 @@ def exact_placement(seed: int, sites: int = 7, trees: int = 2, queries: int = 4)
         for operator in workload.operators
     )
     return Placement(workload, network, hosts)
+
+
+def small(queries: int = 40, sites: int = 20) -> Placement:
+    """Queries over feeds at their clients, on random sites in three trees."""
+    network = random_network(sites, 3, seed=4)
+    return at_clients(feed_workload(network, queries, 4, feeds=40), network)
