@@ -19,7 +19,10 @@ from distributary.plan.queries.state import Floats, Indices, PlacementState
 
 
 class OperatorMove:
-    """Operators of one site, and sites that all of them together might run at instead."""
+    """Operators of one site, and the sites that all of them together are tried at.
+
+    `rows` numbers the sites tried: `matrix[rows, sites]` are the cells of each row's own site.
+    """
 
     def __init__(self, state: PlacementState, operators: Sequence[int], sites: Indices) -> None:
         self.state = state

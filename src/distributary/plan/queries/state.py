@@ -1,17 +1,28 @@
-"""A placement as arrays, kept up to date while operators move and are split; and what a move would change.
+"""A placement as arrays, kept up to date while operators move and are split.
+
+Every quantity of the nodes is a row of numbers, one for each site:
+
+| quantity | of a site |
+|---|---|
+| load | processor cycles a second that its operators spend |
+| cycles | processor cycles that an item costs all its operators together |
+| operators | how many operators it runs |
+| fanout | links of trees on which it forwards anything |
+| incoming | bytes a second that come in from other sites |
+| forwarding | bytes a second that it forwards on trees |
+| published | bytes a second that its operators send to other sites |
+| produced | bytes a second that its operators put out |
+| input, selectivity | sums of what its operators read a second, and of their selectivities |
 
 Rules:
 
-- Every quantity of a node (what it runs, sends, forwards, gets) is a row of numbers, one a site. A
-  `OperatorMove` tells what each would become if one operator were at each of several sites: a matrix, a row a
-  site tried.
-- Per link of a tree and stream it is known how much of the stream is asked for beyond it, in parts of
-  `WHOLE`; per operator and site, how much is read there. Nothing else is needed to say what a link carries.
-- Numbers are floats. Whole numbers stay exact (parts of a stream are: so rates are multiplied by them before
-  they are divided by `WHOLE`); others gather rounding, which `recount` clears away.
+- For every link of a tree and every stream it is known how much of the stream is asked for beyond the link,
+  in parts of `WHOLE`; for every operator and site, how much of its output is read there. What a link carries
+  follows.
+- Numbers are floats. Whole numbers stay exact (parts of a stream are whole, so rates are multiplied by them
+  before they are divided by `WHOLE`); others gather rounding errors, which `recount` removes.
 
-Cost: a change costs the length of the paths to the roots; a `OperatorMove` the sites it tries times all
-sites.
+Cost: a change costs the length of the paths to the roots.
 """
 
 from __future__ import annotations
