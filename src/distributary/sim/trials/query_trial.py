@@ -83,7 +83,7 @@ class QueryTrial:
     """What the network follows by itself: a name of `NAMED_GOALS`, or a goal's text."""
     period: float = 15.0
     told: Literal["neighbourhood", "whole"] = "neighbourhood"
-    """What nodes are told to follow it with (`systems.flow_optimising`)."""
+    """What nodes are told to follow it with (`systems.queries.optimiser`)."""
     changes: int = 0
     """How often an operator is moved, divided or replicated at random."""
     gone: int = 0

@@ -26,13 +26,11 @@ import numpy as np
 
 from distributary.overlay.node import Address
 from distributary.plan.goal import Goal, GoalFunction, GoalMembers, SystemCost
-from distributary.plan.queries import graph
+from distributary.plan.queries import graph, placement, system_forms
 from distributary.plan.queries.benefit import PlacementEstimate
 from distributary.plan.queries.moves import OperatorMove
 from distributary.plan.queries.optimiser import Climber
-from distributary.plan.queries.placement import Placement, SiteNetwork
 from distributary.plan.queries.state import Floats, Indices, PlacementState
-from distributary.plan.queries.system_forms import BrokersCost, SystemForm, system_form
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree
 from distributary.systems.queries.node_model import SUPER, NodeModel, PlacementUnit, ReaderInfo
 from distributary.systems.queries.probes import ProbeResults, StreamUsage
@@ -43,7 +41,7 @@ STAND_IN = "stand-in"
 """The kind of an operator elsewhere whose stream is read here."""
 
 
-class ExtremeWithOthers(BrokersCost):
+class ExtremeWithOthers(system_forms.BrokersCost):
     """A MIN or MAX over some nodes, and one value for all others."""
 
     def __init__(self, cost: SystemCost, state: PlacementState, others: float) -> None:
@@ -301,18 +299,18 @@ class LocalProblem:
         cost = goal.cost
         if cost.function is GoalFunction.AVERAGE:
             cost = replace(cost, function=GoalFunction.SUM)
-        network = SiteNetwork(Sites(self._latency), tuple(map(Tree, self._trees)), filtering=True)
+        network = placement.SiteNetwork(Sites(self._latency), tuple(map(Tree, self._trees)), filtering=True)
         here = self.numbers[self._here]
         hosts = tuple(here if one.pinned is None else one.pinned for one in self._operators)
-        placement = Placement(self.workload(), network, hosts)
+        placed = placement.Placement(self.workload(), network, hosts)
         others = [one.value for one in worst if one.site not in self.numbers]
         if not others and len(self.sites) < brokers:
             others = [one.value for one in worst[-1:]]
-        form: Callable[[SystemCost, PlacementState], SystemForm] = system_form
+        form: Callable[[SystemCost, PlacementState], system_forms.SystemForm] = system_forms.system_form
         if cost.function.is_bottleneck and others:
             assert cost.members is GoalMembers.BROKERS
             form = partial(ExtremeWithOthers, others=others[0])
-        estimate = PlacementEstimate(replace(goal, cost=cost), placement, form)
+        estimate = PlacementEstimate(replace(goal, cost=cost), placed, form)
         for site, reply in self.results.replies.items():
             for name, total in zip(self._model.total_names, reply.totals, strict=True):
                 estimate.state.quantities[name][self.numbers[site]] = total
