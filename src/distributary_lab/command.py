@@ -13,11 +13,8 @@ from distributary.cli.terminal import FAILED, WELL, Commands, add_command, descr
 from distributary.errors import DistributaryError
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
     from distributary_lab.experiment import Experiment
     from distributary_lab.results import Result
-    from distributary_lab.verdicts import ClaimLine
 
 SUMMARY = "measure again what the papers claim"
 OUT = Path("build/lab")
@@ -225,11 +222,13 @@ def _print_verdicts(chosen: Sequence[Experiment], results: Sequence[Result]) -> 
     table = Table(expand=True)
     for heading, width in (("claim", None), ("paper", 2), ("ours", 3), ("ratio", None), ("outcome", None)):
         table.add_column(heading, ratio=width, no_wrap=width is None)
-    told = [
-        line for line in lines({result.experiment: result for result in results}) if line.claim.id in asked
-    ]
+    by_name = {result.experiment: result for result in results}
+    told = [line for line in lines(by_name) if line.claim.id in asked]
     for line in told:
-        table.add_row(*_cells(line))
+        ratio = "" if line.ratio is None else f"{line.ratio:.3g}"
+        state = Text(line.state, style=COLOURS.get(line.state, ""))
+        cells = (Text(text) for text in (line.claim.paper, line.ours, ratio))
+        table.add_row(Text(line.claim.id, style="bold"), *cells, state)
     console = Console()
     console.print(table)
     for line in told:
@@ -237,23 +236,11 @@ def _print_verdicts(chosen: Sequence[Experiment], results: Sequence[Result]) -> 
             console.print(Text.assemble((f"{line.claim.id} ", "bold"), (line.reason, "dim")))
 
 
-def _cells(line: ClaimLine) -> list[Text]:
-    from rich.text import Text
-
-    return [
-        Text(line.claim.id, style="bold"),
-        Text(line.claim.paper),
-        Text(line.ours),
-        Text("" if line.ratio is None else f"{line.ratio:.3g}"),
-        Text(line.state, style=COLOURS.get(line.state, "")),
-    ]
-
-
 def _say_failures(results: Sequence[Result]) -> int:
     code = WELL
     for result in results:
         for failure in result.failures:
-            again = result.command_for(failure.index)
+            again = result.command(failure.index)
             say(f"failed: {result.experiment} at {dict(failure.point)}: {failure.reason}\n  again: {again}")
             code = FAILED
     return code

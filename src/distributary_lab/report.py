@@ -19,7 +19,7 @@ from distributary_lab.claims import DOCUMENTS
 from distributary_lab.experiment import Experiment, Outcome, Plot
 from distributary_lab.plots import svg
 from distributary_lab.registry import experiments
-from distributary_lab.results import Result, command
+from distributary_lab.results import Result, run_command
 from distributary_lab.verdicts import NO_EXPERIMENT, NOT_RUN, ClaimLine, lines, results_in
 
 CLASSES = {Outcome.HOLDS.value: "holds", Outcome.DOES_NOT_HOLD.value: "fails"}
@@ -80,7 +80,7 @@ def _counts(table: Sequence[ClaimLine]) -> Iterator[str]:
 
 def _table(told: Sequence[ClaimLine]) -> Iterator[str]:
     if not told:
-        yield f"<p>Nothing has been run yet: <code>{command('all', seed=1, quick=True)}</code></p>"
+        yield f"<p>Nothing has been run yet: <code>{run_command('all', seed=1, quick=True)}</code></p>"
         return
     yield '<div class="framed"><table>\n<thead><tr>'
     yield "".join(f"<th>{heading}</th>" for heading in HEADINGS) + "</tr></thead>\n<tbody>"
@@ -133,12 +133,12 @@ def _experiment(each: Experiment, result: Result, by_claim: Mapping[str, ClaimLi
     grid = "the quick grid" if result.quick else "the full grid"
     yield f'<section class="experiment" id="{escape(each.name)}">\n<h3>{escape(each.title)}</h3>'
     yield (
-        f'<p class="small quiet"><code>{escape(result.command)}</code><br>{len(result.points)} points '
+        f'<p class="small quiet"><code>{escape(result.command())}</code><br>{len(result.points)} points '
         f"of {grid}, {len(result.rows)} rows, {result.seconds:,.1f} s of work ({escape(result.engine)}), "
         f"finished {escape(result.finished)}</p>"
     )
     for failure in result.failures:
-        again = result.command_for(failure.index)
+        again = result.command(failure.index)
         yield (
             f'<p class="failed">Point {failure.index} failed: {escape(failure.reason)}<br>'
             f"<code>{escape(again)}</code></p>"

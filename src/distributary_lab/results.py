@@ -50,19 +50,14 @@ class Result:
     settings: Mapping[str, Value] = field(default_factory=dict)
     """What was set for all points."""
 
-    @property
-    def command(self) -> str:
-        """What runs the experiment again."""
-        return self.command_for()
-
-    def command_for(self, point: int | None = None, name: str | None = None) -> str:
+    def command(self, point: int | None = None, name: str | None = None) -> str:
         """What runs it, or one of its points, again; under another name, such as that of a claim."""
-        return command(
+        return run_command(
             name or self.experiment, seed=self.seed, quick=self.quick, point=point, settings=self.settings
         )
 
 
-def command(
+def run_command(
     name: str,
     *,
     seed: int,
@@ -72,7 +67,7 @@ def command(
 ) -> str:
     """The command that runs something again.
 
-    >>> command("topic-tree-size", seed=1, quick=True, point=3)
+    >>> run_command("topic-tree-size", seed=1, quick=True, point=3)
     'distributary lab run topic-tree-size --quick --seed 1 --point 3'
     """
     chosen = "" if point is None else f" --point {point}"
@@ -107,7 +102,7 @@ def save(result: Result, out: Path) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     (directory / ABOUT).unlink(missing_ok=True)
     pq.write_table(_table(result.rows), directory / ROWS)
-    about = {**asdict(result), "command": result.command}
+    about = {**asdict(result), "command": result.command()}
     del about["rows"]
     (directory / ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
     return directory

@@ -9,7 +9,7 @@ from pathlib import Path
 from distributary_lab.claims import Claim, claims
 from distributary_lab.experiment import Experiment, Outcome, Verdict
 from distributary_lab.registry import experiment_of, experiments
-from distributary_lab.results import Result, command, load
+from distributary_lab.results import Result, load, run_command
 from distributary_lab.rows import shown
 
 NO_EXPERIMENT = "no experiment yet"
@@ -84,7 +84,7 @@ def _line(claim: Claim, experiment: Experiment | None, results: Mapping[str, Res
     deviation = experiment.deviation
     result = results.get(experiment.name)
     if result is None:
-        again = command(claim.id, seed=1, quick=False)
+        again = run_command(claim.id, seed=1, quick=False)
         return ClaimLine(claim, NOT_RUN, command=again, deviation=deviation, experiment=experiment.name)
     verdict = judge(experiment, claim.id, result)
     return ClaimLine(
@@ -95,7 +95,7 @@ def _line(claim: Claim, experiment: Experiment | None, results: Mapping[str, Res
         reason=verdict.reason,
         seed=result.seed,
         quick=result.quick,
-        command=result.command_for(name=claim.id),
+        command=result.command(name=claim.id),
         deviation=deviation,
         experiment=experiment.name,
     )

@@ -23,7 +23,7 @@ from distributary_lab.engines import (
 )
 from distributary_lab.experiment import Experiment, grid
 from distributary_lab.registry import find
-from distributary_lab.results import command, load, result_of, save
+from distributary_lab.results import load, result_of, run_command, save
 from distributary_lab.running import run_experiments, run_point
 from distributary_lab.tasks import PointOutcome, PointTask, in_order, perform, tasks_of
 from lab.tiny import TINY
@@ -142,7 +142,7 @@ def test_results_are_parquet_with_what_it_takes_to_repeat_them(tmp_path: Path) -
     assert table.num_rows == 20
     result = load("tiny", tmp_path)
     assert result is not None
-    assert result.command == "distributary lab run tiny --seed 5"
+    assert result.command() == "distributary lab run tiny --seed 5"
     assert (result.seed, result.quick, list(result.points)) == (5, False, list(TINY.grid))
     assert result.version
     assert result.machine
@@ -195,7 +195,9 @@ def test_spark_is_chosen_where_it_is_installed_and_worth_it(monkeypatch: pytest.
 
 
 def test_the_command_of_a_point_names_grid_seed_and_point() -> None:
-    assert command("x", seed=2, quick=True, point=4) == "distributary lab run x --quick --seed 2 --point 4"
+    assert (
+        run_command("x", seed=2, quick=True, point=4) == "distributary lab run x --quick --seed 2 --point 4"
+    )
 
 
 def test_points_of_a_spark_job_that_fails_run_in_processes(
@@ -220,5 +222,5 @@ def test_what_is_set_reaches_every_point_and_the_command_that_runs_it_again(tmp_
     result = load("tiny", tmp_path)
     assert result is not None
     assert {row["name"] for row in result.rows} == {"a b"}
-    assert result.command == "distributary lab run tiny --quick --seed 5 --set 'name=a b'"
+    assert result.command() == "distributary lab run tiny --quick --seed 5 --set 'name=a b'"
     assert TINY.with_settings({"name": "x"}) is TINY
