@@ -30,6 +30,8 @@ from distributary.plan.trees.rules import PairRelation, RewriteShape
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Records = NDArray[Any]
+Intervals = tuple[int, int, int, int]
+"""Two intervals of the depth-first order: from and to, and again from and to (0 and 0 if there is one)."""
 
 # Functions, shapes and relations are numbers in machine code.
 FUNCTIONS = tuple(map(GoalFunction, ("SUM", "AVERAGE", "VARIANCE", "STD", "MIN", "MAX")))
@@ -82,7 +84,7 @@ def read(layout: Layout) -> float:
     """Derive everything from the parents; the system's cost."""
     _read_order(layout.sites, layout.places)
     _read_costs(layout)
-    return system_cost(layout, 0, 0, 0, 0, 0.0, 0.0, np.inf, -np.inf)
+    return system_cost(layout, (0, 0, 0, 0), 0.0, 0.0, np.inf, -np.inf)
 
 
 @kernel
@@ -176,18 +178,11 @@ def worse(system: int, one: float, other: float) -> float:
 
 @kernel
 def system_cost(
-    layout: Layout,
-    start: int,
-    end: int,
-    more: int,
-    last: int,
-    total: float,
-    squares: float,
-    least: float,
-    most: float,
+    layout: Layout, changed: Intervals, total: float, squares: float, least: float, most: float
 ) -> float:
     """The system's cost when the sites in two intervals of the order have other costs, summed up here."""
     _, sites, places, scale, functions = layout
+    start, end, more, last = changed
     system = functions[1]
     if system in (MIN, MAX):
         found = worse(system, places[start].before, least if system == MIN else most)
@@ -214,7 +209,7 @@ def system_cost(
 
 
 @kernel
-def intervals(sites: Records, shape: int, one: int, other: int) -> tuple[int, int, int, int]:
+def intervals(sites: Records, shape: int, one: int, other: int) -> Intervals:
     """Where in the order a rewrite changes costs: from and to, and again from and to (0 and 0 if once)."""
     start = int(sites[one].position)
     end = start + int(sites[one].size)
@@ -235,7 +230,8 @@ def intervals(sites: Records, shape: int, one: int, other: int) -> tuple[int, in
 def cost_after(layout: Layout, shape: int, one: int, other: int) -> float:
     """The system's cost after a rewrite; the new costs are left in `walked`."""
     _, sites, places, scale, _ = layout
-    start, end, more, last = intervals(sites, shape, one, other)
+    changed = intervals(sites, shape, one, other)
+    start, end, more, last = changed
     total, squares, least, most = 0.0, 0.0, np.inf, -np.inf
     for turn in range(2):
         begin, until = (start, end) if turn == 0 else (more, last)
@@ -248,7 +244,7 @@ def cost_after(layout: Layout, shape: int, one: int, other: int) -> float:
                 total += weight * distance
                 squares += weight * distance * distance
                 least, most = min(least, cost), max(most, cost)
-    return system_cost(layout, start, end, more, last, total, squares, least, most)
+    return system_cost(layout, changed, total, squares, least, most)
 
 
 @kernel
@@ -339,7 +335,7 @@ def weigh_pairs(
     """
     most = len(asked) * len(signed)
     ones, others, benefits = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most)
-    now = system_cost(layout, 0, 0, 0, 0, 0.0, 0.0, np.inf, -np.inf)
+    now = system_cost(layout, (0, 0, 0, 0), 0.0, 0.0, np.inf, -np.inf)
     before, then = np.empty(len(heard)), np.empty(len(heard))
     kept = looked_at = 0
     directed = reach[0] >= ELSEWHERE

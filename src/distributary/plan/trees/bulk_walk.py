@@ -14,11 +14,7 @@ from distributary.plan.trees.annealing import Schedule
 
 @kernel
 def walk(
-    layout: bulk.Layout,
-    rules: bulk.Integers,
-    random: np.random.Generator,
-    sign: int,
-    schedule: Schedule,
+    layout: bulk.Layout, rules: bulk.Integers, random: np.random.Generator, sign: int, schedule: Schedule
 ) -> tuple[bulk.Integers, int, int]:
     """The parents in the best tree met, how many rewrites were tried, and how many applied.
 

@@ -98,7 +98,7 @@ def tree_svg(
     picture = _to_the_right(tree, texts, title) if leaves <= MOST_LEAVES else _in_rings(tree, texts)
     lines = [
         f'<text x="{MARGIN}" y="44"><tspan fill="{NEW_LINK}">new link</tspan> · '
-        f'<tspan fill="{WORST}">site with the system\'s cost</tspan></text>',
+        f'<tspan fill="{WORST}">site with the system\'s cost</tspan></text>'
     ]
     lines.extend(_link(picture, tree, site, site in new) for site in tree.order[1:])
     for site in tree.order:

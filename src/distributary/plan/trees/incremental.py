@@ -68,10 +68,7 @@ class NodeCosts:
         if isinstance(expression, GoalAggregate):
             self.local = [local_value(expression.value, sites, tree, site) for site in range(sites.count)]
         elif isinstance(expression, Combination):
-            self.parts = (
-                NodeCosts(expression.left, sites, tree),
-                NodeCosts(expression.right, sites, tree),
-            )
+            self.parts = (NodeCosts(expression.left, sites, tree), NodeCosts(expression.right, sites, tree))
 
     def values(self) -> Iterable[tuple[int, Number | None]]:
         """Every site and its cost."""
