@@ -7,6 +7,16 @@
     m.match_batch(table)    # the same for an Arrow table of events
 
 `Matcher` is loaded when it is first asked for, so that importing the package is quick.
+
+docs/architecture.md shows the rooms and the way of an event through them. From the bottom up:
+
+- `errors`, `model`, `quarantine`, `files`, `toml_files`, `feeds`, `kernel`: what everything stands on
+- `filters`: the filter kinds of subscriptions
+- `matching`, `store`, `flow`: indexes; subscriptions that change; stream queries
+- `spark`: all of these on Spark
+- `overlay`, `plan`, `systems`, `sim`: networks of brokers: protocols, planning, systems, simulation
+- `workloads`: data to try things with
+- `cli`: the command
 """
 
 from __future__ import annotations

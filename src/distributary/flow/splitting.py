@@ -63,6 +63,7 @@ class Gather(Operation):
 
     @property
     def ports(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The output streams: those of the operation that follows, or one."""
         return ("",) if self.then is None else self.then.ports
 
     def schema(self, *inputs: Schema) -> Schema:
@@ -103,6 +104,7 @@ class PartialOperation(Operation, Generic[W]):
 
     @property
     def kind(self) -> str:  # type: ignore[override]
+        """The kind of operation whose share it computes, marked as partial."""
         return f"partial {_kind(self.whole)}"
 
     def schema(self, *inputs: Schema) -> Schema:
@@ -124,6 +126,7 @@ class MergeOperation(Operation, Generic[W]):
 
     @property
     def kind(self) -> str:  # type: ignore[override]
+        """The kind of operation whose shares it puts together, marked as final."""
         return f"merge {_kind(self.whole)}"
 
     def schema(self, *inputs: Schema) -> Schema:

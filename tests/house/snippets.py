@@ -1,0 +1,149 @@
+"""Runs the Python snippets of a page, in order and in one namespace, given what the page takes for granted.
+
+A page may speak of the reader's own events, files or session. `GIVEN` makes them: code that runs before the
+first snippet, in an empty directory.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+FENCE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+NEED_SPARK = {"README.md", "spark.md", "pipeline.md", "queries.md", "replay.md"}
+"""Pages whose snippets take the session `spark`."""
+
+EVENTS = """
+import shutil
+from pathlib import Path
+from distributary import Event, Subscription
+from distributary.files import events_to_table, subscriptions_to_table, write_records
+from distributary.store import open_store
+from pyspark.sql import SparkSession
+
+spark = SparkSession.getActiveSession()
+made = [Event(f"e{n}", "trades", {"time": n, "symbol": "OTE", "price": 8.4, "size": 100 * n, "at": 1000 * n})
+        for n in range(5)]
+asked = [Subscription("s1", "ann", topic="trades"), Subscription("s2", "ann", topic="busy")]
+events = spark.createDataFrame(events_to_table(made))
+table = events_to_table(made)
+subscriptions = spark.createDataFrame(subscriptions_to_table(asked))
+open_store("subscriptions-store").commit(asked)
+shutil.copy(examples / "queries.toml", "queries.toml")
+"""
+
+PIPELINE = (
+    EVENTS
+    + """
+open_store("subscriptions").commit(asked)
+Path("pipeline.toml").write_text('''
+checkpoint = "checkpoint"
+queries = "queries.toml"
+[source]
+format = "json"
+path = "incoming"
+schema = "id STRING, topic STRING, time BIGINT, symbol STRING, price DOUBLE, size BIGINT, at BIGINT"
+[events]
+order = "time"
+[subscriptions]
+store = "subscriptions"
+[sink]
+path = "deliveries"
+[archive]
+path = "archive"
+[metrics]
+path = "metrics"
+[trigger]
+available_now = true
+''')
+Path("incoming").mkdir()
+with open("incoming/some.json", "w") as stream:
+    write_records(stream, [event.to_record() for event in made])
+from distributary.spark import load_pipeline, start
+start(spark, load_pipeline("pipeline.toml")).awaitTermination()
+"""
+)
+
+GIVEN: dict[str, str] = {
+    "README.md": EVENTS + "stream = spark.readStream.schema(events.schema).parquet(str(examples))\n",
+    "attributes.md": """
+with open("stocks.toml", "w") as stream:
+    stream.write('[attributes.price]\\ntype = "float"\\nminimum = 0.0\\nmaximum = 20.0\\nprecision = 0.01\\n'
+                 '[attributes.symbol]\\ntype = "string"\\n')
+""",
+    "feeds.md": """
+def fetch(feed, now):
+    return "<rss><channel><item><title>Rain</title></item></channel></rss>"
+""",
+    "pipeline.md": PIPELINE,
+    "plan.md": """
+tolls = [[0.0, 1.0, 2.0], [1.0, 0.0, 3.0], [2.0, 3.0, 0.0]]
+latency = bandwidth = tolls
+import json
+from pathlib import Path
+import pyarrow as pa
+from pyarrow import parquet
+tables = {
+    "topics": {"topic": ["quotes/NYSE/OTE"], "events": [10], "matches": [4]},
+    "subscriptions": {"subscription_id": ["s1"], "subscriber": ["ann"], "matches": [4]},
+}
+for name, columns in tables.items():
+    Path(f"metrics/{name}/batch=0").mkdir(parents=True)
+    parquet.write_table(pa.table(columns), f"metrics/{name}/batch=0/part-0.parquet")
+Path("metrics/batches").mkdir()
+times = {"started": "2026-01-01T00:00:00+00:00", "finished": "2026-01-01T00:00:05+00:00"}
+Path("metrics/batches/0.json").write_text(json.dumps({"batch": 0, "events": 10, **times}))
+""",
+    "queries.md": EVENTS + "frame, events = events, made\n",
+    "query-network.md": """
+from distributary import Event
+from distributary.flow import QueryBuilder, Source
+trades = Source("trades", {"symbol": "text", "size": "integer", "at": "integer"}, time="at", topic="trades")
+build = QueryBuilder("busy")
+bids = build.filter("bids", trades, where="size >= 100")
+build.count("per_minute", build.union("large", bids, build.filter("asks", trades, where="size < 0")),
+            window="1 minute")
+busy, event = build.query(), Event("e1", "trades", {"symbol": "OTE", "size": 100, "at": 7})
+latency, bandwidth = (lambda one, other: 1.0), {1: 1e6, 2: 1e6, 3: 1e6}
+""",
+    "replay.md": PIPELINE + "subscriptions = asked\n",
+    "spark.md": EVENTS
+    + """
+events.write.parquet("events")
+schema = events.schema
+Path("incoming").mkdir()
+with open("subscriptions.jsonl", "w") as stream:
+    write_records(stream, [subscription.to_record() for subscription in asked])
+""",
+}
+
+
+def snippets(page: Path) -> list[str]:
+    """The Python snippets of a page, each after as many empty lines as stand before it."""
+    text = page.read_text()
+    return ["\n" * text.count("\n", 0, found.start(1)) + found[1] for found in FENCE.finditer(text)]
+
+
+def run_snippets(page: Path, directory: Path) -> dict[str, Any]:
+    """Run them; an error's line is the page's. Gives the names they leave."""
+    examples = Path(__file__).parents[2] / "examples"
+    if page.name in NEED_SPARK:
+        _enter(directory)
+    names: dict[str, Any] = {"directory": directory, "examples": examples, "__name__": "snippets"}
+    exec(compile(GIVEN.get(page.name, ""), f"given for {page.name}", "exec"), names)
+    for snippet in snippets(page):
+        exec(compile(snippet, str(page), "exec"), names)
+    return names
+
+
+def _enter(directory: Path) -> None:
+    """Have the running session take relative paths from a directory, as a new one started there would."""
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.getActiveSession()
+    assert session is not None
+    files = session._jvm.org.apache.hadoop.fs  # type: ignore[union-attr]
+    place = files.FileSystem.get(session._jsc.hadoopConfiguration())
+    place.setWorkingDirectory(files.Path(str(directory)))
