@@ -84,7 +84,7 @@ class _Receipts(Observer):
 class Deployment(Population[Broker]):
     """Brokers of any system, with their clients.
 
-    world = Simulator(seed=1, network=Constant(0.05))
+    world = Simulator(seed=1, network=ConstantLatency(0.05))
     deployment = Deployment(world, make)                  # make(address) -> Broker
     for address in addresses:
         deployment.add(address)

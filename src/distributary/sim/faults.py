@@ -1,14 +1,14 @@
-"""What can go wrong in a simulated system: plain data, injected from a seed, counted.
+"""Faults of messages and of nodes: plain data, injected into a simulated system from a seed, and counted.
 
 Rules:
 
-- A fault has a window of time, `start` to `end`, and changes nothing outside it.
-- Faults of messages are decided message by message, each fault by a generator of its own: taking one away
-  leaves the draws of the others as they were. What a node sends to itself crosses no network and is spared.
-- The order of messages on a link is kept, also through spikes of delay; only `Reordering` breaks it, and the
-  second copies of `Duplication`.
-- Every fault counts how often it fired: messages it lost, doubled, delayed or blocked, messages that were
-  overtaken, nodes it stopped. A fault of a node that is not there, or down already, does not fire.
+- A fault is active from `start` to `end` and changes nothing outside that window.
+- Faults of messages are decided message by message. Each fault has a random generator of its own, so removing
+  one fault leaves the draws of the others unchanged. Messages from a node to itself are never affected.
+- The order of messages on a link is kept, even through a delay spike; only `Reordering` and the second copies
+  of `Duplication` break it.
+- Every fault counts how often it fired: messages lost, duplicated, delayed or blocked, messages that were
+  overtaken, nodes stopped. A fault of a node that does not exist or is already down does not fire.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 from distributary.errors import DistributaryError
 from distributary.overlay.node import Address, Message
@@ -26,68 +27,69 @@ from distributary.sim.latency import Latency, LinkOrder
 from distributary.sim.population import Population
 from distributary.sim.simulator import Simulator
 
-# Faults of messages. Where `nodes` is empty they concern all messages, else those from or to one of these.
-
 
 @dataclass(frozen=True, kw_only=True)
-class Loss:
-    """Messages are lost, each with this probability."""
+class _TimedFault:
+    """A fault that is active from one time to another."""
 
     start: float
     end: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class _RandomFault(_TimedFault):
+    """Affects each message with a probability; only those from or to one of `nodes`, if any are named."""
+
     probability: float
     nodes: tuple[Address, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Duplication:
-    """Messages arrive twice, each with this probability; the second copy up to `within` seconds later."""
+class Loss(_RandomFault):
+    """Messages are lost."""
 
-    start: float
-    end: float
-    probability: float
+    kind: ClassVar = "loss"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Duplication(_RandomFault):
+    """Messages arrive twice; the second copy comes up to `within` seconds later."""
+
+    kind: ClassVar = "duplication"
     within: float = 1.0
-    nodes: tuple[Address, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reordering:
-    """Messages are held back, each with this probability, by up to `by` seconds: later ones may overtake."""
+class Reordering(_RandomFault):
+    """Messages are held back by up to `by` seconds, so that later ones may overtake them."""
 
-    start: float
-    end: float
-    probability: float
+    kind: ClassVar = "reordering"
     by: float = 1.0
-    nodes: tuple[Address, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class DelaySpike:
-    """All messages take `extra` seconds longer; what is sent after the spike waits its turn behind them."""
+class DelaySpike(_TimedFault):
+    """All messages take `extra` seconds longer; what is sent after the spike stays behind them in order."""
 
-    start: float
-    end: float
+    kind: ClassVar = "delay spike"
     extra: float
     nodes: tuple[Address, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Partition:
-    """The nodes of one side and all others cannot reach each other; when `one_way`, the side still hears."""
+class Partition(_TimedFault):
+    """The nodes of one side and all others cannot reach each other; if `one_way`, the side still receives."""
 
-    start: float
-    end: float
+    kind: ClassVar = "partition"
     side: tuple[Address, ...]
     one_way: bool = False
 
 
-# Faults of nodes.
-
-
 @dataclass(frozen=True, kw_only=True)
 class Crash:
-    """A node stops, and starts again at `end` with or without its state; never when that is infinite."""
+    """A node stops, and restarts at `end` with or without its state; it stays down if `end` is infinite."""
 
+    kind: ClassVar = "crash"
     start: float
     node: Address
     end: float = inf
@@ -95,38 +97,36 @@ class Crash:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pause:
-    """A node does nothing for a while, then gets all that was meant for it."""
+class Pause(_TimedFault):
+    """A node does nothing until `end`, then gets all that arrived for it meanwhile."""
 
-    start: float
-    end: float
+    kind: ClassVar = "pause"
     node: Address
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeJoin:
-    """A new node comes."""
-
+class _MembershipChange:
     start: float
     node: Address
 
     @property
     def end(self) -> float:
-        """It is over as soon as it has happened."""
+        """The same as `start`: the change takes no time."""
         return self.start
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeLeave:
-    """A node says farewell and goes."""
+class NodeJoin(_MembershipChange):
+    """A new node joins."""
 
-    start: float
-    node: Address
+    kind: ClassVar = "join"
 
-    @property
-    def end(self) -> float:
-        """It is over as soon as it has happened."""
-        return self.start
+
+@dataclass(frozen=True, kw_only=True)
+class NodeLeave(_MembershipChange):
+    """A node leaves in good order."""
+
+    kind: ClassVar = "leave"
 
 
 MessageFault = Loss | Duplication | Reordering | DelaySpike | Partition
@@ -134,52 +134,29 @@ NodeFault = Crash | Pause | NodeJoin | NodeLeave
 Fault = MessageFault | NodeFault
 
 KINDS = (
-    "loss",
-    "duplication",
-    "reordering",
-    "delay spike",
-    "partition",
-    "one-way partition",
-    "crash",
-    "restart with state",
-    "restart without state",
-    "pause",
-    "join",
-    "leave",
+    *("loss", "duplication", "reordering", "delay spike", "partition", "one-way partition"),
+    *("crash", "restart with state", "restart without state", "pause", "join", "leave"),
 )
-"""The names by which faults are promised and counted. A crash that ends is a restart too."""
+"""The names under which faults are required and counted. A crash that ends counts as a restart too."""
 
 
 def kinds_of(fault: Fault) -> tuple[str, ...]:
-    """The names under which a fault counts.
+    """The names under which a fault is counted.
 
     >>> kinds_of(Crash(start=1, end=2, node=7, keep_state=False))
     ('crash', 'restart without state')
     """
     match fault:
-        case Loss():
-            return ("loss",)
-        case Duplication():
-            return ("duplication",)
-        case Reordering():
-            return ("reordering",)
-        case DelaySpike():
-            return ("delay spike",)
-        case Partition(one_way=one_way):
-            return ("one-way partition",) if one_way else ("partition",)
-        case Crash(end=end, keep_state=keep_state):
-            restart = "restart with state" if keep_state else "restart without state"
-            return ("crash", restart) if end < inf else ("crash",)
-        case Pause():
-            return ("pause",)
-        case NodeJoin():
-            return ("join",)
-        case NodeLeave():
-            return ("leave",)
+        case Partition(one_way=True):
+            return ("one-way partition",)
+        case Crash(end=end, keep_state=keep_state) if end < inf:
+            return ("crash", "restart with state" if keep_state else "restart without state")
+        case _:
+            return (fault.kind,)
 
 
 def check(fault: Fault) -> None:
-    """See that a fault makes sense; DistributaryError says what does not."""
+    """Raise DistributaryError if a fault's times, probability or nodes make no sense."""
     if not 0 <= fault.start <= fault.end:
         raise DistributaryError(f"{fault}: a fault ends after its start, which is 0 or later")
     if not isinstance(fault, Crash) and fault.end == inf:
@@ -195,9 +172,9 @@ def check(fault: Fault) -> None:
 
 
 class Injection:
-    """Faults on their way into a running system, and what has become of each.
+    """Schedules faults in a running simulation, and counts how often each kind fired.
 
-    Making one puts it into the simulator: its network from then on is the faulty one.
+    Creating one replaces the simulator's network with one that applies the faults of messages.
     """
 
     def __init__(
@@ -207,7 +184,7 @@ class Injection:
         self.simulator: Simulator = population.simulator
         self.faults: tuple[Fault, ...] = tuple(faults)
         self.fired: Counter[str] = Counter()
-        """How often each kind of fault has fired."""
+        """How often each kind of fault has fired so far."""
         latency = self.simulator.network
         if not isinstance(latency, Latency):
             raise DistributaryError(
@@ -223,23 +200,16 @@ class Injection:
 
     @property
     def healed(self) -> float:
-        """When the last fault ends; crashes for ever count by their start."""
+        """When the last fault ends; a crash without an end counts with its start."""
         return max((fault.end if fault.end < inf else fault.start for fault in self.faults), default=0.0)
 
     def _plan(self, fault: Fault, random: Random) -> None:
         begin: Callable[[], None]
         end: Callable[[], None]
-        match fault:
-            case Crash():
-                begin, end = self._crash_of(fault)
-            case Pause():
-                begin, end = self._pause_of(fault)
-            case NodeJoin():
-                begin, end = lambda: self._join(fault), _nothing
-            case NodeLeave():
-                begin, end = lambda: self._leave(fault), _nothing
-            case _:
-                begin, end = self._network.switch(fault, random)
+        if isinstance(fault, NodeFault):
+            begin, end = partial(self._begin, fault), partial(self._end, fault)
+        else:
+            begin, end = self._network.switch(fault, random)
         self._at(fault.start, fault, "begins", begin)
         if fault.start < fault.end < inf:
             self._at(fault.end, fault, "ends", end)
@@ -251,61 +221,51 @@ class Injection:
 
         self.simulator.at(time, happen)
 
-    def _crash_of(self, fault: Crash) -> tuple[Callable[[], None], Callable[[], None]]:
-        def begin() -> None:
-            if self.simulator.is_up(fault.node):
-                self.population.crash(fault.node)
-                self.fired["crash"] += 1
+    def _begin(self, fault: NodeFault) -> None:
+        node, population, is_up = fault.node, self.population, self.simulator.is_up
+        match fault:
+            case Crash() if is_up(node):
+                population.crash(node)
+            case Pause() if is_up(node):
+                population.pause(node)
+            case NodeJoin() if node not in population.members:
+                population.add(node)
+            case NodeLeave() if node in population.up():
+                population.leave(node)
+            case _:
+                return
+        self.fired[fault.kind] += 1
 
-        def end() -> None:
-            if fault.node in self.population.members and not self.simulator.is_up(fault.node):
-                self.population.restart(fault.node, keep_state=fault.keep_state)
-                self.fired[kinds_of(fault)[-1]] += 1
-
-        return begin, end
-
-    def _pause_of(self, fault: Pause) -> tuple[Callable[[], None], Callable[[], None]]:
-        def begin() -> None:
-            if self.simulator.is_up(fault.node):
-                self.population.pause(fault.node)
-                self.fired["pause"] += 1
-
-        return begin, lambda: self.population.resume(fault.node)
-
-    def _join(self, fault: NodeJoin) -> None:
-        if fault.node not in self.population.members:
-            self.population.add(fault.node)
-            self.fired["join"] += 1
-
-    def _leave(self, fault: NodeLeave) -> None:
-        if fault.node in self.population.up():
-            self.population.leave(fault.node)
-            self.fired["leave"] += 1
-
-
-def _nothing() -> None:
-    """What ends together with its beginning needs no end."""
+    def _end(self, fault: NodeFault) -> None:
+        node, population = fault.node, self.population
+        if isinstance(fault, Pause):
+            population.resume(node)
+        elif isinstance(fault, Crash) and node in population.members and not self.simulator.is_up(node):
+            population.restart(node, keep_state=fault.keep_state)
+            self.fired[kinds_of(fault)[-1]] += 1
 
 
 class _FaultyNetwork:
-    """A latency model whose messages are subject to the faults that are on."""
+    """A latency model with the active faults of messages applied to it."""
 
     def __init__(self, latency: Latency, fired: Counter[str]) -> None:
         self._latency = latency
         self._fired = fired
         self._order = LinkOrder()
-        self._on: list[_Effect] = []
+        self._active: list[_ActiveFault] = []
         self._held_back: dict[tuple[Address, Address], float] = {}
-        """When a message arrives that was held back, by its link, until it is overtaken."""
+        """By link, when a message that was held back arrives; removed once another has overtaken it."""
 
     def switch(self, fault: MessageFault, random: Random) -> tuple[Callable[[], None], Callable[[], None]]:
-        """How the fault is turned on and off."""
-        effect = _Effect(fault, random)
-        return lambda: self._on.append(effect), lambda: self._on.remove(effect)
+        """Two functions that turn the fault on and off."""
+        active = _ActiveFault(fault, random)
+        return lambda: self._active.append(active), lambda: self._active.remove(active)
 
     def delays(self, now: float, sender: Address, to: Address, message: Message) -> Sequence[float]:
         delay = self._latency.delay(now, sender, to, message)
-        struck = [(on.fault, share) for on in self._on if (share := on.strikes(sender, to)) is not None]
+        struck = [
+            (each.fault, share) for each in self._active if (share := each.strikes(sender, to)) is not None
+        ]
         for fault, _ in struck:
             if isinstance(fault, Loss | Partition):
                 self._fired[kinds_of(fault)[0]] += 1
@@ -338,8 +298,8 @@ class _FaultyNetwork:
             self._fired["reordering"] += 1
 
 
-class _Effect:
-    """A fault of messages with its generator."""
+class _ActiveFault:
+    """A fault of messages with its random generator."""
 
     def __init__(self, fault: MessageFault, random: Random) -> None:
         self.fault = fault
@@ -348,9 +308,9 @@ class _Effect:
         self._nodes = frozenset(fault.side if isinstance(fault, Partition) else fault.nodes)
 
     def strikes(self, sender: Address, to: Address) -> float | None:
-        """Whether the fault strikes a message: a number from 0 to 1 that says how hard, or None.
+        """None if a message is not affected, else a number from 0 to 1 that scales the effect.
 
-        It is drawn for every message that the fault concerns, whatever becomes of the message otherwise.
+        Both numbers are drawn for every message that the fault concerns, even if another fault loses it.
         """
         if not self._concerns(sender, to):
             return None

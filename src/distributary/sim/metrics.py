@@ -56,10 +56,10 @@ class Metrics(Observer):
     """Counts what is sent.
 
     >>> from distributary.overlay.node import Node
-    >>> from distributary.sim.latency import Constant
+    >>> from distributary.sim.latency import ConstantLatency
     >>> from distributary.sim.simulator import Simulator
     >>> metrics = Metrics()
-    >>> world = Simulator(1, Constant(0.1), [metrics])
+    >>> world = Simulator(1, ConstantLatency(0.1), [metrics])
     >>> one, two = Node(1), Node(2)
     >>> two.handle(str, lambda message, sender: None)
     >>> world.add(one), world.add(two)

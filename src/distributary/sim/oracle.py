@@ -28,7 +28,7 @@ class ClientSubscription(NamedTuple):
     since: float = 0.0
 
 
-class _Held(NamedTuple):
+class _DeliveredValues(NamedTuple):
     """What was last delivered of a topic, and when."""
 
     values: Mapping[str, float]
@@ -49,7 +49,7 @@ class Oracle:
 
     def __init__(self) -> None:
         self._profiles: dict[str, tuple[Subscription, Profile]] = {}
-        self._held: dict[tuple[str, str | None], _Held] = {}
+        self._held: dict[tuple[str, str | None], _DeliveredValues] = {}
 
     def wanted(
         self, event: Event, standings: Iterable[ClientSubscription]
@@ -68,7 +68,7 @@ class Oracle:
             change = self._profile(standing.subscription).filters.get("change")
             if isinstance(change, ChangeFilter):
                 values = {**self._last(standing, event.topic), **change.numbers(event)}
-                self._held[standing.subscription.id, event.topic] = _Held(values, now)
+                self._held[standing.subscription.id, event.topic] = _DeliveredValues(values, now)
 
     def _wants(self, standing: ClientSubscription, event: Event) -> bool:
         profile = self._profile(standing.subscription)

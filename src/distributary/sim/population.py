@@ -35,8 +35,8 @@ class Population(Generic[M]):
 
     >>> from distributary.overlay.ring.ring import Ring, settle
     >>> from distributary.overlay.ring.circle import Circle
-    >>> from distributary.sim.latency import Constant
-    >>> world = Simulator(1, Constant(0.05))
+    >>> from distributary.sim.latency import ConstantLatency
+    >>> world = Simulator(1, ConstantLatency(0.05))
     >>> rings = Population(world, lambda address: Ring(Node(address), Circle(8)))
     >>> rings.add_settled([10, 90, 200], settle)
     >>> rings.crash(90)

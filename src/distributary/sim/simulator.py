@@ -89,8 +89,8 @@ Due = tuple[float, int, int, Any, Any, Any, Cause, int]
 class Simulator:
     """The world of some nodes.
 
-    >>> from distributary.sim.latency import Constant
-    >>> world = Simulator(seed=1, network=Constant(0.05))
+    >>> from distributary.sim.latency import ConstantLatency
+    >>> world = Simulator(seed=1, network=ConstantLatency(0.05))
     >>> node = Node(7)
     >>> node.at_alarm("tick", node.deliver)
     >>> world.add(node)

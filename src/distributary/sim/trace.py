@@ -41,10 +41,10 @@ class Trace(Observer):
     """Writes what happens to a file, or only digests it.
 
     >>> from distributary.overlay.node import Node
-    >>> from distributary.sim.latency import Constant
+    >>> from distributary.sim.latency import ConstantLatency
     >>> from distributary.sim.simulator import Simulator
     >>> trace = Trace()
-    >>> world = Simulator(1, Constant(0.05), [trace])
+    >>> world = Simulator(1, ConstantLatency(0.05), [trace])
     >>> world.add(Node(7))
     >>> trace.lines, trace.digest()[:12]
     (1, '6e23f2d4ee97')

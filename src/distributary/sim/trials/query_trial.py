@@ -416,7 +416,7 @@ PURPOSES = {
     "registering, subscribing, moving": query_network.CONTROL,
     "statistics": (*query_network.STATISTICS, query_network.TrafficCounts),
     "weighing and deciding": query_network.OPTIMISATION,
-    "checkpoints and the registry's office": query_network.CHECKPOINT_MESSAGES,
+    "checkpoints and registry failover": query_network.CHECKPOINT_MESSAGES,
     "acknowledgements": (Ack,),
 }
 

@@ -55,7 +55,7 @@ def parts_of(filters: Mapping[str, Filter], schema: AttributeSchema) -> tuple[Su
     >>> schema = AttributeSchema.from_record({"attributes": {"a": digit}})
     >>> [part] = parts_of({"where": WhereFilter.parse("a > 3 and a <= 6 and b = 1")}, schema)
     >>> part.reaches
-    (('a', ValueSet(runs=(Run(first=4, last=6),), points=())),)
+    (('a', ValueSet(runs=(CellRange(first=4, last=6),), points=())),)
     """
     where, topic_filter = filters.get("where"), filters.get("topic")
     topic = exact_topic(topic_filter) if schema.topic and isinstance(topic_filter, TopicFilter) else None

@@ -44,7 +44,7 @@ from distributary.systems.attributes.schema import AttributeSchema, CellRange
 NEVER = float("-inf")
 
 
-class _Known(NamedTuple):
+class _PlacementUse(NamedTuple):
     """A placement, and since when lookups may use it."""
 
     placement: AttributePlacement
@@ -85,7 +85,7 @@ class Placements:
             if (attribute := schema[name]).cells > 0
         }
         self._known = {
-            name: [_Known(make(ring.circle, axis), NEVER, NEVER)] for name, axis in self._axes.items()
+            name: [_PlacementUse(make(ring.circle, axis), NEVER, NEVER)] for name, axis in self._axes.items()
         }
         self._lookups: dict[str, Counter[int]] = {name: Counter() for name in self._axes}
         self._censuses: dict[str, tuple[int, dict[Address, LoadReply]]] = {}
@@ -133,7 +133,7 @@ class Placements:
         if known is None or arcs.version <= known[-1].placement.version:
             return
         now = self.ring.node.now
-        known.append(_Known(arcs, now, now if settled else now + self.overlap / 2))
+        known.append(_PlacementUse(arcs, now, now if settled else now + self.overlap / 2))
         self.ring.node.wake_after(self.overlap, "attributes overlap", name)
         self._changed(name)
 
