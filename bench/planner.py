@@ -10,7 +10,7 @@ import time
 from functools import partial
 
 from bench.report import Result
-from distributary.plan.goal import Goal
+from distributary.plan.goal.expression import Goal
 from distributary.plan.queries.baselines import globally
 from distributary.plan.queries.beginnings import best_from_beginnings
 from distributary.plan.queries.benefit import PlacementEstimate

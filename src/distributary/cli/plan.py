@@ -15,7 +15,7 @@ from distributary.cli.terminal import WELL, add_seed, describe, write_text
 from distributary.errors import DistributaryError
 
 if TYPE_CHECKING:
-    from distributary.plan.goal import Number
+    from distributary.plan.goal.expression import Number
     from distributary.plan.trees.benefit import Problem
     from distributary.plan.trees.climb import TreeClimb
     from distributary.plan.trees.sites_file import TreePlan
@@ -135,7 +135,7 @@ def _absolute(path: Path | None) -> str | None:
 
 
 def _picture(plan: TreePlan, found: TreeClimb, costs: Sequence[Number | None]) -> str:
-    from distributary.plan.goal import goal_text
+    from distributary.plan.goal.text import goal_text
     from distributary.plan.trees.drawing import shown, tree_svg
 
     title = f"{goal_text(plan.goal).splitlines()[0]}: {shown(found.cost)}"
@@ -152,7 +152,7 @@ def _change(costs: list[float | None]) -> str:
 
 
 def _record(plan: TreePlan, problem: Problem, found: TreeClimb, usual: dict[str, Tree]) -> dict[str, Any]:
-    from distributary.plan.goal import goal_text
+    from distributary.plan.goal.text import goal_text
     from distributary.plan.trees.cost import violations
     from distributary.plan.trees.reasons import moves_of
 

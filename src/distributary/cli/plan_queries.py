@@ -76,7 +76,7 @@ def _moved(start: Placement, found: Placement) -> list[tuple[int, int | None]]:
 
 
 def _record(plan: QueryPlan, found: Placement) -> dict[str, Any]:
-    from distributary.plan.goal import goal_text
+    from distributary.plan.goal.text import goal_text
     from distributary.plan.queries.benefit import PlacementEstimate
     from distributary.plan.queries.cost import query_violations
     from distributary.plan.queries.drawing import flows_of, operators_at

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal import Goal, Number
+from distributary.plan.goal.expression import Goal, Number
 
 Conditions = TypeVar("Conditions")
 Found = TypeVar("Found")

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from distributary.plan.goal import Goal
+from distributary.plan.goal.expression import Goal
 from distributary.plan.queries.goals import BANDWIDTH, LATENCY, LOAD
 from distributary.plan.queries.joint import improve_both, improve_trees
 from distributary.plan.queries.optimiser import QueryClimb, climb

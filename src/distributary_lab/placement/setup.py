@@ -21,7 +21,7 @@ from random import Random
 import numpy as np
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal import Goal
+from distributary.plan.goal.expression import Goal
 from distributary.plan.queries.baselines import at_sources, client_star, globally
 from distributary.plan.queries.benefit import PlacementEstimate
 from distributary.plan.queries.generator import at_clients, feed_workload

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distributary.plan.adaptation import Patience
-from distributary.plan.goal import Goal
+from distributary.plan.goal.expression import Goal
 from distributary.plan.trees.adaptation import TreeAdaptation
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.goals import parse_goal

@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 
 from distributary.errors import DistributaryError, InputError
-from distributary.plan.goal import (
+from distributary.plan.goal.expression import (
     GoalAggregate,
     GoalFunction,
     GoalMembers,
     Place,
     Scope,
     SystemCost,
-    goal_text,
 )
+from distributary.plan.goal.text import goal_text
 from distributary.plan.queries.cost import MeasuredPlacement, placement_cost, query_violations
 from distributary.plan.queries.goals import STATISTICS, parse_query_goal
 from distributary.plan.queries.graph import (

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from distributary.errors import DistributaryError, InputError
-from distributary.plan.goal import (
+from distributary.plan.goal.expression import (
     Combination,
     Constraint,
     Direction,
@@ -18,8 +18,8 @@ from distributary.plan.goal import (
     Place,
     Scope,
     SystemCost,
-    goal_text,
 )
+from distributary.plan.goal.text import goal_text
 from distributary.plan.trees.cost import node_costs, system_cost, violations
 from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.metrics import BUILT_IN, Metric, Reads

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distributary.plan.goal import Constraint, Goal
+from distributary.plan.goal.expression import Constraint, Goal
 from distributary.plan.queries.benefit import PlacementEstimate
 from distributary.plan.queries.cost import MeasuredPlacement, placement_cost
 from distributary.plan.queries.goals import parse_query_goal

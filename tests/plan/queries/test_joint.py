@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal import Goal
+from distributary.plan.goal.expression import Goal
 from distributary.plan.queries.benefit import PlacementEstimate
 from distributary.plan.queries.cost import placement_cost, query_violations
 from distributary.plan.queries.goals import parse_query_goal

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from distributary.flow import Catalogue, Item, Query, QueryBuilder, Source
-from distributary.plan.goal import Goal
+from distributary.plan.goal.expression import Goal
 from distributary.plan.queries.benefit import PlacementEstimate
 from distributary.plan.queries.blocks import SUPER
 from distributary.plan.queries.goals import parse_query_goal

@@ -14,7 +14,7 @@ import distributary.systems.queries.statistics as statistics
 from distributary.errors import DistributaryError
 from distributary.flow import Catalogue, Copy, Count, FilterOperation, Operator, Query, QueryBuilder, Union
 from distributary.overlay.courier import Packet
-from distributary.plan.goal import GoalFunction
+from distributary.plan.goal.expression import GoalFunction
 from distributary.plan.queries.benefit import PlacementEstimate
 from distributary.plan.queries.goals import parse_query_goal
 from distributary.plan.queries.rules import MIGRATIONS, RuleArea

@@ -11,7 +11,7 @@ import pytest
 from distributary.errors import DistributaryError
 from distributary.model import Event, Subscription
 from distributary.overlay.tree.topology import unsettled
-from distributary.plan.goal import Goal
+from distributary.plan.goal.expression import Goal
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.climb import TreeClimb
 from distributary.plan.trees.cost import system_cost, violations

@@ -6,62 +6,14 @@ set constraints. Trees and placed queries share the language; what can be measur
 
 In reading order:
 
-- `expression`: the model. `Goal`, `SystemCost`, `Constraint`, and the expressions that they are made of.
-- `arithmetic`: evaluating expressions on plain numbers.
+- `expression`: the model. `Goal`, `SystemCost`, `Constraint`, the expressions that they are made of, and
+  evaluating these on plain numbers. Those who need many of its names import it as `goals`.
 - `language`: what one kind of goal can say, as data.
 - `text`: reading and writing goals.
+
+`Place` is exported here: an application says with it where a metric of its own is measured.
 """
 
-from distributary.plan.goal.arithmetic import OPERATIONS, combine, divide, fold
-from distributary.plan.goal.expression import (
-    COMPARISONS,
-    Combination,
-    Constraint,
-    Direction,
-    Expression,
-    Goal,
-    GoalAggregate,
-    GoalConstant,
-    GoalFunction,
-    GoalMembers,
-    Measure,
-    Number,
-    Place,
-    Scope,
-    SystemCost,
-    names_in,
-    parts,
-    place_of,
-)
-from distributary.plan.goal.language import Language
-from distributary.plan.goal.text import GoalReader, constraint_text, cost_text, goal_text
+from distributary.plan.goal.expression import Place
 
-__all__ = [
-    "COMPARISONS",
-    "OPERATIONS",
-    "Combination",
-    "Constraint",
-    "Direction",
-    "Expression",
-    "Goal",
-    "GoalAggregate",
-    "GoalConstant",
-    "GoalFunction",
-    "GoalMembers",
-    "GoalReader",
-    "Language",
-    "Measure",
-    "Number",
-    "Place",
-    "Scope",
-    "SystemCost",
-    "combine",
-    "constraint_text",
-    "cost_text",
-    "divide",
-    "fold",
-    "goal_text",
-    "names_in",
-    "parts",
-    "place_of",
-]
+__all__ = ["Place"]

@@ -28,25 +28,14 @@ from difflib import get_close_matches
 from typing import NamedTuple, NoReturn, TypeVar
 
 from distributary.errors import DistributaryError, InputError
+from distributary.plan.goal import expression as goals
 from distributary.plan.goal.expression import (
-    COMPARISONS,
-    NODE_FUNCTIONS,
-    Combination,
     Constraint,
-    Direction,
     Expression,
-    Goal,
     GoalAggregate,
-    GoalConstant,
-    GoalFunction,
     GoalMembers,
-    Measure,
-    Number,
-    Place,
     Scope,
     SystemCost,
-    place_of,
-    with_scope,
 )
 from distributary.plan.goal.language import Language
 
@@ -58,7 +47,7 @@ SAME = {"≤": "<=", "≥": ">=", "≠": "!=", "×": "*", "—": "|"}
 CONTINUING = {"+", "-", "*", "/", "×"}
 """Signs that no statement begins with: a line that begins with one goes on with the line before."""
 DIRECTIONS = {
-    word: Direction(word.replace("z", "s")) for word in ("minimise", "minimize", "maximise", "maximize")
+    word: goals.Direction(word.replace("z", "s")) for word in ("minimise", "minimize", "maximise", "maximize")
 }
 SYSTEM_COST = "system cost"
 
@@ -68,7 +57,7 @@ T = TypeVar("T")
 # Writing
 
 
-def goal_text(goal: Goal) -> str:
+def goal_text(goal: goals.Goal) -> str:
     """The goal as text that is read to the same goal."""
     lines = [f"{goal.direction.value} {cost_text(goal.cost)}"]
     lines += [f"subject to {constraint_text(constraint)}" for constraint in goal.constraints]
@@ -85,9 +74,9 @@ def cost_text(cost: SystemCost | Expression) -> str:
     if isinstance(cost, SystemCost | GoalAggregate):
         over = cost.members if isinstance(cost, SystemCost) else cost.over
         return f"aggregate({cost.function.value}, {cost_text(cost.value)}, {over.value})"
-    if isinstance(cost, Combination):
+    if isinstance(cost, goals.Combination):
         return f"({cost_text(cost.left)} {cost.operator} {cost_text(cost.right)})"
-    return cost.name if isinstance(cost, Measure) else str(cost.value)
+    return cost.name if isinstance(cost, goals.Measure) else str(cost.value)
 
 
 # Reading
@@ -123,20 +112,24 @@ class GoalReader:
         self.open: list[str] = []
         """The definitions that are being read."""
 
-    def goal(self) -> Goal:
+    def goal(self) -> goals.Goal:
         """Read the whole text."""
-        goals, constraints = self._sorted_statements()
-        if len(goals) > 1:
-            self._refuse("a second goal; there is one", goals[1][0].position)
-        if goals:
-            direction = DIRECTIONS[goals[0][0].text.lower()]
-            cost = self._whole(goals[0][1:], self._system_cost, goals[0][0])
+        asked, constraints = self._sorted_statements()
+        if len(asked) > 1:
+            self._refuse("a second goal; there is one", asked[1][0].position)
+        if asked:
+            direction = DIRECTIONS[asked[0][0].text.lower()]
+            cost = self._whole(asked[0][1:], self._system_cost, asked[0][0])
         elif SYSTEM_COST in self.definitions:
             cost = self._named_system_cost(SYSTEM_COST)
-            direction = Direction.MAXIMISE if cost.function is GoalFunction.MIN else Direction.MINIMISE
+            direction = (
+                goals.Direction.MAXIMISE
+                if cost.function is goals.GoalFunction.MIN
+                else goals.Direction.MINIMISE
+            )
         else:
             self._refuse("no goal; expected `minimise ...`, `maximise ...` or `system cost = ...`", 0)
-        return Goal(cost, direction, tuple(map(self._constraint, constraints)))
+        return goals.Goal(cost, direction, tuple(map(self._constraint, constraints)))
 
     def _refuse(self, reason: str, position: int) -> NoReturn:
         raise InputError(reason, field="goal", text=self.text, position=position)
@@ -154,18 +147,18 @@ class GoalReader:
 
     def _sorted_statements(self) -> tuple[list[list[GoalToken]], list[list[GoalToken]]]:
         """The goals and the constraints; definitions are kept in `definitions`."""
-        goals: list[list[GoalToken]] = []
+        asked: list[list[GoalToken]] = []
         constraints: list[list[GoalToken]] = []
         for statement in self._statements():
             words = _leading_words(statement)
             name = " ".join(words)
             after = statement[len(words)] if len(words) < len(statement) else None
-            compares = any(SAME.get(token.text, token.text) in COMPARISONS for token in statement)
+            compares = any(SAME.get(token.text, token.text) in goals.COMPARISONS for token in statement)
             alone = self.language.for_queries and compares
             if words[:2] == ["subject", "to"] or words == ["constraint"] or alone:
                 constraints.append(statement)
             elif words and words[0] in DIRECTIONS:
-                goals.append(statement)
+                asked.append(statement)
             elif words and after is not None and after.text == "=":
                 if name in self.definitions:
                     self._refuse(f"{name!r} is defined twice", statement[0].position)
@@ -175,7 +168,7 @@ class GoalReader:
                     "expected `minimise ...`, `maximise ...`, `NAME = ...` or `subject to ...`",
                     statement[0].position,
                 )
-        return goals, constraints
+        return asked, constraints
 
     def _statements(self) -> Iterator[list[GoalToken]]:
         statement: list[GoalToken] = []
@@ -222,10 +215,10 @@ class GoalReader:
             expect(",")
             token = self._take()
             comparison = SAME.get(token.text, token.text)
-            if comparison not in COMPARISONS:
-                self._refuse(f"expected one of {' '.join(COMPARISONS)}", token.position)
+            if comparison not in goals.COMPARISONS:
+                self._refuse(f"expected one of {' '.join(goals.COMPARISONS)}", token.position)
             expect(",")
-            right = self._combined() if self.language.for_queries else GoalConstant(self._number())
+            right = self._combined() if self.language.for_queries else goals.GoalConstant(self._number())
             expect(")")
             return self._compared(left, comparison, right, position)
 
@@ -235,16 +228,19 @@ class GoalReader:
         self, left: SystemCost | Expression, comparison: str, right: Expression, position: int
     ) -> Constraint:
         """A comparison of two expressions is one of their difference with 0."""
-        threshold: Number = 0
-        if isinstance(right, GoalConstant):
+        threshold: goals.Number = 0
+        if isinstance(right, goals.GoalConstant):
             threshold = right.value
         elif isinstance(left, SystemCost):
             self._refuse("the system's cost is compared with a number", position)
         else:
-            left = Combination("-", left, right)
+            left = goals.Combination("-", left, right)
         if self.language.for_queries and not isinstance(left, SystemCost):
             value = left
-            if self._checked(lambda: place_of(value), position) in (Place.LINK, Place.CONSTANT):
+            if self._checked(lambda: goals.place_of(value), position) in (
+                goals.Place.LINK,
+                goals.Place.CONSTANT,
+            ):
                 self._refuse("a constraint is on the system, a node, a query or an operator", position)
         return Constraint(left, comparison, threshold)
 
@@ -293,7 +289,7 @@ class GoalReader:
         self.at += len(words)
         return " ".join(words), start.position
 
-    def _number(self) -> Number:
+    def _number(self) -> goals.Number:
         sign = -1 if self._accept("-") else 1
         token = self._take()
         if token.kind != "number":
@@ -327,9 +323,9 @@ class GoalReader:
         if not self.language.for_queries:
             return cost
         of_queries = cost.members is GoalMembers.QUERIES
-        value = with_scope(cost.value, Scope.QUERY if of_queries else Scope.LOCAL)
-        place, wanted = place_of(value), Place.QUERY if of_queries else Place.NODE
-        if place not in (wanted, Place.CONSTANT):
+        value = goals.with_scope(cost.value, Scope.QUERY if of_queries else Scope.LOCAL)
+        place, wanted = goals.place_of(value), goals.Place.QUERY if of_queries else goals.Place.NODE
+        if place not in (wanted, goals.Place.CONSTANT):
             raise DistributaryError(
                 f"{cost.members.value} takes values of {wanted.value}, not of {place.value}"
             )
@@ -371,15 +367,15 @@ class GoalReader:
         return left
 
     def _joined(self, sign: str, left: Expression, right: Expression) -> Expression:
-        both = Combination(sign, left, right)
+        both = goals.Combination(sign, left, right)
         if not any(isinstance(side, GoalAggregate) and side.over is Scope.UNSAID for side in (left, right)):
-            self._checked(lambda: place_of(both), self._peek().position)
+            self._checked(lambda: goals.place_of(both), self._peek().position)
         return both
 
     def _operand(self) -> Expression:
         token = self._peek()
         if token.kind == "number" or token.text == "-":
-            return GoalConstant(self._number())
+            return goals.GoalConstant(self._number())
         if self._accept("("):
             inner = self._combined()
             if not self.language.for_queries and self._accept(","):
@@ -402,7 +398,7 @@ class GoalReader:
         place = {"PARENT": "LINK"}.get(token.text.upper(), token.text.upper())
         if place not in ("LINK", "NODE"):
             self._refuse(f"expected LINK, NODE or PARENT, not {token.text or 'the end'!r}", token.position)
-        if isinstance(value, Measure) and value.place.name != place:
+        if isinstance(value, goals.Measure) and value.place.name != place:
             self._refuse(f"{value.name!r} is measured on a {value.place.name}", token.position)
 
     def _resolve(self, name: str, position: int) -> Expression:
@@ -426,7 +422,7 @@ class GoalReader:
         functions = [function.value for function in self.language.functions]
         if token.text.upper() not in functions:
             self._refuse(f"expected one of {' '.join(functions)}", token.position)
-        function = GoalFunction[token.text.upper()]
+        function = goals.GoalFunction[token.text.upper()]
         self._expect(",")
         position = self._peek().position
         value = self._combined()
@@ -438,11 +434,11 @@ class GoalReader:
         if isinstance(over, GoalMembers):
             return SystemCost(function, value, over)
         scope = over
-        at = position if function in NODE_FUNCTIONS else token.position
+        at = position if function in goals.NODE_FUNCTIONS else token.position
         found = self._checked(lambda: GoalAggregate(function, value, scope), at)
         if scope is not Scope.UNSAID:
-            self._checked(lambda: place_of(found), position)
-        elif place_of(value) not in (Place.NODE, Place.OPERATOR):
+            self._checked(lambda: goals.place_of(found), position)
+        elif goals.place_of(value) not in (goals.Place.NODE, goals.Place.OPERATOR):
             self._refuse("expected a set: UPSTREAM OPERATORS or DOWNSTREAM OPERATORS", position)
         return found
 

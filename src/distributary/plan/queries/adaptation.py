@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from distributary.errors import DistributaryError
 from distributary.plan.adaptation import Adaptation, Patience, nearer
-from distributary.plan.goal import Goal
+from distributary.plan.goal.expression import Goal
 from distributary.plan.queries.benefit import PlacementEstimate
 from distributary.plan.queries.graph import PlannedOperator, PlannedSource, QueryWorkload
 from distributary.plan.queries.optimiser import QueryClimb, climb

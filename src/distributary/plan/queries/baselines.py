@@ -20,7 +20,7 @@ from itertools import product
 import numpy as np
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal import Goal
+from distributary.plan.goal.expression import Goal
 from distributary.plan.queries.benefit import PlacementEstimate
 from distributary.plan.queries.cost import placement_cost, query_violations
 from distributary.plan.queries.generator import at_clients, with_stars

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from distributary.plan.goal import Goal
+from distributary.plan.goal.expression import Goal
 from distributary.plan.queries.baselines import globally
 from distributary.plan.queries.benefit import PlacementEstimate
 from distributary.plan.queries.placement import Placement

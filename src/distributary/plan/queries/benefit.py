@@ -24,18 +24,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from distributary.plan.goal import COMPARISONS, Constraint, Goal, GoalFunction, SystemCost
+from distributary.plan.goal.expression import COMPARISONS, Constraint, Goal, GoalFunction, SystemCost
+from distributary.plan.queries import system_forms
 from distributary.plan.queries.graph import QueryWorkload
 from distributary.plan.queries.moves import OperatorMove
 from distributary.plan.queries.placement import Placement
 from distributary.plan.queries.state import Floats, Indices, PlacementState
-from distributary.plan.queries.system_forms import (
-    BrokersCost,
-    QueriesCost,
-    SystemForm,
-    constrained_form,
-    system_form,
-)
 
 Booleans = npt.NDArray[np.bool_]
 
@@ -45,7 +39,7 @@ class Bound:
 
     def __init__(self, constraint: Constraint, state: PlacementState) -> None:
         self.constraint = constraint
-        self.form = constrained_form(constraint, state)
+        self.form = system_forms.constrained_form(constraint, state)
 
     def holds(self, values: Floats) -> Booleans:
         """Whether each value keeps the constraint; what has no value does."""
@@ -105,7 +99,7 @@ class PlacementEstimate:
         self,
         goal: Goal,
         placement: Placement,
-        form: Callable[[SystemCost, PlacementState], SystemForm] = system_form,
+        form: Callable[[SystemCost, PlacementState], system_forms.SystemForm] = system_forms.system_form,
     ) -> None:
         self.goal = goal
         self.state = PlacementState(placement)
@@ -147,9 +141,9 @@ class PlacementEstimate:
         by what share, from -1 to 1, the sum of the squares of all values would become less.
         """
         move = OperatorMove(self.state, operators, sites)
-        if isinstance(self.system, BrokersCost):
+        if isinstance(self.system, system_forms.BrokersCost):
             now, new = self.system.nodes.values(), self.system.nodes.rows_after(move)
-        elif isinstance(self.system, QueriesCost):
+        elif isinstance(self.system, system_forms.QueriesCost):
             queries, new = self.system.queries.after(move)
             now = self.system.queries.values()[queries]
         else:

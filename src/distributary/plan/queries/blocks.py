@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from distributary.flow.catalogue import BoundOperator, Catalogue, SharedOperator
 from distributary.flow.language.operators import FilterOperation
-from distributary.plan.goal import Number
+from distributary.plan.goal.expression import Number
 
 SUPER = "super-operator"
 """The kind of operator that stands for a unit."""

@@ -24,7 +24,8 @@ from dataclasses import dataclass, field
 from distributary.errors import DistributaryError
 from distributary.flow.catalogue import Catalogue
 from distributary.flow.splitting import splitting_of
-from distributary.plan.goal import Number
+from distributary.plan.goal.expression import Number
+from distributary.plan.queries import graph
 from distributary.plan.queries.blocks import (
     SUPER,
     Block,
@@ -36,14 +37,7 @@ from distributary.plan.queries.blocks import (
     output_flow,
     total_flow,
 )
-from distributary.plan.queries.graph import (
-    CLIENT,
-    FINALS,
-    PlannedOperator,
-    PlannedQuery,
-    PlannedSource,
-    QueryWorkload,
-)
+from distributary.plan.queries.graph import PlannedOperator, PlannedSource, QueryWorkload
 
 RATE = 1000.0
 ITEMS = 1.0
@@ -114,9 +108,9 @@ def workload_of(
         ]
         members = _with_all_before(own, operators, len(sources))
         operators.append(
-            PlannedOperator(name, CLIENT, tuple(ends), selectivity=0, cost=0, pinned=clients[name])
+            PlannedOperator(name, graph.CLIENT, tuple(ends), selectivity=0, cost=0, pinned=clients[name])
         )
-        queries.append(PlannedQuery(name, (*members, len(operators) - 1), known.utility.get(name, 1)))
+        queries.append(graph.PlannedQuery(name, (*members, len(operators) - 1), known.utility.get(name, 1)))
     return QueryWorkload(sources, tuple(operators), tuple(queries))
 
 
@@ -177,7 +171,7 @@ class _Operators:
             kind, profile = only.operation.kind, self.numbers(only.stands_for)
             splitting = None if block.unit else splitting_of(only.operation, *only.input_schemas)
             if splitting is not None:
-                final = FINALS.get(kind, "union" if splitting.final.then is None else "merge")
+                final = graph.FINALS.get(kind, "union" if splitting.final.then is None else "merge")
         return PlannedOperator(
             block.name,
             kind,

@@ -10,26 +10,9 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal import (
-    Combination,
-    Constraint,
-    Expression,
-    Goal,
-    GoalAggregate,
-    GoalConstant,
-    GoalFunction,
-    GoalMembers,
-    Measure,
-    Number,
-    Place,
-    Scope,
-    SystemCost,
-    combine,
-    constraint_text,
-    divide,
-    fold,
-    place_of,
-)
+from distributary.plan.goal import expression as goals
+from distributary.plan.goal.expression import Expression, GoalFunction, Number, Place, Scope, SystemCost
+from distributary.plan.goal.text import constraint_text
 from distributary.plan.queries.graph import WHOLE, shared
 from distributary.plan.queries.placement import Placement
 
@@ -128,7 +111,7 @@ class MeasuredPlacement:
         if name == "fanout":
             return self.fanout(site)
         cycles = duties.cycles + sum(self.workload.operators[index].cost for index in local)
-        return divide(cycles + self.network.matching * self.fanout(site), self.network.speed_of(site))
+        return goals.divide(cycles + self.network.matching * self.fanout(site), self.network.speed_of(site))
 
     def fanout(self, site: int) -> int:
         """Links of trees, each tree's for itself, on which the site forwards anything."""
@@ -145,7 +128,7 @@ class MeasuredPlacement:
 
     def values(self, expression: Expression, place: Place | None = None) -> Values:
         """The expression for every node, operator or query, whatever it is of."""
-        place = place or place_of(expression)
+        place = place or goals.place_of(expression)
         count = {
             Place.NODE: self.network.sites.count,
             Place.OPERATOR: len(self.workload.operators),
@@ -155,20 +138,20 @@ class MeasuredPlacement:
 
     def system(self, cost: SystemCost) -> Number:
         """The system's cost."""
-        place = Place.NODE if cost.members is GoalMembers.BROKERS else Place.QUERY
-        total = fold(cost.function, self.values(cost.value, place), zero=True)
+        place = Place.NODE if cost.members is goals.GoalMembers.BROKERS else Place.QUERY
+        total = goals.fold(cost.function, self.values(cost.value, place), zero=True)
         if total is None:
             raise DistributaryError("nothing has the cost that the goal aggregates")
         return total
 
     def value(self, expression: Expression, place: Place, at: int | Link) -> Number | None:
         """The expression for one node, operator or query, or for one link."""
-        if isinstance(expression, GoalConstant):
+        if isinstance(expression, goals.GoalConstant):
             return expression.value
-        if isinstance(expression, Combination):
+        if isinstance(expression, goals.Combination):
             left, right = self.value(expression.left, place, at), self.value(expression.right, place, at)
-            return combine(expression.operator, left, right)
-        if isinstance(expression, Measure):
+            return goals.combine(expression.operator, left, right)
+        if isinstance(expression, goals.Measure):
             if expression.place is Place.NODE:
                 return self.node_statistic(expression.name, self._site(place, at))
             if isinstance(at, tuple):
@@ -182,7 +165,7 @@ class MeasuredPlacement:
                 return self._along_ways(expression, at)
             operators = self.workload.queries[at].operators
         values = [self.value(expression.value, Place.OPERATOR, index) for index in operators]
-        return fold(expression.function, values, zero=True)
+        return goals.fold(expression.function, values, zero=True)
 
     def _site(self, place: Place, at: int | Link) -> int:
         """The site whose values a node, an operator or a link has: an operator's host, a link's sender."""
@@ -193,7 +176,7 @@ class MeasuredPlacement:
     def _local(self, site: int) -> list[int]:
         return [index for index, host in enumerate(self.placement.hosts) if host == site]
 
-    def _along_ways(self, expression: GoalAggregate, operator: int) -> Number | None:
+    def _along_ways(self, expression: goals.GoalAggregate, operator: int) -> Number | None:
         """The average of what lies between an operator and each of its producers, or of its readers."""
         stream = self.workload.stream(operator)
         ways = (
@@ -204,11 +187,13 @@ class MeasuredPlacement:
         if not ways and expression.function is GoalFunction.SUM:
             return 0
         along = [[self.value(expression.value, Place.LINK, link) for link in way] for way in ways]
-        return fold(GoalFunction.AVERAGE, [fold(expression.function, row, zero=True) for row in along])
+        return goals.fold(
+            GoalFunction.AVERAGE, [goals.fold(expression.function, row, zero=True) for row in along]
+        )
 
     # Constraints
 
-    def broken(self, constraint: Constraint) -> dict[int, Number]:
+    def broken(self, constraint: goals.Constraint) -> dict[int, Number]:
         """Who breaks a constraint, by number, and with what value; the system is number 0."""
         if isinstance(constraint.metric, SystemCost):
             values: Values = [self.system(constraint.metric)]
@@ -226,7 +211,7 @@ def placement_cost(cost: SystemCost, placement: Placement) -> Number:
     return MeasuredPlacement(placement).system(cost)
 
 
-def query_violations(goal: Goal, placement: Placement) -> list[str]:
+def query_violations(goal: goals.Goal, placement: Placement) -> list[str]:
     """Which constraints the placement breaks, and where."""
     measured = MeasuredPlacement(placement)
     return [
@@ -236,10 +221,10 @@ def query_violations(goal: Goal, placement: Placement) -> list[str]:
     ]
 
 
-def _whose(placement: Placement, constraint: Constraint, number: int) -> str:
+def _whose(placement: Placement, constraint: goals.Constraint, number: int) -> str:
     if isinstance(constraint.metric, SystemCost):
         return "of all"
-    place = place_of(constraint.metric)
+    place = goals.place_of(constraint.metric)
     if place is Place.NODE:
         return f"at {placement.network.sites.name(number)}"
     if place is Place.QUERY:

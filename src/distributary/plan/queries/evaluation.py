@@ -12,18 +12,8 @@ from typing import Any
 import numpy as np
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal import (
-    OPERATIONS,
-    Combination,
-    Expression,
-    GoalAggregate,
-    GoalConstant,
-    GoalFunction,
-    Measure,
-    Place,
-    Scope,
-    parts,
-)
+from distributary.plan.goal import expression as goals
+from distributary.plan.goal.expression import Combination, Expression, GoalAggregate, GoalFunction, Measure
 from distributary.plan.queries.state import Floats
 
 
@@ -38,17 +28,17 @@ Multiples = list[tuple[float, str]]
 def evaluated(expression: Expression, lookup: Callable[[Expression], Floats]) -> Floats:
     """An expression over arrays; measures and aggregates are looked up.
 
-    >>> double = Combination("*", Measure("load", Place.NODE), GoalConstant(2))
+    >>> double = Combination("*", Measure("load", goals.Place.NODE), goals.GoalConstant(2))
     >>> evaluated(double, lambda part: np.array([1.0, 5.0]))
     array([ 2., 10.])
     """
-    if isinstance(expression, GoalConstant):
+    if isinstance(expression, goals.GoalConstant):
         return np.array(float(expression.value))
     if not isinstance(expression, Combination):
         return lookup(expression)
     left, right = evaluated(expression.left, lookup), evaluated(expression.right, lookup)
     if expression.operator != "/":
-        combined: Any = OPERATIONS[expression.operator](left, right)
+        combined: Any = goals.OPERATIONS[expression.operator](left, right)
         return np.asarray(combined)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(right == 0, np.where(left >= 0, np.inf, -np.inf), left / right)
@@ -82,15 +72,15 @@ def terms(
 ) -> tuple[list[tuple[float, Expression]], Expression | None]:
     """The expression as a sum of multiples of such parts, and the rest, in which there are none.
 
-    >>> load, delay = Measure("load", Place.OPERATOR), Measure("node delay", Place.NODE)
-    >>> both = Combination("-", load, Combination("*", GoalConstant(2), delay))
+    >>> load, delay = Measure("load", goals.Place.OPERATOR), Measure("node delay", goals.Place.NODE)
+    >>> both = Combination("-", load, Combination("*", goals.GoalConstant(2), delay))
     >>> found, rest = terms(both, lambda part: part == delay)
     >>> [(factor, part.name) for factor, part in found], rest.name
     ([(-2.0, 'node delay')], 'load')
     """
     if is_part(expression):
         return [(1.0, expression)], None
-    if not any(is_part(part) for part in parts(expression)):
+    if not any(is_part(part) for part in goals.parts(expression)):
         return [], expression
     if not isinstance(expression, Combination):
         raise UnfitError("a value of nodes inside another aggregate")
@@ -102,13 +92,13 @@ def terms(
         if left_rest is not None and right_rest is not None:
             return found, Combination(expression.operator, left_rest, right_rest)
         if right_rest is not None and sign < 0:
-            return found, Combination("-", GoalConstant(0), right_rest)
+            return found, Combination("-", goals.GoalConstant(0), right_rest)
         return found, left_rest if right_rest is None else right_rest
-    if isinstance(expression.right, GoalConstant) and expression.right.value and left_rest is None:
+    if isinstance(expression.right, goals.GoalConstant) and expression.right.value and left_rest is None:
         by = float(expression.right.value)
         by = by if expression.operator == "*" else 1 / by
         return [(by * factor, part) for factor, part in left], None
-    if isinstance(expression.left, GoalConstant) and expression.operator == "*" and right_rest is None:
+    if isinstance(expression.left, goals.GoalConstant) and expression.operator == "*" and right_rest is None:
         by = float(expression.left.value)
         return [(by * factor, part) for factor, part in right], None
     raise UnfitError("values of nodes that are multiplied or divided")
@@ -118,7 +108,7 @@ def weighted_sum(found: Sequence[tuple[float, Expression]]) -> Expression | None
     """The sum of multiples of parts as one expression; None of no parts."""
     total: Expression | None = None
     for factor, part in found:
-        more: Expression = Combination("*", GoalConstant(factor), part)
+        more: Expression = Combination("*", goals.GoalConstant(factor), part)
         total = more if total is None else Combination("+", total, more)
     return total
 
@@ -126,8 +116,8 @@ def weighted_sum(found: Sequence[tuple[float, Expression]]) -> Expression | None
 def is_of_node(expression: Expression) -> bool:
     """Whether an expression is a value of a node, by itself."""
     if isinstance(expression, Measure):
-        return expression.place is Place.NODE or expression.name == "processing latency"
-    return isinstance(expression, GoalAggregate) and expression.over is Scope.LOCAL
+        return expression.place is goals.Place.NODE or expression.name == "processing latency"
+    return isinstance(expression, GoalAggregate) and expression.over is goals.Scope.LOCAL
 
 
 # Quantities of nodes
@@ -171,7 +161,7 @@ def multiples(expression: Expression) -> Multiples | None:
 
     try:
         found, rest = terms(expression, simple)
-        if rest is not None and not isinstance(rest, GoalConstant):
+        if rest is not None and not isinstance(rest, goals.GoalConstant):
             return None
         quantities: Multiples = []
         for factor, part in found:

@@ -49,26 +49,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 import numpy as np
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal import (
-    Combination,
-    Expression,
-    GoalAggregate,
-    GoalConstant,
-    GoalFunction,
-    Measure,
-    Scope,
-    parts,
-)
-from distributary.plan.queries.evaluation import (
-    NODE_QUANTITIES,
-    UnfitError,
-    evaluated,
-    folded,
-    is_of_node,
-    local_multiples,
-    terms,
-    weighted_sum,
-)
+from distributary.plan.goal import expression as goals
+from distributary.plan.goal.expression import Expression, GoalAggregate, GoalFunction, Measure, Scope
+from distributary.plan.queries import evaluation
+from distributary.plan.queries.evaluation import UnfitError, is_of_node
 from distributary.plan.queries.moves import OperatorMove
 from distributary.plan.queries.state import Floats, Indices, PlacementState
 
@@ -121,20 +105,20 @@ class NodeForm(Form):
         return ALL, self.rows_after(move)
 
     def _evaluated(self, quantity: Callable[[str], Floats]) -> Floats:
-        found = evaluated(self.expression, lambda part: self._part(part, quantity))
+        found = evaluation.evaluated(self.expression, lambda part: self._part(part, quantity))
         return np.broadcast_to(found, (*found.shape[:-1], self.state.count))
 
     def _part(self, part: Expression, quantity: Callable[[str], Floats]) -> Floats:
         if isinstance(part, GoalAggregate):
             total: Floats = np.zeros(())
-            for factor, name in local_multiples(part):
+            for factor, name in evaluation.local_multiples(part):
                 total = total + factor * quantity(name)
             return total
         assert isinstance(part, Measure)
         if part.name == "capacity":
             return 1000 * self.speed
-        if part.name in NODE_QUANTITIES:
-            return self._with_duties(NODE_QUANTITIES[part.name], quantity)
+        if part.name in evaluation.NODE_QUANTITIES:
+            return self._with_duties(evaluation.NODE_QUANTITIES[part.name], quantity)
         if part.name in ("node delay", "processing latency"):
             matching = float(self.state.network.matching)
             cycles = self._with_duties("cycles", quantity)
@@ -167,7 +151,7 @@ class WayCosts:
                 raise DistributaryError("the goal asks for bandwidth, and no bandwidth matrix was given")
             return np.array(sites.latency if part.name == "latency" else sites.bandwidth, dtype=np.float64)
 
-        links = np.broadcast_to(evaluated(aggregate.value, matrix), (state.count, state.count))
+        links = np.broadcast_to(evaluation.evaluated(aggregate.value, matrix), (state.count, state.count))
         self.direct: Floats = links.copy()
         np.fill_diagonal(self.direct, self.nothing)
         self.from_root: list[Floats] = [
@@ -210,7 +194,7 @@ class WayCosts:
         if len(found) == 1:
             return np.broadcast_to(found[0], (len(sites),))
         rows = np.stack([np.broadcast_to(row, (len(sites),)) for row in found], axis=-1)
-        return folded(GoalFunction.AVERAGE, rows)
+        return evaluation.folded(GoalFunction.AVERAGE, rows)
 
 
 class OperatorForm(Form):
@@ -226,16 +210,16 @@ class OperatorForm(Form):
         self.ways: dict[GoalAggregate, WayCosts] = {}
         self.on_the_way: list[tuple[bool, NodeForm]] = []
         """Whether the way is upstream, and the values of the nodes that send on it."""
-        found, self.rest = terms(expression, _reads_nodes)
+        found, self.rest = evaluation.terms(expression, _reads_nodes)
         hosts: list[tuple[float, Expression]] = []
         for factor, part in found:
             if isinstance(part, GoalAggregate) and part.over is not Scope.LOCAL:
                 self._add_way(factor, part)
             else:
                 hosts.append((factor, part))
-        total = weighted_sum(hosts)
+        total = evaluation.weighted_sum(hosts)
         self.at_host = None if total is None else NodeForm(total, state)
-        for part in parts(self.rest) if self.rest is not None else ():
+        for part in goals.parts(self.rest) if self.rest is not None else ():
             if isinstance(part, GoalAggregate):
                 self.ways[part] = WayCosts(part, state)
             elif isinstance(part, Measure) and part.name == "output rate":
@@ -245,14 +229,14 @@ class OperatorForm(Form):
         """A sum over links of values of links and of the nodes that send on them."""
         if part.function is not GoalFunction.SUM:
             raise UnfitError("values of nodes along a way, not summed")
-        found, rest = terms(part.value, is_of_node)
-        total = weighted_sum([(inner * factor, node) for inner, node in found])
+        found, rest = evaluation.terms(part.value, is_of_node)
+        total = evaluation.weighted_sum([(inner * factor, node) for inner, node in found])
         assert total is not None
         self.on_the_way.append((part.over is Scope.UPSTREAM, NodeForm(total, self.state)))
         if rest is not None:
             links = GoalAggregate(GoalFunction.SUM, rest, part.over)
-            way = Combination("*", GoalConstant(factor), links)
-            self.rest = way if self.rest is None else Combination("+", self.rest, way)
+            way = goals.Combination("*", goals.GoalConstant(factor), links)
+            self.rest = way if self.rest is None else goals.Combination("+", self.rest, way)
 
     @property
     def node_forms(self) -> list[NodeForm]:
@@ -292,7 +276,7 @@ class OperatorForm(Form):
             assert isinstance(part, Measure)
             return np.array(self.state.statistic(part.name, operator))
 
-        return np.broadcast_to(evaluated(self.rest, lookup), (len(sites),))
+        return np.broadcast_to(evaluation.evaluated(self.rest, lookup), (len(sites),))
 
     def affected(self, move: OperatorMove) -> list[int]:
         """The operators whose ways change: those that move, and those they exchange data with."""
@@ -364,7 +348,7 @@ class OperatorForm(Form):
 
 def _reads_nodes(part: Expression) -> bool:
     if isinstance(part, GoalAggregate) and part.over in (Scope.UPSTREAM, Scope.DOWNSTREAM):
-        return any(is_of_node(inner) for inner in parts(part.value))
+        return any(is_of_node(inner) for inner in goals.parts(part.value))
     return is_of_node(part)
 
 
@@ -407,7 +391,7 @@ class QueryForm(Form):
         known = self.operators.known
         for number in {number for operator in operators for number in self.state.queries_of[operator]}:
             row = np.array([known[index] for index in self.state.members[number]])
-            self.rest[number] = float(folded(self.function, row))
+            self.rest[number] = float(evaluation.folded(self.function, row))
 
     def _count(self, operators: Iterable[int], sign: float) -> None:
         """Count what nodes the operators have values of in (1) or out (-1)."""
@@ -455,7 +439,7 @@ class QueryForm(Form):
             changed[index] if index in changed else np.full(size, self.operators.known[index])
             for index in self.state.members[number]
         ]
-        return folded(self.function, np.stack(rows, axis=-1))
+        return evaluation.folded(self.function, np.stack(rows, axis=-1))
 
     def total_after(self, move: OperatorMove) -> Floats:
         """The sum of all queries' values for each site tried, when each is the sum of its operators'."""

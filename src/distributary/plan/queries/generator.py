@@ -27,13 +27,8 @@ from random import Random
 import numpy as np
 
 from distributary.errors import DistributaryError
-from distributary.plan.queries.graph import (
-    PlannedOperator,
-    PlannedQuery,
-    PlannedSource,
-    QueryWorkload,
-    client,
-)
+from distributary.plan.queries import graph
+from distributary.plan.queries.graph import PlannedOperator, QueryWorkload
 from distributary.plan.queries.placement import Placement, SiteNetwork
 from distributary.plan.trees.tree import Sites, random_tree, star
 
@@ -103,7 +98,7 @@ def feed_workload(
     """Queries over feeds, as in the seed's experiments."""
     draw = np.random.default_rng(seed)
     sources = tuple(
-        PlannedSource(f"feed{number}", int(tree), RATE, RATE / ITEM)
+        graph.PlannedSource(f"feed{number}", int(tree), RATE, RATE / ITEM)
         for number, tree in enumerate(draw.integers(len(network.trees), size=feeds))
     )
     popularity = 1 / np.arange(1, feeds + 1) ** skew
@@ -111,7 +106,7 @@ def feed_workload(
     roots = {tree.root for tree in network.trees}
     hosts = [site for site in range(network.sites.count) if site not in roots] or sorted(roots)
     made: list[PlannedOperator] = []
-    asked: list[PlannedQuery] = []
+    asked: list[graph.PlannedQuery] = []
     kinds = ["filter"] if filters_only else sorted(KINDS)
     for number in range(queries):
         first = len(made)
@@ -125,8 +120,8 @@ def feed_workload(
             made.append(PlannedOperator(name, kind, inputs, selectivity=chance, cost=cost * CYCLE))
             inputs = (len(sources) + len(made) - 1,)
         site = hosts[int(draw.integers(len(hosts)))]
-        made.append(client(f"q{number}.client", inputs[0], site))
-        asked.append(PlannedQuery(f"q{number}", tuple(range(first, len(made)))))
+        made.append(graph.client(f"q{number}.client", inputs[0], site))
+        asked.append(graph.PlannedQuery(f"q{number}", tuple(range(first, len(made)))))
     return QueryWorkload(sources, tuple(made), tuple(asked), final_cost=0.5 * CYCLE)
 
 

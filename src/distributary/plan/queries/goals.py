@@ -16,8 +16,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from distributary.plan.goal import Goal, GoalMembers, GoalReader, Language, Measure, Place, Scope
-from distributary.plan.goal.expression import NODE_FUNCTIONS
+from distributary.plan.goal.expression import NODE_FUNCTIONS, Goal, GoalMembers, Measure, Place, Scope
+from distributary.plan.goal.language import Language
+from distributary.plan.goal.text import GoalReader
 
 
 @dataclass(frozen=True)

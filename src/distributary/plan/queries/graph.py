@@ -37,7 +37,7 @@ from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal import Number
+from distributary.plan.goal.expression import Number
 
 CLIENT = "client"
 FILTER = "filter"

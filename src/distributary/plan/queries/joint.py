@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal import Goal, GoalAggregate, GoalFunction
+from distributary.plan.goal.expression import Goal, GoalAggregate, GoalFunction
 from distributary.plan.queries.benefit import PlacementEstimate
 from distributary.plan.queries.evaluation import UnfitError, terms
 from distributary.plan.queries.goals import STATISTICS

@@ -29,7 +29,7 @@ from itertools import chain, count
 
 import numpy as np
 
-from distributary.plan.goal import Goal
+from distributary.plan.goal.expression import Goal
 from distributary.plan.queries.benefit import OperatorSplit, PlacementEstimate
 from distributary.plan.queries.placement import Placement
 from distributary.plan.queries.rules import (

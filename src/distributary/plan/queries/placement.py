@@ -23,7 +23,7 @@ from itertools import pairwise
 from math import ceil
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal import Number
+from distributary.plan.goal.expression import Number
 from distributary.plan.queries.graph import PlannedOperator, QueryWorkload, shared
 from distributary.plan.trees.tree import Sites, Tree
 

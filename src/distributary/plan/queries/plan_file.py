@@ -58,7 +58,7 @@ from pydantic import Field
 
 from distributary.flow.catalogue import Catalogue
 from distributary.flow.language.file import read_catalogue
-from distributary.plan.goal import Goal
+from distributary.plan.goal.expression import Goal
 from distributary.plan.queries.blocks import blocks_of
 from distributary.plan.queries.catalogue import ITEMS, RATE, WorkloadStatistics, workload_of
 from distributary.plan.queries.generator import at_clients

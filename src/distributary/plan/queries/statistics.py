@@ -26,7 +26,7 @@ from operator import add
 import numpy as np
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal import GoalAggregate, GoalMembers, names_in, parts
+from distributary.plan.goal.expression import GoalAggregate, GoalMembers, names_in, parts
 from distributary.plan.queries.benefit import PlacementEstimate
 from distributary.plan.queries.state import Floats, Indices
 from distributary.plan.queries.system_forms import BrokersCost, QueriesCost

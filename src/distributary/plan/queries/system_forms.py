@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from distributary.plan.goal import Constraint, GoalFunction, GoalMembers, Number, Place, SystemCost, place_of
+from distributary.plan.goal import expression as goals
+from distributary.plan.goal.expression import GoalFunction, Place, SystemCost
 from distributary.plan.queries.cost import MeasuredPlacement
 from distributary.plan.queries.evaluation import Multiples, UnfitError, folded, multiples
 from distributary.plan.queries.forms import ALL, Columns, Form, NodeForm, OperatorForm, QueryForm
@@ -98,7 +99,7 @@ class RemeasuredValues(Form):
     """Values of any kind, measured anew for every site tried."""
 
     def __init__(
-        self, state: PlacementState, measured: Callable[[MeasuredPlacement], Sequence[Number | None]]
+        self, state: PlacementState, measured: Callable[[MeasuredPlacement], Sequence[goals.Number | None]]
     ) -> None:
         self.state = state
         self.measured = measured
@@ -132,18 +133,22 @@ class RemeasuredCost(SystemForm):
 def system_form(cost: SystemCost, state: PlacementState) -> SystemForm:
     """The quickest form that can say the system's cost."""
     try:
-        return BrokersCost(cost, state) if cost.members is GoalMembers.BROKERS else QueriesCost(cost, state)
+        return (
+            BrokersCost(cost, state)
+            if cost.members is goals.GoalMembers.BROKERS
+            else QueriesCost(cost, state)
+        )
     except UnfitError:
         return RemeasuredCost(cost, state)
 
 
-def constrained_form(constraint: Constraint, state: PlacementState) -> Form:
+def constrained_form(constraint: goals.Constraint, state: PlacementState) -> Form:
     """The quickest form of the values that a constraint is on."""
     metric = constraint.metric
     if isinstance(metric, SystemCost):
         return system_form(metric, state)
     try:
-        place = place_of(metric)
+        place = goals.place_of(metric)
         if place is Place.NODE:
             return NodeForm(metric, state)
         if place is Place.QUERY:

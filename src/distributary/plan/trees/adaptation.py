@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from distributary.plan.adaptation import Adaptation, Patience, nearer
-from distributary.plan.goal import Goal, Number
+from distributary.plan.goal.expression import Goal, Number
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.climb import TreeClimb
 from distributary.plan.trees.cost import violations

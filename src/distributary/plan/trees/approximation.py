@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal import GoalAggregate, GoalFunction, Number, Scope
+from distributary.plan.goal.expression import GoalAggregate, GoalFunction, Number, Scope
 from distributary.plan.trees.benefit import TreeEstimate
 from distributary.plan.trees.cost import aggregated
 from distributary.plan.trees.incremental import NodeCosts

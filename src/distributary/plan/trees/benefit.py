@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from distributary.plan.goal import Constraint, Goal, GoalFunction, Number, SystemCost
+from distributary.plan.goal.expression import Constraint, Goal, GoalFunction, Number, SystemCost
 from distributary.plan.trees.cost import TreeCost
 from distributary.plan.trees.incremental import IncrementalCost, NodeCosts
 from distributary.plan.trees.moves import Floats, Moves

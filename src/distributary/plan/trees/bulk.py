@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distributary.kernel import kernel
-from distributary.plan.goal import GoalFunction
+from distributary.plan.goal.expression import GoalFunction
 from distributary.plan.trees.rules import PairRelation, RewriteShape
 
 Floats = NDArray[np.float64]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import chain
 
-from distributary.plan.goal import Number
+from distributary.plan.goal.expression import Number
 from distributary.plan.trees.rules import TreeRewrite
 from distributary.plan.trees.tree import Tree
 

@@ -9,24 +9,9 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal import (
-    Combination,
-    Constraint,
-    Expression,
-    Goal,
-    GoalAggregate,
-    GoalConstant,
-    GoalFunction,
-    GoalMembers,
-    Number,
-    Place,
-    Scope,
-    SystemCost,
-    combine,
-    constraint_text,
-    divide,
-    fold,
-)
+from distributary.plan.goal import expression as goals
+from distributary.plan.goal.expression import Expression, GoalFunction, Number, SystemCost
+from distributary.plan.goal.text import constraint_text
 from distributary.plan.trees.metrics import Metric
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree
 
@@ -35,47 +20,47 @@ Costs = list[Number | None]
 
 def local_value(expression: Expression, sites: Sites, tree: Tree, site: int) -> Number | None:
     """A local metric, or a combination of them, at one site; the root has no value of a link."""
-    if isinstance(expression, GoalConstant):
+    if isinstance(expression, goals.GoalConstant):
         return expression.value
     if isinstance(expression, Metric):
-        if expression.place is Place.LINK and tree.parents[site] == NO_PARENT:
+        if expression.place is goals.Place.LINK and tree.parents[site] == NO_PARENT:
             return None
         return expression.function(sites, tree, site)
-    if isinstance(expression, Combination):
+    if isinstance(expression, goals.Combination):
         left = local_value(expression.left, sites, tree, site)
-        return combine(expression.operator, left, local_value(expression.right, sites, tree, site))
+        return goals.combine(expression.operator, left, local_value(expression.right, sites, tree, site))
     raise DistributaryError("a local metric holds no aggregate")
 
 
 def node_costs(expression: Expression, sites: Sites, tree: Tree) -> Costs:
     """Every site's cost; None where it has none."""
-    if isinstance(expression, Combination):
+    if isinstance(expression, goals.Combination):
         both = zip(
             node_costs(expression.left, sites, tree), node_costs(expression.right, sites, tree), strict=True
         )
-        return [combine(expression.operator, left, right) for left, right in both]
+        return [goals.combine(expression.operator, left, right) for left, right in both]
     everyone = range(len(tree.parents))
-    if not isinstance(expression, GoalAggregate):
+    if not isinstance(expression, goals.GoalAggregate):
         return [local_value(expression, sites, tree, site) for site in everyone]
     local = [local_value(expression.value, sites, tree, site) for site in everyone]
     return [folded_at(expression, tree, site, local.__getitem__) for site in everyone]
 
 
 def folded_at(
-    expression: GoalAggregate, tree: Tree, site: int, local: Callable[[int], Number | None]
+    expression: goals.GoalAggregate, tree: Tree, site: int, local: Callable[[int], Number | None]
 ) -> Number | None:
     """An aggregate at one site, from the local values along its path or of its children."""
-    over_children = expression.over is Scope.CHILDREN
+    over_children = expression.over is goals.Scope.CHILDREN
     members = tree.children[site] if over_children else tree.path(site)
-    return fold(expression.function, list(map(local, members)), zero=over_children)
+    return goals.fold(expression.function, list(map(local, members)), zero=over_children)
 
 
-def weights(members: GoalMembers, sites: Sites) -> list[int]:
+def weights(members: goals.GoalMembers, sites: Sites) -> list[int]:
     """How many values each site's cost counts for in the system's."""
     if sites.counts:
         return list(sites.counts)
-    brokers = 0 if members is GoalMembers.CLIENTS else 1
-    if members is GoalMembers.BROKERS:
+    brokers = 0 if members is goals.GoalMembers.CLIENTS else 1
+    if members is goals.GoalMembers.BROKERS:
         return [brokers] * sites.count
     if not sites.clients:
         raise DistributaryError("the goal aggregates over clients, and no clients were given")
@@ -101,10 +86,12 @@ def aggregated(function: GoalFunction, costs: Sequence[Number | None], weight: S
     total = sum(cost * times for cost, times in pairs)
     if function is GoalFunction.SUM:
         return total
-    mean = divide(total, count)
+    mean = goals.divide(total, count)
     if function is GoalFunction.AVERAGE:
         return mean
-    variance = divide(sum((cost - mean) ** 2 * times for cost, times in pairs), count - 1) if count > 1 else 0
+    variance = (
+        goals.divide(sum((cost - mean) ** 2 * times for cost, times in pairs), count - 1) if count > 1 else 0
+    )
     return variance if function is GoalFunction.VARIANCE else math.sqrt(variance)
 
 
@@ -113,8 +100,8 @@ def from_moments(function: GoalFunction, count: int, total: Number, squares: Num
     if function is GoalFunction.SUM:
         return total
     if function is GoalFunction.AVERAGE:
-        return divide(total, count)
-    variance = divide(squares - divide(total * total, count), count - 1) if count > 1 else 0
+        return goals.divide(total, count)
+    variance = goals.divide(squares - goals.divide(total * total, count), count - 1) if count > 1 else 0
     variance = max(variance, 0)  # rounding may leave a trace below
     return variance if function is GoalFunction.VARIANCE else math.sqrt(variance)
 
@@ -170,12 +157,12 @@ def system_cost(cost: SystemCost, sites: Sites, tree: Tree) -> Number:
     return aggregated(cost.function, node_costs(cost.value, sites, tree), weights(cost.members, sites))
 
 
-def violations(goal: Goal, sites: Sites, tree: Tree) -> list[str]:
+def violations(goal: goals.Goal, sites: Sites, tree: Tree) -> list[str]:
     """Which constraints the tree breaks, and where."""
     return [text for constraint in goal.constraints for text in broken(constraint, sites, tree)]
 
 
-def broken(constraint: Constraint, sites: Sites, tree: Tree) -> list[str]:
+def broken(constraint: goals.Constraint, sites: Sites, tree: Tree) -> list[str]:
     """Where the tree breaks one constraint."""
     wanted = constraint_text(constraint)
     if isinstance(constraint.metric, SystemCost):

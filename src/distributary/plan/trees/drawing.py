@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from distributary.plan.goal import Number
+from distributary.plan.goal.expression import Number
 from distributary.plan.svg import svg_page
 from distributary.plan.trees.tree import Sites, Tree
 

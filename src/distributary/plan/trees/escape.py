@@ -30,7 +30,7 @@ from random import Random
 import numpy as np
 import numpy.typing as npt
 
-from distributary.plan.goal import GoalFunction
+from distributary.plan.goal.expression import GoalFunction
 from distributary.plan.trees.benefit import Problem, TreeEstimate
 from distributary.plan.trees.climb import TreeClimb, TreeStep
 from distributary.plan.trees.incremental import IncrementalCost

@@ -14,16 +14,9 @@ Cost: the square of the sites a constraint.
 
 from __future__ import annotations
 
-from distributary.plan.goal import (
-    Constraint,
-    Direction,
-    Expression,
-    Goal,
-    GoalAggregate,
-    GoalFunction,
-    SystemCost,
-    constraint_text,
-)
+from distributary.plan.goal import expression as goals
+from distributary.plan.goal.expression import Constraint, GoalAggregate, SystemCost
+from distributary.plan.goal.text import constraint_text
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.cost import local_value
 from distributary.plan.trees.metrics import BUILT_IN, Reads, metrics_of
@@ -74,13 +67,13 @@ def _at_best(
     lower = constraint.comparison in ("<", "<=")
     if not lower and constraint.comparison not in (">", ">="):
         return None
-    direction = Direction.MINIMISE if lower else Direction.MAXIMISE
+    direction = goals.Direction.MINIMISE if lower else goals.Direction.MAXIMISE
     whole = (
         metric
         if isinstance(metric, SystemCost)
-        else SystemCost(GoalFunction.MAX if lower else GoalFunction.MIN, metric)
+        else SystemCost(goals.GoalFunction.MAX if lower else goals.GoalFunction.MIN, metric)
     )
-    problem = Problem(Goal(whole, direction), sites)
+    problem = Problem(goals.Goal(whole, direction), sites)
     if not has_best_paths(problem):
         return None
     tree, costs, order = best_paths(problem, root)
@@ -94,7 +87,7 @@ def _at_best(
     return None
 
 
-def _nowhere(constraint: Constraint, metric: Expression, sites: Sites, root: int) -> str | None:
+def _nowhere(constraint: Constraint, metric: goals.Expression, sites: Sites, root: int) -> str | None:
     everyone = range(sites.count)
     trees: list[Tree] = [star(sites.count, parent) for parent in everyone]
     for site in everyone:

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from distributary.plan.goal import Goal, GoalFunction, GoalMembers, GoalReader, Language, Scope
+from distributary.plan.goal.expression import Goal, GoalFunction, GoalMembers, Scope
+from distributary.plan.goal.language import Language
+from distributary.plan.goal.text import GoalReader
 from distributary.plan.trees.metrics import BUILT_IN, SPELLINGS, Metric
 
 TREE_GOALS = Language(

@@ -15,25 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from distributary.plan.goal import (
-    Combination,
-    Expression,
-    GoalAggregate,
-    GoalFunction,
-    Number,
-    Scope,
-    SystemCost,
-    combine,
-)
-from distributary.plan.trees.cost import (
-    Costs,
-    TreeCost,
-    aggregated,
-    folded_at,
-    from_moments,
-    local_value,
-    node_costs,
-)
+from distributary.plan.goal import expression as goals
+from distributary.plan.goal.expression import Expression, GoalAggregate, GoalFunction, Number, Scope
+from distributary.plan.trees import cost as costing
+from distributary.plan.trees.cost import Costs, TreeCost, local_value
 from distributary.plan.trees.metrics import Reads, metrics_of
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree
 
@@ -62,12 +47,12 @@ class NodeCosts:
         self.expression = expression
         self.sites = sites
         self.tree = tree
-        self.costs: Costs = node_costs(expression, sites, tree)
+        self.costs: Costs = costing.node_costs(expression, sites, tree)
         self.local: Costs = []
         self.parts: tuple[NodeCosts, ...] = ()
         if isinstance(expression, GoalAggregate):
             self.local = [local_value(expression.value, sites, tree, site) for site in range(sites.count)]
-        elif isinstance(expression, Combination):
+        elif isinstance(expression, goals.Combination):
             self.parts = (NodeCosts(expression.left, sites, tree), NodeCosts(expression.right, sites, tree))
 
     def values(self) -> Iterable[tuple[int, Number | None]]:
@@ -84,20 +69,20 @@ class NodeCosts:
         """The new costs of all sites whose cost may change; `after` is the tree with the changes."""
         if isinstance(self.expression, GoalAggregate):
             return self._aggregate_after(self.expression, changes, after)
-        if isinstance(self.expression, Combination):
+        if isinstance(self.expression, goals.Combination):
             return self._combination_after(self.expression, changes, after)
         again = measured_again(self.expression, self.tree, after, changes)
         return {site: local_value(self.expression, self.sites, after, site) for site in again}
 
     def _combination_after(
-        self, expression: Combination, changes: Mapping[int, int], after: Tree
+        self, expression: goals.Combination, changes: Mapping[int, int], after: Tree
     ) -> dict[int, Number | None]:
         left, right = (part.after(changes, after) for part in self.parts)
         costs: dict[int, Number | None] = {}
         for site in left.keys() | right.keys():
             one = left[site] if site in left else self.parts[0].costs[site]
             other = right[site] if site in right else self.parts[1].costs[site]
-            costs[site] = combine(expression.operator, one, other)
+            costs[site] = goals.combine(expression.operator, one, other)
         return costs
 
     def _aggregate_after(
@@ -118,13 +103,13 @@ class NodeCosts:
         def value(member: int) -> Number | None:
             return local[member] if member in local else self.local[member]
 
-        return {site: folded_at(expression, after, site, value) for site in reached}
+        return {site: costing.folded_at(expression, after, site, value) for site in reached}
 
 
 class IncrementalCost(TreeCost):
     """The system's cost of a tree, and what it is after a rewrite."""
 
-    def __init__(self, cost: SystemCost, sites: Sites, tree: Tree) -> None:
+    def __init__(self, cost: goals.SystemCost, sites: Sites, tree: Tree) -> None:
         self.nodes = NodeCosts(cost.value, sites, tree)
         super().__init__(cost, sites, tree, self.nodes.costs)
         self.measured = 0
@@ -147,7 +132,7 @@ class IncrementalCost(TreeCost):
             return best
         if self.function is GoalFunction.PRODUCT:
             merged = [costs.get(site, cost) for site, cost in enumerate(self.costs)]
-            return aggregated(self.function, merged, self.weights)
+            return costing.aggregated(self.function, merged, self.weights)
         count, total, squares = self._totals
         for site, cost in costs.items():
             before = self.moments(self.weights[site], self.costs[site])
@@ -155,4 +140,4 @@ class IncrementalCost(TreeCost):
             count += now[0] - before[0]
             total += now[1] - before[1]
             squares += now[2] - before[2]
-        return from_moments(self.function, int(count), total, squares)
+        return costing.from_moments(self.function, int(count), total, squares)

@@ -21,7 +21,8 @@ from itertools import islice
 from random import Random
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal import Constraint, Goal, Number, constraint_text
+from distributary.plan.goal.expression import Constraint, Goal, Number
+from distributary.plan.goal.text import constraint_text
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.cost import broken, violations
 from distributary.plan.trees.feasibility import impossible

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal import Expression, Measure, Number, Place, parts
+from distributary.plan.goal.expression import Expression, Measure, Number, Place, parts
 from distributary.plan.trees.tree import Sites, Tree
 
 

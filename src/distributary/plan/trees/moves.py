@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from distributary.plan.goal import GoalFunction
+from distributary.plan.goal.expression import GoalFunction
 from distributary.plan.trees.path_cost import TreePathCost
 
 Floats = npt.NDArray[np.float64]

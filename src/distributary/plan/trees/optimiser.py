@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal import GoalAggregate, Scope
+from distributary.plan.goal.expression import GoalAggregate, Scope
 from distributary.plan.trees.approximation import Broadcasts
 from distributary.plan.trees.benefit import Problem, TreeEstimate
 from distributary.plan.trees.climb import TreeClimb, TreeStep

@@ -16,7 +16,7 @@ from itertools import product
 import numpy as np
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal import Direction, GoalAggregate, GoalFunction, Number
+from distributary.plan.goal.expression import Direction, GoalAggregate, GoalFunction, Number
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.cost import system_cost, violations
 from distributary.plan.trees.moves import JOINS, Floats

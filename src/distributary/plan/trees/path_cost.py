@@ -31,7 +31,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from itertools import accumulate
 
-from distributary.plan.goal import GoalAggregate, GoalFunction, Number, Scope, SystemCost
+from distributary.plan.goal.expression import GoalAggregate, GoalFunction, Number, Scope, SystemCost
 from distributary.plan.trees.cost import Moments, TreeCost, aggregated, from_moments, local_value
 from distributary.plan.trees.metrics import BUILT_IN, Metric, Reads, metrics_of
 from distributary.plan.trees.tree import Sites, Tree, star

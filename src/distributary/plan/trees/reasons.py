@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from distributary.plan.goal import Number
+from distributary.plan.goal.expression import Number
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.climb import TreeClimb
 from distributary.plan.trees.cost import violations

@@ -43,7 +43,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BeforeValidator, Field
 
 from distributary.errors import DistributaryError, FilterError
-from distributary.plan.goal import Goal
+from distributary.plan.goal.expression import Goal
 from distributary.plan.trees import matrices
 from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.rates import PipelineRates, read_rates

@@ -11,7 +11,7 @@ from random import Random
 
 import numpy as np
 
-from distributary.plan.goal import Goal, GoalAggregate
+from distributary.plan.goal.expression import Goal, GoalAggregate
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.metrics import BUILT_IN
 from distributary.plan.trees.moves import JOINS, Floats

@@ -19,8 +19,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from distributary.errors import DistributaryError
-from distributary.plan import goal as language
-from distributary.plan.goal import Goal, GoalAggregate, GoalFunction, GoalMembers, Measure, SystemCost
+from distributary.plan.goal import expression as language
+from distributary.plan.goal.expression import Goal, GoalAggregate, GoalFunction, GoalMembers
 from distributary.plan.queries.evaluation import terms
 from distributary.plan.queries.forms import NodeForm
 from distributary.plan.queries.graph import QueryWorkload
@@ -53,15 +53,15 @@ def is_local(goal: Goal) -> bool:
     return bounded and _is_of_totals(goal.cost.value)
 
 
-def _bounds_nodes(metric: language.Expression | SystemCost) -> bool:
-    if isinstance(metric, SystemCost):
+def _bounds_nodes(metric: language.Expression | language.SystemCost) -> bool:
+    if isinstance(metric, language.SystemCost):
         return False
     return language.place_of(metric) is language.Place.NODE and _is_of_totals(metric)
 
 
 def _is_of_totals(expression: language.Expression) -> bool:
     for part in language.parts(expression):
-        if isinstance(part, Measure) and part.name not in (*TOTALS, "capacity"):
+        if isinstance(part, language.Measure) and part.name not in (*TOTALS, "capacity"):
             return False
         if isinstance(part, GoalAggregate) and part.function is not GoalFunction.SUM:
             return False
@@ -80,7 +80,7 @@ class OperatorPathCost(NamedTuple):
     constant: float
 
 
-def path_cost_of(cost: SystemCost) -> OperatorPathCost | None:
+def path_cost_of(cost: language.SystemCost) -> OperatorPathCost | None:
     """The path cost that a cost is a sum of, over queries and their operators; None if it is another."""
     query = cost.value
     if cost.members is not GoalMembers.QUERIES or not cost.function.is_additive:
@@ -95,7 +95,7 @@ def path_cost_of(cost: SystemCost) -> OperatorPathCost | None:
         return None
     factor, path = found[0]
     assert isinstance(path, GoalAggregate)
-    named = {part.name for part in language.parts(path.value) if isinstance(part, Measure)}
+    named = language.names_in(path.value)
     if path.function is not GoalFunction.SUM or path.over is not language.Scope.UPSTREAM:
         return None
     constant = 0.0 if rest is None else float(rest.value)
@@ -114,6 +114,6 @@ def value_of(expression: language.Expression, totals: Mapping[str, float]) -> fl
 def totals_of(goal: Goal) -> tuple[str, ...]:
     """The totals that nodes must know of each other to weigh changes."""
     expressions = [goal.cost.value] if goal.cost.members is GoalMembers.BROKERS else []
-    expressions += [one.metric for one in goal.constraints if not isinstance(one.metric, SystemCost)]
-    named = {part.name for one in expressions for part in language.parts(one) if isinstance(part, Measure)}
+    expressions += [one.metric for one in goal.constraints if not isinstance(one.metric, language.SystemCost)]
+    named = {name for one in expressions for name in language.names_in(one)}
     return tuple(sorted({TOTALS[name] for name in named if name in TOTALS}))

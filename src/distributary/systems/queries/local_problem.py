@@ -25,7 +25,7 @@ from itertools import pairwise
 import numpy as np
 
 from distributary.overlay.node import Address
-from distributary.plan.goal import Goal, GoalFunction, GoalMembers, SystemCost
+from distributary.plan.goal.expression import Goal, GoalFunction, GoalMembers, SystemCost
 from distributary.plan.queries import graph, placement, system_forms
 from distributary.plan.queries.benefit import PlacementEstimate
 from distributary.plan.queries.moves import OperatorMove

@@ -28,7 +28,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from distributary.overlay.node import Address
-from distributary.plan.goal import GoalFunction, GoalMembers
+from distributary.plan.goal.expression import GoalFunction, GoalMembers
 from distributary.plan.queries.benefit import PlacementEstimate
 from distributary.plan.queries.optimiser import Climber
 from distributary.plan.queries.rules import QueryRewrite as Change

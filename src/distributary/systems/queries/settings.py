@@ -8,7 +8,7 @@ from typing import Literal
 
 from distributary.errors import DistributaryError
 from distributary.overlay.node import Address
-from distributary.plan.goal import Goal
+from distributary.plan.goal.expression import Goal
 from distributary.plan.queries.optimiser import BATCH
 from distributary.plan.queries.rules import HYBRID, MIGRATIONS, QueryRule, RuleArea
 from distributary.systems.queries.local_goals import is_local

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from distributary.overlay.node import Address
-from distributary.plan.goal import GoalFunction, GoalMembers
+from distributary.plan.goal.expression import GoalFunction, GoalMembers
 from distributary.plan.queries.graph import WHOLE
 from distributary.plan.queries.statistics import drawn
 from distributary.systems.queries.connections import Connections

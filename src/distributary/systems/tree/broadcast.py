@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from distributary.overlay.node import Address
-from distributary.plan.goal import GoalFunction
+from distributary.plan.goal.expression import GoalFunction
 from distributary.systems.tree.cost_model import CostEntry, Entries, Values
 from distributary.systems.tree.messages import NodeStatistic, StatisticsUpdate
 from distributary.systems.tree.statistics import BrokerStatistics

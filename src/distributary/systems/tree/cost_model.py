@@ -31,8 +31,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from distributary.errors import DistributaryError
-from distributary.plan import goal as goals
-from distributary.plan.goal import GoalAggregate, GoalFunction
+from distributary.plan.goal import expression as goals
+from distributary.plan.goal.expression import GoalAggregate, GoalFunction
 from distributary.plan.trees.cost import aggregated
 from distributary.plan.trees.metrics import BUILT_IN, Reads, metrics_of
 

@@ -29,7 +29,7 @@ from distributary.model import Event
 from distributary.overlay.node import Address
 from distributary.overlay.tree.node import TreeNode
 from distributary.overlay.tree.probing import ProbeResults
-from distributary.plan.goal import Goal
+from distributary.plan.goal.expression import Goal
 from distributary.plan.trees.optimiser import HYBRID, NEGLIGIBLE
 from distributary.plan.trees.rules import TreeRule
 from distributary.systems.tree import messages

@@ -22,8 +22,8 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from distributary.overlay.node import Address
-from distributary.plan import goal as goals
-from distributary.plan.goal import Expression, GoalAggregate, GoalFunction, SystemCost
+from distributary.plan.goal import expression as goals
+from distributary.plan.goal.expression import Expression, GoalAggregate, GoalFunction, SystemCost
 from distributary.plan.trees.benefit import Problem, TreeEstimate
 from distributary.plan.trees.cost import local_value
 from distributary.plan.trees.metrics import Metric, Reads, metrics_of

@@ -25,7 +25,7 @@ from distributary.model import Event
 from distributary.overlay.node import Address
 from distributary.overlay.tree.node import TreeNode
 from distributary.overlay.tree.probing import ProbeResult, ProbeResults
-from distributary.plan.goal import GoalAggregate, Place, parts
+from distributary.plan.goal.expression import GoalAggregate, Place, parts
 from distributary.plan.trees.cost import local_value
 from distributary.plan.trees.metrics import Reads
 from distributary.plan.trees.tree import NO_PARENT, Sites
