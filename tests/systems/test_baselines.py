@@ -20,18 +20,15 @@ from distributary.systems.flooding import FloodingBroker
 from systems.healing import Clients, deployed, got, wanted
 
 
-def flooding(parts: RingParts) -> tuple[FloodingBroker, None]:
-    return FloodingBroker(parts.ring, courier=parts.courier), None
+def flooding(parts: RingParts) -> FloodingBroker:
+    return FloodingBroker(parts.ring, courier=parts.courier)
 
 
-def central(parts: RingParts) -> tuple[CentralBroker, object]:
-    broker = CentralBroker(
-        parts.ring, courier=parts.courier, copies=parts.settings.copies, refresh=parts.settings.refresh
-    )
-    return broker, broker.replication
+def central(parts: RingParts) -> CentralBroker:
+    return CentralBroker(parts.ring, **parts.options)
 
 
-SYSTEMS: dict[str, MakeBroker] = {"flooding": flooding, "central": central}  # type: ignore[dict-item]
+SYSTEMS: dict[str, MakeBroker] = {"flooding": flooding, "central": central}
 
 
 def baseline(name: str, seed: int, shared: Settings, world: Simulator | None = None) -> Deployment:

@@ -5,8 +5,9 @@ what its clients call. Nothing here touches a socket or a clock; `sim` runs the 
 
 What systems share, in reading order:
 
-- `home`: where a subscription lives, and the last word on what is delivered
-- `assembly`: puts the layers of a node together: ring, courier, upkeep, broker
+- `home`: the subscriptions of a node's clients, and the decision what is delivered to them
+- `periodic`: an alarm for refreshing registrations
+- `assembly`: the layers of a node together: ring, courier, upkeep, broker
 - `table`: `SYSTEMS`, every system by name, with what it is and promises
 
 The systems:

@@ -1,12 +1,12 @@
-"""Puts the layers of a system's node together: ring, courier, upkeep, broker.
+"""Assembles the layers of a system's node: ring, courier, upkeep, broker.
 
 Rules:
 
 - Bare nodes send the messages of their system and nothing else: no acknowledgements, no upkeep, no copies, no
   refresh. They need a settled ring without faults; their costs are those of the papers.
-- Robust nodes have all of these, and keep their promises whenever faults have healed.
-- The founders of a ring are members from the start and are settled before it (`settle_brokers`). Whoever
-  comes later, or again without its state, joins through nodes that are up (`contact`).
+- Robust nodes have all of these, and deliver correctly again once faults have ended.
+- The founders of a ring are members from the start and are settled beforehand (`settle_brokers`). Nodes that
+  come later, or restart without their state, join through nodes that are up (`contact`).
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from distributary.overlay.ring.ring import Ring, settle
 from distributary.overlay.ring.upkeep import Upkeep
 
 CIRCLE = Circle(32)
-"""Room for millions of nodes whose identifiers differ."""
+"""The identifiers of a ring: enough for millions of nodes."""
 
 CONTACTS = 3
-"""How many nodes a newcomer is told of."""
+"""How many contacts a joining node gets."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What all nodes of a system share."""
+    """The settings that all nodes of a system share."""
 
     nodes: int
-    """About how many there are."""
+    """About how many nodes there are."""
     circle: Circle = CIRCLE
     rule: Rule = BOTH_WAYS
     successor_count: int = 4
@@ -49,67 +49,80 @@ class Settings:
 
     @classmethod
     def robust(cls, nodes: int, *, copies: int = 2, refresh: float = 10.0) -> Settings:
-        """Everything that it takes to survive faults."""
+        """Settings with everything that is needed to survive faults."""
         return cls(nodes, courier=True, upkeep=True, copies=copies, refresh=refresh)
 
 
 @dataclass
 class RingParts:
-    """What a broker is made of: its node's ring, the courier if there is one, and what all share."""
+    """What a broker is made from: its node's ring, the courier if there is one, and the shared settings."""
 
     ring: Ring
     courier: Courier | None
     settings: Settings
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """The keyword arguments `courier`, `copies` and `refresh`, which most brokers take."""
+        return {"courier": self.courier, "copies": self.settings.copies, "refresh": self.settings.refresh}
+
     def replication(self) -> Replication | None:
-        """For systems that are given theirs; None when no copies are kept."""
+        """A replication for brokers that take one ready made; None when no copies are kept."""
         send = self.courier.send if self.courier else None
         return Replication(self.ring, self.settings.copies, send) if self.settings.copies else None
 
 
-MakeBroker = Callable[[RingParts], tuple[Broker, Replication | None]]
-"""Makes the top layer of a node, and says what keeps its contents, to be handed over before leaving."""
+class ReplicatedBroker(Broker, Protocol):
+    """The top layer of a node on a ring."""
+
+    @property
+    def replication(self) -> Replication | None:
+        """Keeps the broker's contents and hands them over before the node leaves; None if there are none."""
+
+
+MakeBroker = Callable[[RingParts], ReplicatedBroker]
+"""Makes the top layer of a node."""
 
 
 Contact = Callable[[Address], Address | None]
-"""Names somebody that is up, for a node to join through."""
+"""Gives the address of a node that is up, for another to join through; None when there is none."""
 
 
 class SystemAssembly(Protocol):
-    """Makes the nodes of one system, on whatever overlay."""
+    """Makes the nodes of one system, on any overlay."""
 
     def __call__(self, address: Address) -> Broker:
-        """Make a node: a founder at first, afterwards one that joins."""
+        """Make a node: the first time a founder starts as a member, any other node joins."""
 
     def settle(self, brokers: Sequence[Any]) -> None:
-        """Put founders, before they start, into their places in an overlay at rest."""
+        """Give founders, before they start, their places in a stable overlay."""
 
     def disorder(self, brokers: Sequence[Any]) -> list[str]:
-        """What is wrong with the overlay of those that are up, when all should be at rest."""
+        """The problems of the overlay of these nodes, which should be stable by now."""
 
 
 Assemble = Callable[[Settings, Sequence[Address], Contact], SystemAssembly]
-"""Begins a system from its settings and founders."""
+"""Makes the assembly of a system from its settings, founders and contacts."""
 
 
 class RingBroker:
-    """A broker on a ring, with all the layers below it."""
+    """A node on a ring: the broker with all the layers below it."""
 
     def __init__(self, parts: RingParts, upkeep: Upkeep | None, make: MakeBroker) -> None:
         self.ring = parts.ring
         self.node = parts.ring.node
         self.courier = parts.courier
         self.upkeep = upkeep
-        self.broker, replication = make(parts)
-        if upkeep is not None and replication is not None:
-            upkeep.on_leave(replication.hand_over)
+        self.broker = make(parts)
+        if upkeep is not None and self.broker.replication is not None:
+            upkeep.on_leave(self.broker.replication.hand_over)
 
     def subscribe(self, subscription: Subscription) -> None:
         """Register a client's subscription; FilterError when the system cannot serve it."""
         self.broker.subscribe(subscription)
 
     def unsubscribe(self, subscription_id: str) -> None:
-        """Give up a client's subscription."""
+        """Remove a client's subscription."""
         self.broker.unsubscribe(subscription_id)
 
     def publish(self, event: Event) -> None:
@@ -117,7 +130,7 @@ class RingBroker:
         self.broker.publish(event)
 
     def leave(self) -> None:
-        """Hand over what is kept here and leave the ring; without upkeep, just stop being a member."""
+        """Hand over what this node keeps and leave the ring; without upkeep, just stop being a member."""
         if self.upkeep is not None:
             self.upkeep.leave()
         else:
@@ -125,7 +138,7 @@ class RingBroker:
 
 
 class RingAssembly:
-    """Makes the nodes of one system."""
+    """Makes the nodes of one system on a ring."""
 
     def __init__(
         self,
@@ -140,7 +153,7 @@ class RingAssembly:
         self._contact = contact
 
     def __call__(self, address: Address) -> RingBroker:
-        """Make a node: a founder at first, afterwards one that joins."""
+        """Make a node: the first time a founder starts as a member, any other node joins."""
         settings = self.settings
         node = Node(address)
         ring = Ring(node, settings.circle, rule=settings.rule, successor_count=settings.successor_count)
@@ -152,11 +165,11 @@ class RingAssembly:
         return RingBroker(RingParts(ring, courier, settings), upkeep, self._make)
 
     def settle(self, brokers: Iterable[RingBroker]) -> None:
-        """Give founders, before they start, the neighbours and fingers of a ring at rest."""
+        """Give founders, before they start, the neighbours and fingers of a stable ring."""
         settle_brokers(brokers)
 
     def disorder(self, brokers: Iterable[RingBroker]) -> list[str]:
-        """What is wrong with the ring of those that are up; nothing is expected without upkeep."""
+        """The problems of the ring of these nodes; none are reported without upkeep."""
         if not self.settings.upkeep:
             return []
         wrong = unsettled([broker.ring for broker in brokers], False)
@@ -170,5 +183,5 @@ class RingAssembly:
 
 
 def settle_brokers(brokers: Iterable[RingBroker]) -> None:
-    """Give founders, before they start, the neighbours and fingers of a ring at rest."""
+    """Give founders, before they start, the neighbours and fingers of a stable ring."""
     settle([broker.ring for broker in brokers])

@@ -1,8 +1,8 @@
-"""Flooding: every event goes to every node, and is matched at home. The plainest system, to compare with.
+"""Flooding: every event goes to every node and is matched there, as a baseline.
 
-A subscription costs no message at all. An event costs one for every other node, by the ring's segment
-multicast over the whole circle, whether anybody wants it or not; it is everywhere after about log N hops.
-There is nothing to lose but messages under way: a courier makes it robust, and no upkeep is needed.
+A subscription costs no message. An event costs one for every other node, by the ring's segment multicast
+over the whole circle, and reaches the last of them after about log N hops. Only messages under way can be
+lost, so a courier alone makes it robust.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from distributary.systems.home import Home
 
 
 class FloodedEvent(NamedTuple):
-    """An event for everybody."""
+    """An event for every node."""
 
     event: Event
 
 
 class FloodingBroker:
-    """A node that tells everybody everything.
+    """A node that multicasts each event to all nodes.
 
     >>> from distributary.overlay.ring.circle import Circle
     >>> from distributary.overlay.node import Node
@@ -37,16 +37,17 @@ class FloodingBroker:
         self.ring = ring
         self.node = ring.node
         self.home = Home(ring.node)
+        self.replication = None
         if courier is not None:
             courier.carry(ring)
         ring.listen(FloodedEvent, self._flooded)
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Take a client's subscription in; nobody else is told."""
+        """Add a client's subscription; no other node learns of it."""
         self.home.add(subscription)
 
     def unsubscribe(self, subscription_id: str) -> None:
-        """Give up a subscription; UnknownSubscriptionError when it does not live here."""
+        """Remove a subscription; UnknownSubscriptionError when it is not at this node."""
         self.home.remove(subscription_id)
 
     def publish(self, event: Event) -> None:

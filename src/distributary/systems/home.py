@@ -1,44 +1,44 @@
-"""Where a subscription lives: at the node its client talks to, which alone decides what is delivered.
+"""The home of a subscription: the node its client talks to, which alone decides what is delivered.
 
 Rules:
 
 - Other nodes only preselect. Whatever they send here is checked against the filters themselves, so a needless
-  or repeated message never becomes a wrong delivery, and a system is exact when no wanted event is missed.
-- An event is delivered to a subscriber once, however often and by whichever way it comes here. The ids of the
-  latest events are remembered; one that comes again after so many others would count as new.
-- Tolerances are measured here, against what was delivered here: an event moves a memory once, in the order of
-  arrival. Only `accept` leaves them to the rendezvous that speaks.
+  or repeated message never becomes a wrong delivery, and a system is exact if no wanted event is missed.
+- An event is delivered to a subscriber once, however often and by whichever way it arrives here. The ids of
+  the latest events are remembered; one that arrives again after so many others counts as new.
+- Tolerances are measured here, against what was delivered here, in the order of arrival. Only `accept` leaves
+  that decision to the rendezvous that sent the event.
 
-An offer costs one evaluation for each subscription of this node's clients, who are few.
+Offering an event costs one evaluation for each subscription of this node's clients.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from distributary.errors import UnknownSubscriptionError
 from distributary.filters.change import ChangeFilter
 from distributary.filters.filter import Filter
 from distributary.filters.kinds import parse_filters
 from distributary.model import Delivery, Event, Subscription
-from distributary.overlay.node import Node
+from distributary.overlay.node import Address, Message, Node
 
 REMEMBERED = 100_000
-"""How many events a home remembers to have seen, unless told otherwise."""
+"""How many event ids a home remembers by default."""
 
 
-class _Seen(NamedTuple):
-    """What became of an event here: who has got it, and whether all subscriptions were asked."""
+class _SeenEvent(NamedTuple):
+    """The subscribers that an event was delivered to, and whether it was offered to all subscriptions."""
 
     reached: set[str]
     offered: bool
 
 
 class _Resident:
-    """A subscription that lives here, with its filters and what its tolerances remember of each topic."""
+    """A subscription with its parsed filters and the values last delivered to it, by topic."""
 
     __slots__ = ("change", "filters", "last", "subscription")
 
@@ -50,11 +50,11 @@ class _Resident:
         self.last: dict[str | None, dict[str, float]] = {}
 
     def passes(self, event: Event) -> bool:
-        """Whether every filter lets the event pass; of a tolerance, the part that needs no memory."""
+        """Whether the event matches every filter; of a change filter, the part that needs no memory."""
         return all(filter.matches(event) for filter in self.filters.values())
 
     def fires(self, event: Event) -> bool:
-        """Whether the event is to be delivered; if so its values are the last delivered from now on."""
+        """Whether the event is to be delivered; if so its values become the last delivered ones."""
         if not self.passes(event):
             return False
         if self.change is None:
@@ -68,7 +68,10 @@ class _Resident:
 
 
 class Home:
-    """The subscriptions of one node's clients.
+    """The subscriptions of one node's clients, and what was delivered to them.
+
+    Systems whose nodes offer events to each other's homes pass the class of that message as `notice` (it has
+    one field, the event) and how to send it.
 
     >>> home = Home(Node(7))
     >>> home.add(Subscription("s1", "ann", where="price > 8"))
@@ -78,30 +81,41 @@ class Home:
     []
     """
 
-    def __init__(self, node: Node, *, remember: int = REMEMBERED) -> None:
+    def __init__(
+        self,
+        node: Node,
+        *,
+        remember: int = REMEMBERED,
+        notice: type[Any] | None = None,
+        send: Callable[[Address, Message], None] | None = None,
+    ) -> None:
         self.node = node
+        self._notice = notice
+        self._send = send or node.send
         self._remember = remember
         self._residents: dict[str, _Resident] = {}
-        self._seen: OrderedDict[str, _Seen] = OrderedDict()
+        self._seen: OrderedDict[str, _SeenEvent] = OrderedDict()
+        if notice is not None:
+            node.handle(notice, lambda message, sender: self.offer(message.event))
 
     def add(self, subscription: Subscription) -> None:
-        """Take a subscription in, or change the one that has its id; FilterError when it cannot be read.
+        """Add a subscription, or replace the one with its id; FilterError when a filter cannot be parsed.
 
-        The same subscription again changes nothing: its tolerances go on from what was delivered.
+        Adding an equal subscription again changes nothing: it keeps the values last delivered.
         """
         resident = self._residents.get(subscription.id)
         if resident is None or resident.subscription != subscription:
             self._residents[subscription.id] = _Resident(subscription)
 
     def remove(self, subscription_id: str) -> Subscription:
-        """Forget a subscription and give it back; UnknownSubscriptionError when it does not live here."""
+        """Remove a subscription and return it; UnknownSubscriptionError when it is not here."""
         if subscription_id not in self._residents:
             raise UnknownSubscriptionError(subscription_id)
         return self._residents.pop(subscription_id).subscription
 
     @property
     def subscriptions(self) -> Mapping[str, Subscription]:
-        """The subscriptions that live here, by id, in the order in which they came."""
+        """The subscriptions here, by id, in the order in which they were added."""
         return MappingProxyType({name: each.subscription for name, each in self._residents.items()})
 
     def __contains__(self, subscription_id: str) -> bool:
@@ -111,21 +125,21 @@ class Home:
         return len(self._residents)
 
     def filters(self, subscription_id: str) -> Mapping[str, Filter]:
-        """The filters of a subscription by kind, parsed."""
+        """The parsed filters of a subscription, by kind."""
         return self._residents[subscription_id].filters
 
     def offer(self, event: Event) -> None:
-        """Deliver the event to whoever of the clients asked for it, unless it was offered before."""
+        """Deliver the event to every client whose subscriptions match it, unless it was offered before."""
         seen = self._recall(event)
         if not seen.offered:
             self._note(event, seen._replace(offered=True))
             self._hand_out(event, [name for name, each in self._residents.items() if each.fires(event)])
 
     def accept(self, event: Event, subscription_ids: Iterable[str]) -> None:
-        """Deliver the event for these subscriptions, which a rendezvous found to want it now.
+        """Deliver the event for these subscriptions, which a rendezvous has selected.
 
-        Those that left meanwhile, or whose filters do not let the event pass, are left out; so are
-        subscribers who have got it.
+        Skipped are subscriptions removed meanwhile, those whose filters do not match, and subscribers who
+        have the event already.
         """
         found = [self._residents.get(name) for name in subscription_ids]
         wanted = [each.subscription.id for each in found if each is not None and each.passes(event)]
@@ -133,11 +147,20 @@ class Home:
             self._note(event, self._recall(event))
             self._hand_out(event, wanted)
 
-    def _recall(self, event: Event) -> _Seen:
-        return self._seen.get(event.id) or _Seen(set(), offered=False)
+    def notify(self, homes: Iterable[Address], event: Event) -> None:
+        """Offer the event at several nodes: directly here, by a message elsewhere."""
+        assert self._notice is not None, "this home was made without a message for others"
+        for home in homes:
+            if home == self.node.address:
+                self.offer(event)
+            else:
+                self._send(home, self._notice(event))
 
-    def _note(self, event: Event, seen: _Seen) -> None:
-        """Remember what became of an event, and forget the event that nothing was heard of for longest."""
+    def _recall(self, event: Event) -> _SeenEvent:
+        return self._seen.get(event.id) or _SeenEvent(set(), offered=False)
+
+    def _note(self, event: Event, seen: _SeenEvent) -> None:
+        """Remember an event as the latest, and drop the oldest one beyond the limit."""
         self._seen[event.id] = seen
         self._seen.move_to_end(event.id)
         if len(self._seen) > self._remember:

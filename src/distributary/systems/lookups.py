@@ -1,6 +1,6 @@
-"""Lookups: nothing but the ring. Every event goes to the owner of its id, which delivers it.
+"""Lookups: the ring alone. Every event is routed to the owner of its id, which delivers it.
 
-No system for subscriptions, but the way to watch a ring by itself under faults: routing, couriers, upkeep.
+It serves no subscriptions; it is there to test a ring by itself under faults: routing, couriers, upkeep.
 """
 
 from __future__ import annotations
@@ -13,35 +13,36 @@ from distributary.overlay.courier import Courier
 from distributary.overlay.ring.ring import Arrival, Ring
 
 OWNER = "owner"
-"""Who gets all deliveries: the owner of the event's key."""
+"""The subscriber name of all deliveries: the owner of the event's key."""
 
 
 class OwnerLookup(NamedTuple):
-    """An event on its way to the owner of its id."""
+    """An event routed to the owner of its id."""
 
     event: Event
 
 
 class LookupBroker:
-    """A node of a ring that serves lookups and nothing else."""
+    """A node of a ring that only routes events to the owners of their ids."""
 
     def __init__(self, ring: Ring, *, courier: Courier | None = None) -> None:
         self.ring = ring
         self.node = ring.node
+        self.replication = None
         if courier is not None:
             courier.carry(ring)
-        ring.listen(OwnerLookup, self._looked_up)
+        ring.listen(OwnerLookup, self._deliver)
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Always refused."""
+        """Raise FilterError: a ring alone serves no subscriptions."""
         raise FilterError("a ring alone serves no subscriptions", field="subscription")
 
     def unsubscribe(self, subscription_id: str) -> None:
-        """There is nothing to give up."""
+        """Do nothing: there are no subscriptions."""
 
     def publish(self, event: Event) -> None:
         """Send an event to the owner of its id, which delivers it."""
         self.ring.route(self.ring.circle.hash(event.id), OwnerLookup(event))
 
-    def _looked_up(self, message: OwnerLookup, arrival: Arrival) -> None:
+    def _deliver(self, message: OwnerLookup, arrival: Arrival) -> None:
         self.node.deliver(Delivery(message.event.id, OWNER, ()))

@@ -1,6 +1,6 @@
-"""The systems by name, each with what it is, how its nodes are made, and a workload that suits it.
+"""The systems by name: what each is, how its nodes are made, and a workload that suits it.
 
-A system of another part adds one line to `SYSTEMS`.
+To add a system, add a line to `SYSTEMS`.
 """
 
 from __future__ import annotations
@@ -10,16 +10,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from distributary.errors import DistributaryError
-from distributary.overlay.broker import Broker
-from distributary.overlay.replication import Replication
 from distributary.overlay.ring.placement import (
     ArcPlacement,
     OrderedPlacement,
     PlacementFactory,
     ScatteredPlacement,
 )
-from distributary.overlay.ring.ring import Ring
-from distributary.systems.assembly import Assemble, MakeBroker, RingAssembly, RingParts
+from distributary.systems.assembly import Assemble, MakeBroker, RingAssembly
 from distributary.systems.attributes.broker import AttributeBroker
 from distributary.systems.attributes.matching import Matching
 from distributary.systems.attributes.schema import AttributeSchema, NumberAttribute
@@ -40,16 +37,16 @@ from distributary.systems.tree.broker import TreeAssembly
 
 @dataclass(frozen=True)
 class System:
-    """A way to bring events to subscriptions."""
+    """A system that delivers events to subscriptions."""
 
     about: str
     assemble: Assemble
-    """Begins it: makes what makes its nodes."""
+    """Makes the assembly of its nodes."""
     workload: str
-    """The workload that it is tried with, unless another is named."""
+    """The workload of its trials, unless another is named."""
     promise: Literal["exact", "within", "once"] = "exact"
-    """What it delivers: exactly what was asked for; some of it, by rules of its own; or, asked for or not,
-    every event once."""
+    """What it delivers: exactly the matching events; some of them, by rules of its own; or every event once,
+    whether it matches or not."""
 
 
 def system(name: str) -> System:
@@ -68,24 +65,8 @@ def system(name: str) -> System:
 
 
 def on_ring(make: MakeBroker) -> Assemble:
-    """A system whose nodes are on a ring."""
+    """The assembly of a system whose nodes are on a ring."""
     return lambda settings, founders, contact: RingAssembly(make, settings, founders, contact)
-
-
-def _flooding(parts: RingParts) -> tuple[Broker, Replication | None]:
-    return FloodingBroker(parts.ring, courier=parts.courier), None
-
-
-def _lookups(parts: RingParts) -> tuple[Broker, Replication | None]:
-    return LookupBroker(parts.ring, courier=parts.courier), None
-
-
-def _central(parts: RingParts) -> tuple[Broker, Replication | None]:
-    settings = parts.settings
-    broker = CentralBroker(
-        parts.ring, courier=parts.courier, copies=settings.copies, refresh=settings.refresh
-    )
-    return broker, broker.replication
 
 
 SCHEMA = AttributeSchema(
@@ -94,7 +75,7 @@ SCHEMA = AttributeSchema(
         NumberAttribute("price", 0.0, 200.0, 0.1),
     )
 )
-"""The attributes of the workload `ranges`, and the one of `watches` that is no topic."""
+"""The attributes of the workload `ranges`, and the price of `watches`."""
 
 
 def attributes_on(
@@ -102,57 +83,30 @@ def attributes_on(
     placement: PlacementFactory = ArcPlacement.evenly,
     match: Matching = Matching.NARROWEST,
 ) -> MakeBroker:
-    """Nodes of the attribute system with this schema."""
-
-    def make(parts: RingParts) -> tuple[Broker, Replication | None]:
-        settings = parts.settings
-        broker = AttributeBroker(
-            parts.ring,
-            schema,
-            placement=placement,
-            match=match,
-            courier=parts.courier,
-            copies=settings.copies,
-            refresh=settings.refresh,
-        )
-        return broker, broker.replication
-
-    return make
+    """Make nodes of the attribute system with this schema."""
+    return lambda parts: AttributeBroker(
+        parts.ring, schema, placement=placement, match=match, **parts.options
+    )
 
 
 def state_aware(kind: Callable[..., StateAwareBroker]) -> MakeBroker:
-    """Nodes of one of the state-aware systems, with segments of the usual span."""
-
-    def make(parts: RingParts) -> tuple[Broker, Replication | None]:
-        ring: Ring = parts.ring
-        replication = parts.replication()
-        broker = kind(
-            ring,
-            Segments.spanning(ring.circle, of=parts.settings.nodes),
-            courier=parts.courier,
-            replication=replication,
-            refresh=parts.settings.refresh,
-        )
-        return broker, replication
-
-    return make
+    """Make nodes of one of the state-aware systems, with segments of the default span."""
+    return lambda parts: kind(
+        parts.ring,
+        Segments.spanning(parts.ring.circle, of=parts.settings.nodes),
+        courier=parts.courier,
+        replication=parts.replication(),
+        refresh=parts.settings.refresh,
+    )
 
 
 def hope(kind: Callable[..., HopeBroker]) -> MakeBroker:
-    """Nodes of HOPE, with about as many vertices as nodes."""
-
-    def make(parts: RingParts) -> tuple[Broker, Replication | None]:
-        settings = parts.settings
-        broker = kind(
-            parts.ring,
-            Addressing(dimension=max(1, (settings.nodes - 1).bit_length())),
-            courier=parts.courier,
-            copies=settings.copies,
-            refresh=settings.refresh,
-        )
-        return broker, broker.replication
-
-    return make
+    """Make nodes of HOPE, with about as many vertices as nodes."""
+    return lambda parts: kind(
+        parts.ring,
+        Addressing(dimension=max(1, (parts.settings.nodes - 1).bit_length())),
+        **parts.options,
+    )
 
 
 SYSTEMS: dict[str, System] = {
@@ -169,13 +123,26 @@ SYSTEMS: dict[str, System] = {
         on_ring(attributes_on(SCHEMA, ScatteredPlacement, Matching.COUNTING)),
         "ranges",
     ),
-    "central": System("one rendezvous for everything", on_ring(_central), "market"),
-    "flooding": System("every event to every node", on_ring(_flooding), "market"),
+    "central": System(
+        "one rendezvous for everything",
+        on_ring(lambda parts: CentralBroker(parts.ring, **parts.options)),
+        "market",
+    ),
+    "flooding": System(
+        "every event to every node",
+        on_ring(lambda parts: FloodingBroker(parts.ring, courier=parts.courier)),
+        "market",
+    ),
     "hope-kbpp": System("events to every key that they cover (001)", on_ring(hope(Kbpp)), "documents"),
     "hope-kbsp": System(
         "subscriptions to every key that covers them (001)", on_ring(hope(Kbsp)), "documents"
     ),
-    "ring": System("the ring alone: every event to the owner of its id", on_ring(_lookups), "topics", "once"),
+    "ring": System(
+        "the ring alone: every event to the owner of its id",
+        on_ring(lambda parts: LookupBroker(parts.ring, courier=parts.courier)),
+        "topics",
+        "once",
+    ),
     "state-aware-mfd": System(
         "tolerances by MFD with proxies (002)", on_ring(state_aware(MFDBroker)), "quotes", "within"
     ),

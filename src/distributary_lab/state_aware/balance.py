@@ -50,7 +50,7 @@ def _work(point: Point, random: np.random.Generator, period: float) -> Row:
     whole = _handled(deployment)
     work = [whole.get(address, 0) - half.get(address, 0) for address in addresses]
     changes = sum(broker.changes for broker in _brokers(deployment))
-    kept = [len(broker.directory()) for broker in _brokers(deployment)]
+    kept = [len(broker.directory) for broker in _brokers(deployment)]
     return {"changes": changes, **_balance_of("work", work), **_balance_of("kept", kept)}
 
 

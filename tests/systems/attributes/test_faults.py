@@ -82,20 +82,17 @@ def test_loss_repetition_and_reordering_change_nothing(seed: int, match: str) ->
 
 
 def attributes(seed: int, match: str, nodes: int) -> Deployment:
-    def make(parts: RingParts) -> tuple[AttributeBroker, Any]:
-        broker = AttributeBroker(
+    def make(parts: RingParts) -> AttributeBroker:
+        return AttributeBroker(
             parts.ring,
             SCHEMA,
             placement=ArcPlacement.evenly,
             match=match,
-            courier=parts.courier,
-            copies=parts.settings.copies,
-            refresh=parts.settings.refresh,
+            **parts.options,
             rebalance=20.0 if seed % 2 else None,
             overlap=10.0,
             window=3.0,
         )
-        return broker, broker.replication
 
     world = Simulator(seed, UniformLatency(0.01, 0.1, seed=seed))
     return deployed(make, seed, Settings.robust(nodes, refresh=5.0), world)

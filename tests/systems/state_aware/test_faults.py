@@ -63,7 +63,7 @@ def test_a_rendezvous_that_took_over_asks_the_home(system: str) -> None:
     world.simulator.run(until=5)
     world.deployment.publish(Event("e1", item, {"price": 100}), at=homes[1])
     world.simulator.run(until=8)
-    keeper = next(a for a, broker in world.deployment.members.items() if "s" in broker.directory())
+    keeper = next(a for a, broker in world.deployment.members.items() if "s" in broker.directory)
     Scenario.of("the rendezvous dies", [Crash(start=9, node=keeper)]).inject(world.deployment)
     world.simulator.run(until=9.5)
     for number, value in enumerate((110, 121, 125)):

@@ -28,7 +28,7 @@ def test_deliveries_are_those_of_the_matcher_while_lengths_change(seed: int) -> 
 
 
 def entries(deployment: Deployment) -> dict[Address, int]:
-    return {address: len(broker.directory()) for address, broker in deployment.members.items()}
+    return {address: len(broker.directory) for address, broker in deployment.members.items()}
 
 
 def busy(deployment: Deployment, addresses: list[Address], count: int = 80) -> None:
@@ -77,7 +77,7 @@ def test_a_busy_item_is_spread_and_an_idle_one_drawn_together() -> None:
         deployment.publish(Event(f"f{step}", "X/Y/Z", {"d": 100 * step}), at=addresses[1])
         deployment.simulator.run(until=deployment.simulator.now + 10)
     assert max(entries(deployment).values()) < 0.6 * before
-    keeper = next(broker for broker in deployment.members.values() if "few" in broker.directory())
+    keeper = next(broker for broker in deployment.members.values() if "few" in broker.directory)
     assert keeper.ring.owns(keeper.segments.start("X/Y/Z")), "at the guard itself"
     assert sum(entries(deployment).values()) == 81
 

@@ -57,11 +57,11 @@ def test_a_needless_message_is_no_delivery_and_sets_the_rendezvous_right() -> No
     deployment.simulator.run()
     deployment.publish(Event("e1", "A/B/C", {"d": 10}), at=other)
     deployment.simulator.run(until=10)
-    (rendezvous,) = [each for each in deployment.members.values() if "s" in each.directory()]
-    rendezvous.directory()["s"].held.clear()
+    (rendezvous,) = [each for each in deployment.members.values() if "s" in each.directory]
+    rendezvous.directory["s"].held.clear()
     deployment.publish(Event("e2", "A/B/C", {"d": 13}), at=other)
     deployment.simulator.run(until=20)
-    assert dict(rendezvous.directory()["s"].held["A/B/C"].values) == {"d": 10}
+    assert dict(rendezvous.directory["s"].held["A/B/C"].values) == {"d": 10}
     deployment.publish(Event("e3", "A/B/C", {"d": 16}), at=other)
     deployment.simulator.run()
     assert [each.delivery.event for each in deployment.deliveries] == ["e1", "e3"]
@@ -77,7 +77,7 @@ def test_a_home_that_is_told_of_a_stranger_has_it_forgotten() -> None:
     deployment.publish(Event("e1", "A/B/C", {"d": 10}), at=addresses[5])
     deployment.simulator.run()
     assert not deployment.deliveries
-    assert not any("s" in each.directory() for each in deployment.members.values())
+    assert not any("s" in each.directory for each in deployment.members.values())
 
 
 def test_one_node_sends_a_value_to_all_homes_by_one_multicast() -> None:
@@ -131,5 +131,5 @@ def test_another_subscription_of_the_same_id_replaces_the_first() -> None:
             addresses[0], lambda subscription=subscription: broker.subscribe(subscription)
         )
         deployment.simulator.run()
-    kept = [each.directory()["s"] for each in deployment.members.values() if "s" in each.directory()]
+    kept = [each.directory["s"] for each in deployment.members.values() if "s" in each.directory]
     assert [each.registered.subscription.change for each in kept] == [{"d": 60}]

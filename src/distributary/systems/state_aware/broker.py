@@ -1,27 +1,27 @@
-"""State-aware dissemination: what its systems have in common.
+"""State-aware dissemination: what its three systems share.
 
-The state-aware network of the dynamic-filter paper (002) delivers a value only to subscribers that it has
-moved too far for. A *rendezvous* is a ring node that keeps, for each subscription in its directory, what was
-last delivered; a *home* is the node whose client subscribed. Three systems differ in how a value reaches the
-rendezvous: SF (`sf`), MFD (`mfd`), and ours (`thresholds`).
+The state-aware network of the dynamic-filter paper (002) delivers a value only to subscribers for whom it has
+moved further than their tolerance. A *rendezvous* is a ring node that keeps subscriptions in its directory,
+each with the values last delivered; a *home* is the node whose client subscribed. The systems differ in how a
+value reaches the rendezvous: SF (`sf`), MFD (`mfd`), and ours (`thresholds`).
 
 Rules:
 
 - A subscription has a topic that names one data item (`segments`), a tolerance, and any other filters, which
-  are evaluated before the tolerance, as its meaning demands.
-- Values carry a stamp, the publisher's time, so that they are ordered for each topic. An older value that
-  comes after a newer one is dropped: the newer one has said all there is to say. Values of one topic that are
-  published further apart than the network is slow are thus all seen, in order.
-- The rendezvous preselects, the home decides and remembers (`TrackedSubscription` is the memory on both
-  sides). When a home declines what a rendezvous held for wanted, it registers again, with what it remembers.
-  A rendezvous that does not know what was delivered, or learns that it never arrived, remembers nothing: so
-  the next value is sent, and the home decides.
-- Registrations are soft state. With `refresh`, homes repeat them, with what they remember, and a rendezvous
-  forgets what was not repeated for a few periods. With replication, what a rendezvous had is taken over when
-  it fails, but not what was delivered. Without either, and without faults, only the paper's messages are
-  sent.
+  are evaluated before the tolerance.
+- Values carry a stamp with the publisher's time, which orders the values of a topic. A value that arrives
+  after a newer one is dropped. Values of one topic that are published further apart than messages take are
+  therefore all seen, in order.
+- The rendezvous preselects, the home decides; both remember what was delivered (`TrackedSubscription`). When
+  a home declines a value that a rendezvous selected, it registers again, with the values it remembers. A
+  rendezvous that does not know what was delivered, or learns that a value never arrived, forgets what it
+  remembers: the next value is then sent, and the home decides.
+- Registrations are soft state. With `refresh`, homes repeat them, with the values they remember, and a
+  rendezvous drops those not repeated for `PERIODS` periods. With replication, other nodes take over the
+  directory of a failed rendezvous, but not the values last delivered. Without either, and without faults,
+  only the paper's messages are sent.
 
-A home's answer to a value costs nothing: silence means that it was taken.
+A home does not acknowledge a value that it takes.
 """
 
 from __future__ import annotations
@@ -41,16 +41,17 @@ from distributary.overlay.replication import Replication
 from distributary.overlay.ring.ring import Arrival, Ring
 from distributary.overlay.ring.upkeep import Upkeep
 from distributary.systems.home import Home
+from distributary.systems.periodic import PeriodicAlarm
 from distributary.systems.state_aware.segments import Segments
 
 PERIODS = 3
-"""A registration that was not repeated for so many refresh periods is forgotten."""
+"""After how many refresh periods a registration that was not repeated is dropped."""
 
 
 class ValueStamp(NamedTuple):
-    """When a value was published: ordered, and no two are the same.
+    """When a value was published; stamps are ordered and unique.
 
-    The time comes first, so that a publisher that restarts without its state goes on where it was.
+    The time comes first, so that stamps keep growing when a publisher restarts without its state.
     """
 
     time: float
@@ -59,15 +60,15 @@ class ValueStamp(NamedTuple):
 
 
 BEGINNING = ValueStamp(float("-inf"), 0, 0)
-
+"""Older than every value."""
 
 Rule = tuple[tuple[str, str], ...]
-"""The filters beside a tolerance: kinds and texts, sorted by kind."""
+"""The filters other than the tolerance: kinds and texts, sorted by kind."""
 
 
 class LastDelivered(NamedTuple):
-    """What a subscription was last delivered for a topic, when that was published, and up to which value it
-    has been decided upon."""
+    """The values last delivered to a subscription for a topic, the stamp of that event, and the stamp of the
+    newest event that was decided on (`seen`)."""
 
     topic: str
     values: tuple[tuple[str, float], ...]
@@ -84,14 +85,14 @@ class DirectoryEntry(NamedTuple):
 
 
 class DirectoryRegistration(NamedTuple):
-    """Keep this subscription; this is what its home remembers."""
+    """Put this subscription into the directory; `held` is what its home remembers as delivered."""
 
     registered: DirectoryEntry
     held: tuple[LastDelivered, ...] = ()
 
 
 class DirectoryRemoval(NamedTuple):
-    """Keep this subscription of that home no longer."""
+    """Remove this subscription of that home from the directory."""
 
     item: str
     name: str
@@ -99,14 +100,14 @@ class DirectoryRemoval(NamedTuple):
 
 
 class UnknownSubscriptions(NamedTuple):
-    """The answer of a home that was told of subscriptions that it does not have."""
+    """From a home to a rendezvous: these subscriptions do not exist here."""
 
     item: str
     names: tuple[str, ...]
 
 
 class ValueNotice(NamedTuple):
-    """A value for homes, with the subscriptions of each that want it."""
+    """A value for several homes, with the subscriptions of each that it was selected for."""
 
     item: str
     event: Event
@@ -115,7 +116,7 @@ class ValueNotice(NamedTuple):
 
 
 class TrackedSubscription:
-    """A subscription with the memory of what it was delivered, at its rendezvous or at its home."""
+    """A subscription with the values last delivered to it, as known at its rendezvous or its home."""
 
     __slots__ = ("change", "held", "others", "refreshed", "registered", "rule")
 
@@ -127,9 +128,9 @@ class TrackedSubscription:
         self.change = change
         self.others: tuple[Filter, ...] = tuple(filters.values())
         self.rule: Rule = tuple((kind, filters[kind].text) for kind in sorted(filters))
-        """What the other filters say: subscriptions that agree in it see the same values."""
+        """The texts of the other filters: subscriptions with equal ones see the same values."""
         self.held: dict[str, LastDelivered] = {}
-        """By topic; where there is nothing, the next value is to be sent."""
+        """By topic; when a topic is missing, its next value is to be sent."""
         self.refreshed = now
 
     @property
@@ -139,15 +140,15 @@ class TrackedSubscription:
 
     @property
     def least(self) -> float:
-        """The least of its tolerances, which decides where it is kept."""
+        """The least of its tolerances, which determines where it is kept."""
         return min(tolerance for _, tolerance in self.change.tolerances)
 
     def passes(self, event: Event) -> bool:
-        """Whether the filters beside the tolerance let the event pass."""
+        """Whether the event matches the filters other than the tolerance."""
         return all(filter.matches(event) for filter in self.others)
 
     def takes(self, event: Event, stamp: ValueStamp) -> bool:
-        """Whether the event is to be delivered; if so it is remembered."""
+        """Whether the event is to be delivered; if so, its values are remembered as delivered."""
         assert event.topic is not None
         held = self.held.get(event.topic)
         numbers = self.change.numbers(event)
@@ -158,17 +159,18 @@ class TrackedSubscription:
         return True
 
     def remember(self, event: Event, stamp: ValueStamp) -> None:
-        """The event is delivered."""
+        """Remember the values of an event as delivered."""
         assert event.topic is not None
         held = self.held.get(event.topic)
         values = {**(dict(held.values) if held else {}), **self.change.numbers(event)}
         self.held[event.topic] = LastDelivered(event.topic, tuple(sorted(values.items())), stamp, stamp)
 
     def learn(self, held: Iterable[LastDelivered], settled: float) -> list[str]:
-        """What the home remembers goes before what is remembered here, unless values are under way to it.
+        """Adopt what the home remembers, except where a newer value may still be on its way to the home.
 
-        What was sent after the time `settled` may still be under way. What was sent before and has not been
-        seen is lost: then nothing is remembered. Returns the topics of which something was lost.
+        A value that was sent after the time `settled` may still arrive. One that was sent before and that the
+        home has not seen is lost, and what is remembered of its topic is forgotten. Returns the topics with
+        lost values.
         """
         lost = []
         theirs = {each.topic: each for each in held}
@@ -185,11 +187,11 @@ class TrackedSubscription:
 
 
 class StateAwareBroker(ABC):
-    """A broker of a state-aware network; subclasses say where subscriptions and values go.
+    """A broker of a state-aware network; subclasses decide where subscriptions and values are sent.
 
-    `courier` carries what is sent directly to a node, `replication` keeps copies of directories, `upkeep` is
-    told when the node leaves; all three belong to the same ring. `refresh` is the period in seconds at which
-    homes repeat their registrations.
+    `courier` carries messages sent directly to a node, `replication` keeps copies of directories, `upkeep`
+    maintains the ring and is told to leave; all belong to the same ring. `refresh` is the period in seconds
+    at which homes repeat their registrations.
     """
 
     def __init__(
@@ -210,16 +212,18 @@ class StateAwareBroker(ABC):
         self._send = courier.send if courier else self.node.send
         self._own: dict[str, TrackedSubscription] = {}
         self._published = 0
-        self._replication = replication
+        self.replication = replication
+        self.directory: dict[str, TrackedSubscription] = {}
+        """The subscriptions kept here as a rendezvous, by id."""
         self._upkeep = upkeep
         self._keys: dict[str, int] = {}
-        """Under which key each subscription of the directory is kept."""
+        """The key under which each subscription of the directory is kept."""
         ring.listen(DirectoryRegistration, self._register)
         ring.listen(DirectoryRemoval, self._unregister)
         ring.listen(ValueNotice, self._notified)
-        self.node.handle(UnknownSubscriptions, self._gone)
-        self.node.at_alarm("refresh", self._refresh)
-        self.node.at_start(self._begin)
+        self.node.handle(UnknownSubscriptions, self._remove_unknown)
+        delay = 0.5 + (self.node.address % 997) / 997 / 2  # so that not all homes send at once
+        PeriodicAlarm(self.node, "refresh", refresh, self._refresh, delay=delay)
         if replication:
             replication.on_change(self._hosted)
             if upkeep:
@@ -252,7 +256,7 @@ class StateAwareBroker(ABC):
         self._announce(own)
 
     def unsubscribe(self, subscription_id: str) -> None:
-        """Give up a subscription; UnknownSubscriptionError when it is not a client's of this node."""
+        """Remove a subscription; UnknownSubscriptionError when it is not at this node."""
         own = self._own.pop(subscription_id, None)
         if own is None:
             raise UnknownSubscriptionError(subscription_id)
@@ -260,15 +264,15 @@ class StateAwareBroker(ABC):
         self.unregister(own)
 
     def publish(self, event: Event) -> None:
-        """Have the value delivered to whoever it has moved too far for. An event without a topic is no value
-        of any item, and nobody can have asked for it."""
+        """Deliver the value where it exceeds a tolerance. An event without a topic belongs to no item and is
+        dropped, as no subscription can match it."""
         item = self.segments.item_of(event)
         if item is not None:
             self._published += 1
             self.send_value(item, event, ValueStamp(self.node.now, self._published, self.node.address))
 
     def leave(self) -> None:
-        """Leave the ring in good order; the clients have gone to other brokers."""
+        """Leave the ring in good order; clients must have moved to other brokers before."""
         if self._upkeep:
             self._upkeep.leave()
 
@@ -278,82 +282,99 @@ class StateAwareBroker(ABC):
     """Whether one subscription may have tolerances on several attributes."""
 
     @abstractmethod
-    def register_key(self, standing: TrackedSubscription) -> int:
-        """To the owner of which key a registration is sent."""
+    def register_key(self, tracked: TrackedSubscription) -> int:
+        """The key to whose owner a registration is sent."""
 
     def unregister(self, own: TrackedSubscription) -> None:
-        """Tell the rendezvous of a subscription that it is given up."""
+        """Tell the rendezvous that a subscription is removed."""
         item, subscription, home = own.registered
         self.ring.route(self.register_key(own), DirectoryRemoval(item, subscription.id, home))
 
     @abstractmethod
     def send_value(self, item: str, event: Event, stamp: ValueStamp) -> None:
-        """Send a value on its way."""
+        """Send a value to the rendezvous nodes of its item."""
 
     @abstractmethod
-    def admit(self, registered: DirectoryEntry, held: tuple[LastDelivered, ...] | None) -> None:
-        """Have a subscription in the directory, or learn what its home says of one that is there; None when
-        it was taken over and the home has said nothing."""
+    def on_admitted(
+        self, tracked: TrackedSubscription, held: tuple[LastDelivered, ...] | None, *, is_new: bool
+    ) -> None:
+        """Index a subscription that is new in the directory, or note what its home remembers.
+
+        `held` is None when the subscription was taken over from another node, not sent by its home.
+        """
 
     @abstractmethod
-    def dismiss(self, name: str, *, moved: bool = False) -> None:
-        """Have a subscription in the directory no longer: it is given up, or it is another node's now."""
-
-    @abstractmethod
-    def directory(self) -> dict[str, TrackedSubscription]:
-        """The subscriptions kept here, by id."""
+    def on_dismissed(self, tracked: TrackedSubscription, *, moved: bool) -> None:
+        """Remove from the index a subscription that was removed, or that another node keeps now (`moved`)."""
 
     # The rendezvous.
+
+    def admit(self, entry: DirectoryEntry, held: tuple[LastDelivered, ...] | None) -> None:
+        """Put a subscription into the directory, or replace or refresh it if it is there."""
+        name = entry.subscription.id
+        tracked = self.directory.get(name)
+        if tracked is not None and tracked.registered != entry:
+            self.dismiss(name)
+            tracked = None
+        is_new = tracked is None
+        if tracked is None:
+            tracked = self.directory[name] = TrackedSubscription(entry, self.node.now)
+        tracked.refreshed = self.node.now
+        self.on_admitted(tracked, held, is_new=is_new)
+
+    def dismiss(self, name: str, *, moved: bool = False) -> None:
+        """Remove a subscription from the directory."""
+        self.on_dismissed(self.directory.pop(name), moved=moved)
 
     def _register(self, message: DirectoryRegistration, arrival: Arrival) -> None:
         self.keep(arrival.keys[0], message)
 
     def keep(self, key: int, message: DirectoryRegistration) -> None:
-        """Put a registration into the directory under a key that this node owns."""
+        """Put a registration into the directory, and into the replicas, under a key that this node owns."""
         name = message.registered.subscription.id
         before = self._keys.get(name, key)
         self._keys[name] = key
-        if self._replication and before != key:
-            self._replication.drop(before, name)
+        if self.replication and before != key:
+            self.replication.drop(before, name)
         self.admit(message.registered, message.held)
-        if self._replication and self._replication.contents(key).get(name) != message.registered:
-            self._replication.put(key, name, message.registered)
+        if self.replication and self.replication.contents(key).get(name) != message.registered:
+            self.replication.put(key, name, message.registered)
 
     def _unregister(self, message: DirectoryRemoval, arrival: Arrival) -> None:
-        kept = self.directory().get(message.name)
+        kept = self.directory.get(message.name)
         if kept is not None and kept.registered.home == message.home:
             self._forget(message.name)
 
-    def _gone(self, message: UnknownSubscriptions, sender: Address) -> None:
+    def _remove_unknown(self, message: UnknownSubscriptions, sender: Address) -> None:
         for name in message.names:
-            kept = self.directory().get(name)
+            kept = self.directory.get(name)
             if kept is not None and kept.registered.home == sender:
                 self._forget(name)
 
     def _forget(self, name: str) -> None:
         key = self._keys.pop(name, None)
-        if name in self.directory():
+        if name in self.directory:
             self.dismiss(name)
-        if key is not None and self._replication and name in self._replication.contents(key):
-            self._replication.drop(key, name)
+        if key is not None and self.replication and name in self.replication.contents(key):
+            self.replication.drop(key, name)
 
     def _hosted(self, key: int, name: Any, entry: DirectoryEntry | None) -> None:
-        """The replicas have changed what is hosted here."""
+        """Follow a change of what replication has this node host."""
         if entry is None:
             if self._keys.get(name) == key:
                 del self._keys[name]
                 self.dismiss(name, moved=True)
-        elif self._keys.get(name) != key or self.directory()[name].registered != entry:
+        elif self._keys.get(name) != key or self.directory[name].registered != entry:
             self._keys[name] = key
             self.admit(entry, None)
 
     def notify(
         self, item: str, event: Event, stamp: ValueStamp, fired: Iterable[TrackedSubscription]
     ) -> None:
-        """Send a value to the homes of those that want it, by one multicast."""
+        """Send a value to the homes of the subscriptions that it was selected for, by one multicast."""
         wanted: dict[Address, list[str]] = {}
-        for standing in fired:
-            wanted.setdefault(standing.registered.home, []).append(standing.name)
+        for tracked in fired:
+            wanted.setdefault(tracked.registered.home, []).append(tracked.name)
         if wanted:
             listed = tuple((home, tuple(sorted(wanted[home]))) for home in sorted(wanted))
             self.ring.multicast(wanted, ValueNotice(item, event, stamp, listed))
@@ -368,16 +389,16 @@ class StateAwareBroker(ABC):
     def _notified(self, message: ValueNotice, arrival: Arrival) -> None:
         item, event, stamp, wanted = message
         names = [name for home, listed in wanted if home == self.node.address for name in listed]
-        taken, strangers = [], []
+        taken, unknown = [], []
         for name in names:
             own = self._own.get(name)
             if own is None or own.registered.item != item:
-                strangers.append(name)
+                unknown.append(name)
             elif self._is_new(own, event, stamp) and self.decide(own, event, stamp):
                 taken.append(name)
         self.home.accept(event, taken)
-        if strangers:
-            self._send(arrival.origin, UnknownSubscriptions(item, tuple(strangers)))
+        if unknown:
+            self._send(arrival.origin, UnknownSubscriptions(item, tuple(unknown)))
 
     def _is_new(self, own: TrackedSubscription, event: Event, stamp: ValueStamp) -> bool:
         assert event.topic is not None
@@ -385,7 +406,7 @@ class StateAwareBroker(ABC):
         return held is None or held.seen < stamp
 
     def decide(self, own: TrackedSubscription, event: Event, stamp: ValueStamp) -> bool:
-        """Whether a subscription of this node takes a value that its rendezvous holds for wanted."""
+        """Whether a subscription of this node takes a value that its rendezvous selected it for."""
         if own.takes(event, stamp):
             return True
         assert event.topic is not None
@@ -397,26 +418,20 @@ class StateAwareBroker(ABC):
 
     # Soft state.
 
-    def _begin(self) -> None:
-        if self.refresh is not None:
-            share = (self.node.address % 997) / 997  # so that not all homes speak at once
-            self.node.wake_after(self.refresh * (0.5 + share / 2), "refresh")
-
-    def _refresh(self, about: None) -> None:
+    def _refresh(self) -> None:
         assert self.refresh is not None
         for own in list(self._own.values()):
             self._announce(own)
         oldest = self.node.now - PERIODS * self.refresh
-        for name in [name for name, kept in self.directory().items() if kept.refreshed < oldest]:
+        for name in [name for name, kept in self.directory.items() if kept.refreshed < oldest]:
             self._forget(name)
         self.tidy(oldest)
-        self.node.wake_after(self.refresh, "refresh")
 
     def tidy(self, oldest: float) -> None:
-        """Forget what else has not been refreshed since."""
+        """Drop other soft state that was last refreshed before that time."""
         return
 
     @property
     def settled(self) -> float:
-        """Values that were published until then are no longer under way."""
+        """Values published before this time are no longer on their way."""
         return self.node.now - (self.refresh or 0.0)

@@ -97,7 +97,7 @@ class Directory:
     """The subscriptions of one item that are kept at a node."""
 
     def __init__(self) -> None:
-        self._standings: dict[str, TrackedSubscription] = {}
+        self._subscriptions: dict[str, TrackedSubscription] = {}
         self._lanes: dict[str, dict[str, _Lane]] = {}
         """By topic and attribute."""
         self._fresh: dict[str, dict[str, None]] = {}
@@ -107,21 +107,21 @@ class Directory:
         """How often a subscription took a value."""
 
     def __len__(self) -> int:
-        return len(self._standings)
+        return len(self._subscriptions)
 
     def __iter__(self) -> Iterator[TrackedSubscription]:
-        return iter(self._standings.values())
+        return iter(self._subscriptions.values())
 
-    def put(self, standing: TrackedSubscription) -> None:
+    def put(self, tracked: TrackedSubscription) -> None:
         """Take a subscription in, or note that its memory has changed."""
-        self.remove(standing.name)
-        self._standings[standing.name] = standing
-        for topic in {**dict.fromkeys(self._lanes), **dict.fromkeys(standing.held)}:
-            self._enter(topic, standing)
+        self.remove(tracked.name)
+        self._subscriptions[tracked.name] = tracked
+        for topic in {**dict.fromkeys(self._lanes), **dict.fromkeys(tracked.held)}:
+            self._enter(topic, tracked)
 
     def remove(self, name: str) -> None:
         """Take a subscription out, if it is there."""
-        if self._standings.pop(name, None) is None:
+        if self._subscriptions.pop(name, None) is None:
             return
         for topic, lanes in self._lanes.items():
             self._fresh[topic].pop(name, None)
@@ -140,10 +140,10 @@ class Directory:
                 looking.update(dict.fromkeys(lane.reached(number)))
         fired = []
         for name in looking:
-            standing = self._standings[name]
-            if standing.takes(event, stamp):
-                fired.append(standing)
-            self._enter(topic, standing)
+            tracked = self._subscriptions[name]
+            if tracked.takes(event, stamp):
+                fired.append(tracked)
+            self._enter(topic, tracked)
         self.taken += len(fired)
         return fired
 
@@ -163,19 +163,19 @@ class Directory:
         if topic not in self._lanes:
             self._lanes[topic] = {}
             self._fresh[topic] = {}
-            for standing in self._standings.values():
-                self._enter(topic, standing)
+            for tracked in self._subscriptions.values():
+                self._enter(topic, tracked)
 
-    def _enter(self, topic: str, standing: TrackedSubscription) -> None:
+    def _enter(self, topic: str, tracked: TrackedSubscription) -> None:
         """Have the thresholds of a subscription follow from what it remembers."""
         self._open(topic)
-        held = standing.held.get(topic)
+        held = tracked.held.get(topic)
         if held is None:
-            self._fresh[topic][standing.name] = None
+            self._fresh[topic][tracked.name] = None
             return
-        self._fresh[topic].pop(standing.name, None)
+        self._fresh[topic].pop(tracked.name, None)
         last = dict(held.values)
-        for attribute, tolerance in standing.change.tolerances:
+        for attribute, tolerance in tracked.change.tolerances:
             bounds = quiet_between(last[attribute], tolerance) if attribute in last else (inf, -inf)
             lane = self._lanes[topic].setdefault(attribute, _Lane())
-            lane.enter(standing.name, *bounds, next(self._serials))
+            lane.enter(tracked.name, *bounds, next(self._serials))

@@ -267,13 +267,13 @@ class BalancedBroker(ThresholdsBroker):
         if known is None or known.version <= version:
             self._lengths[item] = _Length(version, length)
         given_back = []
-        for standing in list(self._directories.get(item, ())):
-            place = self.segments.place(item, standing.least, length)
-            register = DirectoryRegistration(standing.registered, tuple(standing.held.values()))
+        for tracked in list(self._directories.get(item, ())):
+            place = self.segments.place(item, tracked.least, length)
+            register = DirectoryRegistration(tracked.registered, tuple(tracked.held.values()))
             if self.ring.owns(place):
                 self.keep(place, register)
             else:
                 given_back.append(register)
-                self._forget(standing.name)
+                self._forget(tracked.name)
         kept = len(self._directories.get(item, ()))
         self._tell(sender, HandBackReply(item, version, tuple(given_back), kept))

@@ -50,7 +50,6 @@ from distributary.model import Event
 from distributary.overlay.ring.ring import Arrival, Ring
 from distributary.systems.state_aware.broker import (
     BEGINNING,
-    DirectoryEntry,
     LastDelivered,
     Rule,
     StateAwareBroker,
@@ -133,10 +132,10 @@ class ProxyRelease(NamedTuple):
     child: SubFilterName
 
 
-class _Hosted(SubFilter[str, str]):
+class _HostedSubFilter(SubFilter[str, str]):
     """A sub-filter that is kept here."""
 
-    __slots__ = ("begins", "below", "children", "fed", "name", "passed", "shown", "standings")
+    __slots__ = ("begins", "below", "children", "fed", "name", "passed", "shown", "subscriptions")
 
     def __init__(self, name: SubFilterName, below: tuple[Key, ...]) -> None:
         super().__init__(name.key)
@@ -144,7 +143,7 @@ class _Hosted(SubFilter[str, str]):
         self.below = below
         self.children: dict[SubFilterName, float] = {}
         """Those that it feeds, and when they said so last."""
-        self.standings: dict[str, TrackedSubscription] = {}
+        self.subscriptions: dict[str, TrackedSubscription] = {}
         self.shown: dict[str, ValueStamp] = {}
         self.fed: dict[str, ValueStamp] = {}
         self.passed: dict[str, ValueStamp] = {}
@@ -161,7 +160,7 @@ class _Hosted(SubFilter[str, str]):
         return tuple((topic, stamp, self.fed.get(topic, BEGINNING)) for topic, stamp in self.shown.items())
 
 
-class _Gathered:
+class _LevelOutput:
     """What a leader has of one value."""
 
     __slots__ = ("begins", "closes", "done", "outputs", "passed")
@@ -181,9 +180,8 @@ class MFDBroker(StateAwareBroker):
 
     def __init__(self, ring: Ring, segments: Segments, *, window: float = WINDOW, **options: Any) -> None:
         self.window = window
-        self._directory: dict[str, TrackedSubscription] = {}
-        self._filters: dict[str, dict[SubFilterName, _Hosted]] = {}
-        self._gathered: OrderedDict[tuple[str, int, ValueStamp], _Gathered] = OrderedDict()
+        self._filters: dict[str, dict[SubFilterName, _HostedSubFilter]] = {}
+        self._gathered: OrderedDict[tuple[str, int, ValueStamp], _LevelOutput] = OrderedDict()
         super().__init__(ring, segments, **options)
         ring.listen(LevelValue, self._shown_here)
         ring.listen(LevelReport, self._reported)
@@ -219,13 +217,13 @@ class MFDBroker(StateAwareBroker):
             if asked.get(hosted.name):
                 _forget(hosted, event)
             lets_pass, slots = _take(hosted, event, value, stamp, fed=fed)
-            fired.extend(hosted.standings[slot] for slot in slots)
+            fired.extend(hosted.subscriptions[slot] for slot in slots)
             upwards |= hosted.begins.pop(event.topic or "", set())
             if lets_pass and hosted.children:
                 outputs.add(hosted.name)
-        for standing in fired:
+        for tracked in fired:
             topic = event.topic or ""
-            standing.held[topic] = LastDelivered(topic, (), stamp, stamp)
+            tracked.held[topic] = LastDelivered(topic, (), stamp, stamp)
         self.notify(item, event, stamp, fired)
         self._output(LevelValue(item, event, stamp, level + 1, frozenset(outputs), frozenset(upwards)))
 
@@ -248,7 +246,7 @@ class MFDBroker(StateAwareBroker):
         if gathered is None:
             first, _ = self.segments.level_stretch(item, level - 1)
             window = 0.0 if self.ring.owns(first) else self.window
-            gathered = self._gathered[about] = _Gathered(self.node.now + window)
+            gathered = self._gathered[about] = _LevelOutput(self.node.now + window)
             if len(self._gathered) > REMEMBERED:
                 self._gathered.popitem(last=False)
         if not passed and not begins:
@@ -271,47 +269,38 @@ class MFDBroker(StateAwareBroker):
 
     # Subscription.
 
-    def register_key(self, standing: TrackedSubscription) -> int:
-        return self._place(standing.registered.item, self._name(standing))
+    def register_key(self, tracked: TrackedSubscription) -> int:
+        return self._place(tracked.registered.item, self._name(tracked))
 
-    def directory(self) -> dict[str, TrackedSubscription]:
-        return self._directory
-
-    def admit(self, registered: DirectoryEntry, held: tuple[LastDelivered, ...] | None) -> None:
-        subscription_id = registered.subscription.id
-        standing = self._directory.get(subscription_id)
-        if standing is not None and standing.registered != registered:
-            self.dismiss(subscription_id)
-            standing = None
-        repeated = standing is not None
-        if standing is None:
-            standing = self._directory[subscription_id] = TrackedSubscription(registered, self.node.now)
-        standing.refreshed = self.node.now
-        name, below = self._name(standing), tuple(reversed(self._chain(standing)[:-1]))
-        hosted, is_new = self._host(registered.item, name, below)
-        lost = self._learn(standing, held) if held is not None else []
-        if not repeated:
-            hosted.slots[subscription_id] = None
-            hosted.standings[subscription_id] = standing
+    def on_admitted(
+        self, tracked: TrackedSubscription, held: tuple[LastDelivered, ...] | None, *, is_new: bool
+    ) -> None:
+        item = tracked.registered.item
+        name, below = self._name(tracked), tuple(reversed(self._chain(tracked)[:-1]))
+        hosted, is_first = self._host(item, name, below)
+        lost = self._learn(tracked, held) if held is not None else []
+        if is_new:
+            hosted.slots[tracked.name] = None
+            hosted.subscriptions[tracked.name] = tracked
             lost = list(hosted.states)
         for topic in lost:
             if topic in hosted.states:
-                hosted.states[topic].apart[subscription_id] = None
-        begins = frozenset({SubFilterStart(name)}) if lost or is_new else frozenset()
-        everywhere = is_new or repeated or held is None
-        self._go_down(registered.item, hosted, begins, everywhere=everywhere)
+                hosted.states[topic].apart[tracked.name] = None
+        begins = frozenset({SubFilterStart(name)}) if lost or is_first else frozenset()
+        everywhere = is_first or not is_new or held is None
+        self._go_down(item, hosted, begins, everywhere=everywhere)
 
-    def _learn(self, standing: TrackedSubscription, held: tuple[LastDelivered, ...]) -> list[str]:
+    def _learn(self, tracked: TrackedSubscription, held: tuple[LastDelivered, ...]) -> list[str]:
         """Hear what the home remembers; the topics of which it was not delivered what went out from here."""
         elsewhere = [
             each.topic
             for each in held
-            if each.topic not in standing.held or standing.held[each.topic].stamp < each.stamp
+            if each.topic not in tracked.held or tracked.held[each.topic].stamp < each.stamp
         ]
-        return [*elsewhere, *standing.learn(held, self.settled)]
+        return [*elsewhere, *tracked.learn(held, self.settled)]
 
     def _go_down(
-        self, item: str, hosted: _Hosted, begins: frozenset[SubFilterStart], *, everywhere: bool
+        self, item: str, hosted: _HostedSubFilter, begins: frozenset[SubFilterStart], *, everywhere: bool
     ) -> None:
         """See to the sub-filters below one, or, when they are there, to the lowest alone."""
         if not hosted.below:
@@ -345,18 +334,17 @@ class MFDBroker(StateAwareBroker):
         refreshing = everywhere and self.refresh is not None
         self._go_down(item, hosted, begins, everywhere=is_new or refreshing)
 
-    def _has_missed(self, hosted: _Hosted, shown: dict[str, ValueStamp]) -> bool:
+    def _has_missed(self, hosted: _HostedSubFilter, shown: dict[str, ValueStamp]) -> bool:
         """Whether a value that was let pass, and is no longer under way, never came to the one above."""
         return any(
             stamp.time <= self.settled and shown.get(topic, BEGINNING) < stamp
             for topic, stamp in hosted.passed.items()
         )
 
-    def dismiss(self, name: str, *, moved: bool = False) -> None:
-        standing = self._directory.pop(name)
-        item = standing.registered.item
-        hosted = self._filters[item][self._name(standing)]
-        del hosted.slots[name], hosted.standings[name]
+    def on_dismissed(self, tracked: TrackedSubscription, *, moved: bool) -> None:
+        item, name = tracked.registered.item, tracked.name
+        hosted = self._filters[item][self._name(tracked)]
+        del hosted.slots[name], hosted.subscriptions[name]
         for state in hosted.states.values():
             state.apart.pop(name, None)
         self._prune(item, hosted, moved=moved)
@@ -367,7 +355,7 @@ class MFDBroker(StateAwareBroker):
             hosted.children.pop(message.child, None)
             self._prune(message.item, hosted)
 
-    def _prune(self, item: str, hosted: _Hosted, *, moved: bool = False) -> None:
+    def _prune(self, item: str, hosted: _HostedSubFilter, *, moved: bool = False) -> None:
         """Give up a sub-filter that nobody needs, and tell the one below; not when it has moved elsewhere."""
         if hosted.slots or hosted.children or self._filters.get(item, {}).get(hosted.name) is not hosted:
             return
@@ -380,22 +368,22 @@ class MFDBroker(StateAwareBroker):
 
     # Sub-filters.
 
-    def _host(self, item: str, name: SubFilterName, below: tuple[Key, ...]) -> tuple[_Hosted, bool]:
+    def _host(self, item: str, name: SubFilterName, below: tuple[Key, ...]) -> tuple[_HostedSubFilter, bool]:
         """The sub-filter of this name, made as a proxy when there is none; and whether it was."""
         filters = self._filters.setdefault(item, {})
         hosted = filters.get(name)
         if hosted is not None:
             return hosted, False
-        filters[name] = hosted = _Hosted(name, below)
+        filters[name] = hosted = _HostedSubFilter(name, below)
         return hosted, True
 
-    def _chain(self, standing: TrackedSubscription) -> tuple[Key, ...]:
-        ((_, tolerance),) = standing.change.tolerances
+    def _chain(self, tracked: TrackedSubscription) -> tuple[Key, ...]:
+        ((_, tolerance),) = tracked.change.tolerances
         return chain_of(self.segments.unit, tolerance)
 
-    def _name(self, standing: TrackedSubscription) -> SubFilterName:
-        ((attribute, _),) = standing.change.tolerances
-        return SubFilterName(standing.rule, attribute, self._chain(standing)[-1])
+    def _name(self, tracked: TrackedSubscription) -> SubFilterName:
+        ((attribute, _),) = tracked.change.tolerances
+        return SubFilterName(tracked.rule, attribute, self._chain(tracked)[-1])
 
     def _place(self, item: str, name: SubFilterName) -> int:
         return self.segments.logical_place(item, name.logical)
@@ -424,7 +412,7 @@ class MFDBroker(StateAwareBroker):
 
 
 def _take(
-    hosted: _Hosted, event: Event, value: float, stamp: ValueStamp, *, fed: bool
+    hosted: _HostedSubFilter, event: Event, value: float, stamp: ValueStamp, *, fed: bool
 ) -> tuple[bool, list[str]]:
     """Show a value to a sub-filter: whether it lets it pass, and the subscriptions that fire."""
     topic = event.topic or ""
@@ -447,7 +435,7 @@ def _take(
     return lets_pass, fired
 
 
-def _forget(hosted: _Hosted, event: Event) -> None:
+def _forget(hosted: _HostedSubFilter, event: Event) -> None:
     """Have a sub-filter begin anew."""
     hosted.states.pop(event.topic or "", None)
 

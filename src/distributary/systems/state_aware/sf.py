@@ -1,10 +1,10 @@
 """SF, single-level filtering: every value goes to the whole segment of its item.
 
 Section 4.3.2 of the dynamic-filter paper. A subscription is kept at h(d, c), by its tolerance c. Each value
-is multicast to the item's segment; every node there compares it with all of its directory, and sends it by
-one multicast to the homes of those that it has moved too far for.
+is multicast to the item's segment; every node there compares it with its whole directory, and sends it by one
+multicast to the homes of the subscriptions whose tolerance it exceeds.
 
-A publication costs the way to the segment, one message for each node of it, and the way to the homes;
+A publication costs the route to the segment, one message for each node of it, and the multicast to the homes;
 comparing takes time proportional to the directory.
 """
 
@@ -16,7 +16,6 @@ from distributary.model import Event
 from distributary.overlay.ring.ring import Arrival, Ring
 from distributary.systems.state_aware.broker import (
     BEGINNING,
-    DirectoryEntry,
     LastDelivered,
     StateAwareBroker,
     TrackedSubscription,
@@ -37,45 +36,37 @@ class SFBroker(StateAwareBroker):
     """A node of an SF network."""
 
     def __init__(self, ring: Ring, segments: Segments, **options: Any) -> None:
-        self._directory: dict[str, TrackedSubscription] = {}
         self._items: dict[str, dict[str, TrackedSubscription]] = {}
         self._newest: dict[str, ValueStamp] = {}
         super().__init__(ring, segments, **options)
-        ring.listen(Value, self._valued)
+        ring.listen(Value, self._receive_value)
 
-    def register_key(self, standing: TrackedSubscription) -> int:
-        return self.segments.place(standing.registered.item, standing.least)
+    def register_key(self, tracked: TrackedSubscription) -> int:
+        return self.segments.place(tracked.registered.item, tracked.least)
 
     def send_value(self, item: str, event: Event, stamp: ValueStamp) -> None:
         start = self.segments.start(item)
         self.ring.multicast_segment(start, self.segments.length, Value(item, event, stamp))
 
-    def directory(self) -> dict[str, TrackedSubscription]:
-        return self._directory
-
-    def admit(self, registered: DirectoryEntry, held: tuple[LastDelivered, ...] | None) -> None:
-        name = registered.subscription.id
-        standing = self._directory.get(name)
-        if standing is None or standing.registered != registered:
-            if standing is not None:
-                self.dismiss(name)
-            standing = self._directory[name] = TrackedSubscription(registered, self.node.now)
-            self._items.setdefault(registered.item, {})[name] = standing
-        standing.refreshed = self.node.now
+    def on_admitted(
+        self, tracked: TrackedSubscription, held: tuple[LastDelivered, ...] | None, *, is_new: bool
+    ) -> None:
+        if is_new:
+            self._items.setdefault(tracked.registered.item, {})[tracked.name] = tracked
         if held is not None:
-            standing.learn(held, self.settled)
+            tracked.learn(held, self.settled)
 
-    def dismiss(self, name: str, *, moved: bool = False) -> None:
-        item = self._directory.pop(name).registered.item
-        del self._items[item][name]
+    def on_dismissed(self, tracked: TrackedSubscription, *, moved: bool) -> None:
+        item = tracked.registered.item
+        del self._items[item][tracked.name]
         if not self._items[item]:
             del self._items[item]
 
-    def _valued(self, message: Value, arrival: Arrival) -> None:
+    def _receive_value(self, message: Value, arrival: Arrival) -> None:
         item, event, stamp = message
         assert event.topic is not None
-        standings = self._items.get(item)
-        if standings is None or stamp <= self._newest.get(event.topic, BEGINNING):
+        subscriptions = self._items.get(item)
+        if subscriptions is None or stamp <= self._newest.get(event.topic, BEGINNING):
             return
         self._newest[event.topic] = stamp
-        self.notify(item, event, stamp, [each for each in standings.values() if each.takes(event, stamp)])
+        self.notify(item, event, stamp, [each for each in subscriptions.values() if each.takes(event, stamp)])

@@ -36,7 +36,6 @@ from distributary.overlay.node import Address, Message
 from distributary.overlay.ring.ring import Arrival, Ring
 from distributary.systems.state_aware.broker import (
     BEGINNING,
-    DirectoryEntry,
     DirectoryRegistration,
     DirectoryRemoval,
     LastDelivered,
@@ -167,7 +166,6 @@ class ThresholdsBroker(StateAwareBroker):
     def __init__(
         self, ring: Ring, segments: Segments, *, courier: Courier | None = None, **options: Any
     ) -> None:
-        self._standings: dict[str, TrackedSubscription] = {}
         self._directories: dict[str, Directory] = {}
         self._latest: dict[str, tuple[ValueStamp, int]] = {}
         """By topic, the latest value seen, and the guard's number of the latest that somebody took."""
@@ -316,9 +314,9 @@ class ThresholdsBroker(StateAwareBroker):
 
     def assign(self, guarded: GuardedItem, message: DirectoryRegistration) -> None:
         """Send a registration to its place."""
-        standing = TrackedSubscription(message.registered, self.node.now)
-        place = self.place_of(standing.registered.item, standing.least)
-        guarded.pending[standing.name] = place
+        tracked = TrackedSubscription(message.registered, self.node.now)
+        place = self.place_of(tracked.registered.item, tracked.least)
+        guarded.pending[tracked.name] = place
         self.ring.route(place, RegistrationForward(message, self.node.address))
 
     def place_of(self, item: str, tolerance: float) -> int:
@@ -350,41 +348,33 @@ class ThresholdsBroker(StateAwareBroker):
 
     # The rendezvous.
 
-    def register_key(self, standing: TrackedSubscription) -> int:
-        return self.segments.start(standing.registered.item)
+    def register_key(self, tracked: TrackedSubscription) -> int:
+        return self.segments.start(tracked.registered.item)
 
     def unregister(self, own: TrackedSubscription) -> None:
         item, subscription, home = own.registered
         leave = GuardedRemoval(DirectoryRemoval(item, subscription.id, home), own.least)
         self.ring.route(self.segments.start(item), leave)
 
-    def directory(self) -> dict[str, TrackedSubscription]:
-        return self._standings
-
     def _placed(self, message: RegistrationForward, arrival: Arrival) -> None:
         registered = message.register.registered
         self.keep(arrival.keys[0], message.register)
         self._report(registered.item, message.guard, confirmed=(registered.subscription.id,))
 
-    def admit(self, registered: DirectoryEntry, held: tuple[LastDelivered, ...] | None) -> None:
-        item, subscription, _ = registered
-        standing = self._standings.get(subscription.id)
-        if standing is not None and standing.registered != registered:
-            self.dismiss(subscription.id)
-            standing = None
-        if standing is None:
-            standing = self._standings[subscription.id] = TrackedSubscription(registered, self.node.now)
-        standing.refreshed = self.node.now
+    def on_admitted(
+        self, tracked: TrackedSubscription, held: tuple[LastDelivered, ...] | None, *, is_new: bool
+    ) -> None:
+        item = tracked.registered.item
         if held is not None:
-            standing.learn(held, self.settled)
-        self._directories.setdefault(item, Directory()).put(standing)
+            tracked.learn(held, self.settled)
+        self._directories.setdefault(item, Directory()).put(tracked)
         if held is None:
             self._report(item, None)
 
-    def dismiss(self, name: str, *, moved: bool = False) -> None:
-        item = self._standings.pop(name).registered.item
+    def on_dismissed(self, tracked: TrackedSubscription, *, moved: bool) -> None:
+        item = tracked.registered.item
         directory = self._directories[item]
-        directory.remove(name)
+        directory.remove(tracked.name)
         if not directory:
             del self._directories[item]
 
