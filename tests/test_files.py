@@ -159,3 +159,9 @@ def test_tolerances_may_come_as_a_struct_column() -> None:
     table = pa.table({"id": ["s1"], "subscriber": ["ann"], "change": [{"price": 0.5, "volume": None}]})
     ((_, subscription),) = files.subscriptions_from_table(table)  # type: ignore[misc]
     assert subscription.change == {"price": 0.5}
+
+
+def test_a_filter_that_a_table_has_no_column_for_is_told() -> None:
+    near = Subscription("s1", "ann", topic="A", more={"near": "Athens"})
+    with pytest.raises(InputError, match="near: subscription 's1'"):
+        files.subscriptions_to_table([near])

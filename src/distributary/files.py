@@ -111,8 +111,14 @@ def events_from_table(table: pa.Table, *, name: str = "events") -> Iterator[tupl
 
 
 def subscriptions_to_table(subscriptions: Iterable[Subscription]) -> pa.Table:
-    """Subscriptions as an Arrow table; `change` is a map column, absent filters are null."""
+    """Subscriptions as an Arrow table; `change` is a map column, absent filters are null.
+
+    InputError for a subscription with a filter kind of an application's own, for which there is no column.
+    """
     rows = list(subscriptions)
+    for row in rows:
+        if row.more:
+            raise InputError(f"subscription {row.id!r}: a table has no column for it", field=min(row.more))
     texts = {
         name: pa.array([getattr(row, name) for row in rows], pa.string())
         for name in ("id", "subscriber", "topic", "where", "path")

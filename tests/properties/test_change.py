@@ -17,12 +17,11 @@ from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
 from distributary.matching.change.index import ChangeIndex
 from distributary.matching.change.mfd import ChangeMFD
-from distributary.matching.change.sf import ChangeSF
-from distributary.matching.change.thresholds import ChangeThresholds
+from distributary.matching.engines import CHANGE
 from distributary.model import Event
 from properties.oracle_change import ChainOracle, ChangeOracle, carried
 
-EXACT: list[type[ChangeIndex]] = [ChangeSF, ChangeThresholds]
+EXACT: list[type[ChangeIndex]] = [engine for engine in CHANGE if engine is not ChangeMFD]
 
 SLOTS = st.integers(0, 40)
 GROUPS = st.sampled_from([0, 0, 1, 7])

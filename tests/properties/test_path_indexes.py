@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from distributary.filters.path.document import parse_document
 from distributary.filters.path.filter import PathFilter
 from distributary.matching.batch import EventBatch
+from distributary.matching.engines import SEARCHED
 from distributary.matching.index import Index
-from distributary.matching.path.automaton import PathAutomaton
 from distributary.matching.path.bloom import PathBloom
 from distributary.matching.path.classes import PathClasses
 from distributary.matching.path.signature import SignatureShape, document_signature, path_signature
@@ -41,7 +41,7 @@ class Saturated(PathBloom):
         super().__init__(length=3, hashes=2)
 
 
-ENGINES: list[type[Index[Any]]] = [PathClasses, Unshared, PathBloom, Saturated, PathAutomaton]
+ENGINES: list[type[Index[Any]]] = [*SEARCHED["path"], Unshared, Saturated]
 
 
 def wants(path_filter: PathFilter, event: Event) -> bool:

@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 from distributary.errors import FilterError
 from distributary.filters.topic import TopicFilter
 from distributary.matching.batch import EventBatch
+from distributary.matching.engines import SEARCHED
 from distributary.matching.index import Index
-from distributary.matching.topic.hash import TopicHash
-from distributary.matching.topic.regex import TopicRegex
 from distributary.matching.topic.shapes import TopicShapes
-from distributary.matching.topic.tree import TopicTree
 from distributary.matching.topic.verifier import TopicVerifier
 from distributary.model import Event
 from properties import oracle_topic
@@ -37,14 +35,7 @@ class Indistinguishable(TopicShapes):
     key_bits: ClassVar[int] = 0
 
 
-ENGINES: list[type[Index[Any]]] = [
-    TopicTree,
-    TopicRegex,
-    TopicHash,
-    TopicShapes,
-    Colliding,
-    Indistinguishable,
-]
+ENGINES: list[type[Index[Any]]] = [*SEARCHED["topic"], Colliding, Indistinguishable]
 
 
 @pytest.mark.parametrize("engine", ENGINES)

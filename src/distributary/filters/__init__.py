@@ -1,8 +1,8 @@
 """The filters a subscription can be made of: topic, where, path and change, and those you add.
 
-Every kind knows four things: how to `parse` what a subscription gives, whether an event `matches`, whether
-the filter `covers` another of its kind, and how two of them `merge` into one that lets pass at least what
-either does. In reading order:
+Every kind knows five things: how to `parse` what a subscription gives, its canonical `text`, whether an event
+`matches`, whether the filter `covers` another of its kind, and how two of them `merge` into one that lets
+pass at least what either does. In reading order:
 
 - `filter`: `Filter`, the interface of every kind; an application derives its own kind from it
 - `topic`: patterns of topic levels, in our syntax and in MQTT's

@@ -78,7 +78,7 @@ class SharedOperator:
     """That of the first it stands for."""
     operation: Operation
     inputs: tuple[str, ...]
-    """StreamNames of sources, and of streams of other shared operators."""
+    """Names of sources, and of streams of other shared operators."""
     input_schemas: tuple[Schema, ...]
     schema: Schema
     stands_for: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Protocols without I/O: nodes as state machines that the simulator and the live runner drive alike.
+"""Protocols without I/O: nodes as state machines that the simulator drives.
 
 Modules, in reading order:
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from distributary.model import Delivery, Event, Subscription
+from distributary.model import Event, Subscription
 from distributary.overlay.node import Node
-
-__all__ = ["Broker", "Delivery", "Event", "Subscription"]
 
 
 class Broker(Protocol):

@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from distributary.errors import DistributaryError, UnknownSubscriptionError
-from distributary.overlay.broker import Broker, Delivery, Event, Subscription
+from distributary.model import Delivery, Event, Subscription
+from distributary.overlay.broker import Broker
 from distributary.overlay.node import Address
 from distributary.sim.metrics import Cost, Metrics
 from distributary.sim.population import Population

@@ -1,6 +1,6 @@
 """Seeded workloads: subscriptions and events like those of the seed documents, in any number.
 
-Each module makes one workload with two functions of the same form:
+Each module named in `WORKLOADS` makes one workload with two functions of the same form:
 
     subscriptions(count, *, seed, ...) -> Iterator[Subscription]
     events(count, *, seed, ...)        -> Iterator[Event]

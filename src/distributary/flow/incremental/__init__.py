@@ -10,5 +10,6 @@ In reading order:
 - `graph`: connected operators that run together, such as all queries of a catalogue.
 - `division`: what becomes of a running operator's memory when it is divided into replicas.
 
-The modules of `interpreter` have the same names, and in them the same functions say what operations mean.
+`operators`, `windows` and `aggregates` stand in `interpreter` too: there functions of mostly the same names
+say what operations mean.
 """

@@ -10,7 +10,8 @@ In reading order:
 - `windows`: join, sort, truncate, unique, and functions of windows.
 - `aggregates`: aggregate and count.
 
-The modules of `incremental` have the same names, and in them the same functions make the running operators.
+`operators`, `windows` and `aggregates` stand in `incremental` too: there functions of mostly the same names
+make the running operators.
 """
 
 from __future__ import annotations

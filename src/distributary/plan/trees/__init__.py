@@ -1,8 +1,8 @@
 """Trees over sites: what a tree costs, what a change is worth, and which tree to take.
 
-    problem = Problem(goal, sites)                 # a goal of `goals.parse_goal`, and what is known of the
-    sites found = improve(problem, star(sites.count))    # the default search found.tree.parents, found.cost,
-    found.rewrites
+    problem = Problem(goal, sites)               # a goal of `goals.parse_goal`, what is known of the sites
+    found = improve(problem, star(sites.count))  # the default search
+    found.tree.parents, found.cost, found.rewrites
 
 In reading order:
 
