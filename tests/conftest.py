@@ -13,6 +13,8 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from engines.sessions import Sessions
+
 settings.register_profile(
     "house",
     max_examples=60,
@@ -34,8 +36,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.as_posix().endswith(STARTING_PROCESSES):
             item.add_marker(pytest.mark.xdist_group("processes"))
+            item.add_marker(pytest.mark.spark)
         elif "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("session"))
+            item.add_marker(pytest.mark.spark)
 
 
 @pytest.fixture(scope="session")
@@ -53,3 +57,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def sessions(request: pytest.FixtureRequest) -> Iterator[Sessions]:
+    """The session of the tests and those of other engines of Spark's, each started when it is needed."""
+    from engines.sessions import Sessions
+
+    started = Sessions(lambda: request.getfixturevalue("spark"))
+    yield started
+    started.close()

@@ -127,7 +127,9 @@ class World:
         assert not any(broker.refused for broker in self.brokers)
 
     def feed(self, source: str, item: Item) -> None:
-        event = Event(item.id, source, dict(item.attributes))
+        self.publish(source, Event(item.id, source, dict(item.attributes)))
+
+    def publish(self, source: str, event: Event) -> None:
         at = self._proxy(source)
         self.simulator.call(at, lambda: self.broker(at).publish(event))
 
