@@ -59,7 +59,7 @@ class QueryCase:
         to += [Event(event.id, source.name, event.attributes) for event in events]
 
     def expect(self, stream: str, columns: str, values: Sequence[Any], suffix: str = "") -> None:
-        """Say what a stream holds, in its order: of each item these columns (id, time, rank or attributes)."""
+        """Say what a stream holds in its order: of each item these columns (id, time, rank, attributes)."""
         self.expected[f"{self.name}{suffix}.{stream}"] = (columns, list(values))
 
     def catalogue(self) -> Catalogue:

@@ -1,81 +1,18 @@
-"""match and deliver on streams: any chunking gives what the batch gives, and changes take effect at once."""
+"""match and deliver on streams: changes of a store take effect at once, and a batch is retried as it was."""
 
 from __future__ import annotations
 
-import os
-from itertools import pairwise
 from pathlib import Path
 from random import Random
 
-import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from distributary.spark import deliver, match
 from distributary.store import open_store
 from properties.oracle import MatcherOracle
-from spark.world import EVENT_DDL, World, make_world, matched, subscription_frame
-
-
-class Feed:
-    """A directory of Parquet files that a stream reads one by one, each a micro-batch."""
-
-    def __init__(self, spark: SparkSession, directory: Path) -> None:
-        self.spark = spark
-        self.directory = directory
-        self.count = 0
-        directory.mkdir(exist_ok=True)
-
-    def write(self, world: World, start: int, end: int) -> None:
-        name = f"{self.count:05d}.parquet"
-        hidden = self.directory / ("." + name)
-        pq.write_table(world.table().slice(start, end - start), hidden)
-        # A stream takes files in the order of their times, which clocks too coarse may make the same.
-        os.utime(hidden, (1_700_000_000 + self.count, 1_700_000_000 + self.count))
-        hidden.rename(self.directory / name)
-        self.count += 1
-
-    def stream(self) -> DataFrame:
-        return (
-            self.spark.readStream.schema(EVENT_DDL)
-            .option("maxFilesPerTrigger", 1)
-            .option("latestFirst", "false")
-            .parquet(str(self.directory))
-        )
-
-
-def run(frame: DataFrame, place: Path) -> None:
-    """Let a stream take all that is there."""
-    query = (
-        frame.writeStream.format("parquet")
-        .option("path", str(place / "out"))
-        .option("checkpointLocation", str(place / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
-
-
-def chunks(random: Random, total: int, inner: int = 4) -> list[tuple[int, int]]:
-    """Cut points between records of different `at`, since order within the same one goes by id."""
-    cuts = sorted({0, total, *(2 * random.randrange(total // 2) for _ in range(inner))})
-    return list(pairwise(cuts))
-
-
-@pytest.mark.parametrize("strategy", ["index", pytest.param("rendezvous", marks=pytest.mark.chaos)])
-def test_any_chunking_of_a_stream_matches_as_brute_force_does(
-    spark: SparkSession, strategy: str, tmp_path: Path
-) -> None:
-    world = make_world(21)
-    feed = Feed(spark, tmp_path / "in")
-    for start, end in chunks(Random(strategy), len(world.events)):
-        feed.write(world, start, end)
-    subscriptions = subscription_frame(spark, world.subscriptions)
-    run(match(feed.stream(), subscriptions, order="at", strategy=strategy, capacity=8), tmp_path)
-    rows = spark.read.parquet(str(tmp_path / "out")).collect()
-    found = [(row.event_id, row.subscription_id) for row in rows]
-    assert len(found) == len(set(found))
-    assert set(found) == world.matches()
+from spark.micro_batches import Feed, chunks, run
+from spark.world import make_world, matched
 
 
 @pytest.mark.parametrize("strategy", ["index", pytest.param("rendezvous", marks=pytest.mark.chaos)])

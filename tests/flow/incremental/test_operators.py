@@ -91,25 +91,6 @@ def test_a_graph_gives_what_the_interpreter_gives_in_any_order_of_arrival_and_wi
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=30)
 @given(rng=RANDOMS)
-def test_an_operator_gives_what_the_interpreter_gives_in_any_order_of_arrival(kind: str, rng: Random) -> None:
-    operation, inputs = random_operation(rng, kind, STREAMS)
-    given = random_streams(rng, max_items=30, span=40)
-    schemas = [dict(STREAMS)[name] for name in inputs]
-    running = start(operation, *schemas)
-    found: list[Item] = []
-    for source, step in random_arrivals(rng, {name: given[name] for name in inputs}):
-        for number in [number for number, name in enumerate(inputs) if name == source]:
-            if isinstance(step, Item):
-                found += running.receive(number, step)
-            else:
-                found += running.advance(number, step)
-    assert in_order(found) == apply(operation, schemas, [given[name] for name in inputs])
-    assert not running.late
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=30)
-@given(rng=RANDOMS)
 def test_replicas_and_their_final_give_what_the_whole_operator_gives(kind: str, rng: Random) -> None:
     operation, inputs = random_operation(rng, kind, STREAMS)
     given = random_streams(rng)

@@ -1,10 +1,8 @@
-"""Queries on Spark give what the interpreter gives, in a batch and as a stream."""
+"""Queries on Spark: expressions as SQL, the columns of streams, and what is rejected."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -20,23 +18,8 @@ from distributary.model import Subscription
 from distributary.spark import match
 from distributary.spark.queries.run import run_queries
 from distributary.spark.queries.sql import condition_sql, expression_sql
-from flow.random_queries import KINDS, VALUES, Type, random_condition, random_expression
-from spark.queries.query_world import (
-    differences,
-    drained,
-    event_frame,
-    expected,
-    feed_files,
-    given_out,
-    make_catalogue,
-    random_items_of_all,
-    ship_functions,
-    stream_of,
-)
+from flow.random_queries import VALUES, Type, random_condition, random_expression
 from spark.world import subscription_frame
-
-MODERATE = tuple(kind for kind in KINDS if kind != "function")
-"""All that can be told without a Python worker, but for windows by count."""
 
 
 def check_expressions(spark: SparkSession, seed: int, count: int) -> None:
@@ -69,57 +52,14 @@ def check_expressions(spark: SparkSession, seed: int, count: int) -> None:
             assert not isinstance(have, float) or have != 0 or math.copysign(1, have) == 1
 
 
-def check_batch(spark: SparkSession, seed: int, kinds: Sequence[str], queries: int) -> None:
-    ship_functions(spark)
-    catalogue = make_catalogue(seed, kinds, queries)
-    items = random_items_of_all(Random(f"items {seed}"))
-    streams = run_queries(catalogue, event_frame(spark, items))
-    found = given_out(streams, streams.tagged().collect())
-    assert differences(catalogue, found, expected(catalogue, items)) == []
-
-
-def check_stream(
-    spark: SparkSession, place: Path, seed: int, kinds: Sequence[str], queries: int, files: int
-) -> None:
-    ship_functions(spark)
-    catalogue = make_catalogue(seed, kinds, queries)
-    rng = Random(f"items {seed}")
-    items = random_items_of_all(rng)
-    before = feed_files(place / "in", rng, items, files)
-    streams = run_queries(catalogue, stream_of(spark, place / "in"))
-    found = given_out(streams, drained(streams.tagged(), place, before))
-    assert differences(catalogue, found, expected(catalogue, items)) == []
-
-
 def test_expressions_mean_on_spark_what_they_mean_in_python(spark: SparkSession) -> None:
     check_expressions(spark, 1, 30)
 
 
-def test_random_queries_give_in_a_batch_what_the_interpreter_gives(spark: SparkSession) -> None:
-    check_batch(spark, 31, KINDS, 6)
-
-
-def test_random_queries_give_as_a_stream_what_the_interpreter_gives(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    check_stream(spark, tmp_path, 35, MODERATE, 3, files=2)
-
-
 @pytest.mark.chaos
 @pytest.mark.parametrize("seed", range(2, 12))
-def test_many_random_queries_give_in_a_batch_what_the_interpreter_gives(
-    spark: SparkSession, seed: int
-) -> None:
+def test_many_expressions_mean_on_spark_what_they_mean_in_python(spark: SparkSession, seed: int) -> None:
     check_expressions(spark, seed, 100)
-    check_batch(spark, seed, KINDS, 12)
-
-
-@pytest.mark.chaos
-@pytest.mark.parametrize("seed", range(2, 8))
-def test_many_random_queries_give_as_a_stream_what_the_interpreter_gives(
-    spark: SparkSession, tmp_path: Path, seed: int
-) -> None:
-    check_stream(spark, tmp_path, seed, KINDS, 8, files=5)
 
 
 TRADES = Source(
