@@ -14,7 +14,7 @@ from distributary.overlay.ring.circle import Circle
 from distributary.overlay.ring.ring import Ring, settle
 from distributary.systems.hope.addressing import Addressing
 from distributary.systems.hope.broker import HopeBroker
-from distributary.systems.hope.dimension import guessed_nodes
+from distributary.systems.hope.dimension import estimated_bits
 from distributary.systems.hope.kbsp import Kbsp
 from distributary.systems.hope.messages import RegistrationName
 from systems.hope.world import KINDS, delivered, expected, random_document, random_path, settled
@@ -93,5 +93,5 @@ def test_the_guess_of_the_nodes_is_near_on_average(count: int) -> None:
     random = Random(count)
     rings = [Ring(Node(point), Circle(20)) for point in random.sample(range(1 << 20), count)]
     settle(rings)
-    mean = sum(map(guessed_nodes, rings)) / count
+    mean = sum(map(estimated_bits, rings)) / count
     assert 2**mean == pytest.approx(count, rel=0.35)

@@ -1,18 +1,17 @@
-"""Attribute subscriptions on a ring (004): conditions on typed attributes, filed by the values they ask for.
+"""`AttributeBroker`: attribute subscriptions on a ring (004), filed by the values that they ask for.
 
-A subscription lives at the node of its client, its home. Its parts are stored in the lists of the values that
-they ask for, at the nodes that own these values' keys; an event is looked up at its own values, and the homes
-that the lists name decide. The parts of this machine have modules of their own: the schema, subscription ids,
-parts, placements (where values belong, and how that is balanced), filing, lists, and two ways of matching.
+A subscription is at the node of its client, its home. Its parts are stored in the lists of the values that
+they ask for, at the nodes that own the keys of these values; an event is looked up at the keys of its own
+values, and the homes that the lists name decide.
 
 Rules:
 
-- Exact whenever no fault is active: every event reaches every home that wants it, and homes let nothing else
-  pass. A part may be filed too widely, never too narrowly.
+- Exact whenever no fault is active: every event reaches every home that wants it, and homes deliver nothing
+  else. A part may be filed too widely, never too narrowly.
 - With a courier, loss, repetition and reordering of messages change nothing but costs.
-- With `refresh`, homes file everything again every so many seconds, rendezvous nodes forget what is not filed
-  again, and placements are compared: after the last fault has healed, everything is in place again.
-- Without courier, copies and refresh, and on a ring at rest, the messages are those of the paper.
+- With `refresh`, homes file everything again every so many seconds, rendezvous nodes drop what is not filed
+  again, and nodes compare their placements: some periods after the last fault everything is in place again.
+- Without courier, copies and refresh, and on a stable ring, the messages are those of the paper.
 
 With r values in a range and N nodes, on average: `ScatteredPlacement` stores with r/2 log2 N messages,
 `OrderedPlacement` with 1/2 log2 N + r, `ArcPlacement` with 1/2 log2 N + the arcs touched, r at most; an event
@@ -23,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from zlib import crc32
 
 from distributary.errors import DistributaryError, FilterError
 from distributary.filters.kinds import parse_filters
@@ -31,27 +29,28 @@ from distributary.model import Event, Subscription
 from distributary.overlay.courier import Courier
 from distributary.overlay.node import Address, Message
 from distributary.overlay.replication import Replication
-from distributary.overlay.ring.placement import FIRST, ArcPlacement, PlacementFactory, point_key
+from distributary.overlay.ring.placement import FIRST, ArcPlacement, PlacementFactory
 from distributary.overlay.ring.ring import Ring
 from distributary.systems.attributes.filing import MOST_KEYS, FiledEntry, Filing
 from distributary.systems.attributes.identifier import Identifier, IdentifierLayout
-from distributary.systems.attributes.matching import CountingMatcher, ListServer, Matching, NarrowestMatcher
-from distributary.systems.attributes.messages import EntryName, EventOffer, ValueLookup
+from distributary.systems.attributes.matching import CountingMatcher, EventMatcher, Matching, NarrowestMatcher
+from distributary.systems.attributes.messages import EntryName, EventOffer
 from distributary.systems.attributes.parts import SubscriptionPart, parts_of
 from distributary.systems.attributes.placements import Placements
 from distributary.systems.attributes.rendezvous import EntryLists
-from distributary.systems.attributes.schema import TOPIC, AttributeSchema, CellRange, Spot, ValueSet
+from distributary.systems.attributes.schema import TOPIC, AttributeSchema, CellRange, ValueSet
 from distributary.systems.home import Home
+from distributary.systems.periodic import PeriodicAlarm, staggered
 
 OPEN_TEXT_SHARE = 0.001
-"""What share of events is guessed to have a given value of a text attribute whose values are not listed."""
+"""The estimated share of events with a given value of a text attribute whose values are not listed."""
 
 
 class AttributeBroker:
     """A node of the attribute system.
 
     `placement` makes the first placement of each attribute: `ScatteredPlacement`, `OrderedPlacement` or
-    `ArcPlacement.evenly`, of which only the last is balanced later. `match` is how events find subscriptions.
+    `ArcPlacement.evenly`, of which only the last can be rebalanced. `match` is how events find subscriptions.
 
     >>> from distributary.overlay.ring.circle import Circle
     >>> from distributary.overlay.node import Node
@@ -84,56 +83,44 @@ class AttributeBroker:
         self.schema = schema
         self.match = Matching(match)
         self.refresh = refresh
-        self.rebalance_period = rebalance
-        """Seconds between two placements that a keeper makes of itself."""
-        self.home = Home(self.node)
         self.layout = IdentifierLayout(ring.circle, outstanding, len(schema.names))
         self.send: Callable[[Address, Message], None] = courier.send if courier else self.node.send
+        self.home = Home(self.node, notice=EventOffer, send=self.send)
         self.filing = Filing(ring)
         self.replication = Replication(ring, copies, self.send)
-        self.rendezvous = EntryLists(ring, self.replication, refresh=refresh, noticed=self._notice)
+        self.rendezvous = EntryLists(ring, self.replication, refresh=refresh, on_store=self._on_store)
         self.placements = Placements(
             ring,
             schema,
             placement,
             send=self.send,
-            entries=self._filed_runs,
-            changed=self._file_anew,
+            entries=self._filed_ranges,
+            changed=self._file_again,
             overlap=overlap,
             window=window,
         )
-        self.lists = ListServer(self.rendezvous, self.placements)
         self._parts: dict[str, list[tuple[int, SubscriptionPart, tuple[str, ...]]]] = {}
         """For each subscription: the number, the part, and the attributes it is filed under."""
         self._numbers: set[int] = set()
         self._next_number = 0
-        self._matching: CountingMatcher | NarrowestMatcher
-        if self.match is Matching.COUNTING:
-            again = 4 * courier.timeout if courier else None
-            self._matching = CountingMatcher(
-                ring,
-                self.lists,
-                self.layout,
-                relook=self._relook,
-                send=self.send,
-                tell=self._tell,
-                again=again,
-            )
-        else:
-            self._matching = NarrowestMatcher(
-                ring, self.lists, self.layout, relook=self._relook, tell=self._tell
-            )
-        self.node.handle(EventOffer, lambda offer, sender: self.home.offer(offer.event))
-        self.node.at_alarm("attributes refresh", self._refresh)
-        self.node.at_alarm("attributes rebalance", self._rebalance_own)
+        self._matcher = self._make_matcher(courier)
         self.node.at_start(self._begin)
+        delay = 0.5 + staggered(self.node.address) / 2
+        PeriodicAlarm(self.node, "attributes refresh", refresh, self._refresh, delay=delay)
+        PeriodicAlarm(self.node, "attributes rebalance", rebalance, self._rebalance_own, delay=delay)
+
+    def _make_matcher(self, courier: Courier | None) -> EventMatcher:
+        shared = (self.ring, self.rendezvous, self.placements, self.layout, self.home)
+        if self.match is Matching.NARROWEST:
+            return NarrowestMatcher(*shared)
+        return CountingMatcher(*shared, send=self.send, retry=4 * courier.timeout if courier else None)
 
     # For clients.
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Take a subscription in, or change the one that has its id: then only the difference is sent.
+        """Add a subscription, or replace the one with its id, sending only the difference.
 
-        FilterError when it holds nothing that the ring could look up, or asks for far too many values.
+        FilterError when it has no condition on an attribute of the schema, or asks for far too many values.
         """
         parts = parts_of(parse_filters(subscription), self.schema)
         known = self._parts.get(subscription.id, [])
@@ -143,7 +130,7 @@ class AttributeBroker:
             (number, part, self._attributes_for(part)) for number, part in zip(numbers, parts, strict=True)
         ]
         try:
-            self.filing.file(subscription.id, self._claims(planned))
+            self.filing.file(subscription.id, self._entries_of(planned))
         except FilterError:
             self._numbers -= set(numbers) - {number for number, _, _ in known}
             raise
@@ -152,24 +139,27 @@ class AttributeBroker:
         self._parts[subscription.id] = planned
 
     def unsubscribe(self, subscription_id: str) -> None:
-        """Forget a subscription; UnknownSubscriptionError when it does not live here."""
+        """Remove a subscription; UnknownSubscriptionError when it is not at this node."""
         self.home.remove(subscription_id)
         self.filing.forget(subscription_id)
         self._numbers -= {number for number, _, _ in self._parts.pop(subscription_id)}
 
     def publish(self, event: Event) -> None:
-        """Look the event up at its values, and have it delivered to whoever asked for it."""
+        """Look the event up at its values, and have it delivered to every matching subscription."""
         lookups = []
         for name in self.schema.names:
             value = event.topic if self.schema.topic and name == TOPIC else event.attributes.get(name)
             for spot in self.schema[name].spots(value):
-                lookups.append(self._lookup(name, spot, event.id))
+                lookups.append(self._matcher.lookup(name, spot, event.id))
                 if isinstance(spot, int):
                     self.placements.note_lookup(name, spot)
-        self._matching.publish(event, lookups)
+        self._matcher.publish(event, lookups)
 
     def rebalance(self, attribute: str) -> None:
-        """Have the values of an attribute placed anew, by how often they are asked for."""
+        """Start a new placement of an attribute's values, balanced by how often they are asked for.
+
+        DistributaryError when the attribute has no values that are placed in arcs.
+        """
         if attribute not in self.schema:
             raise DistributaryError(
                 f"the schema has no attribute {attribute!r}; it has {', '.join(self.schema.names)}"
@@ -192,18 +182,18 @@ class AttributeBroker:
     @property
     def served(self) -> int:
         """How many lookups this node has answered."""
-        return self.lists.served
+        return self._matcher.served
 
     # Filing.
 
     def _attributes_for(self, part: SubscriptionPart) -> tuple[str, ...]:
-        """The lists that a part goes into."""
+        """The attributes in whose lists a part is stored."""
         if self.match is Matching.COUNTING:
             return tuple(name for name, _ in part.reaches)
         return (min(part.reaches, key=lambda reach: self._breadth(*reach))[0],)
 
     def _breadth(self, name: str, reach: ValueSet) -> tuple[int, float]:
-        """How much a part asks for of an attribute: keys to be stored under, then its share of the values."""
+        """How widely a part is stored under an attribute: the number of keys, then the share of values."""
         keys = len(reach.points)
         if reach.runs:
             placement = self.placements.newest(name)
@@ -213,7 +203,7 @@ class AttributeBroker:
         share = len(reach.points) * OPEN_TEXT_SHARE + (reach.cells / cells if cells else 0.0)
         return keys, share
 
-    def _claims(
+    def _entries_of(
         self, planned: Iterable[tuple[int, SubscriptionPart, tuple[str, ...]]]
     ) -> Iterator[FiledEntry]:
         for number, part, attributes in planned:
@@ -229,25 +219,25 @@ class AttributeBroker:
                     entry = EntryName(name, placement.version, packed)
                     yield FiledEntry(entry, reach, wanted, placement)
 
-    def _file_anew(self, attribute: str) -> None:
-        """The placements of an attribute have changed."""
+    def _file_again(self, attribute: str) -> None:
+        """File the subscriptions by the placements of an attribute, which have changed."""
         for subscription_id, planned in self._parts.items():
             if any(attribute in attributes for _, _, attributes in planned):
-                self.filing.file(subscription_id, self._claims(planned))
+                self.filing.file(subscription_id, self._entries_of(planned))
 
-    def _notice(self, name: EntryName, home: Address) -> None:
-        """A home has stored an entry here: it may not know that its placement is over."""
-        if self.placements.is_over(name.attribute, name.version):
+    def _on_store(self, name: EntryName, home: Address) -> None:
+        """Tell a home that stored an entry by a retired placement the newest one."""
+        if self.placements.is_retired(name.attribute, name.version):
             self.placements.tell(home, name.attribute)
 
-    def _filed_runs(self, attribute: str) -> Iterator[CellRange]:
+    def _filed_ranges(self, attribute: str) -> Iterator[CellRange]:
         for planned in self._parts.values():
             for _, part, attributes in planned:
                 if attribute in attributes:
                     yield from dict(part.reaches)[attribute].runs
 
     def _take_numbers(self, count: int) -> list[int]:
-        """Numbers for parts that no other part has, those used longest ago first."""
+        """Unused numbers for parts, the least recently used first; DistributaryError when all are taken."""
         limit = self.layout.outstanding
         if len(self._numbers) + count > limit:
             raise DistributaryError(
@@ -261,46 +251,22 @@ class AttributeBroker:
             self._next_number = (self._next_number + 1) % limit
         return taken
 
-    # Matching.
-
-    def _lookup(self, name: str, spot: Spot, event_id: str) -> ValueLookup:
-        if isinstance(spot, str):
-            return ValueLookup(point_key(self.ring.circle, name, spot), name, spot, FIRST)
-        placement = self.placements.current(name)
-        return ValueLookup(placement.key(spot, crc32(event_id.encode())), name, spot, placement.version)
-
-    def _relook(self, lookup: ValueLookup, event_id: str) -> ValueLookup:
-        return self._lookup(lookup.attribute, lookup.spot, event_id)
-
-    def _tell(self, home: Address, event: Event) -> None:
-        if home == self.node.address:
-            self.home.offer(event)
-        else:
-            self.send(home, EventOffer(event))
-
     # Upkeep.
 
     def _begin(self) -> None:
-        # A node that starts afresh must not give out the numbers of its earlier life at once.
+        # A node that restarts without state must not reuse its earlier numbers at once.
         if not self._parts:
             self._next_number = int(self.node.now * 1000) % self.layout.outstanding
-        share = (self.node.address * 0.618034) % 1.0  # so that not all nodes refresh at once
         if self.refresh is not None:
             self.filing.refresh()
-            self.node.wake_after(self.refresh * (0.5 + share / 2), "attributes refresh")
-        if self.rebalance_period is not None:
-            self.node.wake_after(self.rebalance_period * (0.5 + share / 2), "attributes rebalance")
 
-    def _refresh(self, about: None) -> None:
-        assert self.refresh is not None
-        self.node.wake_after(self.refresh, "attributes refresh")
+    def _refresh(self) -> None:
         self.rendezvous.sweep()
         self.filing.refresh()
         self.placements.gossip()
 
-    def _rebalance_own(self, about: None) -> None:
-        assert self.rebalance_period is not None
-        self.node.wake_after(self.rebalance_period, "attributes rebalance")
+    def _rebalance_own(self) -> None:
+        """Rebalance the attributes of which this node is the keeper."""
         for name in self.placements.names:
             if self.placements.is_keeper(name) and isinstance(self.placements.newest(name), ArcPlacement):
                 self.placements.rebalance(name)

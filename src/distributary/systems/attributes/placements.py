@@ -1,18 +1,18 @@
-"""Which placements of the attributes' values a node knows, and how all nodes come to a new one together.
+"""Which placements of the attributes' values a node knows, and how all nodes change to a new one together.
 
 Rules:
 
-- The owner of an attribute's name is its *keeper*. Asked to rebalance, it has every node tell how often the
-  values were asked for, divides them into arcs of equal weight over the nodes that answered, and announces
-  the new placement to all. Placements have versions; the greatest counts, whoever made it.
-- Nobody waits for anybody. A node that hears of a placement files its subscriptions under it at once, and
-  keeps them under the one before for `overlap` seconds; after half of that its events are looked up by the
-  new one. So no match is lost as long as all hear of it, and have filed, within half of `overlap`.
-- An event that is looked up by a placement that is over is led on by whoever notices, and its publisher is
-  told of the newer one. Nodes that gossip (`gossip`) compare their versions with somebody they know.
+- The owner of the hash of an attribute's name is its *keeper*. Asked to rebalance, it collects from all nodes
+  how often the values were asked for, divides them into arcs of equal weight over the nodes that answered,
+  and announces the new placement to all. Placements have versions; the greatest one wins.
+- No node waits for another. A node that learns of a placement files its subscriptions under it at once, and
+  also keeps them under the previous one for `overlap` seconds; after half of that it looks its events up by
+  the new one. So no match is lost as long as all nodes learn of it, and have filed, within half of `overlap`.
+- A lookup by a retired placement is forwarded by the node that notices, and its publisher is told the newer
+  one. With `gossip`, nodes compare their versions with a random other node.
 
-Rebalancing costs three messages a node, of which the announcement, with a few bytes an arc, is the largest,
-and storing every subscription once more.
+Rebalancing costs three messages a node, of which the announcement, with a few bytes for each arc, is the
+largest, and storing every subscription once more.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ NEVER = float("-inf")
 
 
 class _PlacementUse(NamedTuple):
-    """A placement, and since when lookups may use it."""
+    """A placement, when it was learned, and from when on lookups use it."""
 
     placement: AttributePlacement
     learned: float
@@ -55,8 +55,8 @@ class _PlacementUse(NamedTuple):
 class Placements:
     """The placements that one node knows.
 
-    `entries(attribute)` gives the runs of cells that this node's subscriptions have filed there, and
-    `changed(attribute)` is called whenever they should be filed anew.
+    `entries(attribute)` gives the ranges of cells that this node's subscriptions have filed there, and
+    `changed(attribute)` is called whenever they must be filed again.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Placements:
         self.overlap = overlap
         self.window = window
         self.rebalanced = 0
-        """How many placements this node has made as a keeper."""
+        """How many placements this node has made as the keeper."""
         self._send = send
         self._entries = entries
         self._changed = changed
@@ -92,14 +92,14 @@ class Placements:
         self._random = Random(f"gossip of {ring.identifier}")
         node = ring.node
         ring.listen(RebalanceRequest, self._rebalance)
-        ring.listen(LoadRequest, self._census)
-        ring.listen(PlacementAnnouncement, self._announced)
+        ring.listen(LoadRequest, self._report_load)
+        ring.listen(PlacementAnnouncement, self._learn_announced)
         node.handle(
             PlacementAnnouncement, lambda message, sender: self.learn(message.arcs, settled=message.settled)
         )
-        node.handle(LoadReply, self._observed)
+        node.handle(LoadReply, self._collect_load)
         node.handle(PlacementVersions, self._compare)
-        node.at_alarm("attributes census", self._counted)
+        node.at_alarm("attributes census", self._end_census)
         node.at_alarm("attributes overlap", self._retire)
         node.at_start(self._begin)
 
@@ -110,24 +110,24 @@ class Placements:
         return attribute in self._axes
 
     def current(self, attribute: str) -> AttributePlacement:
-        """By which an event is looked up now."""
+        """The placement by which events are looked up now."""
         known, now = self._known[attribute], self.ring.node.now
         return next((each.placement for each in reversed(known) if each.usable <= now), known[0].placement)
 
     def kept(self, attribute: str) -> tuple[AttributePlacement, ...]:
-        """Under which subscriptions are filed now, the oldest first."""
+        """The placements under which subscriptions are filed now, the oldest first."""
         return tuple(each.placement for each in self._known[attribute])
 
     def newest(self, attribute: str) -> AttributePlacement:
         """The latest placement of an attribute that this node knows."""
         return self._known[attribute][-1].placement
 
-    def is_over(self, attribute: str, version: Version) -> bool:
-        """Whether nobody files under this version any more."""
+    def is_retired(self, attribute: str, version: Version) -> bool:
+        """Whether subscriptions are no longer filed under this version."""
         return attribute in self._known and version < self._known[attribute][0].placement.version
 
     def learn(self, arcs: ArcPlacement, *, settled: bool) -> None:
-        """Take up a placement, unless it is not newer than all that is known."""
+        """Add a placement if it is newer than all known ones; if `settled`, lookups use it at once."""
         name = arcs.axis.name
         known = self._known.get(name)
         if known is None or arcs.version <= known[-1].placement.version:
@@ -138,7 +138,7 @@ class Placements:
         self._changed(name)
 
     def tell(self, to: Address, attribute: str) -> None:
-        """Let another node know of the newest placement."""
+        """Send another node the newest placement."""
         newest = self._known[attribute][-1]
         if isinstance(newest.placement, ArcPlacement) and to != self.ring.identifier:
             settled = newest.usable <= self.ring.node.now
@@ -153,7 +153,7 @@ class Placements:
             self._changed(name)
 
     def _begin(self) -> None:
-        """After a crash that left the state the alarms are gone, and with them the end of any census."""
+        """Set the alarms again after a restart with state, which loses them, and end any census."""
         self._censuses.clear()
         for name, known in self._known.items():
             for each in known[1:]:
@@ -163,11 +163,13 @@ class Placements:
     # Gossip.
 
     def gossip(self) -> None:
-        """Compare versions with somebody."""
+        """Send the newest versions to a random known node, which answers if it knows newer or older ones."""
         known = self.ring.known()
         if known:
-            versions = tuple((name, self.newest(name).version) for name in self._known)
-            self._send(self._random.choice(known), PlacementVersions(versions))
+            self._send(self._random.choice(known), self._versions())
+
+    def _versions(self) -> PlacementVersions:
+        return PlacementVersions(tuple((name, self.newest(name).version) for name in self._known))
 
     def _compare(self, message: PlacementVersions, sender: Address) -> None:
         behind = False
@@ -178,22 +180,20 @@ class Placements:
                     self.tell(sender, name)
                 behind = behind or mine < version
         if behind:
-            self._send(
-                sender, PlacementVersions(tuple((name, self.newest(name).version) for name in self._known))
-            )
+            self._send(sender, self._versions())
 
     # Balancing.
 
     def note_lookup(self, attribute: str, cell: int) -> None:
-        """An event published here is looked up at this cell."""
+        """Count a lookup of an event that is published here."""
         self._lookups[attribute][self._axes[attribute].grain_of(cell)] += 1
 
     def rebalance(self, attribute: str) -> None:
-        """Have the keeper place the values of an attribute anew."""
+        """Ask the keeper for a new placement of an attribute's values."""
         self.ring.route(self._keeper_key(attribute), RebalanceRequest(attribute))
 
     def is_keeper(self, attribute: str) -> bool:
-        """Whether this node decides on new placements of an attribute."""
+        """Whether this node makes the new placements of an attribute."""
         return self.ring.owns(self._keeper_key(attribute))
 
     @property
@@ -213,18 +213,18 @@ class Placements:
         self.ring.multicast_segment(self.ring.identifier, self.ring.circle.size, LoadRequest(name, number))
         self.ring.node.wake_after(self.window, "attributes census", name)
 
-    def _census(self, message: LoadRequest, arrival: Arrival) -> None:
+    def _report_load(self, message: LoadRequest, arrival: Arrival) -> None:
         name = message.attribute
         if name not in self._axes:
             return
         observed = LoadReply(name, message.number, self._weights(name))
         if arrival.origin == self.ring.identifier:
-            self._observed(observed, arrival.origin)
+            self._collect_load(observed, arrival.origin)
         else:
             self._send(arrival.origin, observed)
 
     def _weights(self, name: str) -> tuple[tuple[int, int, int], ...]:
-        """What to report; what was seen before counts half from then on."""
+        """The counts to report, by grain; lookups counted so far count half in the next report."""
         axis, lookups = self._axes[name], self._lookups[name]
         entries: Counter[int] = Counter()
         for first, last in self._entries(name):
@@ -233,13 +233,13 @@ class Placements:
         self._lookups[name] = Counter({grain: seen // 2 for grain, seen in lookups.items() if seen > 1})
         return weights
 
-    def _observed(self, message: LoadReply, sender: Address) -> None:
+    def _collect_load(self, message: LoadReply, sender: Address) -> None:
         census = self._censuses.get(message.attribute)
         if census is not None and census[0] == message.number:
             census[1][sender] = message
 
-    def _counted(self, name: str) -> None:
-        """The time to answer is over: make the placement, and announce it."""
+    def _end_census(self, name: str) -> None:
+        """End a census: make the placement from the answers, and announce it."""
         number, answers = self._censuses.pop(name)
         if not answers:
             return
@@ -256,5 +256,5 @@ class Placements:
             self.ring.identifier, circle.size, PlacementAnnouncement(arcs, settled=False)
         )
 
-    def _announced(self, message: PlacementAnnouncement, arrival: Arrival) -> None:
+    def _learn_announced(self, message: PlacementAnnouncement, arrival: Arrival) -> None:
         self.learn(message.arcs, settled=message.settled)

@@ -2,11 +2,12 @@
 
 Rules:
 
-- An entry is changed by its home alone, and every change has a greater serial than the one before. What
-  arrives late is ignored, so that stores and drops may overtake one another; drops are remembered for that.
-- Entries are soft: with a refresh period, one that its home has not stored again for three periods is
-  forgotten. Whoever hosts an entry anew, because nodes came or went, waits as long.
-- `replication` decides who hosts what, and keeps the copies.
+- Only its home changes an entry, and every change has a greater serial number than the one before. A change
+  that arrives after a later one is ignored, so stores and drops may overtake one another; the serials of
+  drops are remembered for that.
+- Entries are soft state: with a refresh period, one that its home has not stored again for `PATIENCE` periods
+  is dropped. A node that takes over an entry from another waits as long.
+- `replication` decides which node hosts what, and keeps the copies.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from distributary.systems.attributes.messages import (
 )
 
 PATIENCE = 3
-"""An entry is forgotten when its home was silent for so many refresh periods."""
+"""After how many refresh periods an entry that was not stored again is dropped."""
 
 REMEMBERED = 10_000
-"""So many drops are remembered, for stores that they have overtaken."""
+"""How many drops are remembered, for stores that they have overtaken."""
 
 
 class EntryLists:
@@ -42,21 +43,21 @@ class EntryLists:
         replication: Replication,
         *,
         refresh: float | None = None,
-        noticed: Callable[[EntryName, Address], None] = lambda name, home: None,
+        on_store: Callable[[EntryName, Address], None] = lambda name, home: None,
     ) -> None:
         self.ring = ring
-        self._noticed = noticed
-        """Is told which home has stored what."""
+        self._on_store = on_store
+        """Called with the entry and the home that stored it."""
         self.replication = replication
         self.refresh = refresh
-        self._heard: dict[tuple[int, Name], float] = {}
+        self._renewed: dict[tuple[int, Name], float] = {}
         self._dropped: OrderedDict[tuple[int, EntryName], int] = OrderedDict()
         ring.listen(EntryStore, self._stored)
         ring.listen(EntryDrop, self._drop)
-        ring.listen(EntryChange, self._arrived_along)
-        ring.node.handle(EntryChange, lambda message, sender: self._along(message))
+        ring.listen(EntryChange, self._start_walk)
+        ring.node.handle(EntryChange, lambda message, sender: self._walk(message))
         if refresh is not None:
-            replication.on_change(self._hosting)
+            replication.on_change(self._on_hosting)
 
     def find(self, lookup: ValueLookup) -> Iterator[tuple[EntryName, ListEntry]]:
         """The entries in the list of a value."""
@@ -71,19 +72,19 @@ class EntryLists:
         return len(names)
 
     def sweep(self) -> None:
-        """Forget the entries whose homes have been silent for too long."""
+        """Drop the entries that their homes have not stored again for too long."""
         if self.refresh is None:
             return
         before = self.ring.node.now - PATIENCE * self.refresh
         for key in list(self.replication.hosted()):
             for name in list(self.replication.contents(key)):
-                if self._heard.get((key, name), 0.0) < before:
+                if self._renewed.get((key, name), 0.0) < before:
                     self.replication.drop(key, name)
 
     # Changes.
 
     def _stored(self, message: EntryStore, arrival: Arrival) -> None:
-        self._noticed(message.name, arrival.origin)
+        self._on_store(message.name, arrival.origin)
         for key in arrival.keys:
             self._store(key, message.name, message.entry)
 
@@ -94,7 +95,7 @@ class EntryLists:
         if known is None or known.serial < entry.serial:
             self.replication.put(key, name, entry)
         elif self.refresh is not None:
-            self._heard[key, name] = self.ring.node.now
+            self._renewed[key, name] = self.ring.node.now
 
     def _drop(self, message: EntryDrop, arrival: Arrival) -> None:
         for key in arrival.keys:
@@ -110,20 +111,20 @@ class EntryLists:
         if known is not None:
             self.replication.drop(key, name)
 
-    def _hosting(self, key: int, name: Name, entry: ListEntry | None) -> None:
+    def _on_hosting(self, key: int, name: Name, entry: ListEntry | None) -> None:
         if entry is None:
-            self._heard.pop((key, name), None)
+            self._renewed.pop((key, name), None)
         else:
-            self._heard[key, name] = self.ring.node.now
+            self._renewed[key, name] = self.ring.node.now
 
     # Along the ring.
 
-    def _arrived_along(self, message: EntryChange, arrival: Arrival) -> None:
-        self._noticed(message.change.name, arrival.origin)
-        self._along(message)
+    def _start_walk(self, message: EntryChange, arrival: Arrival) -> None:
+        self._on_store(message.change.name, arrival.origin)
+        self._walk(message)
 
-    def _along(self, message: EntryChange) -> None:
-        """Make the change for the keys owned here, and pass it to the successor for the others."""
+    def _walk(self, message: EntryChange) -> None:
+        """Apply a change to the keys owned here, and forward it to the successor for the others."""
         change = message.change
         left = []
         for key in message.keys:

@@ -1,20 +1,20 @@
-"""Structure-aware addressing: where something belongs follows from its structure (001 section 4.3.1).
+"""Structure-aware addressing: keys and filters of events and subscriptions from their structure (001, 4.3.1).
 
 Each has two signatures of the same items (see `matching.path.signature`): a short one, the *key*, which is an
-address in a hypercube, and a long one, the *filter*, which rules out at every hop what the key could not. A
+address in a hypercube, and a long one, the *filter*, which is compared at every hop and is more selective. A
 document that a path selects covers the path's signature in either length, so
 
-- an event's key covers the key of every subscription that wants it, and its filter their filters;
-- nothing is ever missed for its address, however short, and what is sent in vain is refused by the filter, or
-  at the last by the subscription's home.
+- an event's key covers the key of every subscription that matches it, and its filter their filters;
+- no event is missed because of its address, however short; needless messages are stopped by the filter, or at
+  last by the subscription's home.
 
 Rules:
 
-- Both come from one pass over the items, each hashed once. No node ever parses a document again to route it.
+- Both come from one pass over the items, each hashed once. No node parses a document again to route it.
 - A path's items are those that every document it selects has. Comparisons with values, `//`, `*`, `or` and
-  `not()` therefore ask for less, never for too much; filters of other kinds ask for nothing.
-- What has no document (or no path) has no items: its key is 0, which every key covers. A subscription without
-  a path is thus served too, at the price of being known to every vertex.
+  `not()` add fewer items, never too many; filters of other kinds add none.
+- Without a document (or a path) there are no items: the key is 0, which every key covers. A subscription
+  without a path is thus served too, at the price of being known to every vertex.
 - All nodes of a system use one addressing: keys of different dimensions are different addresses.
 """
 
@@ -71,16 +71,16 @@ class Addressing:
             )
 
     def of_event(self, event: Event) -> StructuralAddress:
-        """Where an event belongs; DocumentError when its document cannot be read."""
+        """The address of an event; DocumentError when its document cannot be parsed."""
         return self.of_items(() if event.document is None else document_items(parse_document(event.document)))
 
     def of_filters(self, filters: Mapping[str, Filter]) -> StructuralAddress:
-        """Where a subscription with these filters belongs."""
+        """The address of a subscription with these filters."""
         path = filters.get("path")
         return self.of_items(guaranteed_items(path) if isinstance(path, PathFilter) else ())
 
     def of_items(self, items: Iterable[Item]) -> StructuralAddress:
-        """Where a structure belongs. Keys set one bit an item: more would only fill them sooner."""
+        """The address of a structure. Keys set one bit for each item: more would only fill them sooner."""
         shapes = [SignatureShape(self.dimension, 1)]
         if self.length:
             shapes.append(SignatureShape(self.length, self.hashes))
@@ -89,7 +89,7 @@ class Addressing:
 
 
 def fitting_dimension(nodes: int) -> int:
-    """The dimension for so many nodes: as many vertices as nodes, to the next power of two.
+    """The dimension for a number of nodes: as many vertices as nodes, rounded up to a power of two.
 
     Fewer would leave nodes without a vertex. More make keys tell more structures apart, but each bit more
     doubles the vertices that a subscription goes to.

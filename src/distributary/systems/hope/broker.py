@@ -1,25 +1,24 @@
-"""What every HOPE node does, whichever way events and subscriptions meet (001 chapters 4 and 5).
+"""`HopeBroker`: what every HOPE node does, however events and subscriptions meet (001 chapters 4 and 5).
 
-HOPE carries XML events by their structure: an event and a subscription are addressed by it
-(`hope_addressing`), and the vertices of a hypercube on a ring (`overlay.hypercube`) are where they meet. The
-two ways of meeting are KBPP (`hope_kbpp`) and KBSP (`hope_kbsp`).
+HOPE addresses XML events and subscriptions by their structure (`addressing`); they meet at the vertices of a
+hypercube on a ring (`overlay.hypercube`). The two ways of meeting are KBPP (`kbpp`) and KBSP (`kbsp`).
 
 Rules:
 
-- A subscription lives at its home, the node of its client, which alone decides what is delivered. The vertex
-  of its key is told of it and sends home the events that cover its filter.
-- What a vertex knows is kept by `overlay.replication`: the owner of its position hosts it, siblings hold
-  replicas, and it moves when owners change. What is derived from it (`Vertex`) is made where it is hosted.
-- Vertices of one node talk to each other in memory; only what goes to another node is a message. Where a
-  neighbouring vertex is hosted is looked up on the ring once, and remembered until it turns out to be wrong.
+- A subscription is at its home, the node of its client, which alone decides what is delivered. It is
+  registered at the vertex of its key, which sends home the events that cover its filter.
+- `overlay.replication` keeps the contents of a vertex: the owner of its position hosts them, other nodes hold
+  copies, and they move when owners change. What is derived from them (`Vertex`) exists only at the host.
+- Vertices of one node communicate in memory; only what goes to another node is a message. The host of a
+  neighbouring vertex is looked up on the ring once and cached until it turns out to be wrong.
 - Registrations are soft state: every `refresh` seconds a home registers its subscriptions again, and a vertex
-  forgets those that it has not heard of for `LEASES` periods. So whatever faults did is mended by itself.
-- With `history`, the vertex of an event's key remembers its latest events. `catch_up` has them delivered to
-  whoever was away or is new: the request climbs to every vertex whose events may be wanted.
-- With `facets`, there are several hypercubes, each turned by another part of the circle. A subscription is
-  told to all of them and an event goes to one, chosen by its id, so that a key of which there are many events
-  is the load of several nodes.
-- With `dimensions`, the length of addresses follows the number of nodes (`hope_dimension`; needs `refresh`).
+  drops those not renewed for `LEASES` periods. This repairs whatever faults have damaged.
+- With `history`, the vertex of an event's key stores its latest events. `catch_up` has them delivered to a
+  subscriber that was away or is new: the request goes to every vertex whose events may match.
+- With `facets`, there are several hypercubes, each rotated by another part of the circle. A subscription is
+  registered in all of them and an event goes to one, chosen by its id, which spreads the load of a key with
+  many events over several nodes.
+- With `dimensions`, the length of keys follows the number of nodes (`dimension`; needs `refresh`).
 """
 
 from __future__ import annotations
@@ -56,44 +55,49 @@ from distributary.systems.hope.messages import (
     StoredEvent,
     XmlPublication,
 )
+from distributary.systems.periodic import PeriodicAlarm, staggered
 
 LEASES = 3.5
-"""After so many refresh periods of silence, what is not registered again is forgotten."""
+"""After how many refresh periods a registration that was not renewed is dropped."""
 
 
 class Vertex:
-    """What is registered at a vertex that this node hosts."""
+    """The registrations at a vertex that this node hosts."""
 
     def __init__(self) -> None:
-        self.residents: dict[RegistrationName, int] = {}
+        self.registrations: dict[RegistrationName, int] = {}
         self._homes: dict[int, Counter[Address]] = {}
 
-    def settle(self, resident: RegistrationName, filter: int | None) -> tuple[int | None, int | None]:
-        """Register a filter, or remove it (None); gives the filter nobody asks for now, and the new one."""
-        gone = self._leave(resident)
-        if filter is None:
-            return gone, None
-        new = filter if filter not in self._homes else None
-        self.residents[resident] = filter
-        self._homes.setdefault(filter, Counter())[resident.home] += 1
-        return (None, None) if gone == filter else (gone, new)
+    def update(self, registration: RegistrationName, filter: int | None) -> tuple[int | None, int | None]:
+        """Register a filter, or remove the registration (None).
 
-    def _leave(self, resident: RegistrationName) -> int | None:
-        """Forget a registration; returns its filter if that was the last with it."""
-        filter = self.residents.pop(resident, None)
+        Returns the filter that has no registration any more, and the one that has its first; None for each
+        that there is not.
+        """
+        dropped = self._remove(registration)
+        if filter is None:
+            return dropped, None
+        new = filter if filter not in self._homes else None
+        self.registrations[registration] = filter
+        self._homes.setdefault(filter, Counter())[registration.home] += 1
+        return (None, None) if dropped == filter else (dropped, new)
+
+    def _remove(self, registration: RegistrationName) -> int | None:
+        """Remove a registration; returns its filter if that was the last registration of it."""
+        filter = self.registrations.pop(registration, None)
         if filter is None:
             return None
         homes = self._homes[filter]
-        homes[resident.home] -= 1
-        if not homes[resident.home]:
-            del homes[resident.home]
+        homes[registration.home] -= 1
+        if not homes[registration.home]:
+            del homes[registration.home]
         if homes:
             return None
         del self._homes[filter]
         return filter
 
     def homes(self, filter: int) -> set[Address]:
-        """The homes that want an event with this filter."""
+        """The homes with a registered filter that this event filter covers."""
         lacking = ~filter
         return {home for asked, homes in self._homes.items() if not asked & lacking for home in homes}
 
@@ -101,12 +105,12 @@ class Vertex:
 class HopeBroker(ABC):
     """A node of a HOPE system; `Kbpp` and `Kbsp` are the two kinds.
 
-    `courier` makes messages survive loss, `copies` the contents of vertices the failure of as many
-    neighbours, `refresh` everything else.
+    With `courier`, messages survive loss; with `copies`, the contents of vertices survive the failure of so
+    many neighbours; with `refresh`, all other damage is repaired.
     """
 
     mirrored: ClassVar[bool]
-    """Whether it is clearing a bit that should be a finger's step."""
+    """Whether clearing a bit of a key, rather than setting one, should be a step along one finger."""
 
     def __init__(
         self,
@@ -124,47 +128,49 @@ class HopeBroker(ABC):
         if dimensions is not None and (addressing.dimension not in dimensions or refresh is None):
             raise DistributaryError(
                 f"the length of addresses can change among dimensions {dimensions} only if it starts as one "
-                "of "
-                f"them, not as {addressing.dimension}, and if nodes refresh what they know; give `refresh` "
+                f"of them, not as {addressing.dimension}, and if nodes refresh what they know; give `refresh` "
                 "seconds"
             )
         self.node: Node = ring.node
         self.ring = ring
         self.addressing = addressing
-        self.agreement = DimensionAgreement(ring, addressing.dimension, dimensions or (addressing.dimension,))
-        self.cubes = Cubes(self.agreement.dimensions, ring.circle, self.mirrored, facets)
-        self._addressings = [replace(addressing, dimension=each) for each in self.agreement.dimensions]
-        self.home = Home(self.node)
-        self.refresh = refresh
-        self.history = history
         self.send: Callable[[Address, Message], None] = self.node.send if courier is None else courier.send
         self.replication = Replication(ring, copies, self.send)
+        self.agreement = DimensionAgreement(
+            ring,
+            self.replication,
+            addressing.dimension,
+            dimensions or (addressing.dimension,),
+            changed=self._readdress,
+        )
+        self.cubes = Cubes(self.agreement.dimensions, ring.circle, self.mirrored, facets)
+        self._addressings = [replace(addressing, dimension=each) for each in self.agreement.dimensions]
+        self.refresh = refresh
+        self.history = history
+        self.home = Home(self.node, notice=EventNotice, send=self.send)
         self._leave = leave
         self._addresses: dict[str, list[StructuralAddress]] = {}
-        """Where the subscriptions that live here belong, in the cubes of each dimension."""
-        self._heard_of: dict[tuple[int, RegistrationName], float] = {}
-        """When each registration hosted here was last made."""
+        """The addresses of the subscriptions here, in the cubes of each dimension."""
+        self._renewed_at: dict[tuple[int, RegistrationName], float] = {}
+        """When each registration hosted here was last made or renewed."""
         self._hosts: dict[int, Address] = {}
-        """Who owns positions that this node sends to, as far as it was told."""
+        """The owners of positions that this node sends to, as far as it was told."""
         self.replication.on_change(self._changed)
-        self.agreement.replication = self.replication
-        self.agreement.changed = self._readdress
         ring.listen(FilterRegistration, self._register)
         ring.listen(FilterWithdrawal, self._withdraw)
         ring.listen(XmlPublication, self._published)
         ring.listen(EventRecall, self._recall)
-        self.node.handle(EventNotice, lambda message, sender: self.home.offer(message.event))
-        self.node.handle(EventRecallReply, self._recalled)
-        self.node.handle(DirectMessage, self._passed)
-        self.node.handle(OwnershipNotice, self._host_is_here)
-        self.node.handle(OwnershipDenial, self._host_is_elsewhere)
-        self.node.at_alarm("hope refresh", self._each_period)
-        self.node.at_start(self._begin)
+        self.node.handle(EventRecallReply, self._deliver_recalled)
+        self.node.handle(DirectMessage, self._receive_direct)
+        self.node.handle(OwnershipNotice, self._learn_host)
+        self.node.handle(OwnershipDenial, self._forget_host)
+        delay = 0.5 + staggered(self.node.address)
+        PeriodicAlarm(self.node, "hope refresh", refresh, self._each_period, delay=delay)
 
     # For clients.
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Register a subscription of a client of this node; any filters will do, a path makes it cheap."""
+        """Register a client's subscription, with any filters; it is cheap only with a path."""
         self.home.add(subscription)
         filters = self.home.filters(subscription.id)
         addresses = [addressing.of_filters(filters) for addressing in self._addressings]
@@ -175,20 +181,23 @@ class HopeBroker(ABC):
         self._register_in(subscription.id, self.agreement.settled.registering)
 
     def unsubscribe(self, subscription_id: str) -> None:
-        """Forget a subscription that was registered here."""
+        """Remove a subscription; UnknownSubscriptionError when it is not at this node."""
         self.home.remove(subscription_id)
         self._withdraw_from(subscription_id, self.agreement.settled.registering)
         del self._addresses[subscription_id]
 
     def publish(self, event: Event) -> None:
-        """Have an event delivered; DocumentError when its document cannot be read and gives no address."""
+        """Have an event delivered; DocumentError when its document cannot be parsed."""
         rank = self.agreement.settled.publishing
         key, filter = self._addressings[rank].of_event(event)
         facet = crc32(event.id.encode()) % self.cubes.facets
         self.ring.route(self.cubes.position(CubeVertex(key, facet, rank)), XmlPublication(event, filter))
 
     def catch_up(self, subscription_id: str, since: float = 0.0) -> None:
-        """Have the remembered events since a time delivered, except those that the subscriber has got."""
+        """Have the stored events since a time delivered, except those that the subscriber has already.
+
+        DistributaryError for a subscription with a tolerance, which depends on the order of events.
+        """
         if subscription_id not in self.home:
             raise UnknownSubscriptionError(subscription_id)
         if "change" in self.home.filters(subscription_id):
@@ -201,7 +210,7 @@ class HopeBroker(ABC):
         self._send_up(subscription_id, self.agreement.settled.registering, recall)
 
     def leave(self) -> None:
-        """Hand over what is hosted here, and leave the ring."""
+        """Hand over the contents hosted here, and leave the ring."""
         self.replication.hand_over()
         if self._leave is not None:
             self._leave()
@@ -210,27 +219,27 @@ class HopeBroker(ABC):
 
     @abstractmethod
     def _meet(self, position: int, publication: XmlPublication) -> None:
-        """Take a publication on from a vertex hosted here."""
+        """Process a publication at a vertex hosted here: notify homes, and forward it to other vertices."""
 
     @abstractmethod
     def _changed(self, position: int, name: Name, entry: Any) -> None:
-        """Keep up with a change of what is hosted here."""
+        """Follow a change of the contents hosted here."""
 
     def _register(self, message: FilterRegistration, arrival: Arrival) -> None:
-        resident = RegistrationName(message.subscription, message.home)
+        registration = RegistrationName(message.subscription, message.home)
         for position in arrival.keys:
-            self._heard_of[position, resident] = self.node.now
-            if self.replication.contents(position).get(resident) != message.filter:
-                self.replication.put(position, resident, message.filter)
+            self._renewed_at[position, registration] = self.node.now
+            if self.replication.contents(position).get(registration) != message.filter:
+                self.replication.put(position, registration, message.filter)
 
     def _withdraw(self, message: FilterWithdrawal, arrival: Arrival) -> None:
         for position in arrival.keys:
             self._forget(position, RegistrationName(message.subscription, message.home))
 
-    def _forget(self, position: int, resident: RegistrationName) -> None:
-        self._heard_of.pop((position, resident), None)
-        if resident in self.replication.contents(position):
-            self.replication.drop(position, resident)
+    def _forget(self, position: int, registration: RegistrationName) -> None:
+        self._renewed_at.pop((position, registration), None)
+        if registration in self.replication.contents(position):
+            self.replication.drop(position, registration)
 
     def _published(self, message: XmlPublication, arrival: Arrival) -> None:
         for position in arrival.keys:
@@ -242,16 +251,12 @@ class HopeBroker(ABC):
 
     def _notify(self, event: Event, homes: Iterable[Address]) -> None:
         """Send an event to the homes that may want it."""
-        for home in sorted(homes):
-            if home == self.node.address:
-                self.home.offer(event)
-            else:
-                self.send(home, EventNotice(event))
+        self.home.notify(sorted(homes), event)
 
     def _reach(
         self, position: int, came_from: Key | None, upwards: bool, onwards: Callable[[Key], Message]
     ) -> Iterator[int]:
-        """The vertices hosted here that a message reaches from one of them; it is sent on to the others."""
+        """The vertices hosted here that a message reaches from one of them; it is forwarded to the others."""
         pending = [(position, came_from)]
         while pending:
             position, came_from = pending.pop()
@@ -275,7 +280,7 @@ class HopeBroker(ABC):
     # From a vertex to its neighbours.
 
     def _send_on(self, positions: Iterable[int], message: Message) -> None:
-        """Send a message to the hosts of some vertices elsewhere: straight, where they are known."""
+        """Send a message to the hosts of some vertices elsewhere: directly where they are known."""
         hosts: dict[Address | None, list[int]] = {}
         for position in positions:
             hosts.setdefault(self._host(position), []).append(position)
@@ -290,13 +295,13 @@ class HopeBroker(ABC):
         host = self._hosts.get(position)
         if host is not None and host != self.node.address and host not in self.ring.suspected:
             return host
-        known = self.ring.known()  # whoever has the position for an identifier owns it
+        known = self.ring.known()  # a node whose identifier is the position owns it
         place = bisect_left(known, position)
         return position if place < len(known) and known[place] == position else None
 
-    def _passed(self, message: DirectMessage, sender: Address) -> None:
+    def _receive_direct(self, message: DirectMessage, sender: Address) -> None:
         positions, inner = message
-        if sender == self.node.address:  # it came back: the node that was thought to own them does not answer
+        if sender == self.node.address:  # returned: the presumed owner does not answer
             for position in positions:
                 self._hosts.pop(position, None)
         own = tuple(position for position in positions if self.ring.member and self.ring.owns(position))
@@ -309,15 +314,15 @@ class HopeBroker(ABC):
                 self.node.send(sender, OwnershipDenial(others))
 
     def _introduce(self, arrival: Arrival, sender: Address) -> None:
-        """Tell a neighbour that had to look for these positions where they are."""
+        """Tell a neighbour that routed to these positions that this node owns them."""
         if arrival.origin != self.node.address and sender != self.node.address:
             self.node.send(sender, OwnershipNotice(arrival.keys))
 
-    def _host_is_here(self, message: OwnershipNotice, sender: Address) -> None:
+    def _learn_host(self, message: OwnershipNotice, sender: Address) -> None:
         for position in message.positions:
             self._hosts[position] = sender
 
-    def _host_is_elsewhere(self, message: OwnershipDenial, sender: Address) -> None:
+    def _forget_host(self, message: OwnershipDenial, sender: Address) -> None:
         for position in message.positions:
             if self._hosts.get(position) == sender:
                 del self._hosts[position]
@@ -325,7 +330,7 @@ class HopeBroker(ABC):
     # Stored events.
 
     def _remember(self, position: int, message: XmlPublication) -> None:
-        """Keep an event for those who ask later; the oldest makes room."""
+        """Store an event for later requests, dropping the oldest beyond the limit."""
         if not self.history:
             return
         name = EventName(message.event.id)
@@ -353,7 +358,7 @@ class HopeBroker(ABC):
             found.sort(key=lambda entry: (entry.time, entry.event.id))
             answer = EventRecallReply(message.subscription, tuple(entry.event for entry in found))
             if message.home == self.node.address:
-                self._recalled(answer, message.home)
+                self._deliver_recalled(answer, message.home)
             else:
                 self.send(message.home, answer)
 
@@ -366,7 +371,7 @@ class HopeBroker(ABC):
             and not message.filter & ~entry.filter
         ]
 
-    def _recalled(self, message: EventRecallReply, sender: Address) -> None:
+    def _deliver_recalled(self, message: EventRecallReply, sender: Address) -> None:
         for event in message.events:
             self.home.accept(event, [message.subscription])
 
@@ -380,7 +385,7 @@ class HopeBroker(ABC):
         self._send_up(subscription_id, ranks, FilterWithdrawal(subscription_id, self.node.address))
 
     def _send_up(self, subscription_id: str, ranks: Iterable[int], message: Message) -> None:
-        """Send a message to the vertices of a subscription's keys, in every facet of some cubes."""
+        """Send a message to the vertices of a subscription's keys, in all facets of the cubes of these ranks."""
         addresses = self._addresses[subscription_id]
         self.ring.multicast(
             [
@@ -392,7 +397,7 @@ class HopeBroker(ABC):
         )
 
     def _readdress(self, before: AgreedDimensions, now: AgreedDimensions) -> None:
-        """Register where that is to be from now on, and withdraw from where it is not."""
+        """Register in the cubes that are new, and withdraw from those that are no longer used."""
         for name in self._addresses:
             new = [rank for rank in now.registering if rank not in before.registering]
             old = [rank for rank in before.registering if rank not in now.registering]
@@ -401,14 +406,8 @@ class HopeBroker(ABC):
             if old:
                 self._withdraw_from(name, old)
 
-    def _begin(self) -> None:
-        if self.refresh is not None:
-            share = (self.node.address * 0.618034) % 1.0  # so that not all nodes refresh at once
-            self.node.wake_after(self.refresh * (0.5 + share), "hope refresh")
-
-    def _each_period(self, about: None) -> None:
+    def _each_period(self) -> None:
         assert self.refresh is not None
-        self.node.wake_after(self.refresh, "hope refresh")
         if not self.ring.member:
             return
         self.agreement.each_period(self.refresh)
@@ -416,19 +415,19 @@ class HopeBroker(ABC):
         self._expire(self.node.now - LEASES * self.refresh)
 
     def _renew(self) -> None:
-        """Tell others again what they should know."""
+        """Send all registrations of this home again."""
         for name in self._addresses:
             self._register_in(name, self.agreement.settled.registering)
 
     def _expire(self, before: float) -> None:
-        """Forget what was last heard of before a time; what is newly hosted here counts as heard of now."""
+        """Drop what was last renewed before a time; what is newly hosted here counts as renewed now."""
         hosted = {
             (position, name)
             for position in self.replication.hosted()
             for name in self.replication.contents(position)
             if isinstance(name, RegistrationName)
         }
-        self._heard_of = {known: time for known, time in self._heard_of.items() if known in hosted}
-        for position, resident in sorted(hosted):
-            if self._heard_of.setdefault((position, resident), self.node.now) < before:
-                self._forget(position, resident)
+        self._renewed_at = {known: time for known, time in self._renewed_at.items() if known in hosted}
+        for position, registration in sorted(hosted):
+            if self._renewed_at.setdefault((position, registration), self.node.now) < before:
+                self._forget(position, registration)

@@ -1,19 +1,20 @@
-"""How the nodes of a HOPE system agree on the length of addresses as their number changes.
+"""How the nodes of a HOPE system agree on the length of keys as the number of nodes changes.
 
-With too few bits nodes are left without a vertex and keys are full; with too many a subscription goes to more
-vertices than it need. So the dimension follows the number of nodes, and nobody may miss an event meanwhile:
+With too few bits some nodes have no vertex and keys have too many bits set; with too many a subscription goes
+to more vertices than needed. So the dimension follows the number of nodes, and no event may be missed during
+a change:
 
-- One node, the *keeper*, decides: the owner of a certain key. What is settled is kept by replication.
-- A change is three steps, so many refresh periods apart that every node has heard of one before the next:
-  subscriptions are registered in the cubes of both dimensions; then events are published in the new one; then
-  subscriptions are withdrawn from the old one. At every step, and between any two, an event goes to a cube in
-  which all subscriptions are registered.
-- The keeper sends what is settled to all nodes at once. Against what gets lost, and for newcomers, every node
-  tells another one in each period what it knows; the higher number is right.
-- The number of nodes is guessed from how close together the successors are, and the guesses are averaged as
-  they are told on. The dimension changes when the guess is well outside of what it suits.
+- One node, the *keeper*, decides: the owner of a certain key. The decision is replicated.
+- A change has three steps, several refresh periods apart, so that every node has learned of one before the
+  next: subscriptions are registered in the cubes of both dimensions; then events are published in the new
+  one; then subscriptions are withdrawn from the old one. At any time an event goes to a cube in which all
+  subscriptions are registered.
+- The keeper multicasts each decision to all nodes. In case that is lost, and for new nodes, every node also
+  sends what it knows to another node in each period; the higher number wins.
+- The number of nodes is estimated from the distances of the successors, and nodes average their estimates
+  with those that they receive. The dimension changes when the estimate is well outside its range.
 
-Cost: a message a node and period; at a change one to every node, and every subscription registered once more.
+Cost: one message a node and period; at a change one to every node, and every registration once more.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ from distributary.overlay.replication import Replication
 from distributary.overlay.ring.ring import Arrival, Ring
 
 STEP = 3
-"""Refresh periods between two steps."""
+"""How many refresh periods lie between two steps."""
 ABOVE, BELOW = 0.5, 2.0
-"""By how many bits the guess may lie above and below the dimension before it is changed."""
+"""How many bits the estimate may lie above and below the dimension before that is changed."""
 SHARE = 0.2
-"""How much of a node's own guess goes into what it has averaged, a period."""
+"""The weight of a node's own estimate in its average, in each period."""
 
 
 class AgreedDimensions(NamedTuple):
-    """What is settled, by rank among the possible dimensions: where to publish, and where to register."""
+    """A decision, by rank among the possible dimensions: where to publish, and where to register."""
 
     number: int
     publishing: int
@@ -44,36 +45,44 @@ class AgreedDimensions(NamedTuple):
 
 
 class DimensionGossip(NamedTuple):
-    """What a node knows to be settled, and its guess of the nodes, as a power of two."""
+    """The decision that a node knows, and its estimate of log2 of the number of nodes."""
 
     settled: AgreedDimensions
     guess: float | None = None
 
 
 class DimensionRequest(NamedTuple):
-    """From a node that has just come, to the keeper: what is settled?"""
+    """From a node that has just joined to the keeper: a request for the current decision."""
 
     address: Address
 
 
 class DimensionAgreement:
-    """What one node knows of the dimension, and its part in changing it."""
+    """The dimension as one node knows it, and this node's part in changing it."""
 
-    def __init__(self, ring: Ring, dimension: int, dimensions: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        ring: Ring,
+        replication: Replication,
+        dimension: int,
+        dimensions: tuple[int, ...],
+        *,
+        changed: Callable[[AgreedDimensions, AgreedDimensions], None],
+    ) -> None:
+        """`changed` is called with the previous and the new decision."""
         self.ring = ring
+        self.replication = replication
         self.dimensions = dimensions
         rank = dimensions.index(dimension)
         self.settled = AgreedDimensions(0, rank, (rank,))
-        self.changed: Callable[[AgreedDimensions, AgreedDimensions], None] | None = None
-        """Called with what was and what is settled."""
-        self.replication: Replication | None = None
+        self._changed = changed
         self._key = ring.circle.hash("the dimension of HOPE")
-        self._guess: float | None = None
+        self._estimate: float | None = None
         self._asked = False
         self._turn = 0
         if self.adapts:
             ring.node.handle(DimensionGossip, self._heard)
-            ring.listen(DimensionGossip, lambda tidings, arrival: self._heard(tidings, arrival.origin))
+            ring.listen(DimensionGossip, lambda gossip, arrival: self._heard(gossip, arrival.origin))
             ring.listen(DimensionRequest, self._newcomer)
             ring.watch(self._ask_once)
 
@@ -88,21 +97,20 @@ class DimensionAgreement:
         return self.dimensions[self.settled.publishing]
 
     def each_period(self, refresh: float) -> None:
-        """Guess, tell on, and decide if this node is the keeper."""
+        """Update the estimate, send it to another node, and decide if this node is the keeper."""
         if not self.adapts or not self.ring.member:
             return
-        own = guessed_nodes(self.ring)
-        self._guess = own if self._guess is None else (1 - SHARE) * self._guess + SHARE * own
+        own = estimated_bits(self.ring)
+        self._estimate = own if self._estimate is None else (1 - SHARE) * self._estimate + SHARE * own
         self._turn += 1
         if self.ring.owns(self._key) and self._turn > STEP:  # not before guesses have been averaged
             self._decide(refresh)
         known = self.ring.known()
         if known:
-            self.ring.node.send(known[self._turn % len(known)], DimensionGossip(self.settled, self._guess))
+            self.ring.node.send(known[self._turn % len(known)], DimensionGossip(self.settled, self._estimate))
 
     def _decide(self, refresh: float) -> None:
-        """Take the next step if it is due; what an earlier keeper settled counts."""
-        assert self.replication is not None
+        """Take the next step if it is due, starting from the replicated decision of an earlier keeper."""
         kept = self.replication.contents(self._key).get("settled")
         if isinstance(kept, AgreedDimensions):
             self._adopt(kept)
@@ -113,7 +121,7 @@ class DimensionAgreement:
             self.ring.multicast_segment(0, self.ring.circle.size, DimensionGossip(following))
 
     def _following(self, settled: AgreedDimensions, wait: float) -> AgreedDimensions:
-        """What is to be settled after this, now."""
+        """The decision that follows this one now; the same one if no step is due."""
         number, publishing, registering, since = settled
         now = self.ring.node.now
         if len(registering) == 1:
@@ -128,29 +136,28 @@ class DimensionAgreement:
         return AgreedDimensions(number + 1, publishing, (publishing,), now)
 
     def _fitting(self) -> int:
-        """The rank of the dimension to have: the present one while it will do."""
-        assert self._guess is not None
-        if self.dimension - BELOW <= self._guess <= self.dimension + ABOVE:
+        """The rank of the best dimension: the present one while the estimate is in its range."""
+        assert self._estimate is not None
+        if self.dimension - BELOW <= self._estimate <= self.dimension + ABOVE:
             return self.settled.publishing
-        wanted = max(1, math.ceil(self._guess))
+        wanted = max(1, math.ceil(self._estimate))
         return min(range(len(self.dimensions)), key=lambda rank: abs(self.dimensions[rank] - wanted))
 
     # What others say.
 
-    def _heard(self, tidings: DimensionGossip, sender: Address) -> None:
-        self._adopt(tidings.settled)
-        if tidings.guess is not None:
-            own = tidings.guess if self._guess is None else self._guess
-            self._guess = (own + tidings.guess) / 2
+    def _heard(self, gossip: DimensionGossip, sender: Address) -> None:
+        self._adopt(gossip.settled)
+        if gossip.guess is not None:
+            own = gossip.guess if self._estimate is None else self._estimate
+            self._estimate = (own + gossip.guess) / 2
 
     def _adopt(self, settled: AgreedDimensions) -> None:
         if settled.number > self.settled.number:
             before, self.settled = self.settled, settled
-            if self.changed is not None:
-                self.changed(before, settled)
+            self._changed(before, settled)
 
     def _ask_once(self) -> None:
-        """When this node has just found its place, ask what is settled."""
+        """Ask the keeper for the decision once, as soon as this node is in the ring."""
         if self.ring.member and not self._asked and self.ring.successors[0] != self.ring.identifier:
             self._asked = True
             self.ring.route(self._key, DimensionRequest(self.ring.identifier))
@@ -160,15 +167,15 @@ class DimensionAgreement:
             self.ring.node.send(message.address, DimensionGossip(self.settled))
 
 
-def guessed_nodes(ring: Ring) -> float:
-    """The logarithm to base 2 of how many nodes there are, to judge by the distances of the successors.
+def estimated_bits(ring: Ring) -> float:
+    """The logarithm to base 2 of the number of nodes, estimated from the distances of the successors.
 
     >>> from distributary.overlay.ring.circle import Circle
     >>> from distributary.overlay.node import Node
     >>> from distributary.overlay.ring.ring import settle
     >>> rings = [Ring(Node(place), Circle(8)) for place in range(0, 256, 8)]
     >>> settle(rings)
-    >>> guessed_nodes(rings[0])
+    >>> estimated_bits(rings[0])
     5.0
     """
     successors = ring.successors

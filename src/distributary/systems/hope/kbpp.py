@@ -1,13 +1,13 @@
 """KBPP, key-based publication propagation: events go down to where subscriptions are (001, 4.3.2).
 
 A subscription is known to one vertex, that of its key. An event goes to the vertex of its own key and from
-there down the spanning tree to every vertex whose key it covers, each of which compares filters and sends it
-home.
+there down the spanning tree to every vertex whose key it covers; each of these compares filters and sends it
+to the homes.
 
 Cost: a subscription is one message to its vertex (about half of log2 N hops); an event with a key of weight w
 visits 2^w vertices, as many messages less those between vertices of one node. Nothing is kept about other
-vertices, so forgetting a subscription is one message too. Good where subscriptions change as often as events
-come, or keys are light.
+vertices, so removing a subscription is one message too. Suitable where subscriptions change as often as
+events come, or keys have few bits set.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from distributary.systems.hope.messages import RegistrationName, XmlPublication
 
 
 class Kbpp(HopeBroker):
-    """A node that sends events to all the vertices where subscriptions to them may be."""
+    """A node that sends events to every vertex where a matching subscription may be registered."""
 
     mirrored: ClassVar[bool] = True
 
@@ -46,6 +46,6 @@ class Kbpp(HopeBroker):
         if not isinstance(name, RegistrationName):
             return
         vertex = self._vertices.setdefault(position, Vertex())
-        vertex.settle(name, entry)
-        if not vertex.residents:
+        vertex.update(name, entry)
+        if not vertex.registrations:
             del self._vertices[position]

@@ -1,27 +1,26 @@
-"""KBSP, key-based subscription propagation: subscriptions climb to where events will be (001, 4.3.2 and 4.5).
+"""KBSP, key-based subscription propagation: subscriptions go up to where events arrive (001, 4.3.2 and 4.5).
 
-What a subscription wants is told from the vertex of its key up the spanning tree, to every vertex whose key
-covers it. An event goes to the vertex of its own key, and back along the same tree, towards every neighbour
-that wants it and no other. Each vertex keeps for each neighbour the filters that came across that bit, and
-tells its neighbours above no more than they need (`hope_table`): a filter that is covered already goes no
-further.
+The filter of a subscription is advertised from the vertex of its key up the spanning tree, to every vertex
+whose key covers it. An event goes to the vertex of its own key, and back along the same tree, only to
+neighbours that advertised a filter it covers. Each vertex keeps for each neighbour the filters that came from
+it, and advertises upwards no more than is needed (`table`): a filter covered by another is not sent on.
 
 Rules:
 
-- An event that came across bit j goes on across higher bits alone, for only what came across those was told
-  across j. So it comes to a vertex at most once, and to every vertex where a wanting subscription is
-  registered.
-- A vertex tells changes: filters that are new and filters that are no longer wanted, with a digest of all
-  that it wants now. Whoever arrives at another digest adds what is new, drops nothing, and asks for all. A
-  set that is too large costs needless messages; one that is too small would lose events.
-- Late and repeated adverts of one sender are known by their numbers. When another node has come to speak for
-  a vertex, what it tells is added to what was known, until a later digest has shown what is left over.
-- Every `refresh` seconds the digests are told again, and what nobody renews is forgotten.
+- An event that came across bit j is forwarded across higher bits only, because only what came across those
+  was advertised across j. So it reaches a vertex at most once, and every vertex where a matching subscription
+  is registered.
+- An advert carries changes: added and dropped filters, with a digest of the whole set. A receiver whose
+  resulting set has another digest adds the new filters, drops none, and requests the whole set. A set that is
+  too large costs needless messages; one that is too small would lose events.
+- Late and repeated adverts of one sender are recognised by their numbers. When another node has taken over a
+  vertex, its adverts are added to the known filters until a later digest shows what is obsolete.
+- Every `refresh` seconds digests are sent again, and filters that are not renewed are dropped.
 
-Cost: a subscription to a key of weight w reaches at most 2^(dimension - w) vertices, fewer the more is known
-already. Unsubscribing costs at most the same: the neighbours above are told what they would have been told
-without it, which may be filters that it had kept quiet. An event costs a message for each vertex on the way
-to somebody who wants it, less those between vertices of one node, and one for each home.
+Cost: a subscription to a key of weight w reaches at most 2^(dimension - w) vertices, fewer the more filters
+are known already. Unsubscribing costs at most the same: the neighbours above are sent what they would have
+been sent without it, which may be filters that it had covered. An event costs a message for each vertex on
+the way to a matching subscription, less those between vertices of one node, and one for each home.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ from distributary.systems.hope.table import FilterTable
 
 @dataclass
 class NeighbourAdvert:
-    """What is known of whoever speaks for a neighbour below."""
+    """The node that last sent adverts for a neighbour below, and the number and time of the last one."""
 
     speaker: Address | None
     number: int
@@ -59,7 +58,7 @@ class NeighbourAdvert:
 
 @dataclass
 class RoutingVertex:
-    """A vertex hosted here: its registrations, its neighbours' wants, and what they were told."""
+    """A vertex hosted here: its registrations, the filters of its neighbours, and what it advertised."""
 
     table: FilterTable
     registered: Vertex = field(default_factory=Vertex)
@@ -68,10 +67,10 @@ class RoutingVertex:
 
 
 class Kbsp(HopeBroker):
-    """A node that tells the vertices above what is wanted, and sends events back the way that was told.
+    """A node that advertises filters to the vertices above, and forwards events along the same links.
 
-    `budget` bounds the filters told to a neighbour; without one, as many are told as are needed to rule out
-    what could be ruled out for each subscription by itself.
+    `budget` limits the filters advertised to a neighbour; without it, as many are sent as are needed to be
+    as selective as the subscriptions themselves.
     """
 
     mirrored: ClassVar[bool] = False
@@ -80,14 +79,14 @@ class Kbsp(HopeBroker):
         self.budget = budget
         self._vertices: dict[int, RoutingVertex] = {}
         self._dirty: dict[int, None] = {}
-        """Vertices whose neighbours may have to be told something, in the order of their changes."""
+        """Vertices whose neighbours may need a new advert, in the order of their changes."""
         self._number = 0
         super().__init__(*args, **options)
         self.ring.listen(FilterAdvert, self._advertised)
         self.ring.listen(AdvertRenewal, self._renewed)
-        self.node.handle(AdvertRequest, self._asked)
-        self.node.at_alarm("hope tell", self._tell_all)
-        self.node.at_start(self._number_anew)
+        self.node.handle(AdvertRequest, self._answer_request)
+        self.node.at_alarm("hope tell", self._advertise_all)
+        self.node.at_start(self._after_restart)
 
     # Events.
 
@@ -132,31 +131,31 @@ class Kbsp(HopeBroker):
         if isinstance(name, NeighbourFilterName):
             (vertex.table.remove if entry is None else vertex.table.add)(name.filter, name.bit)
         else:
-            gone, new = vertex.registered.settle(name, entry)
-            if gone is not None:
-                vertex.table.remove(gone, vertex.table.dimension)
+            dropped, new = vertex.registered.update(name, entry)
+            if dropped is not None:
+                vertex.table.remove(dropped, vertex.table.dimension)
             if new is not None:
                 vertex.table.add(new, vertex.table.dimension)
-        self._tell_soon(position)
+        self._advertise_soon(position)
 
-    def _tell_soon(self, position: int) -> None:
-        """Tell the neighbours when all is known that has come at this moment."""
+    def _advertise_soon(self, position: int) -> None:
+        """Advertise to the neighbours once everything that arrived at this moment has been processed."""
         if not self._dirty:
             self.node.wake_after(0.0, "hope tell")
         self._dirty[position] = None
 
-    def _tell_all(self, about: None) -> None:
+    def _advertise_all(self, about: None) -> None:
         while self._dirty:
             position = next(iter(self._dirty))
             del self._dirty[position]
             vertex = self._vertices.get(position)
             if vertex is not None and self.ring.member:
-                self._tell(position, vertex)
+                self._advertise(position, vertex)
                 if not vertex.table:
                     del self._vertices[position]
 
-    def _tell(self, position: int, vertex: RoutingVertex) -> None:
-        """Send the neighbours above what has changed for them; the same change is the same advert."""
+    def _advertise(self, position: int, vertex: RoutingVertex) -> None:
+        """Send the neighbours above what has changed for them; equal changes share one advert."""
         place = self.cubes.place(position)
         changes: dict[FilterAdvert, list[int]] = {}
         for bit in vertex.table.open_bits:
@@ -171,7 +170,7 @@ class Kbsp(HopeBroker):
             self._send_above(positions, advert._replace(number=self._number))
 
     def _advert(self, vertex: Key, told: frozenset[int] | None, wanted: frozenset[int]) -> FilterAdvert:
-        """What makes a neighbour that was told something, or nothing yet, know what is wanted."""
+        """The advert that brings a neighbour from what it was sent (None for nothing yet) to `wanted`."""
         known = told or frozenset()
         added, dropped = tuple(sorted(wanted - known)), tuple(sorted(known - wanted))
         return FilterAdvert(vertex, self.node.address, added, dropped, digest_of(wanted), told is None, 0)
@@ -191,9 +190,9 @@ class Kbsp(HopeBroker):
     def _advertised(self, advert: FilterAdvert, arrival: Arrival) -> None:
         self._introduce(arrival, advert.speaker)
         for position in arrival.keys:
-            self._take_in(position, advert)
+            self._apply_advert(position, advert)
 
-    def _take_in(self, position: int, advert: FilterAdvert) -> None:
+    def _apply_advert(self, position: int, advert: FilterAdvert) -> None:
         speaker = advert.speaker
         bit = bit_between(self.cubes.place(position).vertex, advert.vertex)
         vertex = self._vertices.get(position)
@@ -207,7 +206,7 @@ class Kbsp(HopeBroker):
             wanted |= known
         elif digest_of(wanted) != advert.digest:
             wanted = known.union(advert.added)
-            self._ask(position, bit, speaker)
+            self._request(position, bit, speaker)
         for filter in sorted(wanted - known):
             self.replication.put(position, NeighbourFilterName(bit, filter), True)
         for filter in sorted(known - wanted):
@@ -228,7 +227,7 @@ class Kbsp(HopeBroker):
             bit = bit_between(self.cubes.place(position).vertex, message.vertex)
             vertex = self._vertices.get(position)
             if vertex is None or digest_of(vertex.table.of(bit)) != message.digest:
-                self._ask(position, bit, speaker)
+                self._request(position, bit, speaker)
             if vertex is not None:
                 link = vertex.links.setdefault(bit, NeighbourAdvert(speaker, -1, self.node.now))
                 if link.speaker != speaker:
@@ -236,15 +235,15 @@ class Kbsp(HopeBroker):
                 link.heard_of = self.node.now
             self._note_host(position, bit, speaker)
 
-    def _ask(self, position: int, bit: int, speaker: Address) -> None:
+    def _request(self, position: int, bit: int, speaker: Address) -> None:
         place = self.cubes.place(position)
         enquiry = AdvertRequest(self.cubes.position(place._replace(vertex=place.vertex ^ (1 << bit))), bit)
         if speaker == self.node.address:
-            self._asked(enquiry, speaker)
+            self._answer_request(enquiry, speaker)
         else:
             self.send(speaker, enquiry)
 
-    def _asked(self, message: AdvertRequest, sender: Address) -> None:
+    def _answer_request(self, message: AdvertRequest, sender: Address) -> None:
         if not self.ring.member or not self.ring.owns(message.position):
             return
         place = self.cubes.place(message.position)
@@ -258,8 +257,8 @@ class Kbsp(HopeBroker):
 
     # Upkeep.
 
-    def _number_anew(self) -> None:
-        """Number adverts above those of an earlier life, and tell what an alarm that is gone was to tell."""
+    def _after_restart(self) -> None:
+        """After a restart, number adverts above all earlier ones, and set a lost alarm again."""
         self._number = max(self._number, int(self.node.now * 1e6))
         if self._dirty:
             self.node.wake_after(0.0, "hope tell")
@@ -290,7 +289,7 @@ class Kbsp(HopeBroker):
 
 
 def digest_of(filters: Iterable[int]) -> int:
-    """A number of 64 bits that tells sets of filters apart; 0 for none.
+    """A 64-bit digest of a set of filters; 0 for the empty set.
 
     >>> digest_of([]), digest_of([1, 2]) == digest_of([2, 1]) != digest_of([1])
     (0, True)

@@ -1,4 +1,4 @@
-"""What the nodes of a HOPE system say to each other."""
+"""The messages between nodes of a HOPE system, and the names and entries of a vertex's contents."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from distributary.overlay.node import Address, Message
 
 
 class FilterRegistration(NamedTuple):
-    """To the vertex of a subscription's key: what covers this filter is wanted at a home."""
+    """To the vertex of a subscription's key: send events that cover this filter to the home."""
 
     subscription: str
     home: Address
@@ -18,14 +18,14 @@ class FilterRegistration(NamedTuple):
 
 
 class FilterWithdrawal(NamedTuple):
-    """To the same vertex: it is wanted there no longer."""
+    """To the same vertex: remove the registration."""
 
     subscription: str
     home: Address
 
 
 class XmlPublication(NamedTuple):
-    """An event with its filter, from a vertex to a neighbour; from a publisher it comes from no vertex."""
+    """An event with its filter, from a neighbouring vertex, or from its publisher (`came_from` is None)."""
 
     event: Event
     filter: int
@@ -33,35 +33,35 @@ class XmlPublication(NamedTuple):
 
 
 class DirectMessage(NamedTuple):
-    """A message for some positions, handed straight to the node that is thought to own them."""
+    """A message for some positions, sent directly to the node that presumably owns them."""
 
     positions: tuple[int, ...]
     message: Message
 
 
 class OwnershipNotice(NamedTuple):
-    """The sender owns these positions: what is for them can be passed straight to it."""
+    """The sender owns these positions: messages for them can be sent to it directly."""
 
     positions: tuple[int, ...]
 
 
 class OwnershipDenial(NamedTuple):
-    """The sender does not own these positions, and has sent on what was passed to it for them."""
+    """The sender does not own these positions; it has forwarded the message for them."""
 
     positions: tuple[int, ...]
 
 
 class EventNotice(NamedTuple):
-    """To a home: an event that a subscription of its clients may want."""
+    """To a home: an event that may match a subscription of its clients."""
 
     event: Event
 
 
 class FilterAdvert(NamedTuple):
-    """From a vertex to the neighbours above it: what it wants has changed. The node that hosts it speaks.
+    """From a vertex, hosted by `speaker`, to the neighbours above it: its filters have changed.
 
-    `number` grows with every one that a node sends. `digest` is that of all it wants now; `full` says that
-    `added` is all of that.
+    `number` grows with every advert of a node. `digest` is that of all its filters now; `full` says that
+    `added` has all of them.
     """
 
     vertex: Key
@@ -74,7 +74,7 @@ class FilterAdvert(NamedTuple):
 
 
 class AdvertRenewal(NamedTuple):
-    """From a vertex to the neighbours above it: what it wants has still this digest."""
+    """From a vertex to the neighbours above it: the digest of its filters, unchanged."""
 
     vertex: Key
     speaker: Address
@@ -82,14 +82,14 @@ class AdvertRenewal(NamedTuple):
 
 
 class AdvertRequest(NamedTuple):
-    """To the node behind an advert: tell the neighbour across a bit of this vertex all that is wanted."""
+    """To the sender of an advert: send all filters of this vertex to the neighbour across a bit."""
 
     position: int
     bit: int
 
 
 class EventRecall(NamedTuple):
-    """From the vertex of a subscription upwards: send home the remembered events that cover the filter."""
+    """From the vertex of a subscription upwards: send the stored events that cover the filter home."""
 
     subscription: str
     home: Address
@@ -99,7 +99,7 @@ class EventRecall(NamedTuple):
 
 
 class EventRecallReply(NamedTuple):
-    """To a home: remembered events that a subscription may want."""
+    """To a home: stored events that may match a subscription."""
 
     subscription: str
     events: tuple[Event, ...]
@@ -113,20 +113,20 @@ class RegistrationName(NamedTuple):
 
 
 class NeighbourFilterName(NamedTuple):
-    """Names a filter that the neighbour across a bit wants; the entry is True."""
+    """Names a filter of the neighbour across a bit; the entry is True."""
 
     bit: int
     filter: int
 
 
 class EventName(NamedTuple):
-    """Names an event that a vertex remembers; the entry is a `StoredEvent`."""
+    """Names a stored event; the entry is a `StoredEvent`."""
 
     event: str
 
 
 class StoredEvent(NamedTuple):
-    """An event as a vertex remembers it: when it came, and with which filter."""
+    """An event as a vertex stores it: when it arrived, and its filter."""
 
     time: float
     filter: int

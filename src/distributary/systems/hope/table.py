@@ -1,21 +1,21 @@
-"""What a vertex of the hypercube knows of who wants what: filters, and across which neighbours they came.
+"""The filters that a vertex of the hypercube knows, and from which neighbours each came.
 
-A *source* is the neighbour across a bit, named by that bit, or the subscriptions whose key is this vertex,
-named by the dimension, which is above all bits. What came across bit i is passed on across the bits below i
-alone (that is the spanning tree), so the neighbour across j is told what came from the sources above j:
+A *source* is the neighbour across a bit, named by that bit, or the subscriptions registered at this vertex,
+named by the dimension, which is above all bits. What came across bit i is advertised across the bits below i
+only (that is the spanning tree), so the neighbour across j is sent what came from the sources above j:
 
-- of two filters, one of which asks for no bit that the other does not, only the less demanding one matters:
-  whoever is told it need not know the other. What a neighbour is told is the set of the least demanding ones.
-- With a `budget`, at most so many filters are told; the most alike are replaced by the bits that both ask
-  for. A budget of 1 is one aggregated filter a neighbour. (AND, not OR: an event covers the filter of
-  whatever it matches, so it covers the common bits of several, but not the bits of all.)
+- If the bits of one filter are a subset of another's, the neighbour needs only the first, which is less
+  demanding. What a neighbour is sent is the set of the least demanding filters.
+- With a `budget`, at most so many filters are sent; the two most similar ones are replaced by the bits they
+  have in common, as often as needed. A budget of 1 is one aggregated filter for each neighbour. (AND, not OR:
+  an event that covers one of two filters covers their common bits, but not the bits of both.)
 
-Forgetting is exact, for every filter is kept with all its sources: what a neighbour is told is always that
-which it would be told had the forgotten filter never been there.
+Removing a filter is exact, as every filter is kept with all its sources: what a neighbour is sent is always
+what it would be sent had the removed filter never been there.
 
-Cost, with n distinct filters here: a match reads each of them once, a few machine words. Adding takes n
-comparisons; removing takes n for every filter that it kept quiet. Passing beyond a budget costs the square of
-the filters told.
+Cost, with n distinct filters: a match reads each of them once, a few machine words. Adding takes n
+comparisons; removing takes n for every filter that the removed one had covered. Exceeding a budget costs the
+square of the number of filters sent.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from collections.abc import Iterable, Iterator
 
 
 class FilterTable:
-    """The filters of one vertex by source, and what its neighbours are to be told.
+    """The filters of one vertex by source, and what its neighbours are to be sent.
 
     >>> table = FilterTable(dimension=4, vertex=0b0100)
-    >>> table.add(0b0111, source=4)                  # of a subscription of this very vertex
+    >>> table.add(0b0111, source=4)                  # of a subscription registered at this vertex
     >>> table.add(0b0011, source=2)                  # from the neighbour across bit 2
-    >>> table.told(3), table.told(1)    # the second goes across bits below 2 and makes the first idle
+    >>> table.told(3), table.told(1)    # the second goes across bits below 2 and covers the first
     (frozenset({7}), frozenset({3}))
     >>> f"{table.matching(0b1011):b}"                  # the source across bit 2 alone
     '100'
@@ -39,11 +39,11 @@ class FilterTable:
         self.dimension = dimension
         self.budget = budget
         self.open_bits = tuple(bit for bit in range(dimension) if not vertex >> bit & 1)
-        """The bits across which this vertex passes on."""
+        """The bits across which this vertex advertises: those that its key lacks."""
         self._sources: dict[int, int] = {}
-        """For each filter its sources, as a mask."""
-        self._quiet_below: dict[int, int] = {}
-        """For each filter the highest source of a less demanding one: across lower bits it is not told."""
+        """For each filter its sources, as a bit mask."""
+        self._covered_below: dict[int, int] = {}
+        """For each filter the highest source of a less demanding one: it is not sent across lower bits."""
         self._told: dict[int, set[int]] = {bit: set() for bit in self.open_bits}
         self._from: dict[int, set[int]] = {}
 
@@ -55,7 +55,7 @@ class FilterTable:
         return frozenset(self._from.get(source, ()))
 
     def add(self, filter: int, source: int) -> None:
-        """Note that a source wants what covers this filter."""
+        """Add a filter of a source."""
         self._from.setdefault(source, set()).add(filter)
         mask = self._sources.get(filter, 0)
         if mask >> source:
@@ -64,16 +64,16 @@ class FilterTable:
         before = self._range(filter)
         self._sources[filter] = mask | 1 << source
         if not mask:
-            self._quiet_below[filter] = self._less_demanding(filter)
+            self._covered_below[filter] = self._less_demanding(filter)
         self._retell(filter, before)
         for other in self._more_demanding(filter):
-            if self._quiet_below[other] < source:
+            if self._covered_below[other] < source:
                 before = self._range(other)
-                self._quiet_below[other] = source
+                self._covered_below[other] = source
                 self._retell(other, before)
 
     def remove(self, filter: int, source: int) -> None:
-        """Forget what a source wanted; nothing happens when it did not."""
+        """Remove a filter of a source, if it is there."""
         mask = self._sources.get(filter, 0)
         if not mask >> source & 1:
             return
@@ -86,20 +86,20 @@ class FilterTable:
         if left:
             self._sources[filter] = left
         else:
-            del self._sources[filter], self._quiet_below[filter]
+            del self._sources[filter], self._covered_below[filter]
         self._retell(filter, before)
         for other in list(self._more_demanding(filter)):
-            if self._quiet_below[other] == source:
+            if self._covered_below[other] == source:
                 before = self._range(other)
-                self._quiet_below[other] = self._less_demanding(other)
+                self._covered_below[other] = self._less_demanding(other)
                 self._retell(other, before)
 
     def told(self, bit: int) -> frozenset[int]:
-        """What the neighbour across a bit that this vertex lacks is to be told."""
+        """The filters that the neighbour across a bit that this vertex lacks is to be sent."""
         return aggregate(self._told[bit], self.budget)
 
     def matching(self, filter: int, above: int = -1) -> int:
-        """The sources above a bit that want an event with this filter, as a mask."""
+        """The sources above a bit that have a filter covered by this event filter, as a bit mask."""
         found = 0
         lacking = ~filter
         for asked, mask in self._sources.items():
@@ -108,9 +108,9 @@ class FilterTable:
         return found >> (above + 1) << (above + 1)
 
     def _range(self, filter: int) -> range:
-        """The bits across which a filter is told."""
+        """The bits across which a filter is sent."""
         mask = self._sources.get(filter)
-        return range(0) if mask is None else range(self._quiet_below[filter], mask.bit_length() - 1)
+        return range(0) if mask is None else range(self._covered_below[filter], mask.bit_length() - 1)
 
     def _retell(self, filter: int, before: range) -> None:
         after = self._range(filter)
@@ -122,7 +122,7 @@ class FilterTable:
                 self._told[bit].add(filter)
 
     def _less_demanding(self, filter: int) -> int:
-        """The highest source of any filter that asks for less; 0 when there is none."""
+        """The highest source of any less demanding filter; 0 when there is none."""
         return max(
             (
                 mask.bit_length() - 1
@@ -137,7 +137,7 @@ class FilterTable:
 
 
 def least_demanding(filters: Iterable[int]) -> frozenset[int]:
-    """The filters that none of the others makes idle.
+    """The filters of which no other is a subset.
 
     >>> sorted(least_demanding([0b011, 0b111, 0b100]))
     [3, 4]
@@ -150,7 +150,7 @@ def least_demanding(filters: Iterable[int]) -> frozenset[int]:
 
 
 def aggregate(filters: Iterable[int], budget: int | None) -> frozenset[int]:
-    """At most so many filters that let pass whatever one of these lets pass; the same for the same set.
+    """At most `budget` filters that match whatever one of these matches; a function of the set alone.
 
     >>> sorted(aggregate([0b0011, 0b0111_0000, 0b0110_0001], budget=2))
     [3, 96]
