@@ -1,14 +1,14 @@
-"""A simulated publish-subscribe system with its clients: what they ask for, what they get, what it cost.
+"""A simulated publish-subscribe system with its clients: what they ask for, what they get, what it costs.
 
 Rules:
 
-- Every operation is a cause of its own, `("publish", event.id)` for one, so that messages, bytes and hops per
-  operation come out of the metrics without any help from the system.
-- Clients behave as clients would. When their broker restarts without its state they subscribe again (cause
-  `("subscribe again", id)`); what they asked of a broker that crashed before doing it, or while it was down,
-  they ask again when it is up; when it leaves they move to the next one, clockwise.
-- A client asks its own broker only, and nobody subscribes or publishes at a broker that is down: that is an
-  error of whoever drives the deployment.
+- Every operation is a cause of its own, for example `("publish", event.id)`, so that messages, bytes and hops
+  of each operation follow from the metrics alone.
+- Clients behave like real ones. When their broker restarts without its state they subscribe again (cause
+  `("subscribe again", id)`); requests that a broker lost in a crash, or that came while it was down, are made
+  again when it is up; when it leaves they move to the next one, clockwise.
+- A client talks to its own broker only. Subscribing or publishing at a broker that is down is an error of the
+  caller.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from distributary.sim.population import Population
 from distributary.sim.simulator import DeliveredItem, Observer, Simulator
 
 ACKNOWLEDGEMENTS = ("Ack",)
-"""The kinds of messages that `costs` counts apart, unless told otherwise."""
+"""The kinds of messages that `costs` counts separately by default."""
 
 
 class ReceivedDelivery(NamedTuple):
-    """A delivery as its client got it: when, at which node, and after how many messages since its publish."""
+    """A delivery to a client: when, at which node, and after how many messages since the publication."""
 
     time: float
     address: Address
@@ -45,15 +45,15 @@ class Costs:
 
     operations: int
     messages: float
-    """Without those counted apart."""
+    """Without those counted separately."""
     bytes: float
     hops: float
-    """The longest chain of messages, without those counted apart."""
+    """The longest chain of messages, without those counted separately."""
     apart: Mapping[str, float] = field(default_factory=dict)
-    """Messages an operation of the kinds counted apart, such as acknowledgements."""
+    """Messages of the kinds counted separately, such as acknowledgements, by kind."""
     deliveries: float = 0.0
     delivery_hops: float = 0.0
-    """Messages in a chain from the operation to a delivery."""
+    """Messages in the chain from the operation to a delivery."""
     delay: float = 0.0
     """Seconds from the operation to a delivery."""
     longest_delay: float = 0.0
@@ -61,7 +61,7 @@ class Costs:
 
 @dataclass
 class _Client:
-    """A subscription, where its client is, and the brokers that have it."""
+    """A subscription, the node of its client, and the brokers that have it."""
 
     subscription: Subscription
     at: Address
@@ -70,7 +70,7 @@ class _Client:
 
 
 class _Receipts(Observer):
-    """Keeps what the clients get."""
+    """Records what the clients get."""
 
     def __init__(self) -> None:
         self.all: list[ReceivedDelivery] = []
@@ -111,15 +111,15 @@ class Deployment(Population[Broker]):
         simulator.observe(self.metrics)
         simulator.observe(self._receipts)
         self._clients: dict[str, _Client] = {}
-        self._owed: dict[Address, dict[str, _Client]] = {}
-        """Subscriptions that were given up and whose brokers have not heard of it, being down or paused."""
+        self._pending_removals: dict[Address, dict[str, _Client]] = {}
+        """Removed subscriptions whose brokers do not know that yet, being down or paused."""
         self._operations: dict[tuple[str, str], float] = {}
         """When each operation began, by its cause."""
 
     # What clients do.
 
     def subscribe(self, subscription: Subscription, at: Address) -> None:
-        """Have a client of a node subscribe; FilterError when the system cannot serve it."""
+        """Subscribe a client at a node; FilterError when the system cannot serve it."""
         if subscription.id in self._clients:
             raise DistributaryError(f"there is a subscription {subscription.id!r} already")
         self._require_up(at)
@@ -128,24 +128,24 @@ class Deployment(Population[Broker]):
         self._register(client, "subscribe")
 
     def unsubscribe(self, subscription_id: str) -> None:
-        """Have a client give up a subscription; when its broker is down, it learns so when it is back."""
+        """Remove a subscription; a broker that is down is told when it is up again."""
         client = self._clients.pop(subscription_id, None)
         if client is None:
             raise UnknownSubscriptionError(subscription_id)
         self._withdraw(client, client.at)
 
     def publish(self, event: Event, at: Address) -> None:
-        """Have a client of a node publish an event."""
+        """Publish an event at a node."""
         self._require_up(at)
         self._operate("publish", event.id, at, lambda: self.members[at].publish(event))
 
     @property
     def subscriptions(self) -> dict[str, tuple[Subscription, Address]]:
-        """What clients are subscribed to now, by id, and where."""
+        """The current subscriptions, by id, each with its node."""
         return {name: (client.subscription, client.at) for name, client in self._clients.items()}
 
     def subscribed_since(self, subscription_id: str) -> float:
-        """When a subscription was last made: by its client at first, or again after its broker forgot it."""
+        """When a subscription was last registered at a broker."""
         return self._clients[subscription_id].since
 
     # What they get, and what it cost.
@@ -160,17 +160,17 @@ class Deployment(Population[Broker]):
         return self._operations["publish", event_id]
 
     def costs(self, *, apart: Iterable[str] = ACKNOWLEDGEMENTS, since: float = 0.0) -> dict[str, Costs]:
-        """By kind of operation, the mean cost of those that began at `since` or later.
+        """The mean cost by kind of operation, of those that began at `since` or later.
 
-        Kinds of messages named in `apart` are counted apart. What no operation caused is
+        Kinds of messages named in `apart` are counted separately. What no operation caused is in
         `metrics.upkeep()`.
         """
-        left_out = frozenset(apart)
+        excluded = frozenset(apart)
         by_kind: dict[str, list[tuple[str, str]]] = {}
         for cause, began in self._operations.items():
             if began >= since:
                 by_kind.setdefault(cause[0], []).append(cause)
-        return {kind: self._mean_costs(causes, left_out) for kind, causes in sorted(by_kind.items())}
+        return {kind: self._mean_costs(causes, excluded) for kind, causes in sorted(by_kind.items())}
 
     def _mean_costs(self, causes: list[tuple[str, str]], apart: frozenset[str]) -> Costs:
         counted, hops = Cost(), 0
@@ -202,9 +202,9 @@ class Deployment(Population[Broker]):
 
     def restart(self, address: Address, *, keep_state: bool = True) -> None:
         super().restart(address, keep_state=keep_state)
-        owed = self._owed.pop(address, {})
+        pending = self._pending_removals.pop(address, {})
         if keep_state:
-            for client in owed.values():
+            for client in pending.values():
                 self._withdraw(client, address)
         for client in self._clients_of(address):
             if not keep_state:
@@ -213,7 +213,7 @@ class Deployment(Population[Broker]):
                 self._register(client, "subscribe again")
 
     def leave(self, address: Address) -> None:
-        """Have a broker leave; its clients unsubscribe there and subscribe at the next one, clockwise."""
+        """Make a broker leave; its clients unsubscribe there and subscribe at the next one, clockwise."""
         others = [other for other in self.up() if other != address]
         for client in self._clients_of(address):
             self._withdraw(client, address)
@@ -240,13 +240,13 @@ class Deployment(Population[Broker]):
         self._operate(operation, subscription.id, at, action)
 
     def _withdraw(self, client: _Client, at: Address) -> None:
-        """Tell a broker that a subscription is given up: now, or when it is back."""
+        """Tell a broker that a subscription is removed: now, or when it is up again."""
         subscription_id = client.subscription.id
-        owed = self._owed.setdefault(at, {})
-        owed[subscription_id] = client
+        pending = self._pending_removals.setdefault(at, {})
+        pending[subscription_id] = client
 
         def action() -> None:
-            owed.pop(subscription_id, None)
+            pending.pop(subscription_id, None)
             if at in client.registered:
                 client.registered.discard(at)
                 self.members[at].unsubscribe(subscription_id)

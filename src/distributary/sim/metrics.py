@@ -1,16 +1,16 @@
-"""What a run cost: messages and bytes by kind, node and link, and for each operation.
+"""What a run costs: messages and bytes by kind, node and link, and for each operation.
 
 Rules:
 
-- Everything is counted when it is sent, lost or not. A message that carries another counts as its own kind
-  (`Routed`), whatever is inside; only a courier's packet counts as what it carries, so that costs with and
-  without couriers can be compared.
-- A kind is named after its class; class names stand once in the house.
-- Counts are kept once, by kind and link; all other sums are made from those, so they agree.
-- An operation is what `Simulator.call` names as a cause; upkeep has none. For each operation the costs are
-  kept by kind, so that acknowledgements, say, can be left out.
+- Messages are counted when they are sent, even if they are lost. A message that carries another counts as its
+  own kind (`Routed`); only a courier's packet counts as what it carries, so that costs with and without
+  couriers can be compared.
+- A kind is named after its class; class names are unique.
+- Counts are kept once, by kind and link; all other sums are computed from them, so they agree.
+- An operation is what `Simulator.call` names as a cause; upkeep has none. The costs of each operation are
+  kept by kind, so that acknowledgements, for example, can be excluded.
 
-Cost: less than a microsecond a message; about two more for a message's bytes, which `sizes=False` saves.
+Cost: less than a microsecond a message; about two more for the size of a message, which `sizes=False` saves.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ K = TypeVar("K")
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Some messages: how many, and how many bytes all together (0 where sizes are not kept)."""
+    """A number of messages, and their bytes in total (0 if sizes are not measured)."""
 
     messages: int = 0
     bytes: int = 0
@@ -41,7 +41,7 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one operation cost: its traffic, and the hops of the longest chain of messages."""
+    """The cost of an operation: its traffic, and the length of its longest chain of messages."""
 
     messages: int = 0
     bytes: int = 0
@@ -53,7 +53,7 @@ class Cost:
 
 
 class Metrics(Observer):
-    """Counts what is sent.
+    """Counts messages and bytes.
 
     >>> from distributary.overlay.node import Node
     >>> from distributary.sim.latency import ConstantLatency
@@ -72,7 +72,7 @@ class Metrics(Observer):
     def __init__(self, *, sizes: bool = True) -> None:
         self.sizes = sizes
         self.missed_messages = 0
-        """Those that reached a node that was down or gone."""
+        """How many messages arrived at a node that was down or removed."""
         self._links: dict[tuple[type, Address, Address], list[int]] = {}
         self._causes: dict[Cause, dict[type, list[int]]] = {}
 
@@ -113,12 +113,12 @@ class Metrics(Observer):
     # Traffic. Dictionaries are in the order of their keys.
 
     def total(self) -> Traffic:
-        """All traffic."""
+        """All traffic together."""
         counts = self._links.values()
         return Traffic(sum(count for count, _ in counts), sum(size for _, size in counts))
 
     def by_kind(self) -> dict[str, Traffic]:
-        """By the name of the message's kind."""
+        """The traffic of each kind of message."""
         return self._sums(lambda kind, sender, to: kind.__name__)
 
     def by_sender(self) -> dict[Address, Traffic]:
@@ -126,11 +126,11 @@ class Metrics(Observer):
         return self._sums(lambda kind, sender, to: sender)
 
     def by_receiver(self) -> dict[Address, Traffic]:
-        """By the node that a message was sent to."""
+        """The traffic sent to each node."""
         return self._sums(lambda kind, sender, to: to)
 
     def by_link(self) -> dict[tuple[Address, Address], Traffic]:
-        """By sender and receiver."""
+        """The traffic between each sender and receiver."""
         return self._sums(lambda kind, sender, to: (sender, to))
 
     def by_kind_and_sender(self) -> dict[tuple[str, Address], Traffic]:
@@ -149,25 +149,25 @@ class Metrics(Observer):
 
     @property
     def causes(self) -> list[Cause]:
-        """The operations that sent at least one message, in the order of their first."""
+        """The operations that sent at least one message, in the order of their first message."""
         return list(self._causes)
 
     def costs_by_kind(self, cause: Cause) -> dict[str, Cost]:
-        """What an operation cost, by the kinds of its messages."""
+        """The cost of an operation by kind of message."""
         return dict(sorted((kind.__name__, Cost(*spent)) for kind, spent in self._kinds(cause)))
 
     def cost(self, cause: Cause, *, without: Iterable[str] = (), only: str | None = None) -> Cost:
-        """What an operation cost: messages of classes with these names left out, or of one name only."""
-        left_out = frozenset(without)
+        """The cost of an operation, without messages of these kinds, or of one kind only."""
+        excluded = frozenset(without)
         kept = (
             Cost(*spent)
             for kind, spent in self._kinds(cause)
-            if kind.__name__ not in left_out and only in (None, kind.__name__)
+            if kind.__name__ not in excluded and only in (None, kind.__name__)
         )
         return sum(kept, Cost())
 
     def upkeep(self) -> dict[str, Traffic]:
-        """By kind, what no operation caused."""
+        """The traffic that no operation caused, by kind."""
         caused: defaultdict[str, Traffic] = defaultdict(Traffic)
         for kinds in self._causes.values():
             for kind, (count, size, _) in kinds.items():

@@ -1,11 +1,11 @@
-"""Who must get an event, told by brute force: what a system's deliveries are compared with.
+"""The oracle: which subscriptions an event must be delivered to, by brute force.
 
 Rules:
 
 - Every subscription's filters are evaluated for every event, one by one.
-- What a tolerance measures against is what was really delivered: `note` is told of deliveries. A subscription
-  that was made anew since has nothing to measure against.
-- So the answer is exact when the event published before has reached everybody; with several under way it
+- A tolerance is measured against what was really delivered, which `note` records. Deliveries before a
+  subscription was made again do not count.
+- So the answer is exact when the previous event has reached all its subscribers; with several under way it
   depends on which arrives first.
 """
 
@@ -21,7 +21,7 @@ from distributary.overlay.node import Address
 
 
 class ClientSubscription(NamedTuple):
-    """A subscription as its client has it: where, and since when."""
+    """A subscription, the node of its client, and since when it has been registered there."""
 
     subscription: Subscription
     at: Address
@@ -29,21 +29,21 @@ class ClientSubscription(NamedTuple):
 
 
 class _DeliveredValues(NamedTuple):
-    """What was last delivered of a topic, and when."""
+    """The values last delivered of a topic, and when."""
 
     values: Mapping[str, float]
     time: float
 
 
 class Oracle:
-    """Knows who must get what.
+    """Computes who must get which event.
 
     >>> oracle = Oracle()
-    >>> standings = [ClientSubscription(Subscription("s1", "ann", topic="A", change={"a": 2}), at=7)]
-    >>> oracle.wanted(Event("e1", "A", {"a": 5}), standings)
+    >>> clients = [ClientSubscription(Subscription("s1", "ann", topic="A", change={"a": 2}), at=7)]
+    >>> oracle.wanted(Event("e1", "A", {"a": 5}), clients)
     {(7, 'ann'): ('s1',)}
-    >>> oracle.note(Event("e1", "A", {"a": 5}), standings, now=1.0)
-    >>> oracle.wanted(Event("e2", "A", {"a": 7}), standings)
+    >>> oracle.note(Event("e1", "A", {"a": 5}), clients, now=1.0)
+    >>> oracle.wanted(Event("e2", "A", {"a": 7}), clients)
     {}
     """
 
@@ -52,36 +52,36 @@ class Oracle:
         self._held: dict[tuple[str, str | None], _DeliveredValues] = {}
 
     def wanted(
-        self, event: Event, standings: Iterable[ClientSubscription]
+        self, event: Event, clients: Iterable[ClientSubscription]
     ) -> dict[tuple[Address, str], tuple[str, ...]]:
         """By node and subscriber, the subscriptions for which the event must be delivered, sorted."""
         found: dict[tuple[Address, str], list[str]] = {}
-        for standing in standings:
-            if self._wants(standing, event):
-                subscription = standing.subscription
-                found.setdefault((standing.at, subscription.subscriber), []).append(subscription.id)
+        for client in clients:
+            if self._wants(client, event):
+                subscription = client.subscription
+                found.setdefault((client.at, subscription.subscriber), []).append(subscription.id)
         return {who: tuple(sorted(found[who])) for who in sorted(found)}
 
-    def note(self, event: Event, standings: Iterable[ClientSubscription], now: float) -> None:
-        """An event was delivered for these."""
-        for standing in standings:
-            change = self._profile(standing.subscription).filters.get("change")
+    def note(self, event: Event, clients: Iterable[ClientSubscription], now: float) -> None:
+        """Record that an event was delivered to these subscriptions."""
+        for client in clients:
+            change = self._profile(client.subscription).filters.get("change")
             if isinstance(change, ChangeFilter):
-                values = {**self._last(standing, event.topic), **change.numbers(event)}
-                self._held[standing.subscription.id, event.topic] = _DeliveredValues(values, now)
+                values = {**self._last(client, event.topic), **change.numbers(event)}
+                self._held[client.subscription.id, event.topic] = _DeliveredValues(values, now)
 
-    def _wants(self, standing: ClientSubscription, event: Event) -> bool:
-        profile = self._profile(standing.subscription)
+    def _wants(self, client: ClientSubscription, event: Event) -> bool:
+        profile = self._profile(client.subscription)
         if not profile.matches(event):
             return False
         change = profile.filters.get("change")
         if not isinstance(change, ChangeFilter):
             return True
-        return change.moved(change.numbers(event), dict(self._last(standing, event.topic)))
+        return change.moved(change.numbers(event), dict(self._last(client, event.topic)))
 
-    def _last(self, standing: ClientSubscription, topic: str | None) -> Mapping[str, float]:
-        held = self._held.get((standing.subscription.id, topic))
-        return held.values if held is not None and held.time >= standing.since else {}
+    def _last(self, client: ClientSubscription, topic: str | None) -> Mapping[str, float]:
+        held = self._held.get((client.subscription.id, topic))
+        return held.values if held is not None and held.time >= client.since else {}
 
     def _profile(self, subscription: Subscription) -> Profile:
         known = self._profiles.get(subscription.id)

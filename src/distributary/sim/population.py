@@ -1,12 +1,12 @@
-"""The nodes of a simulated system and their lives: how they are made, stop, come back and leave.
+"""The nodes of a simulated system over time: how they are made, stop, restart and leave.
 
 Rules:
 
-- `make(address)` makes a node's layers afresh: at first, and again when it restarts without its state. What
-  it needs of the living (whom to join through) it finds by `contact`.
-- A node that leaves is told so, if its member has `leave()`, and is gone some seconds later; one that crashes
-  is not asked.
-- Whoever is not up is never asked for anything: `up` lists those that a client could talk to.
+- `make(address)` makes the layers of a node: the first time, and again when it restarts without its state.
+  To find a node to join through, they call `contact`.
+- A node that leaves is told so, if its member has `leave()`, and is removed some seconds later; one that
+  crashes is not told.
+- `up` lists the nodes that a client could talk to: no other node is ever asked for anything.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from distributary.sim.simulator import Simulator
 
 
 class Member(Protocol):
-    """Whatever stands for a node: a ring, a broker."""
+    """An object that stands for a node, such as a ring or a broker."""
 
     @property
     def node(self) -> Node:
@@ -47,47 +47,48 @@ class Population(Generic[M]):
     def __init__(self, simulator: Simulator, make: Callable[[Address], M], *, farewell: float = 5.0) -> None:
         self.simulator = simulator
         self.members: dict[Address, M] = {}
-        """Everybody, those that are down included."""
+        """All members, including those that are down."""
         self._make = make
         self._farewell = farewell
         self._leaving: set[Address] = set()
         self._choice = simulator.random_for("contact")
 
     def up(self) -> list[Address]:
-        """Those that are running and not about to leave, in the order of their addresses."""
+        """The addresses of the nodes that are running and not about to leave, sorted."""
         is_up = self.simulator.is_up
-        return [address for address in sorted(self.members) if self._stays(address) and is_up(address)]
+        return [
+            address for address in sorted(self.members) if address not in self._leaving and is_up(address)
+        ]
 
     def contact(self, address: Address) -> Address | None:
-        """Somebody else that is up, chosen by the seed; None when there is nobody."""
+        """A random other node that is up; None when there is none."""
         others = [other for other in self.up() if other != address]
         return self._choice.choice(others) if others else None
 
     def add(self, address: Address) -> M:
-        """Make a node and start it."""
+        """Make a node and start it; DistributaryError when its address is taken."""
+        return self._start(address, self._make(address))
+
+    def _start(self, address: Address, member: M) -> M:
         if address in self.members:
             raise DistributaryError(f"there is a node {address} already")
-        member = self._make(address)
         self.members[address] = member
         self.simulator.add(member.node)
         return member
 
     def add_settled(self, addresses: Iterable[Address], settle: Callable[[list[M]], None]) -> None:
-        """Make several nodes, put them in order (as a ring at rest, say), and only then start them."""
+        """Make several nodes, apply `settle` to them (to form a stable ring, say), and then start them."""
         made = [(address, self._make(address)) for address in addresses]
         settle([member for _, member in made])
         for address, member in made:
-            if address in self.members:
-                raise DistributaryError(f"there is a node {address} already")
-            self.members[address] = member
-            self.simulator.add(member.node)
+            self._start(address, member)
 
     def crash(self, address: Address) -> None:
-        """Stop a node at once; what it holds in memory is kept for a restart with state."""
+        """Stop a node at once; its memory is kept for a restart with state."""
         self.simulator.crash(address)
 
     def restart(self, address: Address, *, keep_state: bool = True) -> None:
-        """Start a crashed node again, as it was or made afresh."""
+        """Start a crashed node again, with its state or newly made."""
         if keep_state:
             self.simulator.restart(address)
             return
@@ -95,29 +96,26 @@ class Population(Generic[M]):
         self.simulator.restart(address, member.node)
 
     def pause(self, address: Address) -> None:
-        """Have a node do nothing for a while."""
+        """Pause a node until it is resumed."""
         self.simulator.pause(address)
 
     def resume(self, address: Address) -> None:
-        """Have a paused node go on, with all that came meanwhile."""
+        """Resume a paused node, which then handles all that arrived meanwhile."""
         self.simulator.resume(address)
 
     def leave(self, address: Address) -> None:
-        """Have a node say farewell, and take it out of the world when it has had the time to."""
+        """Tell a node to leave, and remove it a few seconds later; DistributaryError when it is not up."""
         if address not in self.up():
             raise DistributaryError(f"node {address} is not up, so it cannot leave")
         self._leaving.add(address)
         farewell = getattr(self.members[address], "leave", None)
         if farewell is None:
-            self._take_out(address)
+            self._remove(address)
             return
         self.simulator.call(address, farewell, cause=("leave", address))
-        self.simulator.at(self.simulator.now + self._farewell, lambda: self._take_out(address))
+        self.simulator.at(self.simulator.now + self._farewell, lambda: self._remove(address))
 
-    def _take_out(self, address: Address) -> None:
+    def _remove(self, address: Address) -> None:
         self.simulator.remove(address)
         del self.members[address]
         self._leaving.discard(address)
-
-    def _stays(self, address: Address) -> bool:
-        return address not in self._leaving

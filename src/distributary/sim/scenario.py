@@ -1,11 +1,11 @@
-"""Scenarios: faults that belong together, what they promise to inject, and how a failure is run again.
+"""Scenarios: faults that belong together, and the kinds of faults that must fire.
 
 Rules:
 
-- A scenario promises kinds of faults. A run in which one of them never fired has tested nothing of the kind
-  and fails (`require_fired`), saying which.
-- A scenario drawn from a seed leaves at most so many nodes out of order at a time, and all is healed at its
-  end: crashed nodes are back, paused ones go on, partitions are closed.
+- A scenario promises kinds of faults. A run in which one of them never fired has tested nothing of that kind
+  and fails (`require_fired`), naming it.
+- A scenario drawn from a seed affects at most a given number of nodes at a time, and everything has ended at
+  its end: crashed nodes are restarted, paused ones resumed, partitions closed.
 - The same seed, nodes and settings give the same scenario in every process.
 """
 
@@ -57,18 +57,18 @@ SCENARIOS: dict[str, tuple[str, ...]] = {
 
 
 class BrokenPromiseError(DistributaryError):
-    """A scenario ran and did not inject what it promised."""
+    """A kind of fault that a scenario promised never fired."""
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """Some faults, and the kinds of them that must fire."""
+    """Faults, and the kinds of them that must fire."""
 
     name: str
     faults: tuple[Fault, ...]
     promises: tuple[str, ...]
     healed: float
-    """From this time on nothing is out of order."""
+    """The time at which all faults have ended."""
 
     @classmethod
     def of(cls, name: str, faults: Iterable[Fault], *, healed: float | None = None) -> Scenario:
@@ -86,11 +86,11 @@ class Scenario:
         )
 
     def inject(self, population: Population[Any]) -> Injection:
-        """Have the faults happen to a system, in the time to come."""
+        """Schedule the faults in a simulated system."""
         return Injection(population, self.faults)
 
     def require_fired(self, injection: Injection) -> None:
-        """Fail unless everything promised has happened at least once."""
+        """Raise BrokenPromiseError unless every promised kind has fired at least once."""
         never = [kind for kind in self.promises if not injection.fired[kind]]
         if never:
             raise BrokenPromiseError(
@@ -101,7 +101,7 @@ class Scenario:
 
 @contextmanager
 def replayed_by(command: str) -> Iterator[None]:
-    """Have whatever goes wrong inside tell the command that runs it again.
+    """Add to any exception raised inside the command that runs it again.
 
     >>> try:
     ...     with replayed_by("distributary sim run loss --seed 7"):
@@ -133,9 +133,10 @@ def random_scenario(
     """Draw a scenario of these kinds of faults, each at least once, between `start` and `start + duration`.
 
     Without `kinds` the seed chooses one to four, joins only if there are spares. No more than `at_once`
-    faults of nodes are on at a time (crashes, pauses, partitions, joins, leaves), and each is followed by
-    `gap` seconds in which the system can mend itself; a partition cuts off up to `largest_side` nodes. Nodes
-    that join are taken from `spares`; each node suffers one fault of its own at most.
+    faults of nodes are active at a time (crashes, pauses, partitions, joins, leaves), and each is followed by
+    `gap` seconds in which the system can recover; a partition cuts off up to `largest_side` nodes. Nodes that
+    join are taken from `spares`; each node has at most one fault of its own. DistributaryError for an unknown
+    kind, too few nodes or too little time.
 
     >>> scenario = random_scenario(7, range(0, 100, 10), kinds=["loss", "pause"])
     >>> scenario.promises, scenario.healed
@@ -163,7 +164,7 @@ _OF_MESSAGES = ("loss", "duplication", "reordering", "delay spike")
 
 
 class _Draw:
-    """Draws faults between two times."""
+    """Draws random faults between two times."""
 
     def __init__(
         self, random: Random, nodes: Sequence[Address], spares: Sequence[Address], start: float, end: float
@@ -177,7 +178,7 @@ class _Draw:
         random.shuffle(self.spares)
 
     def message_fault(self, kind: str) -> Fault:
-        """A fault of all messages, over a third of the time or more."""
+        """A fault of messages; all but delay spikes last a third of the time or more."""
         uniform = self.random.uniform
         span = self.end - self.start
         length = uniform(span / 3, span)
@@ -196,7 +197,7 @@ class _Draw:
                 return DelaySpike(start=start, end=start + length, extra=uniform(0.2, 2))
 
     def outages(self, kinds: list[str], at_once: int, gap: float, largest_side: int) -> list[Fault]:
-        """Faults of nodes, one after another in each of several lanes, each kind once or more."""
+        """Faults of nodes, each kind at least once: `at_once` sequences in which one follows another."""
         if not kinds:
             return []
         room = (self.end - self.start) * at_once / len(kinds)
@@ -226,7 +227,7 @@ class _Draw:
         return faults
 
     def _outage(self, kind: str, start: float, end: float, largest_side: int) -> Fault | None:
-        """A fault of a node that had none yet; None when there is no such node left."""
+        """A fault of a node that had none yet; None when no such node is left."""
         if kind == "join":
             return NodeJoin(start=start, node=self.spares.pop()) if self.spares else None
         if not self.untouched:

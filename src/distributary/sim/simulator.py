@@ -2,17 +2,17 @@
 
 Rules:
 
-- What is due is kept in one heap, ordered by time and then by the order in which it was asked for. Nothing
-  else decides what happens next: no set or dictionary is walked in an order that depends on hashing.
+- Everything scheduled is in one heap, ordered by time and then by the order of scheduling. Nothing else
+  decides what happens next: no set or dictionary is iterated in an order that depends on hashing.
 - Randomness comes from generators seeded by the simulator's seed and a name (`random_for`), so that one
-  more draw here changes nothing there.
-- Everything a node does has a *cause*, the operation it goes back to, and a *depth*, the messages
-  between. An operation (`call`) starts at depth 0; a message or alarm takes its cause from what its node was
-  handling, a message one deeper. What nodes do of themselves since `start` has no cause: it is upkeep.
-- A crashed node loses its alarms and whatever arrives. A paused one gets everything late, in order, what its
-  clients ask of it included.
+  more draw in one place changes nothing in another.
+- Everything that a node does has a *cause*, the operation it goes back to, and a *depth*, the number of
+  messages since then. An operation (`call`) starts at depth 0; a message or alarm inherits the cause that its
+  node was handling, and a message is one deeper. What nodes do by themselves has no cause: it is upkeep.
+- A crashed node loses its alarms and all messages that arrive. A paused one handles everything later, in
+  order, including what its clients ask of it.
 
-Cost: two to three microseconds a message, the node's own entry included, and what observers add.
+Cost: two to three microseconds a message, the node's own handling included, and what observers add.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Cause = Hashable | None
 
 
 class DeliveredItem(NamedTuple):
-    """An item that a node handed to its clients: when, where, and what it had cost to come there."""
+    """An item that a node handed to its clients: when, where, of which cause, and after how many messages."""
 
     time: float
     address: Address
@@ -41,45 +41,45 @@ class DeliveredItem(NamedTuple):
 
 
 class Network(Protocol):
-    """Decides what becomes of a message."""
+    """Decides whether and when a message arrives."""
 
     def delays(self, now: float, sender: Address, to: Address, message: Message) -> Iterable[float]:
-        """How long each copy takes to arrive: none for a message that is lost."""
+        """The delay of each copy that arrives; none for a message that is lost."""
 
 
 class Observer:
-    """Sees what happens, in order. Metrics and traces are observers.
+    """Is told what happens, in order. Metrics and traces are observers.
 
-    An observer says only what it wants to see: what it does not define costs nothing.
+    A method that a subclass does not override costs nothing.
     """
 
     def sent(
         self, now: float, sender: Address, to: Address, message: Message, cause: Cause, depth: int
     ) -> None:
-        """A node sent a message; whether it arrives is another matter."""
+        """A node sent a message, which may still be lost."""
 
     def received(self, now: float, sender: Address, to: Address, message: Message) -> None:
-        """A message reached its node, which handles it next."""
+        """A message arrived at its node, which handles it next."""
 
     def missed(self, now: float, sender: Address, to: Address, message: Message) -> None:
-        """A message reached a node that is down or gone."""
+        """A message arrived at a node that is down or removed."""
 
     def woken(self, now: float, address: Address, token: Token) -> None:
-        """An alarm rang, and its node handles it next."""
+        """An alarm is due, and its node handles it next."""
 
     def delivered(self, delivered: DeliveredItem) -> None:
         """A node handed an item to its clients."""
 
     def happened(self, now: float, address: Address | None, what: str) -> None:
-        """A node started, crashed, was paused; a fault began or ended."""
+        """Something else happened: a node started, crashed or was paused, or a fault began or ended."""
 
 
-ARRIVAL, ALARM, ASKED, ACTION = range(4)
-"""Kinds of what is due. Each is one flat tuple, for there are very many:
+ARRIVAL, ALARM, CLIENT_CALL, ACTION = range(4)
+"""The kinds of scheduled entries. Each is one flat tuple, as there are very many:
 
     time, order, ARRIVAL, to, message, sender, cause, depth
     time, order, ALARM, address, token, life, cause, depth
-    time, order, ASKED, address, action, None, cause, 0
+    time, order, CLIENT_CALL, address, action, None, cause, 0
     time, order, ACTION, None, action, None, None, 0
 """
 
@@ -87,7 +87,7 @@ Due = tuple[float, int, int, Any, Any, Any, Cause, int]
 
 
 class Simulator:
-    """The world of some nodes.
+    """A set of nodes in virtual time.
 
     >>> from distributary.sim.latency import ConstantLatency
     >>> world = Simulator(seed=1, network=ConstantLatency(0.05))
@@ -106,17 +106,17 @@ class Simulator:
         self.now = 0.0
         self.steps = 0
         self.nodes: dict[Address, Node] = {}
-        """Everybody, those that are down included."""
+        """All nodes, including those that are down."""
         self.delivered: list[DeliveredItem] = []
         self._due: list[Due] = []
         self._order = count()
         self._early = count(-(1 << 60))
-        """Orders for what has waited: before all else that is due at the same time."""
+        """Order numbers for entries that waited at a paused node: before all others of the same time."""
         self._lives: dict[Address, int] = {}
         self._down: set[Address] = set()
         self._held: dict[Address, list[Due]] = {}
         self._ready: dict[Address, Node] = {}
-        """Those that are neither down nor paused."""
+        """The nodes that are neither down nor paused."""
         self._observers: list[Observer] = []
         self._on_sent: list[Callable[[float, Address, Address, Message, Cause, int], None]] = []
         self._on_received: list[Callable[[float, Address, Address, Message], None]] = []
@@ -127,7 +127,7 @@ class Simulator:
             self.observe(observer)
 
     def observe(self, observer: Observer) -> None:
-        """Let somebody see what happens from now on."""
+        """Add an observer, which is told what happens from now on."""
         self._observers.append(observer)
         for name, listeners in (
             ("sent", self._on_sent),
@@ -140,13 +140,13 @@ class Simulator:
                 listeners.append(getattr(observer, name))
 
     def random_for(self, name: str) -> Random:
-        """A generator of its own for whoever needs one; texts seed it, so it is the same in every process."""
+        """A random generator of its own for a name; the same in every process."""
         return Random(f"{self.seed}/{name}")
 
     # Nodes and their lives.
 
     def add(self, node: Node) -> None:
-        """Take a node into the world and start it."""
+        """Add a node and start it; DistributaryError when its address is taken."""
         address = node.address
         if address in self.nodes:
             raise DistributaryError(f"there is a node {address} already")
@@ -156,7 +156,7 @@ class Simulator:
         self._carry_out(address, node.start(self.now), None, 0)
 
     def is_up(self, address: Address) -> bool:
-        """Whether there is such a node and it is not down; it may be paused."""
+        """Whether there is such a node and it is not down; a paused node is up."""
         return address in self.nodes and address not in self._down
 
     def is_paused(self, address: Address) -> bool:
@@ -164,7 +164,7 @@ class Simulator:
         return address in self._held
 
     def crash(self, address: Address) -> None:
-        """Stop a node: its alarms are forgotten and what arrives from now on is lost."""
+        """Stop a node: its alarms are dropped and messages that arrive from now on are lost."""
         self._require(address)
         self._down.add(address)
         self._ready.pop(address, None)
@@ -175,7 +175,7 @@ class Simulator:
         self.say(address, "crash")
 
     def restart(self, address: Address, fresh: Node | None = None) -> None:
-        """Start a crashed node again, with the state that it had, or as a fresh node in its place."""
+        """Start a crashed node again with its state, or `fresh` in its place."""
         if address not in self._down:
             raise DistributaryError(f"node {address} is not down, so it cannot be restarted")
         self._down.discard(address)
@@ -186,7 +186,7 @@ class Simulator:
         self._carry_out(address, node.start(self.now), None, 0)
 
     def pause(self, address: Address) -> None:
-        """Hold a node: what is due for it waits until it is resumed."""
+        """Pause a node: what is due for it waits until it is resumed."""
         self._require(address)
         if address not in self._held:
             self._held[address] = []
@@ -194,7 +194,7 @@ class Simulator:
             self.say(address, "pause")
 
     def resume(self, address: Address) -> None:
-        """Let a paused node go on: all that waited for it is due now. Any other node is left as it is."""
+        """Resume a paused node: all that waited for it is due now. Does nothing for any other node."""
         held = self._held.pop(address, None)
         if held is None:
             return
@@ -204,7 +204,7 @@ class Simulator:
             heappush(self._due, (self.now, next(self._early), kind, to, what, who, cause, depth))
 
     def remove(self, address: Address) -> None:
-        """Take a node out of the world for good."""
+        """Remove a node for good."""
         if self.is_up(address):
             self.crash(address)
         del self.nodes[address]
@@ -214,36 +214,36 @@ class Simulator:
     # Time.
 
     def call(self, address: Address, action: Callable[[], None], cause: Cause = None) -> None:
-        """Have a client of the node do something now; all that follows has this cause."""
+        """Run an action of a client at a node now; everything that follows from it has this cause."""
         self._require(address)
         node = self._ready.get(address)
         if node is None:
-            self._held[address].append((self.now, 0, ASKED, address, action, None, cause, 0))
+            self._held[address].append((self.now, 0, CLIENT_CALL, address, action, None, cause, 0))
         else:
             self._carry_out(address, node.call(action, self.now), cause, 0)
 
     def at(self, time: float, action: Callable[[], None]) -> None:
-        """Have the driver do something at a time to come: a call, a fault, a measurement."""
+        """Schedule an action of the driver: a call, a fault, a measurement."""
         if time < self.now:
             raise DistributaryError(f"it is {self.now:g} s already, so nothing can be planned for {time:g} s")
         heappush(self._due, (time, next(self._order), ACTION, None, action, None, None, 0))
 
     def run(self, until: float | None = None, most: int | None = None) -> None:
-        """Let time pass until nothing is due, or to `until`, or for `most` steps."""
-        left = self._pass(inf if until is None else until, -1 if most is None else most)
+        """Run until nothing is scheduled, or to the time `until`, or for `most` steps."""
+        left = self._run_due(inf if until is None else until, -1 if most is None else most)
         if until is not None and left:
             self.now = max(self.now, until)
 
     def step(self) -> None:
-        """Do what is due next."""
+        """Run the next scheduled entry; DistributaryError when there is none."""
         if not self._due:
             raise DistributaryError("nothing is due")
-        self._pass(inf, 1)
+        self._run_due(inf, 1)
 
-    def _pass(self, end: float, most: int) -> int:
-        """Do what is due to an end, so many steps at most; returns how many of these are left, if any.
+    def _run_due(self, end: float, most: int) -> int:
+        """Run entries up to the time `end`, `most` at most; returns how many of these are left.
 
-        Every message comes through here, so the usual cases are written out, with names at hand.
+        Every message passes here, so the common cases are written out with local names, for speed.
         """
         due, ready, on_received, carry_out = self._due, self._ready, self._on_received, self._carry_out
         while due and most:
@@ -280,11 +280,11 @@ class Simulator:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing at all is due."""
+        """Whether nothing is scheduled."""
         return not self._due
 
     def _wait_or_miss(self, entry: Due) -> None:
-        """What is due for a node that is paused waits; for one that is down or gone, it is lost."""
+        """Keep an entry for a paused node; drop it for one that is down or removed."""
         _, _, kind, address, what, sender, _, _ = entry
         if address in self._held:
             self._held[address].append(entry)
@@ -316,7 +316,7 @@ class Simulator:
             missed(self.now, sender, to, message)
 
     def say(self, address: Address | None, what: str) -> None:
-        """Tell the observers of something that is neither message nor alarm: a fault, a phase of a test."""
+        """Tell the observers of something that is neither a message nor an alarm, such as a fault."""
         for observer in self._observers:
             observer.happened(self.now, address, what)
 

@@ -1,12 +1,12 @@
-"""Traces: all that happens in a run, as lines of text; the same seed gives the same bytes in every process.
+"""Traces: everything that happens in a run as lines of text, byte for byte the same for the same seed.
 
 Rules:
 
-- A line is written for everything an observer sees: time, what, where, and the message or item in full. Times
-  are written as Python writes floats, which loses nothing.
-- A text never depends on hashing, identities or the order of a set: frozen sets are written sorted, and a
-  value of which no faithful text is known is an error.
-- A trace goes to a file (compressed when its name ends in `.gz`), or only into a digest, which takes no room.
+- A line is written for everything an observer is told: time, what, where, and the message or item in full.
+  Times are written as Python writes floats, without rounding.
+- A text never depends on hashing, identities or the order of a set: sets are written sorted, and a value
+  without a reproducible text is an error.
+- A trace goes to a file (compressed when its name ends in `.gz`), or only into a digest.
 
 A line looks like this:
 
@@ -38,7 +38,7 @@ CONTEXT = 5
 
 
 class Trace(Observer):
-    """Writes what happens to a file, or only digests it.
+    """Writes a trace to a file, or only computes its digest.
 
     >>> from distributary.overlay.node import Node
     >>> from distributary.sim.latency import ConstantLatency
@@ -54,14 +54,14 @@ class Trace(Observer):
         self.lines = 0
         self._digest = hashlib.sha256()
         self._files = ExitStack()
-        self._stream = None if path is None else _opened_for_writing(Path(path), self._files)
+        self._stream = None if path is None else _open_for_writing(Path(path), self._files)
 
     def digest(self) -> str:
         """The SHA-256 of all lines so far."""
         return self._digest.hexdigest()
 
     def close(self) -> None:
-        """Finish the file; what happens later is only digested."""
+        """Close the file; later lines only enter the digest."""
         self._files.close()
         self._stream = None
 
@@ -115,7 +115,7 @@ def text_of(value: Any) -> str:
 
 
 def _text_for(kind: type) -> Callable[[Any], str]:
-    """Find out how values of a class are written, and remember it."""
+    """How values of a class are written; remembered for the next one."""
     text: Callable[[Any], str]
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
         text = _with_fields(kind, kind._fields)
@@ -181,7 +181,7 @@ _TEXTS: dict[type, Callable[[Any], str]] = {
 
 @dataclass(frozen=True)
 class Difference:
-    """Where two traces part: the line's number, the lines before, and what each says (None: it has ended)."""
+    """The first difference of two traces: line number, lines before, both lines (None at the end)."""
 
     number: int
     before: tuple[str, ...]
@@ -225,7 +225,7 @@ def _lines(path: Path) -> Iterator[str]:
         raise DistributaryError(f"cannot read the trace {path}: {error}") from None
 
 
-def _opened_for_writing(path: Path, files: ExitStack) -> IO[str]:
+def _open_for_writing(path: Path, files: ExitStack) -> IO[str]:
     try:
         raw: IO[bytes] = files.enter_context(path.open("wb"))
     except OSError as error:

@@ -17,7 +17,7 @@ from distributary.workloads.xml_paths import Style, Walk
 from distributary.workloads.xml_types import TYPES, DocumentType, Leaf
 
 PATIENCE = 1_000
-"""How many paths in a row may turn out to be known already before the generator gives up."""
+"""After how many repeated paths in a row the generator gives up."""
 
 
 def events(
@@ -89,7 +89,7 @@ def subscriptions(
 
 
 class _Writer:
-    """Writes documents of one type; its grammar is taken apart once."""
+    """Writes documents of one type; its grammar is parsed once."""
 
     def __init__(self, kind: DocumentType) -> None:
         self.kind = kind

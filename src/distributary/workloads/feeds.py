@@ -42,19 +42,19 @@ PACES = (300.0, 28_800.0)
 HELD = (8, 30)
 """The fewest and the most items that a feed holds; small feeds hold fewer, but at least 2."""
 REVISED = 0.1
-"""The share of items that are changed."""
+"""The share of items that are changed later."""
 START = 1_167_609_600
-"""When time begins, in seconds since 1970: at the start of 2007."""
+"""The start of time, in seconds since 1970: the beginning of 2007."""
 
 SECTIONS = ("arts", "business", "local", "politics", "science", "sports", "technology", "world")
 CATEGORIES = 40
 AUTHORS = 200
 FRAME_BYTES = 265
-"""About what an item takes beside its text."""
+"""About how many bytes an item has besides its text."""
 
 
 class Moments(NamedTuple):
-    """When an item is published and, if ever, changed; seconds since time began."""
+    """When an item is published and, if ever, changed; in seconds since `START`."""
 
     published: float
     changed: float | None
@@ -72,9 +72,9 @@ class FeedProfile:
     number: int
     name: str
     size: int
-    """Bytes of its document, on average."""
+    """The mean size of its document in bytes."""
     items: int
-    """How many it holds."""
+    """How many items its document has."""
     every: float
     """Mean seconds between two items."""
     offset: float
@@ -87,7 +87,7 @@ class FeedProfile:
         return f"{TOPIC}/{self.name}"
 
     def document(self, at: float) -> str:
-        """What a poll gets, so many seconds after time began: the latest items, the newest first."""
+        """The document that a poll gets at a time since `START`: the latest items, the newest first."""
         return write_feed(self.name, self.held(at))
 
     def held(self, at: float) -> list[FeedItem]:
@@ -97,14 +97,14 @@ class FeedProfile:
         return [self.item(one, at) for one in range(newest, newest - self.items, -1)]
 
     def moments(self, number: int) -> Moments:
-        """Of the item of that number; those that were there before time began have negative numbers."""
+        """The times of an item; items from before `START` have negative numbers."""
         random = Random(f"moments {self.seed} {self.number} {number}")
         published = self.offset + self.every * (number + random.random())
         changed = published + self.every * random.uniform(0, self.items / 2)
         return Moments(published, changed if random.random() < self.revised else None)
 
     def item(self, number: int, at: float) -> FeedItem:
-        """An item as it stands at a moment."""
+        """An item as it reads at a time."""
         random = Random(f"item {self.seed} {self.number} {number}")
         published, changed = self.moments(number)
         wanted = self.size / self.items * random.uniform(0.5, 1.5) - FRAME_BYTES
@@ -121,7 +121,7 @@ class FeedProfile:
         )
 
     def _own(self, random: Random, count: int) -> int:
-        """One of the five, of so many, that this feed keeps to."""
+        """One of five numbers below `count` that are typical of this feed."""
         return (self.number * 7 + random.randrange(5)) % count
 
 
@@ -129,7 +129,7 @@ class FeedProfile:
 def feeds(
     count: int = FEEDS, *, seed: int, size: int = MEAN_BYTES, spread: float = SPREAD, revised: float = REVISED
 ) -> tuple[FeedProfile, ...]:
-    """A pool of feeds whose sizes have that mean.
+    """A pool of feeds with that mean size; DistributaryError when a parameter is out of range.
 
     >>> pool = feeds(seed=1)
     >>> len(pool), round(sum(feed.size for feed in pool) / 1e6, 1)
@@ -164,7 +164,7 @@ def events(
     size: int = MEAN_BYTES,
     revised: float = REVISED,
 ) -> Iterator[Event]:
-    """New and changed items of all feeds, in the order of time from its beginning.
+    """New and changed items of all feeds, in the order of time from `START` on.
 
     >>> event = next(events(1, seed=1))
     >>> event.topic, sorted(event.attributes)[:4]
@@ -185,7 +185,7 @@ def events(
 
 
 def _from_the_beginning(feed: FeedProfile) -> Iterator[tuple[float, int, int]]:
-    """The first item that is still to be published, and the changes to come of those that are out."""
+    """The first item after `START`, and the later changes of the items published before."""
     first = next(number for number in range(-2, 2) if feed.moments(number).published > 0)
     yield feed.moments(first).published, feed.number, first
     for number in range(first - feed.items, first):
@@ -220,7 +220,7 @@ def subscriptions(
 
 
 def _refined(random: Random, feed: FeedProfile) -> dict[str, str]:
-    """Items that a client of this feed might want: by an item that it had."""
+    """A filter on the items of this feed, derived from one of its items."""
     item = feed.item(-random.randint(1, feed.items), 0.0)
     topic = f"{feed.topic}/#"
     word = item.title.split()[0]
@@ -239,7 +239,7 @@ def _refined(random: Random, feed: FeedProfile) -> dict[str, str]:
 
 
 class FeedStream(NamedTuple):
-    """A feed as a stream."""
+    """A feed as a stream with its rates."""
 
     feed: FeedProfile
     items_per_second: float
@@ -247,8 +247,8 @@ class FeedStream(NamedTuple):
 
 
 def sources(pool: Sequence[FeedProfile], rate: float | None = STREAM_RATE) -> list[FeedStream]:
-    """Feeds as streams for queries: pulled whole, all at the interval that makes the mean rate so many bytes
-    a second. With None, new items alone, as the tree carries them.
+    """Feeds as streams for queries: each is pulled whole, at the interval that makes the mean rate `rate`
+    bytes a second. With None, a stream has new items only.
 
     >>> streams = sources(feeds(seed=1))
     >>> round(sum(stream.bytes_per_second for stream in streams) / len(streams))
@@ -261,7 +261,7 @@ def sources(pool: Sequence[FeedProfile], rate: float | None = STREAM_RATE) -> li
 
 
 def pull_interval(pool: Sequence[FeedProfile], rate: float = STREAM_RATE) -> float:
-    """Seconds between two pulls of a feed by which feeds have so many bytes a second on average.
+    """Seconds between two pulls that make the mean rate of the feeds `rate` bytes a second.
 
     >>> round(pull_interval(feeds(seed=1)), 1)
     8.7
@@ -270,25 +270,25 @@ def pull_interval(pool: Sequence[FeedProfile], rate: float = STREAM_RATE) -> flo
 
 
 class Zipf:
-    """Numbers from 0 on, the first ones more often: the n-th with a weight of 1 / n to some power."""
+    """Random numbers from 0 on by Zipf's law: the n-th has the weight 1 / n ** skew."""
 
     def __init__(self, count: int, skew: float) -> None:
         self.weights = [(rank + 1) ** -skew for rank in range(count)]
         self._sums = list(accumulate(self.weights))
 
     def draw(self, random: Random) -> int:
-        """One number."""
+        """Draw a number."""
         return min(bisect(self._sums, random.random() * self._sums[-1]), len(self._sums) - 1)
 
 
 @cache
 def _prose() -> str:
-    """A long text, of which items take pieces."""
+    """A long text, from which items take pieces."""
     return " ".join(Random(11).choices(VOCABULARY, k=40_000))
 
 
 def _text(random: Random, size: int) -> str:
-    """So many characters, from a word's beginning."""
+    """`size` characters of prose, starting with a whole word."""
     prose = _prose()
     start = prose.index(" ", random.randrange(len(prose) // 2)) + 1
     whole, rest = divmod(size, len(prose) - start)

@@ -7,7 +7,7 @@ same forms with random bounds, narrow enough that an event finds some tens of ta
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from xml.sax.saxutils import escape
 
@@ -28,14 +28,19 @@ PEOPLE = (
     {"subscriber": "fay", "topic": "mqtt:news/+", "path": "//item[not(author)]"},
     {"subscriber": "ann", "topic": "quotes", "change": {"volume": 5000}},
 )
-"""What people with names ask for; ann asks twice and still gets an event once."""
+"""The subscriptions of people with names; ann has two and still gets an event once."""
+
+
+def named_people(wishes: Sequence[Mapping[str, object]]) -> Iterator[Subscription]:
+    """The subscriptions of people with names, numbered p0, p1 and so on."""
+    for number, wish in enumerate(wishes):
+        yield Subscription.from_record({"id": f"p{number}", **wish})
 
 
 def subscriptions(count: int, *, seed: int) -> Iterator[Subscription]:
-    """People with names first, then traders."""
+    """The people with names first, then traders."""
     random = Random(f"market subscriptions {seed}")
-    for number, wish in enumerate(PEOPLE[:count]):
-        yield Subscription.from_record({"id": f"p{number}", **wish})
+    yield from named_people(PEOPLE[:count])
     seen = list(quotes.events(400, seed=seed))
     traders = max(1, count // 8)
     for number in range(count - len(PEOPLE)):
@@ -45,7 +50,7 @@ def subscriptions(count: int, *, seed: int) -> Iterator[Subscription]:
 
 
 def events(count: int, *, seed: int) -> Iterator[Event]:
-    """Quotes, and a news item every now and then."""
+    """Quotes, and every eighth event a news item."""
     random = Random(f"market events {seed}")
     stream = quotes.events(count, seed=seed)
     for number in range(count):
@@ -88,7 +93,7 @@ WEIGHTS = (35, 35, 20, 10)
 
 
 def _around(random: Random, quote: Event) -> tuple[float, float]:
-    """A price near that of the quote, and a narrow width."""
+    """A random price near that of the quote, and a narrow width around it."""
     price = quote.attributes["price"]
     assert isinstance(price, float)
     return price * random.uniform(0.7, 1.3), price * 0.002

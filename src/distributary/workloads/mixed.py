@@ -1,7 +1,7 @@
 """Quotes, sensor readings and RSS documents in one stream, and subscriptions of every kind to them.
 
 Of eight events four are quotes, three are readings and one is a news item with an RSS document. The first
-subscriptions are those of a few people with names and plain wishes, which make output readable; the rest are
+subscriptions are those of a few people with names and simple wishes, which make output readable; the rest are
 drawn from the forms of `market` and `sensors`, and whole topics beside them.
 """
 
@@ -14,27 +14,21 @@ from distributary.model import Event, Subscription
 from distributary.workloads import market, quotes, sensors
 
 ROUND = "qrqrqrqn"
-"""Which events follow each other: quotes, readings, news."""
+"""The order of events: q for a quote, r for a reading, n for news."""
 
 PEOPLE = (
-    {"subscriber": "ann", "topic": "quotes/NYSE", "where": "price between 90 and 110"},
-    {"subscriber": "bob", "topic": "quotes", "change": {"price": 2.0}},
-    {"subscriber": "cleo", "path": "/rss/channel/item[author='Eleni' and urgency >= 4]/title"},
-    {"subscriber": "dan", "topic": "news/*/#", "where": "urgency = 5 or sector in ('banks', 'energy')"},
-    {"subscriber": "eve", "where": "volume > 40000 and not price < 100 and symbol like 'AA%'"},
-    {"subscriber": "fay", "topic": "mqtt:news/+", "path": "//item[not(author)]"},
+    *market.PEOPLE[:-1],
     {"subscriber": "gus", "topic": "sensors/athens/*/temperature"},
     {"subscriber": "hana", "topic": "sensors", "where": "quantity = 'co2'", "change": {"value": 60}},
     {"subscriber": "ann", "topic": "quotes", "change": {"volume": 40000}},
 )
-"""What people with names ask for; ann asks twice and still gets an event once."""
+"""The subscriptions of people with names; ann has two and still gets an event once."""
 
 
 def subscriptions(count: int, *, seed: int) -> Iterator[Subscription]:
-    """People with names first, then traders and keepers of rooms."""
+    """The people with names first, then traders and people who look after rooms."""
     random = Random(f"mixed subscriptions {seed}")
-    for number, wish in enumerate(PEOPLE[:count]):
-        yield Subscription.from_record({"id": f"p{number}", **wish})
+    yield from market.named_people(PEOPLE[:count])
     seen = list(quotes.events(400, seed=seed))
     readings = list(sensors.events(400, seed=seed))
     people = max(1, count // 8)
@@ -49,7 +43,7 @@ def subscriptions(count: int, *, seed: int) -> Iterator[Subscription]:
 
 
 def events(count: int, *, seed: int) -> Iterator[Event]:
-    """Quotes and readings by turns, and a news item every now and then.
+    """Quotes and readings in turn, and every eighth event a news item.
 
     >>> [event.id for event in events(8, seed=1)]
     ['q0', 'r0', 'q1', 'r1', 'q2', 'r2', 'q3', 'n7']

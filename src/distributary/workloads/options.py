@@ -25,7 +25,9 @@ def options(maker: Callable[..., Any]) -> dict[str, Option]:
 
 
 def chosen(workload: Workload, texts: Iterable[str]) -> tuple[dict[str, Option], dict[str, Option]]:
-    """What texts such as `depth=4` mean for `subscriptions` and for `events`.
+    """Parse texts such as `depth=4` into arguments for `subscriptions` and for `events`.
+
+    DistributaryError for an unknown option or a value of the wrong type.
 
     >>> from distributary.workloads import workload
     >>> chosen(workload("documents"), ["depth=4", "size=2000"])

@@ -1,7 +1,7 @@
-"""Quotes of one's own for the stock application: a CSV file with a time, a symbol and a price in each row.
+"""Quotes from a user's CSV file for the stock application: a time, a symbol and a price in each row.
 
-Rows that cannot be read are set aside with their line and the reason; the others go on. Prices are turned
-into whole numbers of `step` (cents, unless told otherwise), as the dynamic-filter paper does with its own.
+Rows that cannot be parsed are rejected with their line and the reason; the others are used. Prices are
+converted to whole multiples of `step` (cents by default), as in the dynamic-filter paper.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from typing import NamedTuple
 from distributary.errors import DistributaryError, InputError
 from distributary.model import Event, topic_levels
 from distributary.workloads.quotes import Distribution, chosen
-from distributary.workloads.stock_days import StockQuote, StockTrace, requests_of
+from distributary.workloads.stock_days import StockQuote, StockTrace, arrivals, requests_of
 
 
 class Quote(NamedTuple):
-    """A price of a symbol at a moment, as a file has it; ordered by time."""
+    """A price of a symbol at a time, as the file has it; ordered by time."""
 
     time: float
-    """Seconds, of whatever era the file uses."""
+    """Seconds since whatever moment the file counts from."""
     symbol: str
     price: int
-    """In steps."""
+    """As a number of steps."""
 
 
 class RejectedLine(NamedTuple):
-    """A row that could not be read."""
+    """A row that could not be parsed."""
 
     line: int
     reason: str
@@ -45,7 +45,7 @@ class RejectedLine(NamedTuple):
 
 @dataclass(frozen=True)
 class Columns:
-    """What the columns are called."""
+    """The names of the columns."""
 
     time: str = "time"
     symbol: str = "symbol"
@@ -54,14 +54,14 @@ class Columns:
 
 @dataclass
 class QuoteFile:
-    """What was read: quotes in the order of time, and rows set aside."""
+    """The quotes of a file in the order of time, and its rejected rows."""
 
     quotes: list[Quote] = field(default_factory=list)
     rejected: list[RejectedLine] = field(default_factory=list)
 
 
 def read(path: str | Path, *, columns: Columns | None = None, step: str = "0.01") -> QuoteFile:
-    """Read a file; DistributaryError when it is not there or a column is missing."""
+    """Read a file; DistributaryError when it does not exist or a column is missing."""
     try:
         with open(path, newline="", encoding="utf-8", errors="replace") as lines:
             return read_lines(lines, columns=columns, step=step)
@@ -70,7 +70,7 @@ def read(path: str | Path, *, columns: Columns | None = None, step: str = "0.01"
 
 
 def read_lines(lines: Iterable[str], *, columns: Columns | None = None, step: str = "0.01") -> QuoteFile:
-    """Read rows, the first of which names the columns.
+    """Parse rows, the first of which names the columns.
 
     >>> read = read_lines(["time,symbol,price", "60,OTE,8.41", "120,OTE,high"])
     >>> read.quotes, [str(each) for each in read.rejected]
@@ -121,19 +121,16 @@ def trace(
     ]
     random = Random(f"quote file {seed}")
     wishes = []
-    for subscriber in range(subscribers):
-        time = random.expovariate(1 / (60 * every_minutes))
-        while time < end:
-            topic = f"quotes/file/{random.choice(sorted(symbols))}"
-            wishes.append((time, subscriber, topic, chosen(random, maximum, tolerances)))
-            time += random.expovariate(1 / (60 * every_minutes))
+    for subscriber, time in arrivals(random, subscribers, every_minutes, end):
+        topic = f"quotes/file/{random.choice(sorted(symbols))}"
+        wishes.append((time, subscriber, topic, chosen(random, maximum, tolerances)))
     return StockTrace(publications, requests_of(wishes))
 
 
 def _rows(
     rows: csv.DictReader[str], rejected: list[RejectedLine]
 ) -> Iterator[tuple[int, Mapping[str, str | None]]]:
-    """The rows with their lines; what is no CSV at all is set aside."""
+    """The rows with their line numbers; rows that are not CSV are rejected."""
     while True:
         try:
             row = next(rows)
@@ -161,7 +158,7 @@ def _quote(row: Mapping[str, str | None], columns: Columns, step: Decimal) -> Qu
 
 
 def _time(text: str, column: str) -> float:
-    """Seconds, or a date and time by ISO 8601; without an offset it is taken for UTC."""
+    """Parse seconds, or a date and time in ISO 8601, which is in UTC unless it has an offset."""
     try:
         seconds = float(text)
     except ValueError:

@@ -15,7 +15,7 @@ Only whole random numbers are drawn for prices, so they are the same on every ma
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
@@ -28,14 +28,14 @@ from distributary.model import Event, Subscription
 from distributary.workloads.quotes import Distribution, chosen, symbol_of
 
 STOCKS, DAYS, POOL = 30, 209, 5453
-"""Stocks, trading days between the paper's dates, and how many of their products the paper had data of."""
+"""Stocks, trading days between the paper's dates, and for how many pairs of these the paper had data."""
 MINUTES = 390
-"""Of a trading day."""
+"""The length of a trading day."""
 GROUPS = 10
 APART = 3.0
-"""Seconds between a subscription and the nearest value of its source: more than a message is on its way."""
+"""The least seconds between a subscription and a value of its source: longer than messages take."""
 CALM_MINUTES = 3
-"""One minute in so many sees no trade, so the price stays."""
+"""In one minute of so many there is no trade, and the price stays."""
 
 
 class StockDay(NamedTuple):
@@ -55,7 +55,7 @@ class StockDay(NamedTuple):
 
 
 class StockQuote(NamedTuple):
-    """A price that a source publishes, and when."""
+    """A price that a source publishes at a time."""
 
     time: float
     """Seconds from the start."""
@@ -64,7 +64,7 @@ class StockQuote(NamedTuple):
 
 
 class StockRequest(NamedTuple):
-    """A subscription that a subscriber makes, and when."""
+    """A subscription that a subscriber makes at a time."""
 
     time: float
     subscriber: int
@@ -73,7 +73,7 @@ class StockRequest(NamedTuple):
 
 @dataclass(frozen=True)
 class StockTrace:
-    """What happens in a run, in the order of time."""
+    """The publications and subscriptions of a run, in the order of time."""
 
     publications: Sequence[StockQuote]
     requests: Sequence[StockRequest]
@@ -141,14 +141,22 @@ def trace(
         by_group.setdefault(source.group, []).append(number)
     ranked = [by_group[group] for group in sorted(by_group)]
     requests = []
+    for subscriber, time in arrivals(random, subscribers, every_minutes, 60 * minutes):
+        number = random.choice(ranked[chosen(random, len(ranked), groups) - 1])
+        tolerance = chosen(random, maximum, tolerances)
+        requests.append((_apart(time, offsets[number]), subscriber, picked[number].topic, tolerance))
+    return StockTrace(published, requests_of(requests))
+
+
+def arrivals(
+    random: Random, subscribers: int, every_minutes: float, end: float
+) -> Iterator[tuple[int, float]]:
+    """When each subscriber subscribes: Poisson arrivals of that mean interval until `end` seconds."""
     for subscriber in range(subscribers):
         time = random.expovariate(1 / (60 * every_minutes))
-        while time < 60 * minutes:
-            number = random.choice(ranked[chosen(random, len(ranked), groups) - 1])
-            tolerance = chosen(random, maximum, tolerances)
-            requests.append((_apart(time, offsets[number]), subscriber, picked[number].topic, tolerance))
+        while time < end:
+            yield subscriber, time
             time += random.expovariate(1 / (60 * every_minutes))
-    return StockTrace(published, requests_of(requests))
 
 
 def requests_of(wishes: Iterable[tuple[float, int, str, float]]) -> list[StockRequest]:
@@ -166,13 +174,13 @@ def requests_of(wishes: Iterable[tuple[float, int, str, float]]) -> list[StockRe
 
 
 def _apart(time: float, offset: float) -> float:
-    """A time that is not within a few seconds of a source's values, so that none races a subscription."""
+    """Move a time away from a source's values, so that no value races with the subscription."""
     until = (offset - time + APART) % 60
     return time + until if until < 2 * APART else time
 
 
 def _picked(random: Random, pool: Sequence[StockDay], count: int) -> list[StockDay]:
-    """Sources evenly from the groups."""
+    """Random sources, the same number from each group."""
     groups: list[list[StockDay]] = [[] for _ in range(GROUPS)]
     for each in pool:
         groups[each.group].append(each)

@@ -1,9 +1,9 @@
-"""A folder of a user's own XML files as a workload: the files are the events, paths are made over them.
+"""A folder of a user's XML files as a workload: the files are the events, paths are generated over them.
 
-What the files contain is gathered into a document type for each root element (which child occurs below which
-element, and which short values the leaves have), and paths are walks down those types, as for the types of
-`xml_types`. Files are read one at a time and not kept, once to gather and once more when they become events.
-A file that cannot be read or is no well-formed document is set aside with the reason, and stops nothing.
+The structure of the files is collected into a document type for each root element (which child occurs below
+which element, and which short values the leaves have), and paths are walks down those types, as for the types
+of `xml_types`. Files are read one at a time and not kept: once to collect, and again when they become events.
+A file that cannot be read or is not well-formed is rejected with the reason; the others are used.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from distributary.workloads.xml_types import DocumentType, ObservedElement
 
 PATTERN = "**/*.xml"
 MAX_BYTES = 4 * MAX_LENGTH
-"""A character has at most four bytes, so a longer file is refused unread."""
+"""A character has at most four bytes, so a larger file is rejected unread."""
 
 LONGEST_VALUE = 40
 MOST_VALUES = 100
-"""Values that paths may compare with are this short, and for each leaf there are no more of them."""
+"""The longest value that paths compare with, and the most values kept for each leaf."""
 
 MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 DECLARED = re.compile(rb"""\A\s*<\?xml[^>]*?\sencoding\s*=\s*["']([A-Za-z][\w.-]*)["']""")
@@ -36,13 +36,13 @@ BLANK = re.compile(r"\s")
 
 
 def read_folder(directory: Path, pattern: str = PATTERN) -> Iterator[tuple[Event, Document] | Rejection]:
-    """The files of a folder and the folders in it, in the order of their names; their names are the ids."""
+    """The files of a folder and its subfolders, in the order of their names, which become the event ids."""
     for path in _files(directory, pattern):
         yield read_file(path, path.relative_to(directory).as_posix())
 
 
 def read_file(path: Path, name: str) -> tuple[Event, Document] | Rejection:
-    """A file as an event of that id, with its document parsed; or why it is set aside."""
+    """A file as an event with that id and its parsed document, or its rejection."""
     text = ""
     try:
         text = _decoded(_bytes_of(path))
@@ -52,27 +52,27 @@ def read_file(path: Path, name: str) -> tuple[Event, Document] | Rejection:
 
 
 class XmlFolder:
-    """The workload of a folder. `types` is what was gathered, `rejected` what was set aside."""
+    """The workload of a folder: `types` are the collected document types, `rejected` the rejected files."""
 
     def __init__(self, directory: Path, pattern: str = PATTERN) -> None:
         self.directory = directory
         self.rejected: list[Rejection] = []
         self._names: list[str] = []
-        gathered: dict[str, _Gathered] = {}
+        structures: dict[str, _Structure] = {}
         for read in read_folder(directory, pattern):
             if isinstance(read, Rejection):
                 self.rejected.append(read)
                 continue
             event, document = read
             self._names.append(event.id)
-            gathered.setdefault(document.labels[0], _Gathered()).add(document)
+            structures.setdefault(document.labels[0], _Structure()).add(document)
         if not self._names:
             reason = f"; the first: {self.rejected[0]}" if self.rejected else ""
             raise DistributaryError(f"no document in {directory} (files are found by {pattern}){reason}")
-        self.types = tuple(each.document_type(root) for root, each in gathered.items())
+        self.types = tuple(each.document_type(root) for root, each in structures.items())
 
     def events(self, count: int, *, seed: int) -> Iterator[Event]:
-        """So many of the files in random order, or all of them when there are no more."""
+        """`count` files in random order, or all when there are fewer."""
         names = list(self._names)
         Random(f"folder {seed}").shuffle(names)
         for name in names[:count]:
@@ -111,8 +111,8 @@ class XmlFolder:
 
 
 @dataclass
-class _Gathered:
-    """What documents of one root element contain."""
+class _Structure:
+    """The structure of the documents with one root element."""
 
     children: dict[str, dict[str, None]] = field(default_factory=dict)
     values: dict[str, dict[str, None]] = field(default_factory=dict)
@@ -164,7 +164,7 @@ def _bytes_of(path: Path) -> bytes:
 
 
 def _decoded(content: bytes) -> str:
-    """The text, by its byte order mark, else by its XML declaration, else in UTF-8."""
+    """Decode by the byte order mark, else by the XML declaration, else as UTF-8."""
     encoding = next((name for mark, name in MARKS if content.startswith(mark)), None)
     if encoding is None:
         declared = DECLARED.match(content[:200])

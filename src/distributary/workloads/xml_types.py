@@ -197,12 +197,7 @@ TYPES: tuple[DocumentType, ...] = (
             "editor": "last first affiliation?",
             "publisher": "name address?",
         },
-        {
-            "@year": YEAR,
-            "title": TITLE,
-            "price": MONEY,
-            "isbn": Number(10_000, 99_999),
-        },
+        {"@year": YEAR, "title": TITLE, "price": MONEY, "isbn": Number(10_000, 99_999)},
     ),
     DocumentType(
         "club",

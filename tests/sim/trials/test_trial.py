@@ -82,7 +82,7 @@ def stray(event: Event) -> Any:
 def test_a_fault_that_never_happens_fails_the_trial(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(Injection, "_pause_of", lambda self, fault: (lambda: None, lambda: None))
+    monkeypatch.setattr(Injection, "_begin", lambda self, fault: None)
     with pytest.raises(BrokenPromiseError, match="never injected: pause"):
         run_trial(small("ring", "pause"))
     assert main(["sim", "run", "pause", "--system", "ring", "--nodes", "12"]) == 1

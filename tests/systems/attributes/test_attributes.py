@@ -120,7 +120,7 @@ def lists_of(world: World, event: Event) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for attribute in STOCKS.names:
         [spot] = STOCKS[attribute].spots(event.attributes[attribute])
-        lookup = publisher._lookup(attribute, spot, event.id)
+        lookup = publisher._matcher.lookup(attribute, spot, event.id)
         [owner] = [broker for broker in world.brokers.values() if broker.ring.owns(lookup.key)]
         found[attribute] = sorted(names[entry.part] for entry, _ in owner.rendezvous.find(lookup))
     return found

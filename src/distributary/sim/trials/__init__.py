@@ -1,6 +1,7 @@
-"""Trials: a system or a network of queries under a scenario, compared with what is right.
+"""Trials: a system or a network of queries under a scenario, checked against the right answers.
 
-- `trial`: one of `systems.table.SYSTEMS` with a workload, compared with `sim.oracle`
-- `query_trial`: queries at nodes whose operators move, compared with the interpreter
-- `query_workload`: queries and events to try that with
+- `run`: what both share: running with progress, and the command that repeats a trial
+- `trial`: one of `systems.table.SYSTEMS` with a workload, checked with `sim.oracle`
+- `query_trial`: queries at nodes whose operators move, checked with the interpreter
+- `query_workload`: queries and events for that
 """

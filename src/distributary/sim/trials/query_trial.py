@@ -1,24 +1,23 @@
-"""Trials of query networks: queries at nodes of the simulator, fed, changed, disturbed; then compared.
+"""A trial of a query network: queries at nodes of the simulator, under faults and changes, checked.
 
 Rules:
 
 - Everything comes from the seed: where sources and clients are, delays, faults, what is changed when.
-- Sources and queries are registered first, then all events are published over `seconds` of virtual time while
-  faults come and go, operators are moved and divided at random, or the network follows a goal by itself.
+- Sources and queries are registered first. Then all events are published over `seconds` of virtual time,
+  while faults come and go and operators are moved and divided at random, or the network pursues a goal.
 - In the end every client's items are compared with the interpreter's. A trial fails when one is missing, is
-  not wanted or came twice, and when a fault that the scenario promised never happened.
-- Faults are those of messages, and of nodes that keep their state. Nodes that are gone for good (`gone`) are
-  such as have neither sources nor clients; operators are guarded then. No other node stops in such a trial,
-  for one that is silent for long would count as gone, too.
+  not wanted or came twice, and when a fault that the scenario promised never fired.
+- Faults are those of messages, and of nodes that keep their state. Nodes that stop for good (`gone`) have
+  neither sources nor clients, and operators are checkpointed. No other node stops in such a trial, because
+  one that is silent for long is taken for gone.
 """
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from functools import cache, cached_property, partial
 from random import Random
 from typing import Literal
@@ -36,22 +35,23 @@ from distributary.sim.metrics import Metrics, Traffic
 from distributary.sim.networks import latency_of
 from distributary.sim.population import Population
 from distributary.sim.scenario import SCENARIOS, Scenario, random_scenario
-from distributary.sim.simulator import Observer, Simulator
+from distributary.sim.simulator import Observer
 from distributary.sim.trials.query_workload import feed_catalogue, feed_events, random_events
+from distributary.sim.trials.run import Progress, TrialRun, repeat_command
 from distributary.systems import queries as query_network
 from distributary.systems.queries import FlowBroker, QueryOptimiserSettings, QueryResult
 
 REGISTRY = 1
 SETTLING = 5.0
-"""Seconds after each registration, and before anything is published."""
+"""Seconds between registering sources, registering queries, and publishing."""
 REST = 120.0
-"""Seconds in which everything under way arrives after the last event and the last fault."""
+"""Seconds after the last event and the last fault in which all messages arrive."""
 LENIENT = ("calm", "loss", "duplication")
-"""The scenarios beside which nodes may be gone for good."""
+"""The scenarios in which nodes may also stop for good."""
 GUARDING_SILENCE = 15.0
-"""Seconds after which a silent node counts as gone, where nodes may be."""
+"""Seconds after which a silent node is taken for gone, in trials where nodes stop for good."""
 ENOUGH = 10
-"""Nodes with something to do, for faults to be theirs alone."""
+"""If so many nodes have sources or clients, faults happen to these only."""
 BEARABLE = (
     *("loss", "duplication", "reordering", "delay spike", "partition", "one-way partition"),
     *("restart with state", "pause"),
@@ -65,12 +65,12 @@ SCENARIO_NAMES = [
 
 @dataclass(frozen=True)
 class QueryTrial:
-    """What is tried."""
+    """What to run. DistributaryError when names or numbers do not fit together."""
 
     file: str = ""
-    """Queries to run; the seed's kind of queries over made-up feeds when empty."""
+    """A file of queries; empty for generated queries over generated feeds."""
     events_file: str = ""
-    """Events for the file's queries; made up from their schemas when empty."""
+    """A file of events for these queries; empty for events generated from their schemas."""
     scenario: str = "calm"
     nodes: int = 16
     seed: int = 1
@@ -78,16 +78,16 @@ class QueryTrial:
     feeds: int = 12
     events: int = 1200
     seconds: float = 120.0
-    """Of virtual time, in which all events are published."""
+    """The virtual time in which all events are published."""
     goal: str = ""
-    """What the network follows by itself: a name of `NAMED_GOALS`, or a goal's text."""
+    """What the network optimises: a name of `NAMED_GOALS`, or a goal's text; empty for nothing."""
     period: float = 15.0
     told: Literal["neighbourhood", "whole"] = "neighbourhood"
-    """What nodes are told to follow it with (`systems.queries.optimiser`)."""
+    """How much of the network nodes know for that (`systems.queries.optimiser`)."""
     changes: int = 0
-    """How often an operator is moved, divided or replicated at random."""
+    """How many operators are moved, divided or replicated at random."""
     gone: int = 0
-    """How many nodes stop for good, one after the other."""
+    """How many nodes stop for good, one after another."""
     latency: str = "uniform"
 
     def __post_init__(self) -> None:
@@ -112,24 +112,14 @@ class QueryTrial:
     @property
     def command(self) -> str:
         """The command that runs this trial."""
-        usual = QueryTrial()
-        words = [
-            "distributary",
-            "sim",
-            "queries",
-            *([self.file] if self.file else []),
-            "--seed",
-            str(self.seed),
-        ]
-        options = {"events_file": "events", "events": "count"}
-        for name in self.__dataclass_fields__:
-            if name not in ("file", "seed") and getattr(self, name) != getattr(usual, name):
-                words += [f"--{options.get(name, name)}", str(getattr(self, name))]
-        return shlex.join(words)
+        file = [self.file] if self.file else []
+        words = ["distributary", "sim", "queries", *file, "--seed", str(self.seed)]
+        options = {each.name: each.name for each in fields(self) if each.name not in ("file", "seed")}
+        return repeat_command(words, self, {**options, "events_file": "events", "events": "count"})
 
     @cached_property
     def catalogue(self) -> Catalogue:
-        """The sources and queries of the file, or made-up ones over feeds; checked."""
+        """The sources and queries of the file, or generated ones over feeds; checked."""
         if not self.file:
             return feed_catalogue(self.queries, self.feeds, self.seed)
         catalogue = read_query_file(self.file)
@@ -149,7 +139,7 @@ class QueryTrial:
 
     @property
     def optimising(self) -> QueryOptimiserSettings | None:
-        """How the network follows the goal; None without one."""
+        """The settings by which the network pursues the goal; None without one."""
         if not self.goal:
             return None
         goal = parse_query_goal(NAMED_GOALS.get(self.goal, self.goal))
@@ -159,22 +149,22 @@ class QueryTrial:
 
 @dataclass(frozen=True)
 class QueryOutcome:
-    """What came of a trial."""
+    """The result of a trial."""
 
     trial: QueryTrial
     results: int
-    """Items that clients got."""
+    """How many items clients got."""
     problems: tuple[str, ...]
-    """What is wrong: nothing when the trial succeeded."""
+    """What went wrong; empty when the trial succeeded."""
     late: int
-    """Events that were set aside, because they came too late for their source or did not fit it."""
+    """Events that were rejected, because they came too late for their source or did not fit its schema."""
     fired: Mapping[str, int]
     changed: Mapping[str, int]
-    """How often operators were moved and divided."""
+    """How often operators were moved, divided, replicated and recovered."""
     hosts: Mapping[str, Address] = field(repr=False)
-    """Where each operator is in the end."""
+    """The node of each operator in the end."""
     traffic: Mapping[str, Traffic]
-    """By what messages were for."""
+    """Messages by purpose (`PURPOSES`)."""
     data: tuple[float, ...]
     """Bytes of streams a second, in each tenth of the time in which events were published."""
     steps: int
@@ -183,11 +173,9 @@ class QueryOutcome:
 
 
 def run_query_trial(
-    trial: QueryTrial,
-    observers: Iterable[Observer] = (),
-    progress: Callable[[float, float], None] | None = None,
+    trial: QueryTrial, observers: Iterable[Observer] = (), progress: Progress | None = None
 ) -> QueryOutcome:
-    """Run a trial; `progress` is told the virtual time that has passed and the whole of it.
+    """Run a trial; BrokenPromiseError when a promised fault never fired.
 
     >>> outcome = run_query_trial(QueryTrial(nodes=4, queries=3, feeds=2, events=40, seconds=20, changes=5))
     >>> outcome.problems, outcome.results > 0, outcome.changed["moves in all"] > 0
@@ -196,25 +184,17 @@ def run_query_trial(
     return _Run(trial, observers, progress).outcome()
 
 
-class _Run:
-    """A trial on its way."""
+class _Run(TrialRun):
+    """A running trial."""
 
-    def __init__(
-        self,
-        trial: QueryTrial,
-        observers: Iterable[Observer],
-        progress: Callable[[float, float], None] | None,
-    ) -> None:
+    def __init__(self, trial: QueryTrial, observers: Iterable[Observer], progress: Progress | None) -> None:
+        self.metrics = Metrics()
+        super().__init__(trial.seed, trial.latency, [self.metrics, *observers], progress)
         self.trial = trial
         self.catalogue = trial.catalogue
         self.random = Random(f"{trial.seed}/query trial")
-        self.metrics = Metrics()
-        latency = latency_of(trial.latency, trial.seed)
-        self.world = Simulator(trial.seed, latency, [self.metrics, *observers])
         self.nodes = list(range(1, trial.nodes + 1))
-        measured = latency_of(
-            trial.latency, trial.seed
-        )  # another one, as asking one changes what it says next
+        measured = latency_of(trial.latency, trial.seed)  # a second one: each draw changes the next
         ping = cache(lambda one, other: measured.delay(0.0, one, other, None))
         surroundings = query_network.Surroundings(latency=ping, brokers=self.nodes)
         self.population: Population[FlowBroker] = Population(
@@ -239,8 +219,7 @@ class _Run:
         self.items: dict[str, list[Item]] = {name: [] for name in self.catalogue.sources}
         self.changed: Counter[str] = Counter()
         self.data = [0]
-        """Bytes of streams that had been sent when each tenth was over."""
-        self._progress = progress
+        """Bytes of streams sent by the end of each tenth of the time."""
 
     def outcome(self) -> QueryOutcome:
         began = time.perf_counter()
@@ -250,10 +229,10 @@ class _Run:
         injection = scenario.inject(self.population)
         self._plan(start)
         end = max(start + self.trial.seconds, scenario.healed)
-        self._run_to(end, end + REST)
+        self.run_to(end, end + REST)
         for name, at in self.proxies.items():
             self.world.call(at, partial(self._broker(at).end, name))
-        self._run_to(end + REST, end + REST)
+        self.run_to(end + REST, end + REST)
         scenario.require_fired(injection)
         found = self._results()
         brokers = self.population.members.values()
@@ -310,12 +289,12 @@ class _Run:
         )
 
     def _struck(self) -> list[Address]:
-        """Nodes that faults may happen to: such as have something to do, if there are enough of them."""
+        """The nodes that faults happen to: those with sources or clients, if there are enough of them."""
         busy = {*self.proxies.values(), *self.clients.values()}
         return sorted(busy) if len(busy) >= ENOUGH else self.nodes
 
     def _plan(self, start: float) -> None:
-        """Have everything happen in its time."""
+        """Schedule publications, changes, stopping nodes and measurements."""
         seconds, events = self.trial.seconds, self.trial.given
         for number, event in enumerate(events):
             self.world.at(start + seconds * number / len(events), partial(self._publish, event))
@@ -331,7 +310,7 @@ class _Run:
     # Life
 
     def _publish(self, event: Event) -> None:
-        """Have an event's sources publish it; one whose proxy is down does so when that is up again."""
+        """Publish an event at the proxies of its sources; try again later while one of them is down."""
         sources = [name for name, source in self.catalogue.sources.items() if source.accepts(event)]
         nodes = dict.fromkeys(self.proxies[name] for name in sources)
         if not all(self.world.is_up(at) for at in nodes):
@@ -345,7 +324,7 @@ class _Run:
             self.world.call(at, partial(self._broker(at).publish, event), ("publish", event.id))
 
     def _change(self) -> None:
-        """Move, divide or replicate some operator."""
+        """Move, divide or replicate a random operator."""
         there = [
             (name, at)
             for name, at in sorted(self._hosts().items())
@@ -368,12 +347,6 @@ class _Run:
     def _note_data(self) -> None:
         self.data.append(traffic_by_purpose(self.metrics)["streams"].bytes)
 
-    def _run_to(self, until: float, end: float) -> None:
-        while self.world.now < until:
-            self.world.run(until=min(until, self.world.now + max(1.0, end / 200)))
-            if self._progress is not None:
-                self._progress(self.world.now, end)
-
     # After
 
     def _hosts(self) -> dict[str, Address]:
@@ -395,7 +368,7 @@ class _Run:
 def differences(
     catalogue: Catalogue, items: Mapping[str, Sequence[Item]], found: Mapping[str, Sequence[Item]]
 ) -> list[str]:
-    """How what clients got differs from what the interpreter gives."""
+    """How what clients got differs from what the interpreter gives; empty when it does not."""
     expected = interpret(catalogue, items).streams
     problems = []
     for query in catalogue.queries:
@@ -422,7 +395,7 @@ PURPOSES = {
 
 
 def traffic_by_purpose(metrics: Metrics) -> dict[str, Traffic]:
-    """What was sent, by what it was for."""
+    """The traffic of each purpose (`PURPOSES`)."""
     purposes = {kind.__name__: purpose for purpose, kinds in PURPOSES.items() for kind in kinds}
     sums = dict.fromkeys(PURPOSES, Traffic(0, 0))
     for kind, traffic in metrics.by_kind().items():

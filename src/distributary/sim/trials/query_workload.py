@@ -1,14 +1,14 @@
-"""Queries that really run, for networks of them: the seed's feeds and chains of operators (003, section 5.5).
+"""Generated queries over feeds, with events that give results: the chains of operators of 003, section 5.5.
 
     catalogue = feed_catalogue(queries=20, feeds=12, seed=1)
     events = feed_events(catalogue, count=400, seconds=120, seed=1)
 
 Rules:
 
-- A query is a chain of operators of Table 5.6 over one feed, or over two that a union puts together. Which
-  feeds it reads follows Zipf's law with the seed's exponent.
-- Filters, windows and what is compared are drawn so that something gets through: chances are ours.
-- For queries from a file, events can be made up from the schemas of their sources (`random_events`).
+- A query is a chain of operators of Table 5.6 over one feed, or over the union of two. Which feeds it reads
+  follows Zipf's law with the exponent of 003.
+- Filters, windows and compared values are drawn so that some items pass; these probabilities are ours.
+- For queries from a file, `random_events` generates events from the schemas of their sources.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SCHEMA = {"title": "text", "section": "text", "comments": "integer", "at": "inte
 
 
 def feed_catalogue(queries: int, feeds: int, seed: int, operators: int = OPERATORS) -> Catalogue:
-    """So many feeds, and queries of so many operators over them.
+    """A catalogue of feeds, and of queries with `operators` operators each over them.
 
     >>> catalogue = feed_catalogue(queries=3, feeds=5, seed=1)
     >>> [len(query.operators) for query in catalogue.queries.values()], len(catalogue.sources)
@@ -65,7 +65,7 @@ def _query(name: str, sources: list[Source], operators: int, random: Random) -> 
 
 
 class _Chain:
-    """A query as far as it has been written."""
+    """A query under construction: a chain of operators so far."""
 
     def __init__(self, build: QueryBuilder, random: Random) -> None:
         self.build = build
@@ -76,11 +76,11 @@ class _Chain:
 
     @property
     def name(self) -> str:
-        """What the next operator is called."""
+        """The name of the next operator."""
         return f"step{self.length + 1}"
 
     def one(self, type: str | None = None) -> str | None:
-        """Some attribute, of this type if there is one."""
+        """A random attribute, of this type if one is given; None when there is none."""
         names = [name for name, its in self.types.items() if type in (None, its)]
         return self.random.choice(names) if names else None
 
@@ -136,7 +136,7 @@ KINDS: tuple[Callable[[_Chain], None], ...] = (
 
 
 def feed_events(catalogue: Catalogue, count: int, seconds: float, seed: int) -> Iterator[Event]:
-    """About so many items of all feeds together, at random moments, in the order of their times."""
+    """About `count` items of all feeds together, at random times, in order."""
     feeds = list(catalogue.sources)
     made = merge(*(_feed(name, count / len(feeds), seconds, seed) for name in feeds))
     return (event for _, _, event in made)
@@ -157,7 +157,7 @@ def _feed(name: str, count: float, seconds: float, seed: int) -> Iterator[tuple[
 
 
 def random_events(catalogue: Catalogue, count: int, seconds: float, seed: int) -> Iterator[Event]:
-    """Made-up events for any sources with a topic, about so many of all together, in the order of times."""
+    """`count` random events for the sources that have a topic, in the order of time."""
     sources = [source for source in catalogue.sources.values() if source.topic is not None]
     random = Random(f"{seed}/made up")
     for number, at in enumerate(sorted(random.uniform(0, seconds) for _ in range(count if sources else 0))):

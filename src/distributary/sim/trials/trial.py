@@ -1,22 +1,21 @@
-"""Trials: one system, one scenario, one workload, in the simulator, checked against brute force.
+"""A trial: one system, one scenario, one workload in the simulator, checked against brute force.
 
 Rules:
 
-- Everything comes from the seed: where nodes are, who subscribes where, faults, delays, who publishes what.
-- Clients subscribe first. While faults are on, a part of the events is published, whatever becomes of them.
-  When everything has healed and had `REST` seconds to mend, the rest is published one by one, and
-  every delivery is compared with the oracle's.
-- A trial fails when a delivery is missing or not wanted, when the overlay is not in order in the end, or when
-  a fault that the scenario promised never happened.
+- Everything comes from the seed: addresses, who subscribes where, faults, delays, who publishes what.
+- Clients subscribe first. While faults are active, a third of the events is published, unchecked. After the
+  last fault and `REST` seconds for repairs, the rest is published one by one, and every delivery is compared
+  with the oracle's.
+- A trial fails when a delivery is missing or not wanted, when the overlay is not stable in the end, or when a
+  fault that the scenario promised never fired.
 - Without faults nodes are bare, unless asked otherwise, and the costs are those of the system alone. With
   faults they are robust.
 """
 
 from __future__ import annotations
 
-import shlex
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from random import Random
@@ -26,26 +25,26 @@ from distributary.model import Event, Subscription
 from distributary.overlay.node import Address
 from distributary.sim.deployment import Costs, Deployment
 from distributary.sim.metrics import Traffic
-from distributary.sim.networks import latency_of
 from distributary.sim.oracle import ClientSubscription, Oracle
 from distributary.sim.scenario import SCENARIOS, Scenario, random_scenario
-from distributary.sim.simulator import Observer, Simulator
+from distributary.sim.simulator import Observer
+from distributary.sim.trials.run import Progress, TrialRun, repeat_command
 from distributary.sim.underlay import Underlay, UnderlayCost, UnderlayLoad
 from distributary.systems.assembly import Settings
 from distributary.systems.table import System, system
 from distributary.workloads import WORKLOADS, workload
 
 SUBSCRIBING = 10.0
-"""Seconds in which all clients subscribe; faults begin twice as late."""
+"""Seconds within which all clients subscribe; faults begin after twice as many."""
 REST = 60.0
-"""Seconds after the last fault in which a system may mend itself."""
+"""Seconds after the last fault that a system has for repairs."""
 SPARES = 3
-"""Nodes that may join."""
+"""How many nodes there are that may join."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What is tried."""
+    """What to run. DistributaryError when a name is unknown or there are too few nodes."""
 
     system: str
     scenario: str = "calm"
@@ -54,13 +53,13 @@ class Trial:
     subscriptions: int = 200
     events: int = 100
     workload: str = ""
-    """By name; the system's own when empty."""
+    """The name of a workload; empty for the system's own."""
     latency: str = "uniform"
-    """One of `sim.networks`."""
+    """A latency model as named in `sim.networks`."""
     robust: bool = False
-    """Whether nodes have couriers, upkeep, copies and refresh even when all is calm."""
+    """Whether nodes have couriers, upkeep, copies and refresh even without faults."""
     gap: float = 5.0
-    """Seconds between events whose deliveries are compared."""
+    """Seconds between checked events."""
 
     def __post_init__(self) -> None:
         system(self.system)
@@ -75,41 +74,30 @@ class Trial:
 
     @property
     def faulty(self) -> bool:
-        """Whether anything goes wrong in it."""
+        """Whether there are faults."""
         return self.scenario != "calm"
 
     @property
     def command(self) -> str:
         """The command that runs this trial."""
-        usual = Trial(self.system)
-        words = [
-            "distributary",
-            "sim",
-            "run",
-            self.scenario,
-            "--system",
-            self.system,
-            "--seed",
-            str(self.seed),
-        ]
-        for name in ("nodes", "subscriptions", "events", "workload", "latency", "gap"):
-            if getattr(self, name) != getattr(usual, name):
-                words += [f"--{name}", str(getattr(self, name))]
-        return shlex.join([*words, "--robust"] if self.robust else words)
+        words = ["distributary", "sim", "run", self.scenario]
+        words += ["--system", self.system, "--seed", str(self.seed)]
+        names = ("nodes", "subscriptions", "events", "workload", "latency", "gap", "robust")
+        return repeat_command(words, self, {name: name for name in names})
 
 
 @dataclass(frozen=True)
 class TrialOutcome:
-    """What came of a trial."""
+    """The result of a trial."""
 
     trial: Trial
     refused: int
-    """Subscriptions that the system cannot serve."""
+    """Subscriptions that the system refused."""
     checked: int
-    """Events whose deliveries were compared."""
+    """Events whose deliveries were compared with the oracle's."""
     deliveries: int
     problems: tuple[str, ...]
-    """What is wrong: nothing when the trial succeeded."""
+    """What went wrong; empty when the trial succeeded."""
     promised: tuple[str, ...]
     fired: Mapping[str, int]
     costs: Mapping[str, Costs]
@@ -124,29 +112,21 @@ class TrialOutcome:
 
 
 def run_trial(
-    trial: Trial,
-    observers: Iterable[Observer] = (),
-    progress: Callable[[float, float], None] | None = None,
+    trial: Trial, observers: Iterable[Observer] = (), progress: Progress | None = None
 ) -> TrialOutcome:
-    """Run a trial; `progress` is told the virtual time that has passed and the whole of it."""
+    """Run a trial; BrokenPromiseError when a promised fault never fired."""
     return _Run(trial, observers, progress).outcome()
 
 
-class _Run:
-    """A trial on its way."""
+class _Run(TrialRun):
+    """A running trial."""
 
-    def __init__(
-        self,
-        trial: Trial,
-        observers: Iterable[Observer],
-        progress: Callable[[float, float], None] | None,
-    ) -> None:
+    def __init__(self, trial: Trial, observers: Iterable[Observer], progress: Progress | None) -> None:
+        super().__init__(trial.seed, trial.latency, observers, progress)
         self.trial = trial
         self.random = Random(f"{trial.seed}/trial")
         self.system: System = system(trial.system)
-        latency = latency_of(trial.latency, trial.seed)
-        self.world = Simulator(trial.seed, latency, observers)
-        self.load = UnderlayLoad(latency) if isinstance(latency, Underlay) else None
+        self.load = UnderlayLoad(self.latency) if isinstance(self.latency, Underlay) else None
         if self.load is not None:
             self.world.observe(self.load)
         robust = trial.robust or trial.faulty
@@ -161,11 +141,10 @@ class _Run:
         self.oracle = Oracle()
         self.refused = 0
         self.checked = 0
-        self.standings: dict[str, ClientSubscription] = {}
+        self.clients: dict[str, ClientSubscription] = {}
         self._amid_faults: dict[str, Event] = {}
         self._sources: dict[str | None, Address] = {}
         self.problems: list[str] = []
-        self._progress = progress
 
     def outcome(self) -> TrialOutcome:
         began = time.perf_counter()
@@ -218,7 +197,7 @@ class _Run:
     # Life.
 
     def _live(self) -> dict[str, int]:
-        """Let everything happen; how often each kind of fault has fired is returned."""
+        """Run everything; returns how often each kind of fault fired."""
         trial, world = self.trial, self.world
         during = trial.events // 3 if trial.faulty else 0
         rest = REST if self.upkeep else 0.0
@@ -229,8 +208,8 @@ class _Run:
         for number in range(during):
             span = self.scenario.healed - SUBSCRIBING
             world.at(SUBSCRIBING + span * number / during, self._publish_somewhere)
-        self._run_to(begin, end)
-        self.standings = self._standings()
+        self.run_to(begin, end)
+        self.clients = self._current_clients()
         self._note(self._amid_faults, 0)
         for event in self.events:
             self._compare(event, end)
@@ -259,7 +238,7 @@ class _Run:
             self.deployment.publish(event, at=self._source(event))
 
     def _source(self, event: Event) -> Address:
-        """Where an event is published: for a topic always at the same node, while that can be talked to."""
+        """The node that publishes an event: always the same for a topic, while it is up and not paused."""
         able = [one for one in self.deployment.up() if not self.world.is_paused(one)]
         source = self._sources.get(event.topic)
         if source not in able:
@@ -268,27 +247,21 @@ class _Run:
                 self._sources[event.topic] = source
         return source
 
-    def _run_to(self, until: float, end: float) -> None:
-        while self.world.now < until:
-            self.world.run(until=min(until, self.world.now + max(1.0, end / 200)))
-            if self._progress is not None:
-                self._progress(self.world.now, end)
-
     # What is promised.
 
-    def _standings(self) -> dict[str, ClientSubscription]:
-        """What clients are subscribed to when the comparing begins; no client comes or goes after that."""
+    def _current_clients(self) -> dict[str, ClientSubscription]:
+        """The subscriptions when checking begins; they do not change after that."""
         return {
             name: ClientSubscription(subscription, at, self.deployment.subscribed_since(name))
             for name, (subscription, at) in self.deployment.subscriptions.items()
         }
 
     def _compare(self, event: Event, end: float) -> None:
-        """Publish an event, let it arrive everywhere, and compare."""
-        wanted = self.oracle.wanted(event, self.standings.values())
+        """Publish an event, let it arrive everywhere, and compare its deliveries with the oracle's."""
+        wanted = self.oracle.wanted(event, self.clients.values())
         first = len(self.deployment.deliveries)
         self.deployment.publish(event, at=self._source(event))
-        self._run_to(self.world.now + self.trial.gap, end)
+        self.run_to(self.world.now + self.trial.gap, end)
         got = [
             ((received.address, received.delivery.subscriber), received.delivery.subscriptions)
             for received in self.deployment.deliveries[first:]
@@ -311,14 +284,14 @@ class _Run:
             self.problems.append(f"event {event.id} reached somebody twice")
 
     def _matched(self, event: Event) -> Mapping[tuple[Address, str], tuple[str, ...]]:
-        """Who asked for such events at all, tolerances aside."""
-        return Oracle().wanted(event, self.standings.values())
+        """The subscriptions that match an event when tolerances are ignored."""
+        return Oracle().wanted(event, self.clients.values())
 
     def _note(self, events: Mapping[str, Event], first: int) -> None:
-        """Have the oracle know of the deliveries of these events since the one of that number."""
-        standings = self.standings
+        """Tell the oracle of the deliveries of these events, from delivery number `first` on."""
+        clients = self.clients
         for received in self.deployment.deliveries[first:]:
             event = events.get(received.delivery.event)
             if event is not None:
                 names = received.delivery.subscriptions
-                self.oracle.note(event, [standings[one] for one in names if one in standings], received.time)
+                self.oracle.note(event, [clients[one] for one in names if one in clients], received.time)

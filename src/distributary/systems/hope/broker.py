@@ -128,8 +128,8 @@ class HopeBroker(ABC):
         if dimensions is not None and (addressing.dimension not in dimensions or refresh is None):
             raise DistributaryError(
                 f"the length of addresses can change among dimensions {dimensions} only if it starts as one "
-                f"of them, not as {addressing.dimension}, and if nodes refresh what they know; give `refresh` "
-                "seconds"
+                f"of them, not as {addressing.dimension}, and if nodes refresh what they know; give "
+                "`refresh` seconds"
             )
         self.node: Node = ring.node
         self.ring = ring
@@ -385,7 +385,7 @@ class HopeBroker(ABC):
         self._send_up(subscription_id, ranks, FilterWithdrawal(subscription_id, self.node.address))
 
     def _send_up(self, subscription_id: str, ranks: Iterable[int], message: Message) -> None:
-        """Send a message to the vertices of a subscription's keys, in all facets of the cubes of these ranks."""
+        """Send a message to the vertices of a subscription's keys, in all facets of some cubes."""
         addresses = self._addresses[subscription_id]
         self.ring.multicast(
             [
