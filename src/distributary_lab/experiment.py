@@ -1,10 +1,11 @@
 """What an experiment is: a grid of points, a function from a point to rows of numbers, and checks on them.
 
 - A point is a mapping of plain values, and so is a row. The lab puts the values of the point into each of its
-  rows, so `run` returns only what it measured, and checks and plots see both.
-- `run` is a function at the top of its module: other processes find it by its name. All its randomness comes
-  from the generator it is handed, which depends on the seed, the name of the experiment and the number of the
-  point, so rows depend neither on the order of the points nor on where they run.
+  rows, so `run` gives only what it measured, and checks and plots see both.
+- `run` is a function at the top of its module: other processes find it by its name. It returns its rows, or
+  yields them one by one. All its randomness comes from the generator it is handed, which depends on the seed,
+  the name of the experiment and the number of the point, so rows depend neither on the order of the points
+  nor on where they run.
 - One experiment may answer several claims from the same rows; each answer has a check and plots of its own.
 - A check decides from rows alone, those of the full grid or of the quick one, and says what it saw. A claim
   that does not hold is a finding: the verdict carries the reason.
@@ -28,7 +29,7 @@ Value = int | float | str | bool
 Point = Mapping[str, Value]
 Row = dict[str, Value]
 Rows = Sequence[Row]
-Run = Callable[[Point, np.random.Generator], list[Row]]
+Run = Callable[[Point, np.random.Generator], Iterable[Row]]
 
 
 class Outcome(StrEnum):
@@ -156,7 +157,7 @@ def grid(**choices: Sequence[Value]) -> tuple[Point, ...]:
     return tuple(points)
 
 
-def repeated(run: Callable[[Point, np.random.Generator], Iterable[Row]]) -> Run:
+def repeated(run: Run) -> Run:
     """A run that is done over as often as the point's `runs` says; its rows come one run after the other."""
 
     @wraps(run)

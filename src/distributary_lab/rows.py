@@ -69,6 +69,22 @@ def means(rows: Rows, column: str, by: str, **values: Value | tuple[Value, ...])
     return {value: fmean(found) for value, found in in_order(groups)}
 
 
+def column_means(rows: Rows, *columns: str, **values: Value | tuple[Value, ...]) -> list[float]:
+    """The mean of each of some columns over the rows with these values."""
+    return [mean(rows, column, **values) for column in columns]
+
+
+def curves(rows: Rows, column: str, by: str, **values: Any) -> dict[Any, dict[Any, float]]:
+    """The means of a column by another, a mapping for each value of the first keyword, which has several.
+
+    >>> rows = [{"nodes": 1, "way": "in", "hops": 3}, {"nodes": 1, "way": "out", "hops": 4}]
+    >>> curves(rows, "hops", "nodes", way=("in", "out"))
+    {'in': {1: 3.0}, 'out': {1: 4.0}}
+    """
+    (name, several), *others = values.items()
+    return {each: means(rows, column, by, **{name: each}, **dict(others)) for each in several}
+
+
 def largest(rows: Rows, column: str) -> int:
     """The largest value of a column of whole numbers, such as the most nodes that were run."""
     return int(max(numbers(rows, column)))

@@ -8,6 +8,7 @@ subscriptions, in the same run, with the placement made by the system's own prot
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from math import log2
 from statistics import fmean
@@ -39,7 +40,7 @@ ours = partial(AttributeRing, rule=BOTH_WAYS, match="narrowest")
 # The small domain
 
 
-def run_small(point: Point, random: np.random.Generator) -> list[Row]:
+def run_small(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """Store ranges of a small domain, and count."""
     nodes = int(point["nodes"])
     ring = ours(domain(LEVELS, "level"), nodes, seed_from(random), placement=str(point["placement"]))
@@ -49,7 +50,7 @@ def run_small(point: Point, random: np.random.Generator) -> list[Row]:
         where = f"level between {low} and {low + RANGE - 1}"
         at = ring.addresses[random.integers(nodes)]
         hops.append(ring.subscribe(Subscription(f"s{trial}", "client", where=where), at))
-    return [{"hops": fmean(hops), "OPChord's formula": log2(nodes) / 2 + RANGE}]
+    yield {"hops": fmean(hops), "OPChord's formula": log2(nodes) / 2 + RANGE}
 
 
 def check_small(rows: Rows) -> Verdict:
@@ -101,7 +102,7 @@ class SkewedLoad:
         return np.array([each.served for each in brokers]), np.array([each.entries for each in brokers])
 
 
-def run_skew(point: Point, random: np.random.Generator) -> list[Row]:
+def run_skew(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """Subscribe and publish with values that many ask for, rebalance ours, and see who has what to do."""
     nodes, balanced = int(point["nodes"]), point["placement"] == BALANCED
     placement = "arcs, not yet balanced" if balanced else str(point["placement"])
@@ -120,16 +121,14 @@ def run_skew(point: Point, random: np.random.Generator) -> list[Row]:
         load.publish(f"event {each}")
     lookups, entries = load.loads()
     lookups = lookups - served
-    return [
-        {
-            "most lookups by mean": float(lookups.max() / lookups.mean()),
-            "Gini of lookups": gini(lookups),
-            "most entries by mean": float(entries.max() / entries.mean()),
-            "Gini of entries": gini(entries),
-            "store": store,
-            "rebalancing messages a node": moved / nodes,
-        }
-    ]
+    yield {
+        "most lookups by mean": float(lookups.max() / lookups.mean()),
+        "Gini of lookups": gini(lookups),
+        "most entries by mean": float(entries.max() / entries.mean()),
+        "Gini of entries": gini(entries),
+        "store": store,
+        "rebalancing messages a node": moved / nodes,
+    }
 
 
 MEASURES = ("most lookups by mean", "Gini of lookups", "most entries by mean", "Gini of entries")

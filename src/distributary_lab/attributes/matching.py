@@ -7,6 +7,7 @@ OPChord takes for granted: with fewer values than nodes its walk is longer (see 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from math import log2
 from statistics import fmean
@@ -43,11 +44,10 @@ def between(name: str, low: int, count: int) -> Subscription:
     return Subscription(name, "client", where=f"a between {low} and {low + count - 1}")
 
 
-def run_store(point: Point, random: np.random.Generator) -> list[Row]:
+def run_store(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """Store ranges from random nodes, and count."""
     nodes, ring = int(point["nodes"]), made(point, random)
     path = log2(nodes) / 2
-    rows: list[Row] = []
     for values in (count for count in VALUES if count * 3 <= nodes):
         hops = []
         for trial in range(max(20, 160 // values)):
@@ -57,14 +57,12 @@ def run_store(point: Point, random: np.random.Generator) -> list[Row]:
         scattered = point["placement"] == "Chord"
         formula = values * path if scattered else path + values
         routes = values if scattered else 1
-        rows.append({"values": values, "hops": fmean(hops), "formula": formula, "routes": routes})
-    return rows
+        yield {"values": values, "hops": fmean(hops), "formula": formula, "routes": routes}
 
 
-def run_update(point: Point, random: np.random.Generator) -> list[Row]:
+def run_update(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """Move ranges by some values, or equalities to another value, and count."""
     nodes, ring = int(point["nodes"]), made(point, random)
-    rows: list[Row] = []
     for changed in (count for count in CHANGED if count * 3 <= nodes):
         width = 1 if changed == 1 else 2 * changed
         hops = []
@@ -75,18 +73,16 @@ def run_update(point: Point, random: np.random.Generator) -> list[Row]:
             ring.subscribe(between(name, low, width), at)
             hops.append(ring.subscribe(between(name, low + changed, width), at, ("update", name)))
         formula = changed * log2(nodes)
-        rows.append({"changed": changed, "hops": fmean(hops), "formula": formula, "routes": 2 * changed})
-    return rows
+        yield {"changed": changed, "hops": fmean(hops), "formula": formula, "routes": 2 * changed}
 
 
-def run_match(point: Point, random: np.random.Generator) -> list[Row]:
+def run_match(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """Publish events with some attributes, and count who is asked; store subscriptions to as many."""
     nodes, matching = int(point["nodes"]), str(point["matching"])
     names = [f"a{number}" for number in range(10)]
     rule = ONE_WAY if matching == "counting" else BOTH_WAYS
     seed, match = seed_from(random), matching.partition(",")[0]
     ring = AttributeRing(domain(nodes, *names), nodes, seed, placement="Chord", rule=rule, match=match)
-    rows: list[Row] = []
     for count in (1, 2, 5, 10):
         asked, messages, stored = [], [], []
         for trial in range(100):
@@ -98,17 +94,14 @@ def run_match(point: Point, random: np.random.Generator) -> list[Row]:
             where = " and ".join(f"{name} = {random.integers(nodes)}" for name in names[:count])
             subscription = Subscription(f"{count} conditions {trial}", "client", where=where)
             stored.append(ring.subscribe(subscription, ring.addresses[random.integers(nodes)]))
-        rows.append(
-            {
-                "attributes": count,
-                "asked": fmean(asked),
-                "messages": fmean(messages),
-                "store": fmean(stored),
-                "formula": count * log2(nodes) / 2,
-                "routes": count,
-            }
-        )
-    return rows
+        yield {
+            "attributes": count,
+            "asked": fmean(asked),
+            "messages": fmean(messages),
+            "store": fmean(stored),
+            "formula": count * log2(nodes) / 2,
+            "routes": count,
+        }
 
 
 # Checks

@@ -8,6 +8,7 @@ themselves through such a failure; here it is counted on arrays, for many failur
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
@@ -26,7 +27,7 @@ FOLLOWED = 8
 """Of these failures, how many have their deliveries followed."""
 
 
-def run(point: Point, random: np.random.Generator) -> list[Row]:
+def run(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """Failures of one probability, with so many copies of every list."""
     nodes, probability, copies = int(point["nodes"]), float(point["probability"]), int(point["copies"])
     dimension = fitting_dimension(nodes)
@@ -43,14 +44,12 @@ def run(point: Point, random: np.random.Generator) -> list[Row]:
         if failure < FOLLOWED:
             ratios.append(delivery_ratio(published, asked, covered, failed, lost))
     groups = nodes / copies
-    return [
-        {
-            "any_lost": any_lost / FAILURES,
-            "equation": 1 - (1 - probability**copies) ** groups,
-            "share_lost": float(np.mean(shares)),
-            "delivery_ratio": float(np.mean(ratios)),
-        }
-    ]
+    yield {
+        "any_lost": any_lost / FAILURES,
+        "equation": 1 - (1 - probability**copies) ** groups,
+        "share_lost": float(np.mean(shares)),
+        "delivery_ratio": float(np.mean(ratios)),
+    }
 
 
 def lists_lost(failed: NDArray[np.bool_], copies: int) -> NDArray[np.bool_]:

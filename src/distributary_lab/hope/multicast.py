@@ -152,7 +152,7 @@ class LinkBytes(Observer):
         self.by_cause.setdefault(cause, Counter())[sender, to] += size_of(message)
 
 
-def run_kbpp(point: Point, random: np.random.Generator) -> list[Row]:
+def run_kbpp(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """Publications of one saturation through KBPP's nodes, and one by one through the ring."""
     nodes = int(point["nodes"])
     dimension = fitting_dimension(nodes)
@@ -166,13 +166,11 @@ def run_kbpp(point: Point, random: np.random.Generator) -> list[Row]:
         broker.ring.listen(PublicationCopy, _ignore)
         world.add(broker.node)
     settle([broker.ring for broker in brokers.values()])
-    rows: list[Row] = []
     for number in range(int(point["publications"])):
         weight = round(float(point["saturation"]) * dimension)
         bits = random.choice(dimension, weight, replace=False)
         event = Event(f"e{number}", document="<a>" + "x" * (MESSAGE - 7) + "</a>")
-        rows.append(_publish(world, brokers, counted, event, int((1 << bits).sum()), random))
-    return rows
+        yield _publish(world, brokers, counted, event, int((1 << bits).sum()), random)
 
 
 def _ignore(message: PublicationCopy, arrival: Arrival) -> None:

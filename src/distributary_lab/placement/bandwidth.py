@@ -7,16 +7,17 @@ there. Operators that read two feeds of different trees do not know where to go,
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
 
 from distributary.plan.queries.goals import BANDWIDTH
 from distributary.plan.queries.optimiser import climb
-from distributary.plan.queries.rules import LOCAL, MIGRATION, MIGRATIONS, REPLICATION, QueryRule
+from distributary.plan.queries.rules import LOCAL, MIGRATION, MIGRATIONS, REPLICATION
 from distributary_lab.experiment import Plot, Point, Row, Rows, Verdict, answer, grid
 from distributary_lab.placement import setup
-from distributary_lab.rows import listed, mean, means, named, numbers
+from distributary_lab.rows import curves, listed, mean, means, named, numbers
 
 CAPACITY = 100.0
 """Cycles a second that a site has where loads are limited: so 5 % are the five cycles of Figure 5.12."""
@@ -27,54 +28,40 @@ PERIODS = 12
 """Periods shown in Figure 5.13."""
 
 MIGRATED, REPLICATED, TOGETHER = "migration", "replication", "both"
-RULES: dict[str, tuple[QueryRule, ...]] = {
-    MIGRATED: (MIGRATION,),
-    REPLICATED: (REPLICATION,),
-    TOGETHER: (MIGRATION, REPLICATION),
-}
+RULES = {MIGRATED: (MIGRATION,), REPLICATED: (REPLICATION,), TOGETHER: (MIGRATION, REPLICATION)}
 
 
 # What is measured
 
 
-def run_filters(point: Point, random: np.random.Generator) -> list[Row]:
+def run_filters(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """Figure 5.9: chains of five filters, by local rules."""
     start, goal = setup.start_at(point, random, filters_only=True, two_feeds=0.0), setup.goal_of(BANDWIDTH)
-    rows = [
-        setup.baseline(name, goal, start)
-        for name in (setup.CLIENT_TREE, setup.CLIENT_STAR, setup.SOURCE, setup.GLOBAL)
-    ]
-    return [*rows, setup.row_of(goal, setup.LOCAL_RULES, climb(goal, start, MIGRATIONS, LOCAL))]
+    for name in (setup.CLIENT_TREE, setup.CLIENT_STAR, setup.SOURCE, setup.GLOBAL):
+        yield setup.baseline(name, goal, start)
+    yield setup.row_of(goal, setup.LOCAL_RULES, climb(goal, start, MIGRATIONS, LOCAL))
 
 
-def run_limits(point: Point, random: np.random.Generator) -> list[Row]:
+def run_limits(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """Figure 5.13: period by period, with every site's load limited to a share of its capacity."""
     limits = [int(each) for each in str(point["limits"]).split()]
     tightest = min(limits) / 100 * CAPACITY
     start = setup.start_at(
         point, random, speed=CAPACITY / 1000, filters_only=True, two_feeds=0.0, limit=tightest
     )
-    rows: list[Row] = []
     for limit in limits:
         constraints = [] if limit == FREE else [f"node load <= {limit / 100} * capacity"]
         goal = setup.goal_of(BANDWIDTH, *constraints)
         found = climb(goal, start, MIGRATIONS, LOCAL)
         end = setup.row_of(goal, setup.LOCAL_RULES, found)
         ends = {"limit": limit, "end": end["cost"], "broken": end["broken"]}
-        rows += setup.rows_by_period(found, PERIODS, "bandwidth", **ends)
-    return rows
+        yield from setup.rows_by_period(found, PERIODS, "bandwidth", **ends)
 
 
 def run_replication(point: Point, random: np.random.Generator) -> list[Row]:
     """Figure 5.22: every query reads two feeds."""
-    start, goal = setup.start_at(point, random, two_feeds=1.0), setup.goal_of(BANDWIDTH)
-    ends = {name: climb(goal, start, rules, LOCAL) for name, rules in RULES.items()}
-    rows = [
-        setup.baseline(setup.CLIENT_TREE, goal, start),
-        *(setup.row_of(goal, name, found) for name, found in ends.items()),
-    ]
-    before = ends[MIGRATED].before
-    return [{**row, "improvement": 100 * (1 - float(row["cost"]) / before)} for row in rows]
+    start = setup.start_at(point, random, two_feeds=1.0)
+    return setup.rows_by_rules(setup.goal_of(BANDWIDTH), start, RULES, LOCAL)
 
 
 # Checks
@@ -82,21 +69,18 @@ def run_replication(point: Point, random: np.random.Generator) -> list[Row]:
 
 def check_filters(rows: Rows) -> Verdict:
     """Figure 5.9: local rules come to the same as GLOBAL."""
-    ours, best = (
-        means(rows, "cost", by="queries", method=name) for name in (setup.LOCAL_RULES, setup.GLOBAL)
-    )
+    methods = (setup.LOCAL_RULES, setup.GLOBAL, setup.SOURCE, setup.CLIENT_STAR, setup.CLIENT_TREE)
+    costs = curves(rows, "cost", "queries", method=methods)
+    ours, best = costs[setup.LOCAL_RULES], costs[setup.GLOBAL]
     ratios = [ours[queries] / best[queries] for queries in ours]
     last = max(ours)
-    local, source, star, tree = (
-        mean(rows, "cost", method=name, queries=last) / 1000
-        for name in (setup.LOCAL_RULES, setup.SOURCE, setup.CLIENT_STAR, setup.CLIENT_TREE)
-    )
+    local, optimal, source, star, tree = (each[last] / 1000 for each in costs.values())
     return Verdict.of(
         max(ratios) <= 1.02 and local < star < tree,
         ours=f"{listed(ratios, '{:.3f}')} times GLOBAL, {min(ours)} to {last} queries",
         ratio=max(ratios),
         reason="Judged: within 2 % of GLOBAL at every number of queries, and below CLIENT-STAR, which is "
-        f"below CLIENT-TREE. At {last} queries: local {local:,.0f} kB/s, GLOBAL {best[last] / 1000:,.0f}, "
+        f"below CLIENT-TREE. At {last} queries: local {local:,.0f} kB/s, GLOBAL {optimal:,.0f}, "
         f"SOURCE {source:,.0f}, CLIENT-STAR {star:,.0f}, CLIENT-TREE {tree:,.0f}.",
     )
 
@@ -135,13 +119,12 @@ def check_replication(rows: Rows) -> Verdict:
 # The experiments
 
 TOTAL = "total bandwidth, B/s"
-BY_QUERIES = Plot(
+BY_QUERIES = setup.by_method(
     "Total bandwidth",
-    x="queries",
-    y="cost",
-    series="method",
-    log_y=True,
+    "queries",
+    "cost",
     y_label=TOTAL,
+    log_y=True,
     about="SOURCE, GLOBAL and the climb by local rules lie on one another.",
 )
 BY_LIMIT = setup.by_period(
@@ -153,10 +136,10 @@ BY_LIMIT = setup.by_period(
 )
 BY_RULES = Plot(
     "Bandwidth saved, by rules",
-    x="method",
-    y="improvement",
-    kind="bars",
+    "method",
+    "improvement",
     where={"method": tuple(RULES)},
+    kind="bars",
     y_label="below CLIENT-TREE, %",
 )
 

@@ -6,8 +6,9 @@ and its rules for queries are better applied together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -20,9 +21,9 @@ from distributary.plan.queries.relaxation import relaxed
 from distributary.plan.queries.rules import DIRECTED, HYBRID, LOCAL, MIGRATIONS
 from distributary.plan.queries.shedding import shed_load
 from distributary.plan.queries.state import Floats
-from distributary_lab.experiment import Plot, Point, Row, Rows, Verdict, answer, grid
+from distributary_lab.experiment import Point, Row, Rows, Verdict, answer, grid
 from distributary_lab.placement import setup
-from distributary_lab.rows import listed, mean, means, named, number, numbers
+from distributary_lab.rows import curves, listed, mean, means, named, number, numbers
 
 METRICS = {"bandwidth": BANDWIDTH, "latency": LATENCY}
 LIMITS = ("node load <= 5", "fanout <= 12")
@@ -47,10 +48,9 @@ def compared(metric: str, goal: Goal, ends: Ends) -> list[Row]:
     return [{**row, "metric": metric, "share": number(row, "cost") / first} for row in rows]
 
 
-def run_joint(point: Point, random: np.random.Generator) -> list[Row]:
+def run_joint(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """Rules for trees, rules for queries, and both in turns, under limits on load and fanout."""
     start = setup.start_at(point, random, limit=LIMIT)
-    rows: list[Row] = []
     for metric, text in METRICS.items():
         goal = setup.goal_of(text, *LIMITS)
         ends: Ends = {
@@ -59,15 +59,13 @@ def run_joint(point: Point, random: np.random.Generator) -> list[Row]:
             QUERIES_ALONE: climb(goal, start, MIGRATIONS, LOCAL),
             BOTH: improve_both(goal, start).placement,
         }
-        rows += compared(metric, goal, ends)
-    return rows
+        yield from compared(metric, goal, ends)
 
 
-def run_springs(point: Point, random: np.random.Generator) -> list[Row]:
+def run_springs(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """Rules beside springs in a space of latencies, and rules after them."""
     start = setup.start_at(point, random)
     springs = relaxed(start.workload, start.network)
-    rows: list[Row] = []
     for metric, text in {**METRICS, "load": LOAD}.items():
         goal = setup.goal_of(text)
         ends: Ends = {
@@ -76,11 +74,10 @@ def run_springs(point: Point, random: np.random.Generator) -> list[Row]:
             AFTER_SPRINGS: climb(goal, springs, MIGRATIONS, HYBRID),
             setup.HYBRID_RULES: climb(goal, start, MIGRATIONS, HYBRID),
         }
-        rows += compared(metric, goal, ends)
-    return rows
+        yield from compared(metric, goal, ends)
 
 
-def run_shedding(point: Point, random: np.random.Generator) -> list[Row]:
+def run_shedding(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """More to do than sites can: what is lost of the queries' worth, in three ways."""
     start = setup.start_at(point, random)
     workload = start.workload
@@ -91,7 +88,6 @@ def run_shedding(point: Point, random: np.random.Generator) -> list[Row]:
     start = Placement(replace(workload, queries=tuple(queries)), start.network, start.hosts)
     placed = climb(setup.goal_of(LOAD), start, MIGRATIONS, DIRECTED).placement
     average = float(sum(map(workload.load, range(len(workload.operators))))) / start.network.sites.count
-    rows: list[Row] = []
     for overload in map(float, str(point["overloads"]).split()):
         limit = average / overload
         lost = {
@@ -101,12 +97,9 @@ def run_shedding(point: Point, random: np.random.Generator) -> list[Row]:
         }
         # Without regard to who is worth more, this share of the work cannot be done wherever it is.
         least = 100 * max(0.0, 1 - 1 / overload)
-        rows.extend(
-            {"overload": overload, "method": name, "lost": 100 * share, "work": least}
-            for name, share in lost.items()
-        )
-        rows.append({"overload": overload, "method": WORK, "lost": least, "work": least})
-    return rows
+        for name, share in lost.items():
+            yield {"overload": overload, "method": name, "lost": 100 * share, "work": least}
+        yield {"overload": overload, "method": WORK, "lost": least, "work": least}
 
 
 def lost_alike(placement: Placement, limit: float) -> float:
@@ -173,7 +166,7 @@ def check_springs(rows: Rows) -> Verdict:
 
 def check_shedding(rows: Rows) -> Verdict:
     """Shedding by worth loses less than thinning out alike, and least where queries were placed first."""
-    lost = {name: means(rows, "lost", by="overload", method=name) for name in (ALIKE, WORTH, PLACED)}
+    lost = curves(rows, "lost", "overload", method=(ALIKE, WORTH, PLACED))
     work = means(rows, "work", by="overload")
     texts = named(lost, lambda shares: listed(shares, "{:.0f} %"), separator="; ")
     return Verdict.of(
@@ -187,17 +180,18 @@ def check_shedding(rows: Rows) -> Verdict:
 # The experiments
 
 
-def remaining(*methods: str) -> Plot:
-    """What some methods leave of the start's cost, by metric."""
-    where, label = {"method": methods}, "of CLIENT-TREE's cost"
-    return Plot("What remains of the cost", "metric", "share", "method", where, kind="bars", y_label=label)
-
-
-LOST = Plot(
+remaining = partial(
+    setup.by_method,
+    "What remains of the cost",
+    "metric",
+    "share",
+    kind="bars",
+    y_label="of CLIENT-TREE's cost",
+)
+LOST = setup.by_method(
     "Worth lost",
-    x="overload",
-    y="lost",
-    series="method",
+    "overload",
+    "lost",
     x_label="work, times what all sites together can do",
     y_label="of all queries' worth, %",
 )
@@ -209,7 +203,9 @@ EXPERIMENTS = (
         grid=grid(nodes=[40], queries=[150], run=[1, 2]),
         quick=grid(nodes=[24], queries=[60], run=[1, 2]),
         run=run_joint,
-        answers={"beyond-placement-joint": answer(check_joint, remaining(TREES_ALONE, QUERIES_ALONE, BOTH))},
+        answers={
+            "beyond-placement-joint": answer(check_joint, remaining((TREES_ALONE, QUERIES_ALONE, BOTH)))
+        },
     ),
     setup.placement_experiment(
         name="placement-springs",
@@ -219,7 +215,7 @@ EXPERIMENTS = (
         run=run_springs,
         answers={
             "beyond-placement-springs": answer(
-                check_springs, remaining(SPRINGS, setup.HYBRID_RULES, AFTER_SPRINGS)
+                check_springs, remaining((SPRINGS, setup.HYBRID_RULES, AFTER_SPRINGS))
             )
         },
     ),

@@ -7,6 +7,7 @@ the links that a site serves, so that roots on which everybody hangs are slow.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
@@ -16,9 +17,9 @@ from distributary.plan.queries.generator import with_stars
 from distributary.plan.queries.goals import LATENCY, RESPONSE
 from distributary.plan.queries.optimiser import climb
 from distributary.plan.queries.rules import HYBRID, LOCAL, MIGRATIONS
-from distributary_lab.experiment import Plot, Point, Row, Rows, Verdict, answer, grid
+from distributary_lab.experiment import Point, Row, Rows, Verdict, answer, grid
 from distributary_lab.placement import setup
-from distributary_lab.rows import mean, means, named, number, numbers
+from distributary_lab.rows import column_means, curves, mean, means, named, number, numbers
 
 PERIODS = 8
 """Periods shown in Figures 5.10 and 5.12."""
@@ -55,19 +56,19 @@ def run_processing(point: Point, random: np.random.Generator) -> list[Row]:
     ]
 
 
-def run_limited(point: Point, random: np.random.Generator) -> list[Row]:
+def run_limited(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """Figure 5.12: network latency where no site may have more than five cycles a second to do."""
     start = setup.start_at(point, random, limit=LIMIT)
     goal = setup.goal_of(LATENCY, f"node load <= {LIMIT}")
     best = setup.baseline(setup.GLOBAL, goal, start)
     first = setup.baseline(setup.CLIENT_TREE, goal, start)["broken"]
     others: Row = {setup.GLOBAL: best["cost"], "over": best["broken"], "at_first": first}
-    rows: list[Row] = []
     for name, area in ((setup.LOCAL_RULES, LOCAL), (setup.HYBRID_RULES, HYBRID)):
         found = climb(goal, start, MIGRATIONS, area)
-        rows += setup.rows_by_period(found, PERIODS, "latency", **setup.row_of(goal, name, found), **others)
-    level = {**best, **others, "latency": best["cost"]}
-    return rows + [{**level, "period": period} for period in range(PERIODS + 1)]
+        yield from setup.rows_by_period(
+            found, PERIODS, "latency", **setup.row_of(goal, name, found), **others
+        )
+    yield from setup.rows_by_period(number(best, "cost"), PERIODS, "latency", **best, **others)
 
 
 # Checks
@@ -76,9 +77,8 @@ def run_limited(point: Point, random: np.random.Generator) -> list[Row]:
 def check_network(rows: Rows) -> Verdict:
     """Figure 5.10: close to the optimum."""
     start = mean(rows, "local", period=0)
-    end, best, direct, rewrites = (
-        mean(rows, column, period=PERIODS) for column in ("end", setup.GLOBAL, setup.CLIENT_STAR, "rewrites")
-    )
+    columns = ("end", setup.GLOBAL, setup.CLIENT_STAR, "rewrites")
+    end, best, direct, rewrites = column_means(rows, *columns, period=PERIODS)
     return Verdict.of(
         end <= 1.05 * best and end < start,
         ours=f"from {start:.0f} ms to {end:.0f}; GLOBAL {best:.0f}, CLIENT-STAR {direct:.0f}",
@@ -92,22 +92,17 @@ def check_network(rows: Rows) -> Verdict:
 def check_processing(rows: Rows) -> Verdict:
     """Figure 5.11: much better than all but GLOBAL."""
     ours = means(rows, "cost", by="nodes", method=setup.HYBRID_RULES)
-    others = {
-        name: means(rows, "cost", by="nodes", method=name)
-        for name in (setup.CLIENT_TREE, setup.CLIENT_STAR, setup.SOURCE, setup.GLOBAL)
-    }
+    beaten = (setup.CLIENT_TREE, setup.CLIENT_STAR, setup.SOURCE)
+    others = curves(rows, "cost", "nodes", method=(*beaten, setup.GLOBAL))
     gains = {nodes: 100 * (1 - cost / others[setup.CLIENT_TREE][nodes]) for nodes, cost in ours.items()}
     most, last = max(gains.values()), max(ours)
-    beaten = all(
-        cost <= 1.05 * others[setup.GLOBAL][nodes]
-        and cost < min(others[name][nodes] for name in (setup.CLIENT_TREE, setup.CLIENT_STAR, setup.SOURCE))
+    low = all(
+        cost <= 1.05 * others[setup.GLOBAL][nodes] and cost < min(others[name][nodes] for name in beaten)
         for nodes, cost in ours.items()
     )
-    moved, periods = (
-        mean(rows, column, method=setup.HYBRID_RULES, nodes=last) for column in ("rewrites", "periods")
-    )
+    moved, periods = column_means(rows, "rewrites", "periods", method=setup.HYBRID_RULES, nodes=last)
     return Verdict.of(
-        beaten and most >= 50,
+        low and most >= 50,
         ours=", ".join(f"{gain:.0f} % at {nodes}" for nodes, gain in gains.items())
         + f" below CLIENT-TREE; {moved:.0f} rewrites at {last}",
         ratio=most / 75,
@@ -147,7 +142,7 @@ LEVELS = latency_by_period(
     "Average latency of a query", y=("local", setup.GLOBAL, setup.CLIENT_STAR), series=()
 )
 LIMITED = latency_by_period("Average latency of a query, at most five cycles a site", y="latency")
-BY_NODES = Plot("Average latency of a query", "nodes", "cost", "method", y_label=MILLISECONDS)
+BY_NODES = setup.by_method("Average latency of a query", "nodes", "cost", y_label=MILLISECONDS)
 
 EXPERIMENTS = (
     setup.placement_experiment(

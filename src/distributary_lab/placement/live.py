@@ -7,6 +7,7 @@ interpreter's, and a wrong one is a claim that does not hold.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from statistics import fmean
@@ -35,30 +36,24 @@ def trial_of(point: Point, random: np.random.Generator) -> QueryTrial:
 # What is measured
 
 
-def run_upkeep(point: Point, random: np.random.Generator) -> list[Row]:
+def run_upkeep(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """What nodes send each other to follow a goal: told what concerns them, and told everything."""
     trial = replace(trial_of(point, random), goal=str(point["goal"]))
-    rows: list[Row] = []
     for told in (NEIGHBOURHOOD, WHOLE):
         outcome = run_query_trial(replace(trial, told=told))
         periods = trial.nodes * outcome.virtual_seconds / trial.period
         sent = {name: outcome.traffic[name].bytes / periods for name in (STATISTICS, WEIGHING)}
-        rows.append({"told": told, **sent, "bytes": sum(sent.values()), "wrong": len(outcome.problems)})
-    return rows
+        yield {"told": told, **sent, "bytes": sum(sent.values()), "wrong": len(outcome.problems)}
 
 
-def run_gain(point: Point, random: np.random.Generator) -> list[Row]:
+def run_gain(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """Bytes of streams a second in the end, with operators at their clients and with a goal."""
     trial = trial_of(point, random)
-    rows: list[Row] = []
     for goal in ("", "bandwidth"):
         outcome = run_query_trial(replace(trial, goal=goal))
         streams = float(np.mean(outcome.data[-LAST:]))
         moves = outcome.changed["moves in all"]
-        rows.append(
-            {"goal": goal or "none", "streams": streams, "moves": moves, "wrong": len(outcome.problems)}
-        )
-    return rows
+        yield {"goal": goal or "none", "streams": streams, "moves": moves, "wrong": len(outcome.problems)}
 
 
 # Checks

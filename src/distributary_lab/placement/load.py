@@ -6,46 +6,28 @@ That bound stands for the thesis' OPTIMAL, which it says was found by exhaustive
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 
 import numpy as np
 
 from distributary.plan.queries.baselines import at_sources, client_tree, least_loaded, least_maximum_load
 from distributary.plan.queries.goals import LOAD
-from distributary.plan.queries.graph import QueryWorkload
 from distributary.plan.queries.optimiser import climb
-from distributary.plan.queries.placement import Placement, SiteNetwork
-from distributary.plan.queries.rules import (
-    DIRECTED,
-    HYBRID,
-    LOCAL,
-    MIGRATION,
-    MIGRATIONS,
-    PARTITION,
-    QueryRule,
-)
+from distributary.plan.queries.rules import DIRECTED, HYBRID, LOCAL, MIGRATION, MIGRATIONS, PARTITION
 from distributary.plan.queries.statistics import Dissemination
-from distributary_lab.experiment import Plot, Point, Row, Rows, Verdict, answer, grid, seed_from
+from distributary_lab.experiment import Point, Row, Rows, Verdict, answer, grid, seed_from
 from distributary_lab.placement import setup
-from distributary_lab.rows import listed, mean, means, named, number, select
+from distributary_lab.rows import curves, listed, mean, means, named, number, select
 
 PERIODS = 12
 """Periods shown in Figure 5.14."""
 ROUNDS = 110
 """Periods shown in Figure 5.17, where only the most loaded site hears of others in a period."""
 
-STARTS: dict[str, Callable[[QueryWorkload, SiteNetwork], Placement]] = {
-    "client": client_tree,
-    "root": at_sources,
-    "greedy": least_loaded,
-}
+STARTS = {"client": client_tree, "root": at_sources, "greedy": least_loaded}
 
 MIGRATED, PARTITIONED, TOGETHER = "migration", "partition", "both"
-RULES: dict[str, tuple[QueryRule, ...]] = {
-    MIGRATED: (MIGRATION,),
-    PARTITIONED: (PARTITION,),
-    TOGETHER: (MIGRATION, PARTITION),
-}
+RULES = {MIGRATED: (MIGRATION,), PARTITIONED: (PARTITION,), TOGETHER: (MIGRATION, PARTITION)}
 
 MIXED, FILTERS = "mixed", "filters"
 """The operators of Figure 5.23's queries: of all kinds, or filters alone, which may all be partitioned."""
@@ -59,7 +41,7 @@ ALL = 0
 # What is measured
 
 
-def run_steps(point: Point, random: np.random.Generator) -> list[Row]:
+def run_steps(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """Figure 5.14: period by period, with local and with directed rules."""
     start, goal = setup.start_at(point, random), setup.goal_of(LOAD)
     workload, network = start.workload, start.network
@@ -67,48 +49,38 @@ def run_steps(point: Point, random: np.random.Generator) -> list[Row]:
         OPTIMAL: least_maximum_load(workload, network),
         setup.GLOBAL: setup.row_of(goal, setup.GLOBAL, least_loaded(workload, network))["cost"],
     }
-    rows: list[Row] = []
     for name, area in ((setup.LOCAL_RULES, LOCAL), (setup.DIRECTED_RULES, DIRECTED)):
         found = climb(goal, start, MIGRATIONS, area)
-        rows += setup.rows_by_period(found, PERIODS, "load", **setup.row_of(goal, name, found), **levels)
-    for name, level in levels.items():
-        rows += [{**levels, "method": name, "period": at, "load": level} for at in range(PERIODS + 1)]
-    return rows
+        yield from setup.rows_by_period(found, PERIODS, "load", **setup.row_of(goal, name, found), **levels)
+    for name in levels:
+        yield from setup.rows_by_period(number(levels, name), PERIODS, "load", **levels, method=name)
 
 
-def run_sizes(point: Point, random: np.random.Generator) -> list[Row]:
+def run_sizes(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """Figures 5.15 and 5.16: by network size, from three starts."""
     given, goal = setup.start_at(point, random), setup.goal_of(LOAD)
     workload, network = given.workload, given.network
     best = least_maximum_load(workload, network)
     starts = {name: place(workload, network) for name, place in STARTS.items()}
-    rows: list[Row] = []
     for name, start in starts.items():
         found = climb(goal, start, MIGRATIONS, DIRECTED)
         gain = 100 * (1 - found.cost / found.before)
-        rows.append({**setup.row_of(goal, name, found), "start": found.before, "improvement": gain})
+        yield {**setup.row_of(goal, name, found), "start": found.before, "improvement": gain, OPTIMAL: best}
     for label, name in ((setup.CLIENT_TREE, "client"), (setup.SOURCE, "root"), (setup.GLOBAL, "greedy")):
-        rows.append(setup.row_of(goal, label, starts[name]))
-    rows.append({"method": OPTIMAL, "cost": best})
-    return [{**row, OPTIMAL: best} for row in rows]
+        yield {**setup.row_of(goal, label, starts[name]), OPTIMAL: best}
+    yield {"method": OPTIMAL, "cost": best, OPTIMAL: best}
 
 
-def run_statistics(point: Point, random: np.random.Generator) -> list[Row]:
+def run_statistics(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """Figure 5.17: period by period, with all statistics and with some of them."""
     start, goal = setup.start_at(point, random), setup.goal_of(LOAD)
     best = least_maximum_load(start.workload, start.network)
-    rows: list[Row] = []
     for top in map(int, str(point["tops"]).split()):
         told = Dissemination(None if top == ALL else top, seed=seed_from(random))
         found = climb(goal, start, MIGRATIONS, DIRECTED, statistics=told)
-        end = {
-            **setup.row_of(goal, setup.DIRECTED_RULES, found),
-            "top": top,
-            "told": _named(top),
-            OPTIMAL: best,
-        }
-        rows += setup.rows_by_period(found, ROUNDS, "load", **end)
-    return rows + [{"told": OPTIMAL, "period": period, "load": best} for period in range(ROUNDS + 1)]
+        end = setup.row_of(goal, setup.DIRECTED_RULES, found) | {"top": top, "told": _named(top)}
+        yield from setup.rows_by_period(found, ROUNDS, "load", **end, **{OPTIMAL: best})
+    yield from setup.rows_by_period(best, ROUNDS, "load", told=OPTIMAL)
 
 
 def _named(top: int) -> str:
@@ -119,15 +91,9 @@ def run_partition(point: Point, random: np.random.Generator) -> list[Row]:
     """Figure 5.23: by migration, by partition and by both."""
     plain = point["operators"] == FILTERS
     start = setup.start_at(point, random, filters_only=plain, two_feeds=0.0 if plain else 0.2)
-    goal = setup.goal_of(LOAD)
     best = least_maximum_load(start.workload, start.network)
-    ends = {name: climb(goal, start, rules, HYBRID) for name, rules in RULES.items()}
-    rows = [
-        setup.baseline(setup.CLIENT_TREE, goal, start),
-        *(setup.row_of(goal, name, found) for name, found in ends.items()),
-    ]
-    before = ends[MIGRATED].before
-    return [{**row, "bound": best, "improvement": 100 * (1 - number(row, "cost") / before)} for row in rows]
+    rows = setup.rows_by_rules(setup.goal_of(LOAD), start, RULES, HYBRID)
+    return [{**row, "bound": best} for row in rows]
 
 
 # Checks
@@ -155,7 +121,7 @@ def check_steps(rows: Rows) -> Verdict:
 
 def check_sizes(rows: Rows) -> Verdict:
     """Figure 5.15: the optimum at every size, below GLOBAL."""
-    ours, greedy = (means(rows, "cost", by="nodes", method=name) for name in ("client", setup.GLOBAL))
+    ours, greedy = curves(rows, "cost", "nodes", method=("client", setup.GLOBAL)).values()
     best = means(rows, OPTIMAL, by="nodes")
     over = [100 * (cost / best[nodes] - 1) for nodes, cost in ours.items()]
     loads = [listed(costs, "{:.2f}") for costs in (ours, greedy)]
@@ -170,8 +136,8 @@ def check_sizes(rows: Rows) -> Verdict:
 
 def check_starts(rows: Rows) -> Verdict:
     """Figure 5.16: better from every start; most from the roots, least from the least loaded sites."""
-    gains = {name: means(rows, "improvement", by="nodes", method=name) for name in STARTS}
-    client, root, greedy = (gains[name] for name in ("client", "root", "greedy"))
+    gains = curves(rows, "improvement", "nodes", method=STARTS)
+    client, root, greedy = gains.values()
     last = max(greedy)
     ordered = all(root[nodes] > client[nodes] > greedy[nodes] > 0 for nodes in root)
     by_size = named(gains, lambda gain: listed(gain, "{:.0f}") + " %", separator="; ")
@@ -225,35 +191,21 @@ def check_partition(rows: Rows) -> Verdict:
 CYCLES = "maximum load of a site, cycles/s"
 BOUND = setup.DEVIATION + " OPTIMAL is a bound that no placement can be below."
 
-BY_SIZE = Plot(
+BY_SIZE = setup.by_method(
     "Maximum load",
-    x="nodes",
-    y="cost",
-    series="method",
-    where={"method": ("client", OPTIMAL, setup.GLOBAL, setup.CLIENT_TREE)},
+    "nodes",
+    "cost",
+    ("client", OPTIMAL, setup.GLOBAL, setup.CLIENT_TREE),
     y_label=CYCLES,
     about="`client` is the climb with directed rules from CLIENT-TREE.",
 )
-BY_START = Plot(
-    "Improvement by start",
-    x="nodes",
-    y="improvement",
-    series="method",
-    where={"method": tuple(STARTS)},
-    y_label="below the start, %",
+BY_START = setup.by_method(
+    "Improvement by start", "nodes", "improvement", STARTS, y_label="below the start, %"
 )
 BY_STATISTICS = setup.by_period(
     "Maximum load by the number of statistics passed on over a link", y="load", series="told", y_label=CYCLES
 )
-BY_RULES = Plot(
-    "Maximum load, by rules",
-    x="operators",
-    y="cost",
-    series="method",
-    kind="bars",
-    where={"method": tuple(RULES)},
-    y_label=CYCLES,
-)
+BY_RULES = setup.by_method("Maximum load, by rules", "operators", "cost", RULES, kind="bars", y_label=CYCLES)
 
 EXPERIMENTS = (
     setup.placement_experiment(

@@ -14,9 +14,11 @@ Cost: 500 queries on 100 sites are made in a tenth of a second.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from random import Random
+from typing import Any
 
 import numpy as np
 
@@ -27,11 +29,12 @@ from distributary.plan.queries.benefit import PlacementEstimate
 from distributary.plan.queries.generator import at_clients, feed_workload
 from distributary.plan.queries.goals import parse_query_goal
 from distributary.plan.queries.graph import QueryWorkload
-from distributary.plan.queries.optimiser import QueryClimb
+from distributary.plan.queries.optimiser import QueryClimb, climb
 from distributary.plan.queries.placement import Placement, SiteNetwork
+from distributary.plan.queries.rules import QueryRule, RuleArea
 from distributary.plan.trees.tree import random_tree
 from distributary_lab.experiment import Plot, Point, Row, Value, seed_from
-from distributary_lab.rows import stretched
+from distributary_lab.rows import number, stretched
 from distributary_lab.tree.networks import network_at, site_experiment
 
 TREES = 4
@@ -94,11 +97,11 @@ def clients_with_room(
     loads = np.zeros(sites)
     loads[:TREES] = np.inf
     operators = list(workload.operators)
-    for number in np.argsort(load)[::-1]:
-        room = np.flatnonzero(loads + load[number] <= limit)
+    for index in np.argsort(load)[::-1]:
+        room = np.flatnonzero(loads + load[index] <= limit)
         site = int(random.choice(room)) if len(room) else int(loads.argmin())
-        loads[site] += load[number]
-        last = workload.queries[number].operators[-1]
+        loads[site] += load[index]
+        last = workload.queries[index].operators[-1]
         operators[last] = replace(operators[last], pinned=site)
     return replace(workload, operators=tuple(operators))
 
@@ -127,8 +130,20 @@ def baseline(name: str, goal: Goal, start: Placement) -> Row:
     return row_of(goal, name, placements[name]())
 
 
-def rows_by_period(found: QueryClimb, periods: int, column: str, /, **others: Value) -> list[Row]:
+def rows_by_rules(
+    goal: Goal, start: Placement, rules: Mapping[str, tuple[QueryRule, ...]], area: RuleArea
+) -> list[Row]:
+    """CLIENT-TREE and a climb by each set of rules, with what they save of the start's cost in per cent."""
+    ends = {name: climb(goal, start, each, area) for name, each in rules.items()}
+    rows = [baseline(CLIENT_TREE, goal, start), *(row_of(goal, name, found) for name, found in ends.items())]
+    before = next(iter(ends.values())).before
+    return [{**row, "improvement": 100 * (1 - number(row, "cost") / before)} for row in rows]
+
+
+def rows_by_period(found: QueryClimb | float, periods: int, column: str, /, **others: Value) -> list[Row]:
     """A row for the start and for each of so many periods; a climb that ended stays where it is.
+
+    In place of a climb there may be a cost that stays the same.
 
     >>> # From 9 to 4 in one period.
     >>> from distributary.plan.queries.optimiser import QueryStep
@@ -137,11 +152,20 @@ def rows_by_period(found: QueryClimb, periods: int, column: str, /, **others: Va
     >>> [row["load"] for row in rows_by_period(found, 3, "load")]
     [9.0, 4.0, 4.0, 4.0]
     """
-    costs = stretched([found.before, *(step.after for step in found.steps)], periods + 1)
-    return [{**others, "period": period, column: cost} for period, cost in enumerate(costs)]
+    steps = (
+        [found.before, *(step.after for step in found.steps)] if isinstance(found, QueryClimb) else [found]
+    )
+    costs = enumerate(stretched(steps, periods + 1))
+    return [{**others, "period": period, column: cost} for period, cost in costs]
 
 
 placement_experiment = partial(site_experiment, deviation=DEVIATION)
 """An experiment over sites that may be given in files, with the deviation that all of them share."""
 
 by_period = partial(Plot, x="period", series="method", x_label="optimisation period")
+
+
+def by_method(title: str, x: str, y: str, methods: Iterable[str] = (), **look: Any) -> Plot:
+    """A line, or bars, for each of some methods, or of all."""
+    where = {"method": tuple(methods)} if methods else {}
+    return Plot(title, x, y, "method", where, **look)

@@ -13,6 +13,8 @@ left to save: measured beside it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from distributary.plan.queries.goals import BANDWIDTH, LATENCY, LOAD
@@ -46,28 +48,24 @@ def traffic_of(found: QueryClimb) -> Row:
     return {**row, "bytes": sent.total / share, "cost": found.cost, "periods": len(found.steps)}
 
 
-def run_traffic(point: Point, random: np.random.Generator) -> list[Row]:
+def run_traffic(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """Figures 5.18 to 5.20: the maximum load, with all statistics and with some of them."""
     start = setup.start_at(point, random)
-    rows: list[Row] = []
     for hears in str(point["hears"]).split():
         for top in map(int, str(point["tops"]).split()):
             limit = None if top == ALL else top
             told = Dissemination(limit, seed=seed_from(random), slack=SLACK[hears])
             found = climb(setup.goal_of(LOAD), start, MIGRATIONS, DIRECTED, statistics=told)
-            rows.append({"hears": hears, "top": top, **traffic_of(found)})
-    return rows
+            yield {"hears": hears, "top": top, **traffic_of(found)}
 
 
-def run_metrics(point: Point, random: np.random.Generator) -> list[Row]:
+def run_metrics(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """Figure 5.21: by metric."""
     start, periods = setup.start_at(point, random), int(point["periods"])
-    rows: list[Row] = []
     for name, text in METRICS.items():
         told = Dissemination(int(point["top"]), seed=seed_from(random))
         found = climb(setup.goal_of(text), start, MIGRATIONS, HYBRID, statistics=told, periods=periods)
-        rows.append({"metric": name, **traffic_of(found)})
-    return rows
+        yield {"metric": name, **traffic_of(found)}
 
 
 # Checks
@@ -128,9 +126,7 @@ def check_saved(rows: Rows) -> Verdict:
 
 def check_metrics(rows: Rows) -> Verdict:
     """Figure 5.21: a few hundred bytes a site, whatever the metric."""
-    totals, asked = (
-        {name: mean(rows, column, metric=name) for name in METRICS} for column in ("bytes", "optimisation")
-    )
+    totals, asked = (means(rows, column, by="metric") for column in ("bytes", "optimisation"))
     return Verdict.of(
         max(totals.values()) <= 240 and max(asked.values()) <= 90,
         ours=named(totals, "{:.0f} B") + " a site and period",

@@ -12,6 +12,7 @@ the recovery time ends with the last event that did not reach everybody in time.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from functools import partial
 from itertools import islice
 from random import Random
@@ -75,7 +76,7 @@ def _is_publication(cause: Cause) -> bool:
     return isinstance(cause, tuple) and cause[0] == "publish"
 
 
-def _costs(point: Point, random: np.random.Generator) -> list[Row]:
+def _costs(point: Point, random: np.random.Generator) -> Iterator[Row]:
     reached = ReachedInVain()
     nodes = int(point["nodes"])
     trial = Trial(
@@ -90,33 +91,29 @@ def _costs(point: Point, random: np.random.Generator) -> list[Row]:
     outcome = run_trial(trial, [reached])
     publish, subscribe = outcome.costs["publish"], outcome.costs["subscribe"]
     sent = np.array([*outcome.loads.values(), *[0] * (nodes - len(outcome.loads))])
-    return [
-        {
-            "messages": publish.messages,
-            "bytes": publish.bytes,
-            "hops": publish.delivery_hops,
-            "delay": publish.delay,
-            "in vain": reached.share_in_vain(),
-            "subscribing": subscribe.messages,
-            "deliveries": publish.deliveries,
-            "largest load": float(sent.max() / max(sent.mean(), 1e-9)),
-            "gini": gini(sent),
-            "refused": outcome.refused,
-            "wrong": len(outcome.problems),
-        }
-    ]
+    yield {
+        "messages": publish.messages,
+        "bytes": publish.bytes,
+        "hops": publish.delivery_hops,
+        "delay": publish.delay,
+        "in vain": reached.share_in_vain(),
+        "subscribing": subscribe.messages,
+        "deliveries": publish.deliveries,
+        "largest load": float(sent.max() / max(sent.mean(), 1e-9)),
+        "gini": gini(sent),
+        "refused": outcome.refused,
+        "wrong": len(outcome.problems),
+    }
 
 
-def _recovery(point: Point, random: np.random.Generator) -> list[Row]:
+def _recovery(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """Publish in steps, before and after the crash, and see what did not arrive within its step."""
     late = _Crashing(str(point["system"]), int(point["nodes"]), seed_from(random)).run()
-    return [
-        {
-            "recovery": float(max([second + STEP for second in late if second >= 0], default=0)),
-            "late steps": len([second for second in late if second >= 0]),
-            "late before": len([second for second in late if second < 0]),
-        }
-    ]
+    yield {
+        "recovery": float(max([second + STEP for second in late if second >= 0], default=0)),
+        "late steps": len([second for second in late if second >= 0]),
+        "late before": len([second for second in late if second < 0]),
+    }
 
 
 class _Crashing:

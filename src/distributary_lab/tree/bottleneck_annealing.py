@@ -19,7 +19,7 @@ from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.optimiser import HYBRID, climb
 from distributary.plan.trees.rules import LOCAL
 from distributary_lab.experiment import Plot, Point, Row, Rows, Verdict, answer, grid, repeated, seed_from
-from distributary_lab.rows import listed, means, named, percents
+from distributary_lab.rows import curves, listed, named, percents
 from distributary_lab.tree import bottleneck
 from distributary_lab.tree.climbs import WIDEST, optimum
 from distributary_lab.tree.networks import site_experiment
@@ -62,7 +62,7 @@ def check_convergence(rows: Rows) -> Verdict:
 
 def check_rewrites(rows: Rows) -> Verdict:
     """Table 4.9: a hundredth of the rewrites or less."""
-    counts = {method: means(rows, "rewrites", by="nodes", method=method) for method in METHODS}
+    counts = curves(rows, "rewrites", "nodes", method=METHODS)
     pairs = [(counts[f"climb, {name}"], counts[f"annealing, {name}"]) for name in RULES]
     most = max(max(climbed.values()) for climbed, _ in pairs)
     least = min(

@@ -25,11 +25,23 @@ from distributary.plan.trees.optimiser import HYBRID, climb
 from distributary.plan.trees.rules import LOCAL
 from distributary.plan.trees.tree import Tree, random_tree, star
 from distributary_lab.experiment import Plot, Point, Row, Rows, Verdict, answer, grid, repeated, seed_from
-from distributary_lab.rows import listed, mean, means, named, numbers, percents, select, stretched
+from distributary_lab.rows import (
+    column_means,
+    curves,
+    listed,
+    mean,
+    means,
+    named,
+    numbers,
+    percents,
+    select,
+    stretched,
+)
 from distributary_lab.tree import climbs
 from distributary_lab.tree.networks import network_at, site_experiment
 
 STAR = "star"
+METHODS = (climbs.HYBRID_RULES, climbs.LOCAL_RULES)
 ANNEALED = "annealing, {}"
 SIZES = range(20, 201, 20)
 PAPER_REWRITES = (16.6, 39.6, 61.1, 83.6, 103.8, 124.9, 151.3, 174.7, 188.7, 210.7)
@@ -58,12 +70,9 @@ def problem_at(point: Point, random: np.random.Generator, goal: str) -> tuple[Pr
 def rows_of(problem: Problem, ends: dict[str, TreeClimb]) -> list[Row]:
     """Climbs in numbers, after their steps were measured again."""
     best = climbs.optimum(problem)
+    rows = {name: climbs.measured(problem, name, found, best) for name, found in ends.items()}
     return [
-        {
-            **climbs.measured(problem, name, found, best),
-            "rewrites": found.applied,
-            "above": 100 * (float(found.cost) / best - 1),
-        }
+        {**rows[name], "rewrites": found.applied, "above": 100 * (float(found.cost) / best - 1)}
         for name, found in ends.items()
     ]
 
@@ -91,10 +100,8 @@ def run_average(point: Point, random: np.random.Generator) -> Iterator[Row]:
         climbs.HYBRID_RULES: climb(problem, start, HYBRID),
     }
     best = climbs.optimum(problem)
-    yield from (
-        {**row, "latency": float(ends[str(row["method"])].cost), "optimum": best}
-        for row in rows_of(problem, ends)
-    )
+    for row, found in zip(rows_of(problem, ends), ends.values(), strict=True):
+        yield {**row, "latency": float(found.cost), "optimum": best}
 
 
 @repeated
@@ -102,17 +109,15 @@ def run_largest(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """Figures 4.20 and 4.21: climbs for the maximum latency, and our own search."""
     problem, start, _ = problem_at(point, random, climbs.MAXIMUM_LATENCY)
     ends = {name: climb(problem, start, rules) for name, rules in climbs.RULES.items()}
-    yield from rows_of(
-        problem,
-        {**ends, climbs.OURS: improve(problem, start), climbs.UNTOUCHED: climbs.standing(problem, start)},
-    )
+    ends |= {climbs.OURS: improve(problem, start), climbs.UNTOUCHED: climbs.standing(problem, start)}
+    yield from rows_of(problem, ends)
 
 
 @repeated
 def run_annealing(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """Figure 4.22: annealing with the thesis' whole schedule, and climbs from the same trees."""
     problem, start, source = problem_at(point, random, climbs.MAXIMUM_LATENCY)
-    for name in (climbs.LOCAL_RULES, climbs.HYBRID_RULES):
+    for name in reversed(METHODS):
         climbed = climb(problem, start, climbs.RULES[name])
         walked = anneal(problem, start, source, climbs.RULES[name])
         yield from rows_of(problem, {name: climbed, ANNEALED.format(name): walked})
@@ -131,9 +136,8 @@ def off(rows: Rows, method: str) -> dict[int, float]:
 def check_steps(rows: Rows) -> Verdict:
     """Figure 4.7: from far above the star to the star, and a little below."""
     start = mean(rows, "latency", period=0) / 1000
-    end, shape, best = (
-        mean(rows, column, period=PERIODS) / 1000 for column in ("latency", "star", "optimum")
-    )
+    ends = column_means(rows, "latency", "star", "optimum", period=PERIODS)
+    end, shape, best = (each / 1000 for each in ends)
     return Verdict.of(
         end <= 1.01 * shape < start and end <= 1.05 * best,
         ours=f"from {start:.1f} s to {end:.1f} s; the star has {shape:.1f} s, shortest paths {best:.1f} s",
@@ -146,9 +150,7 @@ def check_steps(rows: Rows) -> Verdict:
 
 def check_average(rows: Rows) -> Verdict:
     """Figure 4.8: within one in a hundred of the shortest paths."""
-    ends = {
-        name: off(rows, name) for name in (climbs.HYBRID_RULES, climbs.LOCAL_RULES, STAR, climbs.UNTOUCHED)
-    }
+    ends = {name: off(rows, name) for name in (*METHODS, STAR, climbs.UNTOUCHED)}
     hybrid, local, shape, first = map(spans, ends.values())
     worst, sizes = max(ends[climbs.HYBRID_RULES].values()), list(ends[climbs.HYBRID_RULES])
     return Verdict.of(
@@ -163,9 +165,7 @@ def check_average(rows: Rows) -> Verdict:
 def check_rewrites(rows: Rows) -> Verdict:
     """Table 4.7: about as many rewrites as sites."""
     paper = dict(zip(SIZES, PAPER_REWRITES, strict=True))
-    hybrid, local = (
-        means(rows, "rewrites", by="nodes", method=name) for name in (climbs.HYBRID_RULES, climbs.LOCAL_RULES)
-    )
+    hybrid, local = curves(rows, "rewrites", "nodes", method=METHODS).values()
     ratios = [count / paper[nodes] for nodes, count in hybrid.items() if nodes in paper]
     return Verdict.of(
         bool(ratios) and all(2 / 3 <= ratio <= 4 / 3 for ratio in ratios),
@@ -197,7 +197,7 @@ def check_largest(rows: Rows) -> Verdict:
 
 def check_largest_rewrites(rows: Rows) -> Verdict:
     """Figure 4.21: the rules together go on where either stops, with little more."""
-    counts = {name: means(rows, "rewrites", by="nodes", method=name) for name in climbs.RULES}
+    counts = curves(rows, "rewrites", "nodes", method=climbs.RULES)
     per_site = max(count / nodes for nodes, count in counts[climbs.HYBRID_RULES].items())
     return Verdict.of(
         per_site <= 1.2,
@@ -209,7 +209,7 @@ def check_largest_rewrites(rows: Rows) -> Verdict:
 
 def check_annealing(rows: Rows) -> Verdict:
     """Figure 4.22: who is closer to the optimum."""
-    pairs = {name: ANNEALED.format(name) for name in (climbs.LOCAL_RULES, climbs.HYBRID_RULES)}
+    pairs = {name: ANNEALED.format(name) for name in reversed(METHODS)}
     ends = {method: off(rows, method) for pair in pairs.items() for method in pair}
     average = {name: fmean(shares.values()) for name, shares in ends.items()}
     local, hybrid = (
@@ -253,6 +253,22 @@ def by_nodes(title: str, *methods: str, y: str = "above") -> Plot:
     return Plot(title, "nodes", y, "method", where, y_label=ABOVE if y == "above" else "")
 
 
+BY_PERIOD = Plot(
+    "Total latency in each period",
+    "period",
+    ("latency", "star", "optimum"),
+    x_label="optimisation period",
+    y_label="sum of the sites' latencies, ms",
+)
+AVERAGE = Plot(
+    "Average latency, climb by hybrid rules",
+    "nodes",
+    ("latency", "optimum"),
+    where={"method": climbs.HYBRID_RULES},
+    y_label="average latency of a site, ms",
+)
+DIRECTED = (climbs.DIRECTED_RULES, climbs.HYBRID_RULES)
+
 latency_experiment = partial(site_experiment, deviation=DEVIATION)
 
 EXPERIMENTS = (
@@ -262,18 +278,7 @@ EXPERIMENTS = (
         grid=grid(nodes=[40], run=list(range(1, 51))),
         quick=grid(nodes=[40], run=[1, 2, 3]),
         run=run_steps,
-        answers={
-            "003-fig4.7": answer(
-                check_steps,
-                Plot(
-                    "Total latency in each period",
-                    x="period",
-                    y=("latency", "star", "optimum"),
-                    x_label="optimisation period",
-                    y_label="sum of the sites' latencies, ms",
-                ),
-            )
-        },
+        answers={"003-fig4.7": answer(check_steps, BY_PERIOD)},
         deviation=DEVIATION + " 50 runs, where the figure shows one.",
     ),
     latency_experiment(
@@ -283,20 +288,8 @@ EXPERIMENTS = (
         quick=grid(nodes=[20, 40, 60], part=[1], runs=[3]),
         run=run_average,
         answers={
-            "003-fig4.8": answer(
-                check_average,
-                Plot(
-                    "Average latency, climb by hybrid rules",
-                    x="nodes",
-                    y=("latency", "optimum"),
-                    where={"method": climbs.HYBRID_RULES},
-                    y_label="average latency of a site, ms",
-                ),
-                by_nodes("Against the optimum", climbs.HYBRID_RULES, climbs.LOCAL_RULES, STAR),
-            ),
-            "003-tab4.7": answer(
-                check_rewrites, by_nodes("Rewrites", climbs.HYBRID_RULES, climbs.LOCAL_RULES, y="rewrites")
-            ),
+            "003-fig4.8": answer(check_average, AVERAGE, by_nodes("Against the optimum", *METHODS, STAR)),
+            "003-tab4.7": answer(check_rewrites, by_nodes("Rewrites", *METHODS, y="rewrites")),
         },
     ),
     latency_experiment(
@@ -309,12 +302,7 @@ EXPERIMENTS = (
             "003-fig4.20": answer(
                 check_largest,
                 by_nodes("By rules", *climbs.RULES, climbs.OURS),
-                by_nodes(
-                    "With directed rules, and by our own search",
-                    climbs.DIRECTED_RULES,
-                    climbs.HYBRID_RULES,
-                    climbs.OURS,
-                ),
+                by_nodes("With directed rules, and by our own search", *DIRECTED, climbs.OURS),
             ),
             "003-fig4.21": answer(check_largest_rewrites, by_nodes("Rewrites", *climbs.RULES, y="rewrites")),
             "beyond-tree-maximum-latency": answer(

@@ -12,7 +12,9 @@ what is measured is off by noise all the time. One keeper of a tree follows ever
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from random import Random
 
 import numpy as np
@@ -29,7 +31,7 @@ from distributary.plan.trees.rules import LOCAL
 from distributary.plan.trees.tree import Sites, Tree, random_tree
 from distributary.plan.trees.tree import star as star_of
 from distributary_lab.experiment import Plot, Point, Row, Rows, Verdict, answer, grid, seed_from
-from distributary_lab.rows import mean, numbers, select, stretched
+from distributary_lab.rows import mean, means, numbers, select, stretched
 from distributary_lab.tree.climbs import AVERAGE_LATENCY, MAXIMUM_LATENCY, optimum
 from distributary_lab.tree.latency import DEVIATION, latency_experiment
 from distributary_lab.tree.networks import network_at
@@ -163,13 +165,12 @@ class WatchedAdaptation:
         return len(moved), back
 
 
-def run_drift(point: Point, random: np.random.Generator) -> list[Row]:
+def run_drift(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """Keepers of the same first tree, the best one at the time."""
     goal = parse_goal(GOALS[str(point["goal"])])
     links = DriftingLinks(network_at(point, random), random)
     first = best_paths(Problem(goal, links.true))[0]
     keepers = {name: WatchedAdaptation(goal, first, patience) for name, patience in KEEPERS.items()}
-    rows: list[Row] = []
     for period in range(1, PERIODS + 1):
         links.drift()
         if period == PERIODS // 2:
@@ -179,8 +180,7 @@ def run_drift(point: Point, random: np.random.Generator) -> list[Row]:
         for name, each in keepers.items():
             moved, back = each.period(period, measured)
             above = 100 * (float(problem.at(each.keeper.tree).cost) / best - 1)
-            rows.append({"method": name, "period": period, "above": above, "moved": moved, "back": back})
-    return rows
+            yield {"method": name, "period": period, "above": above, "moved": moved, "back": back}
 
 
 def check_drift(rows: Rows) -> Verdict:
@@ -190,7 +190,7 @@ def check_drift(rows: Rows) -> Verdict:
         {name: sum(numbers(rows, column, method=name)) / runs for name in KEEPERS}
         for column in ("moved", "back")
     )
-    above = {name: mean(rows, "above", method=name) for name in KEEPERS}
+    above = means(rows, "above", by="method")
     share = back[PATIENT] / max(back[EAGER], 1)
     return Verdict.of(
         share <= 0.02 and above[PATIENT] <= above[EAGER] + 2 and above[PATIENT] < above[STILL],
@@ -207,22 +207,13 @@ def check_drift(rows: Rows) -> Verdict:
 
 PHASES = Plot(
     "Idle, under load from period 5, optimised from period 9",
-    x="period",
-    y=("tree", "star"),
+    "period",
+    ("tree", "star"),
     y_label="sum of the sites' latencies, ms",
     log_y=True,
 )
-ABOVE = [
-    Plot(
-        f"The {goal} latency, {PERIODS} periods",
-        x="period",
-        y="above",
-        series="method",
-        where={"goal": goal},
-        y_label="above the best at the time, %",
-    )
-    for goal in GOALS
-]
+above = partial(Plot, x="period", y="above", series="method", y_label="above the best at the time, %")
+ABOVE = [above(f"The {goal} latency, {PERIODS} periods", where={"goal": goal}) for goal in GOALS]
 
 EXPERIMENTS = (
     latency_experiment(

@@ -15,7 +15,7 @@ import numpy as np
 from distributary.plan.trees.optimiser import climb
 from distributary.plan.trees.rules import FIVE_LEVELS, FOUR_LEVELS, LOCAL, TreeRule
 from distributary_lab.experiment import Point, Row, Rows, Verdict, answer, grid, repeated
-from distributary_lab.rows import listed, means, named
+from distributary_lab.rows import curves, listed, named
 from distributary_lab.tree import latency
 from distributary_lab.tree.climbs import AVERAGE_LATENCY
 
@@ -37,9 +37,8 @@ UNITS = (THREE, TO_FOUR, TO_FIVE)
 def run(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """Climbs by every set of rules from the same trees."""
     problem, start, _ = latency.problem_at(point, random, AVERAGE_LATENCY)
-    yield from latency.rows_of(
-        problem, {name: climb(problem, start, rules) for name, rules in SCOPES.items()}
-    )
+    ends = {name: climb(problem, start, rules) for name, rules in SCOPES.items()}
+    yield from latency.rows_of(problem, ends)
 
 
 # Checks
@@ -69,7 +68,7 @@ def _points(values: Sequence[float]) -> str:
 
 def check_rewrites(rows: Rows) -> Verdict:
     """Figure 4.25: larger units save some rewrites in large networks."""
-    counts = {name: means(rows, "rewrites", by="nodes", method=name) for name in UNITS}
+    counts = curves(rows, "rewrites", "nodes", method=UNITS)
     largest = max(counts[THREE])
     saved = counts[THREE][largest] - counts[TO_FOUR][largest]
     by_size = named(counts, lambda values: listed(values, "{:.1f}"), separator="; ")

@@ -11,6 +11,7 @@ its own once in |V| / |D| times p maintenance periods (equation 4.4); the others
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from random import Random
 
@@ -145,7 +146,7 @@ def random_of(random: np.random.Generator) -> Random:
     return Random(int(random.integers(2**63)))
 
 
-def run_traffic(point: Point, random: np.random.Generator) -> list[Row]:
+def run_traffic(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """One climb for one metric, from a random tree until nothing more helps."""
     draw = random_of(random)
     sites = network_at(point, random)
@@ -158,23 +159,20 @@ def run_traffic(point: Point, random: np.random.Generator) -> list[Row]:
     seconds, nodes = periods * PERIOD, sites.count
     upkeep = live.bytes_of(*UPKEEP) / nodes
     optimisation = live.bytes_of(*OPTIMISATION, TreeProbe, TreeProbeReply) / nodes
-    return [
-        {
-            "upkeep": upkeep * MAINTENANCE / seconds,
-            "optimisation": optimisation / periods,
-            "upkeep_per_second": upkeep / seconds,
-            "optimisation_per_second": optimisation / seconds,
-            "rewrites": live.rewrites,
-            "periods": periods,
-        }
-    ]
+    yield {
+        "upkeep": upkeep * MAINTENANCE / seconds,
+        "optimisation": optimisation / periods,
+        "upkeep_per_second": upkeep / seconds,
+        "optimisation_per_second": optimisation / seconds,
+        "rewrites": live.rewrites,
+        "periods": periods,
+    }
 
 
-def run_approximation(point: Point, random: np.random.Generator) -> list[Row]:
+def run_approximation(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """The same climb on what everybody broadcasts, and on what they broadcast now and then."""
     sites = network_at(point, random)
     seed, nodes = int(random.integers(2**63)), sites.count
-    rows: list[Row] = []
     for approximate in (float(each) for each in str(point["broadcast_periods"]).split()):
         draw = Random(seed)
         live = LiveTree(VARIANCE, sites, random_tree(nodes, draw), approximate, draw)
@@ -186,19 +184,16 @@ def run_approximation(point: Point, random: np.random.Generator) -> list[Row]:
                 best, best_after = live.cost(), live.rewrites
         told = live.bytes_of(*UPKEEP, *STATISTICS) / nodes * MAINTENANCE / (periods * PERIOD)
         broadcast = live.bytes_of(*STATISTICS) / nodes * MAINTENANCE / (periods * PERIOD)
-        rows.append(
-            {
-                "broadcast_period": approximate,
-                "bytes": told,
-                "broadcast_bytes": broadcast,
-                "start": begun,
-                "cost": live.cost(),
-                "best": best,
-                "rewrites": live.rewrites,
-                "rewrites_to_best": best_after,
-            }
-        )
-    return rows
+        yield {
+            "broadcast_period": approximate,
+            "bytes": told,
+            "broadcast_bytes": broadcast,
+            "start": begun,
+            "cost": live.cost(),
+            "best": best,
+            "rewrites": live.rewrites,
+            "rewrites_to_best": best_after,
+        }
 
 
 # Checks.

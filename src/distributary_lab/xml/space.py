@@ -9,6 +9,7 @@ which is what a signature needs in truth, for it holds one document.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
 from statistics import fmean
@@ -40,7 +41,7 @@ PAPER_PATH_BYTES = 64
 """Section 3.3.3: the mean length of an expression there."""
 
 
-def run_documents(point: Point, random: np.random.Generator) -> list[Row]:
+def run_documents(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """The space for all documents, and the rate at which items that a document has not seem present."""
     events = documents(int(point["documents"]), random)
     structures = [document_items(parse_document(event.document or "")) for event in events]
@@ -51,24 +52,20 @@ def run_documents(point: Point, random: np.random.Generator) -> list[Row]:
         "document": max(map(len, structures)),
     }
     document_bytes = fmean(len((event.document or "").encode()) for event in events)
-    rows: list[Row] = []
     for counted, count in counts.items():
         for rate in RATES:
             shape = shape_for(count, rate)
             kilobytes = DOCUMENTS * _bytes_of(shape) / 1000
-            rows.append(
-                {
-                    "counted": counted,
-                    "items": count,
-                    "rate": rate,
-                    "length": shape.length,
-                    "hashes": shape.hashes,
-                    "kilobytes": kilobytes,
-                    "share": _bytes_of(shape) / document_bytes,
-                    "measured": _measured_rate(structures, together, shape),
-                }
-            )
-    return rows
+            yield {
+                "counted": counted,
+                "items": count,
+                "rate": rate,
+                "length": shape.length,
+                "hashes": shape.hashes,
+                "kilobytes": kilobytes,
+                "share": _bytes_of(shape) / document_bytes,
+                "measured": _measured_rate(structures, together, shape),
+            }
 
 
 def _measured_rate(structures: list[set[Item]], together: set[Item], shape: SignatureShape) -> float:
@@ -81,25 +78,21 @@ def _measured_rate(structures: list[set[Item]], together: set[Item], shape: Sign
     return present / absent
 
 
-def run_paths(point: Point, random: np.random.Generator) -> list[Row]:
+def run_paths(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """The share of space that signatures save over the expressions, for some of the types."""
     chosen = random.choice(len(TYPES), int(point["types"]), replace=False)
     types = [TYPES[number] for number in chosen]
     texts = [each.text for each in paths(int(point["paths"]), random, types=types)]
     path_bytes = fmean(len(text.encode()) for text in texts)
-    rows: list[Row] = []
     for rate in PATH_RATES:
         signature_bytes = _bytes_of(shape_for(_pairs(types), rate))
-        rows.append(
-            {
-                "rate": rate,
-                "path_bytes": path_bytes,
-                "signature_bytes": signature_bytes,
-                "conserved": 1 - signature_bytes / path_bytes,
-                "conserved_at_64": 1 - signature_bytes / PAPER_PATH_BYTES,
-            }
-        )
-    return rows
+        yield {
+            "rate": rate,
+            "path_bytes": path_bytes,
+            "signature_bytes": signature_bytes,
+            "conserved": 1 - signature_bytes / path_bytes,
+            "conserved_at_64": 1 - signature_bytes / PAPER_PATH_BYTES,
+        }
 
 
 def _pairs(types: list[DocumentType]) -> int:
