@@ -57,7 +57,7 @@ def test_filters_climb_to_the_roots_as_source_and_global_put_them() -> None:
 
 
 def test_a_climb_under_limits_is_told_period_by_period() -> None:
-    rows = bandwidth.run_limits({**SMALL, "limits": "5 100"}, random())
+    rows = list(bandwidth.run_limits({**SMALL, "limits": "5 100"}, random()))
     for limit in (5, 100):
         told = [number(row, "bandwidth") for row in select(rows, limit=limit)]
         assert told == sorted(told, reverse=True)
@@ -67,7 +67,7 @@ def test_a_climb_under_limits_is_told_period_by_period() -> None:
 
 @pytest.mark.parametrize("run", [latency.run_network, latency.run_limited, load.run_steps])
 def test_no_climb_ends_above_its_start(run: Run) -> None:
-    rows = run(SMALL, random())
+    rows = list(run(SMALL, random()))
     column = next(name for name in ("local", "latency", "load") if name in rows[0])
     assert number(rows[-1], column) <= number(select(rows, period=0)[-1], column)
 

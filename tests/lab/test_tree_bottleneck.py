@@ -43,7 +43,7 @@ def test_networks_differ_only_in_what_some_sites_may_send() -> None:
 
 def test_every_method_starts_from_the_same_tree_and_ours_ends_at_the_optimum() -> None:
     point = {"nodes": 10, "network": bottleneck.CLASSES, "start": bottleneck.RANDOM, "runs": 2}
-    rows = bottleneck.run(point, np.random.default_rng(1))
+    rows = list(bottleneck.run(point, np.random.default_rng(1)))
     assert len(rows) == 2 * 6
     for first in (0, 6):
         shares = {str(row["method"]): float(row["share"]) for row in rows[first : first + 6]}
@@ -133,7 +133,7 @@ def test_annealing_must_be_nearer_by_local_rules_and_a_hundred_times_dearer() ->
 
 def test_limits_are_kept_and_the_looser_the_more_periods() -> None:
     point = {"nodes": 12, "network": bottleneck.CLASSES, "start": bottleneck.RANDOM, "runs": 1}
-    rows = limits.run(point, np.random.default_rng(3))
+    rows = list(limits.run(point, np.random.default_rng(3)))
     assert {str(row["fanout"]) for row in rows} == set(limits.LIMITS)
     assert len(rows) == len(limits.LIMITS) * 2 * (limits.PERIODS + 1)
     costs = [float(row["bottleneck"]) for row in rows[: limits.PERIODS + 1]]

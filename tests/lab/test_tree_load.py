@@ -70,7 +70,7 @@ def test_a_site_that_comes_back_soon_has_gone_to_and_fro() -> None:
 
 @pytest.mark.parametrize("goal", list(GOALS))
 def test_patience_moves_less_and_ends_as_near(goal: str) -> None:
-    rows = run_drift({"nodes": 12, "goal": goal}, np.random.default_rng(3))
+    rows = list(run_drift({"nodes": 12, "goal": goal}, np.random.default_rng(3)))
     moved = {name: sum(number(row, "moved") for row in select(rows, method=name)) for name in KEEPERS}
     assert moved[STILL] == 0 < moved[PATIENT] < moved[EAGER]
     assert min(number(row, "above") for row in rows) > -1e-6
@@ -80,6 +80,6 @@ def test_patience_moves_less_and_ends_as_near(goal: str) -> None:
 
 
 def test_keepers_begin_with_the_best_tree() -> None:
-    rows = run_drift({"nodes": 8, "goal": "average"}, np.random.default_rng(4))
+    rows = list(run_drift({"nodes": 8, "goal": "average"}, np.random.default_rng(4)))
     first = [number(row, "above") for row in select(rows, period=1)]
     assert max(first) < 10

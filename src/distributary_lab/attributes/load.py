@@ -42,8 +42,8 @@ ours = partial(AttributeRing, rule=BOTH_WAYS, match="narrowest")
 
 def run_small(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """Store ranges of a small domain, and count."""
-    nodes = int(point["nodes"])
-    ring = ours(domain(LEVELS, "level"), nodes, seed_from(random), placement=str(point["placement"]))
+    nodes, placement = int(point["nodes"]), str(point["placement"])
+    ring = ours(domain(LEVELS, "level"), nodes, seed_from(random), placement=placement)
     hops = []
     for trial in range(20):
         low = int(random.integers(0, LEVELS - RANGE + 1))
@@ -136,7 +136,7 @@ MEASURES = ("most lookups by mean", "Gini of lookups", "most entries by mean", "
 
 def check_skew(rows: Rows) -> Verdict:
     """More even than OPChord in every measure wherever there is skew, and cheaper than Chord for ranges."""
-    points = sorted({(int(number(row, "nodes")), number(row, "skew")) for row in rows if row["skew"]})
+    points = sorted({(int(row["nodes"]), number(row, "skew")) for row in rows if row["skew"]})
     at = {
         (nodes, skew, name): select(rows, nodes=nodes, skew=skew, placement=name)
         for nodes, skew in points
@@ -171,13 +171,10 @@ def _by_skew(title: str, column: str, about: str = "") -> Plot:
     return Plot(title, x="skew", y=column, series=("placement", "nodes"), y_label=column, about=about)
 
 
-SMALL = Plot(
+by_nodes = partial(Plot, x="nodes", series="placement", log_x=True, log_y=True)
+SMALL = by_nodes(
     f"Messages to store {RANGE} of {LEVELS} values",
-    x="nodes",
     y="hops",
-    series="placement",
-    log_x=True,
-    log_y=True,
     y_label="messages",
     about="OPChord walks past ever more nodes that hold no value.",
 )

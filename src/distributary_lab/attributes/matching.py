@@ -193,37 +193,20 @@ def _against_formula(title: str, column: str, placement: str, about: str) -> Plo
     return by_nodes(title, y=("hops", "formula"), series=column, where=where, about=about)
 
 
+ARCS_KEEP = "Ours, beside the formula for OPChord: order is kept, and so is the cost."
+BOTH_ENDS = "Both ends are routed to once and walked from there."
+LOST_AND_GAINED = "Chord: values that a range loses and gains"
 STORE = (
     _against_formula("Chord: a route for each value", "values", "Chord", "r x 1/2 log2 N"),
     _against_formula("OPChord: a route and a walk", "values", "OPChord", "1/2 log2 N + r: flat in N"),
-    _against_formula(
-        "Arcs: one message that divides",
-        "values",
-        "arcs",
-        "Ours, beside the formula for OPChord: order is kept, and so is the cost.",
-    ),
+    _against_formula("Arcs: one message that divides", "values", "arcs", ARCS_KEEP),
 )
 UPDATE = (
-    _against_formula(
-        "Chord: values that a range loses and gains",
-        "changed",
-        "Chord",
-        "k log2 N; one value is an equality.",
-    ),
-    _against_formula(
-        "OPChord, against the same formula",
-        "changed",
-        "OPChord",
-        "Both ends are routed to once and walked from there.",
-    ),
+    _against_formula(LOST_AND_GAINED, "changed", "Chord", "k log2 N; one value is an equality."),
+    _against_formula("OPChord, against the same formula", "changed", "OPChord", BOTH_ENDS),
 )
-ASKED = by_nodes(
-    "Nodes asked for the lists of an event",
-    y=("asked", "formula"),
-    series="attributes",
-    where={"matching": "counting"},
-    about="attributes x 1/2 log2 N",
-)
+by_attributes = partial(by_nodes, y=("asked", "formula"), series="attributes", where={"matching": "counting"})
+ASKED = by_attributes("Nodes asked for the lists of an event", about="attributes x 1/2 log2 N")
 by_matching = partial(by_nodes, series="matching", where={"attributes": 5})
 NARROWEST = (
     by_matching(

@@ -16,10 +16,10 @@ from functools import partial
 import numpy as np
 
 from distributary.overlay.ring.circle import Circle
-from distributary.overlay.ring.fingers import BOTH_WAYS, DOUBLE_TABLE, ONE_WAY, Rule
+from distributary.overlay.ring.fingers import BOTH_WAYS, DOUBLE_TABLE, ONE_WAY
 from distributary.overlay.ring.static import StaticRing
 from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid
-from distributary_lab.rows import means
+from distributary_lab.rows import curves, means
 
 CIRCLE = Circle(32)
 NEAR = 1.25
@@ -28,11 +28,7 @@ QUERIES = 100_000
 SOURCES = 4
 """Nodes from which the shortest paths to all others are measured."""
 
-RULES: dict[str, Rule] = {
-    "one way": ONE_WAY,
-    "both ways": BOTH_WAYS,
-    "both ways, table doubled": DOUBLE_TABLE,
-}
+RULES = {"one way": ONE_WAY, "both ways": BOTH_WAYS, "both ways, table doubled": DOUBLE_TABLE}
 SHORTEST_SAME, SHORTEST_DOUBLED = "shortest, both ways", "shortest, table doubled"
 OPTIMUM = "log2(N) / 3"
 """What the paper takes for the optimum (section 4.1)."""
@@ -61,10 +57,8 @@ def run_routings(point: Point, random: np.random.Generator) -> list[Row]:
 
 def check_figure_3(rows: Rows) -> Verdict:
     """Both ways must be below one way, and near the optimum, at all the paper's sizes."""
-    one, both, optimum, same_table, doubled = (
-        means(rows, "hops", by="nodes", routing=routing)
-        for routing in ("one way", "both ways", OPTIMUM, SHORTEST_SAME, SHORTEST_DOUBLED)
-    )
+    routings = ("one way", "both ways", OPTIMUM, SHORTEST_SAME, SHORTEST_DOUBLED)
+    one, both, optimum, same_table, doubled = curves(rows, "hops", "nodes", routing=routings).values()
     sizes = [nodes for nodes in both if nodes in FIGURE_3]
     if not sizes:
         return Verdict.not_run("no ring of 100 to 3,200 nodes was run")

@@ -52,7 +52,7 @@ def run(point: Point, random: np.random.Generator) -> list[Row]:
         return Kbsp(Ring(Node(address), CIRCLE, rule=ONE_WAY), addressing, facets=int(point["facets"]))
 
     deployment = Deployment(Simulator(1, ConstantLatency(0.05)), make, sizes=False)
-    brokers = [deployment.add(place) for place in places]
+    brokers = map(deployment.add, places)
     settle([broker.ring for broker in brokers if isinstance(broker, Kbsp)])
     seeds = random.integers(2**31, size=2).tolist()
     for place, subscription in zip(
@@ -79,9 +79,7 @@ def run(point: Point, random: np.random.Generator) -> list[Row]:
 
 def check_facets(rows: Rows) -> Verdict:
     """The busiest node is the less busy the more facets there are."""
-    busiest, subscribing = (
-        means(rows, column, by="facets", more_bits=0) for column in ("busiest", "subscribe")
-    )
+    busiest, subscribing = (means(rows, each, by="facets", more_bits=0) for each in ("busiest", "subscribe"))
     one, most = min(busiest), max(busiest)
     return Verdict.of(
         busiest[most] < 0.75 * busiest[one],

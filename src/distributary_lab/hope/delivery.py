@@ -1,7 +1,7 @@
 """What events cost under KBSP: Figures 4.12 to 4.17, 4.19, 4.20, 4.23 to 4.25, 5.2 and 5.4 of 001.
 
 A point is a cube of so many nodes, one to a vertex. Every node has one subscription and publishes; a row is
-one filter length. Deliveries and messages are counted on arrays (`hope.counting`), for the whole collection
+one filter length. Deliveries and messages are counted on arrays (`hope.model`), for the whole collection
 of documents, each published equally often. What a neighbour is known to want is a set of filters; beside it
 stand one filter a neighbour, joined by AND, and joined by OR as the thesis writes it, which loses deliveries.
 """
@@ -20,15 +20,15 @@ from distributary.overlay.wire import size_of
 from distributary.systems.hope.addressing import fitting_dimension
 from distributary.systems.hope.messages import DirectMessage, FilterAdvert, XmlPublication
 from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid
-from distributary_lab.hope.counting import DeliveryCounts, PublishedCollection, count_deliveries
-from distributary_lab.hope.model import Addresses, FilterAggregate, covering, subscription_messages
-from distributary_lab.rows import largest, listed, mean, means, named, select, shown
+from distributary_lab.hope import model
+from distributary_lab.rows import column_means, largest, listed, mean, means, named, select, shown
 
 LENGTHS = (0, 128, 1024)
 RATE = 0.1
 """Publications, and subscriptions, a node and second (Table 4.1)."""
 SECONDS = 7200
 LONGEST = max(LENGTHS)
+LINKS = ("multicast", "multicast_and", "multicast_or")
 
 PAPER_COVERAGE, PAPER_SAVING, PAPER_MULTICAST, PAPER_FALSE = 0.04, 0.98, 100, 0.004
 """Figures 4.15, 4.17, 4.23 and 4.25."""
@@ -38,30 +38,24 @@ def run(point: Point, random: np.random.Generator) -> list[Row]:
     """One cube, all filter lengths."""
     nodes = int(point["nodes"])
     dimension = fitting_dimension(nodes)
-    workload = PublishedCollection.of(int(point["documents"]), nodes, random)
-    hops = _hops_to_the_vertex(workload, nodes, dimension, random)
-    exact = workload.matches(covering(*workload.addresses(dimension, LONGEST)))
+    workload = model.PublishedCollection.of(int(point["documents"]), nodes, random)
+    ring = StaticRing.of(list(range(nodes)), Circle(dimension), ONE_WAY)
+    keys = workload.addresses(dimension, 0)[0].keys
+    hops = float(ring.hops(random.integers(nodes, size=len(keys)), keys).mean())
+    """The mean path from a publisher to the vertex of its event."""
+    exact = workload.matches(model.covering(*workload.addresses(dimension, LONGEST)))
     rows: list[Row] = []
     for length in LENGTHS:
         published, asked = workload.addresses(dimension, length)
-        counted = count_deliveries(published, asked, dimension, exact)
+        counted = model.count_deliveries(published, asked, dimension, exact)
         rows.append({"length": length, **_row(counted, workload, asked, dimension, length, hops, rows)})
     return rows
 
 
-def _hops_to_the_vertex(
-    workload: PublishedCollection, nodes: int, dimension: int, random: np.random.Generator
-) -> float:
-    """The mean path from a publisher to the vertex of its event."""
-    ring = StaticRing.of(list(range(nodes)), Circle(dimension), ONE_WAY)
-    keys = workload.addresses(dimension, 0)[0].keys
-    return float(ring.hops(random.integers(nodes, size=len(keys)), keys).mean())
-
-
 def _row(
-    counted: DeliveryCounts,
-    workload: PublishedCollection,
-    asked: Addresses,
+    counted: model.DeliveryCounts,
+    workload: model.PublishedCollection,
+    asked: model.Addresses,
     dimension: int,
     length: int,
     hops: float,
@@ -73,42 +67,34 @@ def _row(
     false = received - float(counted.exact.sum(axis=1).mean())
     received_unfiltered = float(before[0]["coverage"]) if before else received
     multicast = {kind: float(edges.mean()) for kind, edges in counted.edges.items()}
-    whole = subscription_messages(asked, dimension, suppress=False)
-    told = subscription_messages(asked, dimension, suppress=True)
-    size = _publication_bytes(workload, length)
-    advert = size_of(
-        DirectMessage((0,), FilterAdvert(0, 0, (1 << max(1, length) - 1,), (), 1 << 63, False, 10**9))
-    )
-    publishing = RATE * (hops + multicast[FilterAggregate.SET] + received) * size
+    whole = model.subscription_messages(asked, dimension, suppress=False)
+    told = model.subscription_messages(asked, dimension, suppress=True)
+    filter = 1 << max(1, length) - 1
+    sample = [DirectMessage((0,), XmlPublication(event, filter, 0)) for event in workload.events[:200]]
+    size = float(np.mean(list(map(size_of, sample))))
+    advert = size_of(DirectMessage((0,), FilterAdvert(0, 0, (filter,), (), 1 << 63, False, 10**9)))
+    publishing = RATE * (hops + multicast[model.FilterAggregate.SET] + received) * size
     return {
         "sent": nodes * RATE * SECONDS,
         "received": nodes * RATE * SECONDS * received,
         "coverage": received,
         "coverage_most": int(coverage.max()),
-        "reached_most": int(counted.edges[FilterAggregate.SET].max()) + 1,
+        "reached_most": int(counted.edges[model.FilterAggregate.SET].max()) + 1,
         "subscription_requests": RATE * float(whole.mean()),
         "subscription_requests_suppressed": RATE * float(told.mean()),
-        "publication_requests": RATE * (1 + multicast[FilterAggregate.SET]),
+        "publication_requests": RATE * (1 + multicast[model.FilterAggregate.SET]),
         "busiest": float(counted.handled.max() / max(1e-9, counted.handled.mean())),
-        "multicast": multicast[FilterAggregate.SET],
-        "multicast_and": multicast[FilterAggregate.AND],
-        "multicast_or": multicast[FilterAggregate.OR],
+        "multicast": multicast[model.FilterAggregate.SET],
+        "multicast_and": multicast[model.FilterAggregate.AND],
+        "multicast_or": multicast[model.FilterAggregate.OR],
         "lost_by_or": counted.lost,
         "false_absolute": false / max(1e-9, received),
         "false_relative": false / max(1e-9, received_unfiltered),
         "exact": received - false,
         "traffic": publishing + RATE * float(told.mean()) * advert,
-        "link_traffic": nodes * RATE * multicast[FilterAggregate.SET] * size / max(1, counted.used),
+        "link_traffic": nodes * RATE * multicast[model.FilterAggregate.SET] * size / max(1, counted.used),
         "links": counted.used,
     }
-
-
-def _publication_bytes(workload: PublishedCollection, length: int) -> float:
-    filter = 1 << max(1, length) - 1
-    sample = workload.events[:200]
-    return float(
-        np.mean([size_of(DirectMessage((0,), XmlPublication(event, filter, 0))) for event in sample])
-    )
 
 
 # Checks.
@@ -201,7 +187,7 @@ def check_publication_requests(rows: Rows) -> Verdict:
     rises = all(one <= other for one, other in pairwise(requests[:-1]))
     eases = requests[-1] < requests[-2]
     joined = by_length(rows, "multicast_or", nodes)
-    exact, lost = (mean(rows, column, nodes=nodes, length=LONGEST) for column in ("exact", "lost_by_or"))
+    exact, lost = column_means(rows, "exact", "lost_by_or", nodes=nodes, length=LONGEST)
     return Verdict.of(
         rises and eases and saving >= 0.9 * PAPER_SAVING,
         ours=f"-{saving:.0%} at {nodes:,} nodes",
@@ -244,10 +230,7 @@ def check_multicast_ratio(rows: Rows) -> Verdict:
     """Figure 4.24."""
     nodes = largest(rows, "nodes")
     none, some, longest = by_length(rows, "multicast", nodes).values()
-    anded, ored, lost = (
-        mean(rows, column, nodes=nodes, length=LONGEST)
-        for column in ("multicast_and", "multicast_or", "lost_by_or")
-    )
+    anded, ored, lost = column_means(rows, *LINKS[1:], "lost_by_or", nodes=nodes, length=LONGEST)
     return Verdict.of(
         longest / none < 0.01,
         ours=f"{longest / none:.2f} of l = 0 at l = 1024, {some / none:.2f} at l = 128",
@@ -289,10 +272,7 @@ def check_link_traffic(rows: Rows) -> Verdict:
 def check_or_loses(rows: Rows) -> Verdict:
     """Ours: what the aggregate of section 4.5 loses."""
     nodes = largest(rows, "nodes")
-    lost, kept, anded, ored = (
-        mean(rows, column, nodes=nodes, length=LONGEST)
-        for column in ("lost_by_or", "multicast", "multicast_and", "multicast_or")
-    )
+    kept, anded, ored, lost = column_means(rows, *LINKS, "lost_by_or", nodes=nodes, length=LONGEST)
     return Verdict.of(
         lost > 0.01,
         ours=f"OR loses {lost:.0%} of the deliveries",
@@ -308,8 +288,6 @@ def _plot(title: str, y: str | tuple[str, ...], label: str, log_y: bool = False)
 RECEIVED = _plot("Publications received in 7,200 s", "received", "publications", log_y=True)
 TRAFFIC = _plot("Application traffic of a node", "traffic", "bytes a second")
 REQUESTS = ("subscription_requests", "subscription_requests_suppressed")
-LINKS = ("multicast", "multicast_and", "multicast_or")
-
 EXPERIMENTS = (
     Experiment(
         name="hope-delivery",

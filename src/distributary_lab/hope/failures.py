@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from distributary.systems.hope.addressing import fitting_dimension
 from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid
-from distributary_lab.hope.counting import PublishedCollection
-from distributary_lab.hope.model import Addresses, covering
+from distributary_lab.hope.model import Addresses, PublishedCollection, covering
 from distributary_lab.rows import largest, mean, number, select
 
 LENGTH = 1024
@@ -31,9 +30,8 @@ def run(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """Failures of one probability, with so many copies of every list."""
     nodes, probability, copies = int(point["nodes"]), float(point["probability"]), int(point["copies"])
     dimension = fitting_dimension(nodes)
-    published, asked = PublishedCollection.of(int(point["documents"]), nodes, random).addresses(
-        dimension, LENGTH
-    )
+    workload = PublishedCollection.of(int(point["documents"]), nodes, random)
+    published, asked = workload.addresses(dimension, LENGTH)
     covered = covering(published, asked)
     any_lost, shares, ratios = 0, [], []
     for failure in range(FAILURES):
@@ -135,6 +133,17 @@ def check_equation(rows: Rows) -> Verdict:
 
 by_probability = partial(Plot, x="probability", x_label="probability that a node fails")
 
+ARRIVING = by_probability(
+    "Deliveries that arrive", y="delivery_ratio", series=("nodes", "copies"), y_label="share"
+)
+LOST = by_probability(
+    "Equation 5.1 and what it is not",
+    y=("any_lost", "equation", "share_lost"),
+    series="copies",
+    where={"nodes": 4096},
+    y_label="probability, or share of lists",
+)
+
 EXPERIMENTS = (
     Experiment(
         name="hope-failures",
@@ -143,22 +152,8 @@ EXPERIMENTS = (
         quick=grid(nodes=[64], probability=[0.0, 0.25, 0.5], copies=[1, 2, 8], documents=[20]),
         run=run,
         answers={
-            "001-fig5.5": answer(
-                check_delivery,
-                by_probability(
-                    "Deliveries that arrive", y="delivery_ratio", series=("nodes", "copies"), y_label="share"
-                ),
-            ),
-            "beyond-hope-equation": answer(
-                check_equation,
-                by_probability(
-                    "Equation 5.1 and what it is not",
-                    y=("any_lost", "equation", "share_lost"),
-                    series="copies",
-                    where={"nodes": 4096},
-                    y_label="probability, or share of lists",
-                ),
-            ),
+            "001-fig5.5": answer(check_delivery, ARRIVING),
+            "beyond-hope-equation": answer(check_equation, LOST),
         },
         deviation="r counts all copies of a list, as Equation 5.1 does; failures are drawn on arrays.",
     ),

@@ -31,7 +31,7 @@ from distributary.systems.hope.addressing import Addressing, fitting_dimension
 from distributary.systems.hope.kbpp import Kbpp
 from distributary.systems.hope.messages import DirectMessage, XmlPublication
 from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid, seed_from
-from distributary_lab.rows import largest, listed, mean, means, named, numbers, shown
+from distributary_lab.rows import column_means, largest, listed, mean, means, named, numbers, select, shown
 
 SATURATIONS = (0.2, 0.5, 0.75)
 TREES = 40
@@ -188,9 +188,8 @@ def _publish(
     """Send an event as if it had a key: from a random node by the tree, from its vertex one by one."""
     start = brokers[int(random.integers(len(brokers)))]
     position = start.cubes.position(CubeVertex(key))
-    world.call(
-        start.node.address, lambda: start.ring.route(position, XmlPublication(event, 0)), ("tree", event.id)
-    )
+    publication = XmlPublication(event, 0)
+    world.call(start.node.address, lambda: start.ring.route(position, publication), ("tree", event.id))
     meeting = brokers[position]
 
     def one_by_one() -> None:
@@ -199,14 +198,13 @@ def _publish(
 
     world.call(position, one_by_one, ("one by one", event.id))
     world.run()
-    by_tree = counted.by_cause.get(("tree", event.id), Counter({(0, 0): 0}))
-    singly = counted.by_cause.get(("one by one", event.id), Counter({(0, 0): 0}))
+    by_tree, singly = (counted.by_cause.get((way, event.id), Counter()) for way in ("tree", "one by one"))
+    copy = size_of(DirectMessage((position,), XmlPublication(event, 0, key)))
     return {
         "traffic": sum(by_tree.values()),
-        "traffic_flooding": (len(brokers) - 1)
-        * size_of(DirectMessage((position,), XmlPublication(event, 0, key))),
-        "busiest_link": max(by_tree.values()),
-        "busiest_link_without": max(singly.values()),
+        "traffic_flooding": (len(brokers) - 1) * copy,
+        "busiest_link": max(by_tree.values(), default=0),
+        "busiest_link_without": max(singly.values(), default=0),
     }
 
 
@@ -245,10 +243,9 @@ def check_stretch(rows: Rows) -> Verdict:
 
 def check_gain(rows: Rows) -> Verdict:
     """Figure 4.9."""
-    ours, scribe = (
-        list(means(rows, name, by="nodes", saturation=0.5).values()) for name in ("gain", "gain_scribe")
-    )
-    distinct = mean(rows, "gain_distinct", saturation=0.5)
+    half = select(rows, saturation=0.5)
+    ours, scribe = (list(means(half, name, by="nodes").values()) for name in ("gain", "gain_scribe"))
+    distinct = mean(half, "gain_distinct")
     return Verdict.of(
         ours[-1] < ours[0] and abs(ours[-1] - scribe[-1]) < 0.1,
         ours=f"{ours[-1]:.2f}, Scribe-like {scribe[-1]:.2f} at the most nodes",
@@ -276,9 +273,7 @@ def check_kbpp(rows: Rows) -> Verdict:
 def check_busiest(rows: Rows) -> Verdict:
     """Figure 4.11."""
     last = max(numbers(rows, "saturation"))
-    with_tree, without = (
-        mean(rows, column, saturation=last) for column in ("busiest_link", "busiest_link_without")
-    )
+    with_tree, without = column_means(rows, "busiest_link", "busiest_link_without", saturation=last)
     return Verdict.of(
         without / with_tree >= 10,
         ours=f"{without / with_tree:.0f} times as much without the tree at {last:.0%}",
@@ -288,6 +283,7 @@ def check_busiest(rows: Rows) -> Verdict:
 
 
 by_nodes = partial(Plot, x="nodes", series="saturation", log_x=True)
+GAINS = ("gain", "gain_scribe", "gain_distinct")
 by_saturation = partial(Plot, x="saturation", y_label="bytes", log_y=True)
 
 EXPERIMENTS = (
@@ -305,11 +301,7 @@ EXPERIMENTS = (
             ),
             "001-fig4.9": answer(
                 check_gain,
-                by_nodes(
-                    "Gain over unicast",
-                    y=("gain", "gain_scribe", "gain_distinct"),
-                    y_label="share of hops saved",
-                ),
+                by_nodes("Gain over unicast", y=GAINS, y_label="share of hops saved"),
             ),
         },
         deviation="The internetwork is drawn: transit-stub, 400 routers, as many nodes at each as it takes.",

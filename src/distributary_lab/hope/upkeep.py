@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -44,19 +43,8 @@ from distributary.systems.hope.messages import (
     OwnershipNotice,
 )
 from distributary.workloads import xml_collection
-from distributary_lab.experiment import (
-    Experiment,
-    Plot,
-    Point,
-    Row,
-    Rows,
-    Value,
-    Verdict,
-    answer,
-    grid,
-    seed_from,
-)
-from distributary_lab.rows import largest, listed, mean, means, shown
+from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid, seed_from
+from distributary_lab.rows import column_means, largest, listed, mean, means, shown
 
 PERIOD = 20.0
 REFRESH = 60.0
@@ -148,7 +136,7 @@ def _deployment(nodes: int, dimension: int, length: int, siblings: int) -> Deplo
 def check_links(rows: Rows) -> Verdict:
     """Figure 4.18."""
     nodes = largest(rows, "nodes")
-    links, ring = (mean(rows, column, nodes=nodes) for column in ("links", "ring"))
+    links, ring = column_means(rows, "links", "ring", nodes=nodes)
     most = max(means(rows, "links", by="nodes").values())
     return Verdict.of(
         most < 2 and links / ring < 0.26,
@@ -192,8 +180,8 @@ def check_replication(rows: Rows) -> Verdict:
     )
 
 
-CALM: dict[str, Sequence[Value]] = {"changing": [False], "copies": [1]}
-BUSY: dict[str, Sequence[Value]] = {"changing": [True], "length": [1024]}
+CALM: dict[str, list[int]] = {"changing": [False], "copies": [1]}
+BUSY: dict[str, list[int]] = {"changing": [True], "length": [1024]}
 
 by_nodes = partial(Plot, x="nodes", series="length", y_label="B/s", log_x=True)
 

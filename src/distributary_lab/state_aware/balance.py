@@ -107,13 +107,8 @@ def check_balance(rows: Rows) -> Verdict:
     )
 
 
-BUSIEST = Plot(
-    "The busiest node",
-    x="lengths",
-    y=("work_most", "kept_most"),
-    kind="bars",
-    y_label="messages sent, subscriptions kept",
-)
+MOST, LABEL = ("work_most", "kept_most"), "messages sent, subscriptions kept"
+BUSIEST = Plot("The busiest node", x="lengths", y=MOST, kind="bars", y_label=LABEL)
 
 EXPERIMENTS = (
     Experiment(

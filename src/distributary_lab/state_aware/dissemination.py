@@ -23,13 +23,15 @@ from distributary.systems.state_aware.segments import NODES
 from distributary.workloads import stock_days
 from distributary.workloads.quotes import Distribution
 from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid, seed_from
-from distributary_lab.rows import mean, means, named, number, numbers, select
+from distributary_lab.rows import curves, mean, means, named, number, numbers, select
 from distributary_lab.state_aware.stock_application import COMPARED, run_application
 
 DISTRIBUTIONS = ("Uni-Uni", "Uni-Par", "Par-Uni", "Par-Par")
 """Of tolerances, then of sources (section 5.1)."""
+PAPERS = ("sf", "mfd")
 SIZES = [100, 200, 400, 800, 1600]
 MILLION = 1_000_000
+DRAWN_FROM: dict[str, Distribution] = {"Par": "pareto", "Uni": "uniform"}
 PAPER_MOST = 60
 """Messages a publication at a million nodes, by the extrapolation of section 5.2."""
 FULL = {"minutes": 240, "sources": 200, "subscribers": 200, "every": 10.0}
@@ -56,7 +58,7 @@ def run_distributions(point: Point, random: np.random.Generator) -> list[Row]:
 
 def _rows(point: Point, distributions: str, seed: int) -> list[Row]:
     """A row for each system."""
-    tolerances, groups = (_distribution(part) for part in distributions.split("-"))
+    tolerances, groups = (DRAWN_FROM[part] for part in distributions.split("-"))
     trace = stock_days.trace(
         seed=seed,
         tolerances=tolerances,
@@ -67,14 +69,8 @@ def _rows(point: Point, distributions: str, seed: int) -> list[Row]:
         minutes=int(point["minutes"]),
         every_minutes=float(point["every"]),
     )
-    run = partial(
-        run_application,
-        trace,
-        nodes=int(point["nodes"]),
-        seed=seed,
-        span=float(point["span"]),
-        maximum=float(point["maximum"]),
-    )
+    nodes, span, maximum = int(point["nodes"]), float(point["span"]), float(point["maximum"])
+    run = partial(run_application, trace, nodes=nodes, seed=seed, span=span, maximum=maximum)
     runs = {system: run(system) for system in COMPARED}
     wanted = runs["sf"].deliveries()
     return [
@@ -92,16 +88,12 @@ def _rows(point: Point, distributions: str, seed: int) -> list[Row]:
     ]
 
 
-def _distribution(short: str) -> Distribution:
-    return "pareto" if short == "Par" else "uniform"
-
-
 # Figure 9: the distributions.
 
 
 def check_little_difference(rows: Rows, column: str, unit: str) -> Verdict:
     """Figures 9a and 9c: what the four combinations cost differs little."""
-    costs = {name: means(rows, column, by="distributions", system=name) for name in ("sf", "mfd")}
+    costs = curves(rows, column, "distributions", system=PAPERS)
     ratios = {system: max(found.values()) / min(found.values()) for system, found in costs.items()}
     spans = {
         system.upper(): f"{min(found.values()):.1f} to {max(found.values()):.1f} {unit}"
@@ -126,10 +118,7 @@ def check_9b(rows: Rows) -> Verdict:
     """Par-Uni costs most and Uni-Par least, and MFD less than SF."""
     wrong = []
     for maximum in sorted(set(map(int, numbers(rows, "maximum")))):
-        sf, mfd = (
-            means(rows, "publication", by="distributions", system=system, maximum=maximum)
-            for system in ("sf", "mfd")
-        )
+        sf, mfd = curves(rows, "publication", "distributions", system=PAPERS, maximum=maximum).values()
         for system, costs in (("SF", sf), ("MFD", mfd)):
             if max(costs, key=costs.__getitem__) != "Par-Uni":
                 wrong.append(f"{system} at {maximum}: not Par-Uni but another costs most")
@@ -137,7 +126,7 @@ def check_9b(rows: Rows) -> Verdict:
                 wrong.append(f"{system} at {maximum}: not Uni-Par but another costs least")
         if any(mfd[name] >= cost for name, cost in sf.items()):
             wrong.append(f"MFD does not cost less than SF at {maximum}")
-    sf, mfd = (means(rows, "publication", by="distributions", system=system) for system in ("sf", "mfd"))
+    sf, mfd = curves(rows, "publication", "distributions", system=PAPERS).values()
     ours = ", ".join(
         f"{name} {sf[name]:.1f} and {mfd[name]:.1f}" for name in ("Par-Uni", "Uni-Uni", "Par-Par", "Uni-Par")
     )
@@ -176,7 +165,7 @@ def _ordinary(rows: Rows) -> Rows:
 
 def by_size(rows: Rows, column: str) -> tuple[dict[int, float], dict[int, float]]:
     """Of SF and of MFD: means of a column by the sizes of the paper."""
-    sf, mfd = (means(_ordinary(rows), column, by="nodes", system=system) for system in ("sf", "mfd"))
+    sf, mfd = curves(_ordinary(rows), column, "nodes", system=PAPERS).values()
     if len(sf) < 3:
         raise DistributaryError("growth needs at least three sizes of the network")
     return sf, mfd
@@ -196,9 +185,7 @@ def check_10b(rows: Rows) -> Verdict:
     """MFD's update delay is not worse than SF's."""
     sf, mfd = by_size(rows, "delay")
     ratio = fmean(mfd[nodes] / sf[nodes] for nodes in sf)
-    waits = mean(
-        [row for row in rows if number(row, "nodes") <= max(SIZES)], "waits", system="mfd", span=NODES
-    )
+    waits = mean(_ordinary(rows), "waits", system="mfd")
     ours = f"MFD {ratio:.2f} times the hops of SF; {LogarithmFit(sf)} for SF, {LogarithmFit(mfd)} for MFD"
     reason = f"Leaders' waiting, which hops do not show, adds the time of {waits:.1f} hops to a delivery."
     return Verdict.of(ratio <= 1.05, ours=ours, ratio=ratio, reason=reason)
@@ -219,7 +206,7 @@ def check_10c(rows: Rows) -> Verdict:
         *([] if small else [f"A publication takes {PAPER_MOST} messages or more at a million nodes."]),
         *([] if fitting else ["The growth does not fit a logarithm."]),
     ]
-    by_mfd, by_sf = (means(rows, "publication", by="span", system=name, nodes=400) for name in ("mfd", "sf"))
+    by_sf, by_mfd = curves(rows, "publication", "span", system=PAPERS, nodes=400).values()
     told = ", ".join(f"{1 - by_mfd[span] / by_sf[span]:.0%} at {span:g}" for span in by_sf)
     spans = f"What MFD saves depends on how many nodes a segment spans, which the paper leaves open: {told}."
     return Verdict.of(

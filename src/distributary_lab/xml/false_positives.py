@@ -24,7 +24,7 @@ from distributary.matching.path import signature
 from distributary.matching.path.bloom import PathBloom
 from distributary.matching.path.classes import PathClasses
 from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid
-from distributary_lab.rows import mean, means, numbers
+from distributary_lab.rows import column_means, mean, means, numbers
 from distributary_lab.xml.paths import MADE, depth_of, documents, paths, relationship_pairs
 
 LENGTHS = (4, 8, 16, 32, 64, 128, 256)
@@ -39,6 +39,7 @@ SHAPES = {
 STATED = signature.SignatureShape(256, 1)
 """The shape of Figures 3.18 and 3.19."""
 
+ESTIMATES = ("estimate", "estimate_document")
 MOST = 0.1
 """Figure 3.19: never above."""
 FLAT = 2
@@ -134,13 +135,9 @@ def check_length(rows: Rows) -> Verdict:
 
 def check_hashes(rows: Rows) -> Verdict:
     """Figure 3.17: least at one hash or two, and more again beyond."""
-    rates, by_pairs, by_document = (
-        swept(rows, name, "hashes") for name in ("rate", "estimate", "estimate_document")
-    )
+    rates, by_pairs, by_document = (swept(rows, name, "hashes") for name in ("rate", *ESTIMATES))
     best, least, lasting = (min(each, key=each.__getitem__) for each in (rates, by_pairs, by_document))
-    pairs, items, structural = (
-        mean(rows, name, sweep="hashes") for name in ("pairs", "in_document", "structural")
-    )
+    pairs, items, structural = column_means(rows, "pairs", "in_document", "structural", sweep="hashes")
     rises = rates[max(HASHES)] > rates[best]
     return Verdict.of(
         best <= 2 and rises,
@@ -186,13 +183,11 @@ def check_depth(rows: Rows) -> Verdict:
 
 
 def _plot(sweep: str, title: str, about: str, *others: str, **look: Any) -> Plot:
-    y = ("rate", "structural", *others)
-    label = "share of what does not match"
-    return Plot(title, **{"x": sweep, **look}, y=y, where={"sweep": sweep}, y_label=label, about=about)
+    fixed = {"x": sweep, "where": {"sweep": sweep}, "y_label": "share of what does not match"}
+    return Plot(title, y=("rate", "structural", *others), about=about, **{**fixed, **look})
 
 
 SWEEPS = ("length", "hashes", "filters", "depth")
-ESTIMATES = ("estimate", "estimate_document")
 
 BY_LENGTH = _plot(
     "length",

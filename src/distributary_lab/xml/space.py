@@ -17,17 +17,11 @@ from statistics import fmean
 import numpy as np
 
 from distributary.filters.path.document import parse_document
-from distributary.matching.path.signature import (
-    Item,
-    SignatureShape,
-    document_items,
-    shape_for,
-    structure_signatures,
-)
+from distributary.matching.path import signature
 from distributary.workloads.xml_collection import DOCUMENTS
-from distributary.workloads.xml_types import TYPES, DocumentType
+from distributary.workloads.xml_types import TYPES
 from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid
-from distributary_lab.rows import mean, means, number
+from distributary_lab.rows import column_means, curves, mean, means, number, select
 from distributary_lab.xml.paths import MADE, documents, paths, relationship_pairs
 
 RATES = (0.05, 0.1, 0.25, 0.5, 0.75)
@@ -44,8 +38,8 @@ PAPER_PATH_BYTES = 64
 def run_documents(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """The space for all documents, and the rate at which items that a document has not seem present."""
     events = documents(int(point["documents"]), random)
-    structures = [document_items(parse_document(event.document or "")) for event in events]
-    together = set[Item]().union(*structures)
+    structures = [signature.document_items(parse_document(event.document or "")) for event in events]
+    together = set[signature.Item]().union(*structures)
     counts = {
         "pairs": relationship_pairs(together),
         "items": len(together),
@@ -54,27 +48,27 @@ def run_documents(point: Point, random: np.random.Generator) -> Iterator[Row]:
     document_bytes = fmean(len((event.document or "").encode()) for event in events)
     for counted, count in counts.items():
         for rate in RATES:
-            shape = shape_for(count, rate)
-            kilobytes = DOCUMENTS * _bytes_of(shape) / 1000
+            shape = signature.shape_for(count, rate)
             yield {
                 "counted": counted,
                 "items": count,
                 "rate": rate,
                 "length": shape.length,
                 "hashes": shape.hashes,
-                "kilobytes": kilobytes,
+                "kilobytes": DOCUMENTS * _bytes_of(shape) / 1000,
                 "share": _bytes_of(shape) / document_bytes,
                 "measured": _measured_rate(structures, together, shape),
             }
 
 
-def _measured_rate(structures: list[set[Item]], together: set[Item], shape: SignatureShape) -> float:
+def _measured_rate(
+    structures: list[set[signature.Item]], together: set[signature.Item], shape: signature.SignatureShape
+) -> float:
     absent = present = 0
     for items in structures:
-        signature = structure_signatures(items, [shape])[0]
-        others = together - items
-        absent += len(others)
-        present += sum(map(signature.contains, others))
+        signed = signature.structure_signatures(items, [shape])[0]
+        absent += len(together - items)
+        present += sum(map(signed.contains, together - items))
     return present / absent
 
 
@@ -84,8 +78,9 @@ def run_paths(point: Point, random: np.random.Generator) -> Iterator[Row]:
     types = [TYPES[number] for number in chosen]
     texts = [each.text for each in paths(int(point["paths"]), random, types=types)]
     path_bytes = fmean(len(text.encode()) for text in texts)
+    pairs = len(set[tuple[str, str]]().union(*(kind.pairs() for kind in types)))
     for rate in PATH_RATES:
-        signature_bytes = _bytes_of(shape_for(_pairs(types), rate))
+        signature_bytes = _bytes_of(signature.shape_for(pairs, rate))
         yield {
             "rate": rate,
             "path_bytes": path_bytes,
@@ -95,11 +90,7 @@ def run_paths(point: Point, random: np.random.Generator) -> Iterator[Row]:
         }
 
 
-def _pairs(types: list[DocumentType]) -> int:
-    return len(set[tuple[str, str]]().union(*(kind.pairs() for kind in types)))
-
-
-def _bytes_of(shape: SignatureShape) -> int:
+def _bytes_of(shape: signature.SignatureShape) -> int:
     return (shape.length + 7) // 8
 
 
@@ -110,9 +101,8 @@ def check_documents(rows: Rows) -> Verdict:
     kilobytes = means(rows, "kilobytes", by="counted", rate=STATED_RATE)
     ours, ratio = kilobytes["pairs"], kilobytes["pairs"] / PAPER_KILOBYTES
     kept = all(number(row, "measured") <= number(row, "rate") for row in rows)
-    pairs, share, measured = (
-        mean(rows, column, counted="pairs", rate=STATED_RATE) for column in ("items", "share", "measured")
-    )
+    stated = select(rows, counted="pairs", rate=STATED_RATE)
+    pairs, share, measured = column_means(stated, "items", "share", "measured")
     return Verdict.of(
         falls and kept and 0.5 < ratio < 2,
         ours=f"{ours:.0f} KB at p = {STATED_RATE}, {ours * 1e3 / PAPER_COLLECTION:.0e} of 3 GB",
@@ -126,15 +116,13 @@ def check_documents(rows: Rows) -> Verdict:
 
 def check_paths(rows: Rows) -> Verdict:
     """Figure 3.15."""
-    saved = {rate: means(rows, "conserved", by="types", rate=rate) for rate in PATH_RATES}
+    saved = curves(rows, "conserved", "types", rate=PATH_RATES)
     fewest, most = min(saved[0.25]), max(saved[0.25])
     falls = all(
         later <= earlier + 0.02 for each in saved.values() for earlier, later in pairwise(each.values())
     )
-    ordered = all(
-        low <= middle <= high
-        for low, middle, high in zip(*(saved[rate].values() for rate in PATH_RATES), strict=True)
-    )
+    by_types = zip(*(each.values() for each in saved.values()), strict=True)
+    ordered = all(low <= middle <= high for low, middle, high in by_types)
     lost = [each[fewest] - each[most] for each in saved.values()]
     return Verdict.of(
         falls and ordered and lost[0] > lost[1] > lost[2],
