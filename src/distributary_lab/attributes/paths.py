@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 
 from distributary.overlay.ring.circle import Circle
-from distributary.overlay.ring.fingers import BOTH_WAYS, DOUBLE_TABLE, ONE_WAY
+from distributary.overlay.ring.fingers import BOTH_WAYS, DOUBLE_TABLE, ONE_WAY, Rule
 from distributary.overlay.ring.static import StaticRing
 from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid
 from distributary_lab.rows import curves, means
@@ -28,7 +28,11 @@ QUERIES = 100_000
 SOURCES = 4
 """Nodes from which the shortest paths to all others are measured."""
 
-RULES = {"one way": ONE_WAY, "both ways": BOTH_WAYS, "both ways, table doubled": DOUBLE_TABLE}
+RULES: dict[str, Rule] = {
+    "one way": ONE_WAY,
+    "both ways": BOTH_WAYS,
+    "both ways, table doubled": DOUBLE_TABLE,
+}
 SHORTEST_SAME, SHORTEST_DOUBLED = "shortest, both ways", "shortest, table doubled"
 OPTIMUM = "log2(N) / 3"
 """What the paper takes for the optimum (section 4.1)."""

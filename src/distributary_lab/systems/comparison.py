@@ -57,7 +57,7 @@ class ReachedInVain(Observer):
         self, now: float, sender: Address, to: Address, message: Message, cause: Cause, depth: int
     ) -> None:
         """Note who sent a message of a publication, and who gets it."""
-        if _is_publication(cause):
+        if isinstance(cause, tuple) and cause[0] == "publish":
             self._useful[cause].add(sender)
             self._receivers[cause].add(to)
 
@@ -70,10 +70,6 @@ class ReachedInVain(Observer):
         reached = sum(len(nodes) for nodes in self._receivers.values())
         vain = sum(len(nodes - self._useful[cause]) for cause, nodes in self._receivers.items())
         return vain / reached if reached else 0.0
-
-
-def _is_publication(cause: Cause) -> bool:
-    return isinstance(cause, tuple) and cause[0] == "publish"
 
 
 def _costs(point: Point, random: np.random.Generator) -> Iterator[Row]:

@@ -94,8 +94,7 @@ BY_VALUES = Plot(
     reference={"paper, nodes": PAPER_NODES, "paper, edges": PAPER_EDGES},
     about="100,000 subscriptions of 10 levels. The text says 50 values; 5,000 fit.",
 )
-MOST = [LARGEST["subscriptions"]]
-STATED = [STATED_VALUES]
+MOST, STATED = [LARGEST["subscriptions"]], [STATED_VALUES]
 
 EXPERIMENTS = (
     Experiment(

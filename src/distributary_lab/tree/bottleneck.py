@@ -30,7 +30,7 @@ from distributary.plan.trees.rules import NODE_SWAP
 from distributary.plan.trees.starts import best_effort
 from distributary.plan.trees.tree import Sites, Tree, random_tree
 from distributary_lab.experiment import Plot, Point, Row, Rows, Verdict, answer, grid, repeated, seed_from
-from distributary_lab.rows import listed, mean, means, named, number, percents, select
+from distributary_lab.rows import curves, listed, mean, means, named, number, percents, select
 from distributary_lab.tree import climbs
 from distributary_lab.tree.networks import network_at, site_experiment
 
@@ -51,6 +51,7 @@ RULES = {**climbs.RULES, WITHOUT_SWAP: [rule for rule in HYBRID if rule is not N
 LITTLE = 0.25
 """Of the optimum: what local rules gain at most, if they gain little."""
 
+SIZES = [10, 20, 30, 40, 50, 60, 80, 100]
 SMALL = 60
 """Sites up to which directed rules reach the optimum from a random tree, says the thesis."""
 
@@ -117,9 +118,7 @@ def off(rows: Rows, method: str) -> dict[int, float]:
 def look_random_start(rows: Rows) -> tuple[bool, str]:
     """Figure 4.11: local rules gain little, directed ones reach the optimum while the network is small."""
     found = select(rows, start=RANDOM)
-    local, hybrid, first = (
-        off(found, name) for name in (climbs.LOCAL_RULES, climbs.HYBRID_RULES, climbs.UNTOUCHED)
-    )
+    first, local, _, hybrid = (off(found, name) for name in (climbs.UNTOUCHED, *climbs.RULES))
     small = [share for nodes, share in hybrid.items() if nodes <= SMALL]
     large = [share for nodes, share in hybrid.items() if nodes > SMALL]
     gained = [first[nodes] - share for nodes, share in local.items()]
@@ -162,9 +161,7 @@ def look_starts(rows: Rows) -> tuple[bool, str]:
 
 def look_start_rewrites(rows: Rows) -> tuple[bool, str]:
     """Figure 4.15: the better start leads to more rewrites, as the climb does not stop early."""
-    random, better = (
-        means(rows, "rewrites", by="nodes", start=start, method=climbs.HYBRID_RULES) for start in STARTS
-    )
+    random, better = curves(rows, "rewrites", "nodes", start=STARTS, method=climbs.HYBRID_RULES).values()
     more = [nodes for nodes, count in better.items() if count > random[nodes]]
     text = listed(list(random), lambda nodes: f"{better[nodes]:.1f} against {random[nodes]:.1f} at {nodes}")
     return 2 * len(more) > len(random), text
@@ -173,23 +170,16 @@ def look_start_rewrites(rows: Rows) -> tuple[bool, str]:
 def look_best_effort(rows: Rows) -> tuple[bool, str]:
     """Figure 4.16: start, local and directed rules from a best-effort tree."""
     found = select(rows, start=BEST_EFFORT)
-    ends = {
-        name: off(found, name)
-        for name in (climbs.UNTOUCHED, climbs.LOCAL_RULES, climbs.DIRECTED_RULES, climbs.HYBRID_RULES)
-    }
-    ordered = all(
-        start > ends[climbs.LOCAL_RULES][nodes] >= ends[climbs.HYBRID_RULES][nodes]
-        for nodes, start in ends[climbs.UNTOUCHED].items()
-    )
-    return ordered and max(ends[climbs.HYBRID_RULES].values()) <= 0.1, f"{named(ends, percents)} off"
+    ends = {name: off(found, name) for name in (climbs.UNTOUCHED, *climbs.RULES)}
+    start, local, _, hybrid = ends.values()
+    ordered = all(start[nodes] > local[nodes] >= hybrid[nodes] for nodes in start)
+    return ordered and max(hybrid.values()) <= 0.1, f"{named(ends, percents)} off"
 
 
 def look_best_effort_rewrites(rows: Rows) -> tuple[bool, str]:
     """Figure 4.17: few rewrites are enough."""
-    most = {
-        name: max(means(rows, "rewrites", by="nodes", start=BEST_EFFORT, method=name).values())
-        for name in (climbs.LOCAL_RULES, climbs.DIRECTED_RULES, climbs.HYBRID_RULES)
-    }
+    counts = curves(rows, "rewrites", "nodes", method=climbs.RULES, start=BEST_EFFORT)
+    most = {name: max(each.values()) for name, each in counts.items()}
     return max(most.values()) <= 20, named(most, "at most {:.1f}")
 
 
@@ -225,11 +215,13 @@ def _plots(title: str, start: str, column: str, label: str = "") -> list[Plot]:
     ]
 
 
-def _by_start(column: str, label: str = "") -> list[Plot]:
-    where = {"method": climbs.HYBRID_RULES}
-    return [
-        Plot("The hybrid climb by its start", "nodes", column, ("start", "network"), where, y_label=label)
-    ]
+_by_start = partial(
+    Plot,
+    "The hybrid climb by its start",
+    "nodes",
+    series=("start", "network"),
+    where={"method": climbs.HYBRID_RULES},
+)
 
 
 LOOKS: dict[str, tuple[Look, list[Plot], str]] = {
@@ -254,12 +246,12 @@ LOOKS: dict[str, tuple[Look, list[Plot], str]] = {
     ),
     "003-fig4.14": (
         look_starts,
-        _by_start("share", SHARE),
+        [_by_start(y="share", y_label=SHARE)],
         "Judged: hybrid from a best-effort tree at most 7 % off at every size, and nearer than from random.",
     ),
     "003-fig4.15": (
         look_start_rewrites,
-        _by_start("rewrites"),
+        [_by_start(y="rewrites")],
         "Best effort against random; judged: more from best effort at most sizes. Where the climb gets on "
         "from a random tree, it has a long way to go; a best-effort tree is nearly there. Only where the "
         "climb stops at once, with limits in classes and many nodes, does it make fewer from the worse tree.",
@@ -290,14 +282,8 @@ EXPERIMENTS = (
     site_experiment(
         name="tree-bottleneck",
         title="The bandwidth bottleneck from random and from best-effort trees",
-        grid=grid(
-            nodes=[10, 20, 30, 40, 50, 60, 80, 100],
-            network=NETWORKS,
-            start=STARTS,
-            part=[1, 2, 3, 4, 5],
-            runs=[10],
-        ),
-        quick=grid(nodes=[10, 20, 30], network=NETWORKS, start=STARTS, part=[1], runs=[2]),
+        grid=grid(nodes=SIZES, network=NETWORKS, start=STARTS, part=range(1, 6), runs=[10]),
+        quick=grid(nodes=SIZES[:3], network=NETWORKS, start=STARTS, part=[1], runs=[2]),
         run=run,
         answers={
             **{

@@ -16,15 +16,14 @@ import numpy as np
 from distributary.plan.trees.annealing import anneal
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.goals import parse_goal
-from distributary.plan.trees.optimiser import HYBRID, climb
-from distributary.plan.trees.rules import LOCAL
+from distributary.plan.trees.optimiser import climb
 from distributary_lab.experiment import Plot, Point, Row, Rows, Verdict, answer, grid, repeated, seed_from
 from distributary_lab.rows import curves, listed, named, percents
-from distributary_lab.tree import bottleneck
-from distributary_lab.tree.climbs import WIDEST, optimum
+from distributary_lab.tree import bottleneck, climbs
 from distributary_lab.tree.networks import site_experiment
 
-RULES = {"local": LOCAL, "hybrid": HYBRID}
+RULES = [climbs.LOCAL_RULES, climbs.HYBRID_RULES]
+SIZES = [10, 20, 30, 40, 50, 60]
 METHODS = [f"{search}, {rules}" for rules in RULES for search in ("climb", "annealing")]
 
 
@@ -32,14 +31,12 @@ METHODS = [f"{search}, {rules}" for rules in RULES for search in ("climb", "anne
 def run(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """Both searches over the same sites."""
     name = str(point["rules"])
-    problem = Problem(parse_goal(WIDEST), bottleneck.bottleneck_network(point, random))
-    best, seed = optimum(problem), seed_from(random)
-    good, poor = (
-        bottleneck.first_tree(problem, start, seed) for start in (bottleneck.BEST_EFFORT, bottleneck.RANDOM)
-    )
+    problem = Problem(parse_goal(climbs.WIDEST), bottleneck.bottleneck_network(point, random))
+    best, seed, rules = climbs.optimum(problem), seed_from(random), climbs.RULES[name]
+    poor, good = (bottleneck.first_tree(problem, start, seed) for start in bottleneck.STARTS)
     found = {
-        "climb": climb(problem, good, RULES[name]),
-        "annealing": anneal(problem, poor, Random(seed), RULES[name]),
+        "climb": climb(problem, good, rules),
+        "annealing": anneal(problem, poor, Random(seed), rules),
     }
     for search, end in found.items():
         share = float(end.cost) / best
@@ -84,14 +81,8 @@ EXPERIMENTS = (
     site_experiment(
         name="tree-bottleneck-annealing",
         title="The bandwidth bottleneck by the climb and by simulated annealing",
-        grid=grid(
-            nodes=[10, 20, 30, 40, 50, 60],
-            rules=list(RULES),
-            network=[bottleneck.CLASSES],
-            part=[1, 2, 3, 4, 5],
-            runs=[10],
-        ),
-        quick=grid(nodes=[6, 8], rules=list(RULES), network=[bottleneck.CLASSES], part=[1], runs=[1]),
+        grid=grid(nodes=SIZES, rules=RULES, network=[bottleneck.CLASSES], part=range(1, 6), runs=[10]),
+        quick=grid(nodes=[6, 8], rules=RULES, network=[bottleneck.CLASSES], part=[1], runs=[1]),
         run=run,
         answers={
             "003-fig4.18": answer(

@@ -7,6 +7,7 @@ last, a run stays where it is. Ours is run from the same trees, all its moves in
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -17,7 +18,7 @@ from distributary.plan.trees.escape import improve
 from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.optimiser import climb
 from distributary_lab.experiment import Plot, Point, Row, Rows, Verdict, answer, grid, repeated, seed_from
-from distributary_lab.rows import mean, means, select
+from distributary_lab.rows import mean, means, select, stretched
 from distributary_lab.tree import bottleneck
 from distributary_lab.tree.climbs import OURS, WIDEST, measured, promised_costs
 from distributary_lab.tree.networks import site_experiment
@@ -28,6 +29,7 @@ PERIODS = 15
 """Periods that are drawn; all that a run takes count."""
 
 CLIMB = "climb"
+NETWORKS = bottleneck.NETWORKS
 
 
 @repeated
@@ -46,18 +48,14 @@ def run(point: Point, random: np.random.Generator) -> Iterator[Row]:
 
 
 def _periods(problem: Problem, method: str, found: TreeClimb) -> list[Row]:
-    """The bottleneck after each period, the last value repeated."""
+    """The bottleneck after each period; where a climb ended stands for all later ones, and for the last."""
     ends = measured(problem, method, found, float(found.cost))
     costs = promised_costs(problem, found)
+    shown = [*stretched(costs, PERIODS), costs[-1]]
+    totals = {"periods": len(found.steps), "connections": ends["connections"]}
     return [
-        {
-            "method": method,
-            "period": period,
-            "bottleneck": costs[-1] if period == PERIODS else costs[min(period, len(costs) - 1)],
-            "periods": len(found.steps),
-            "connections": ends["connections"],
-        }
-        for period in range(PERIODS + 1)
+        {"method": method, "period": period, "bottleneck": cost, **totals}
+        for period, cost in enumerate(shown)
     ]
 
 
@@ -89,28 +87,24 @@ def check_limits(rows: Rows) -> Verdict:
     )
 
 
+by_period = partial(Plot, x="period", y="bottleneck", series="fanout", y_label="Mbit/s")
+
 EXPERIMENTS = (
     site_experiment(
         name="tree-bottleneck-limits",
         title="The bandwidth bottleneck when sites may have only so many children",
-        grid=grid(
-            nodes=[40], network=bottleneck.NETWORKS, start=bottleneck.STARTS, part=[1, 2, 3, 4, 5], runs=[10]
-        ),
-        quick=grid(nodes=[20], network=bottleneck.NETWORKS, start=bottleneck.STARTS, part=[1], runs=[1]),
+        grid=grid(nodes=[40], network=NETWORKS, start=bottleneck.STARTS, part=range(1, 6), runs=[10]),
+        quick=grid(nodes=[20], network=NETWORKS, start=bottleneck.STARTS, part=[1], runs=[1]),
         run=run,
         answers={
             "003-fig4.19": answer(
                 check_limits,
                 *(
-                    Plot(
+                    by_period(
                         f"The bottleneck by period, {name}",
-                        x="period",
-                        y="bottleneck",
-                        series="fanout",
                         where={"network": name, "start": bottleneck.RANDOM, "method": CLIMB},
-                        y_label="Mbit/s",
                     )
-                    for name in bottleneck.NETWORKS
+                    for name in NETWORKS
                 ),
             )
         },

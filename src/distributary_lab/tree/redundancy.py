@@ -50,19 +50,15 @@ PAPER = {
     REDUNDANT: {"2": 1088, "6": 461, "10": 304, NO_LIMIT: 0},
 }
 
-FIVE: Sequence[rules.TreeRule] = (
-    rules.CHILD_DEMOTION,
-    rules.SUBTREE_PROMOTION,
-    rules.PARENT_CHILD_SWAP,
-    rules.SUBTREE_MIGRATION,
-    rules.SIBLING_SWAP,
-)
 WITHOUT_PROMOTION, WITHOUT_SWAP = "without subtree promotion", "nor parent-child swap"
 ALL_FIVE, ALL_SIX = "all five", "without it, but with child promotion"
 
 
 def _without(given: Sequence[rules.TreeRule], *dropped: rules.TreeRule) -> list[rules.TreeRule]:
     return [rule for rule in given if rule not in dropped]
+
+
+FIVE = _without(rules.LOCAL, rules.CHILD_PROMOTION)
 
 
 RULES: Mapping[str, Sequence[rules.TreeRule]] = {
@@ -110,12 +106,17 @@ def run_fanouts(point: Point, random: np.random.Generator) -> Iterator[Row]:
     sites = feed_sites(point, random)
     seed = seed_from(random)
     for metric, goal in GOALS.items():
-        best = _optimum(metric, sites)
+        # Without limits: shortest paths, and nothing redundant.
+        best = 0.0 if metric == REDUNDANT else climbs.optimum(Problem(parse_goal(goal), sites))
         for fanout, limit in FANOUTS.items():
             text = goal if limit is None else f"{goal}; subject to fanout <= {limit}"
             problem = Problem(parse_goal(text), sites)
             start = random_tree(sites.count, Random(seed), fanout=limit)
-            for method, found in _methods(problem, start, bool(point["all_methods"])).items():
+            methods = {climbs.LOCAL_RULES: climb(problem, start, rules.LOCAL)}
+            if point["all_methods"]:
+                methods[climbs.HYBRID_RULES] = climb(problem, start, HYBRID)
+                methods[climbs.OURS] = improve(problem, start)
+            for method, found in methods.items():
                 costs = costs_by_step(problem, found)
                 yield {
                     "metric": metric,
@@ -126,20 +127,6 @@ def run_fanouts(point: Point, random: np.random.Generator) -> Iterator[Row]:
                     "unlimited": best,
                     "rewrites": len(found.rewrites),
                 }
-
-
-def _methods(problem: Problem, start: Tree, every: bool) -> dict[str, TreeClimb]:
-    local = {climbs.LOCAL_RULES: climb(problem, start, rules.LOCAL)}
-    if not every:
-        return local
-    return {**local, climbs.HYBRID_RULES: climb(problem, start, HYBRID), climbs.OURS: improve(problem, start)}
-
-
-def _optimum(metric: str, sites: Sites) -> float:
-    """Without limits: shortest paths, and nothing redundant."""
-    if metric == REDUNDANT:
-        return 0.0
-    return climbs.optimum(Problem(parse_goal(GOALS[metric]), sites))
 
 
 @repeated
@@ -297,14 +284,11 @@ def check_bandwidth(rows: Rows) -> Verdict:
 
 OWN_SITES = "Sites are the lab's; every run has sites and a tree of its own."
 
+by_fanout = partial(Plot, x="fanout", y="cost", series="method", kind="bars")
 BY_FANOUT = [
-    Plot(
+    by_fanout(
         f"{metric.capitalize()} by the most children a site may have",
-        x="fanout",
-        y="cost",
-        series="method",
         where={"metric": metric},
-        kind="bars",
         y_label=unit,
         reference={"paper, fanout 2": PAPER[metric]["2"]},
     )

@@ -141,14 +141,9 @@ class LiveTree:
         self.simulator.run(until=self.simulator.now + PERIOD)
 
 
-def random_of(random: np.random.Generator) -> Random:
-    """A generator of the standard library, seeded from the point's."""
-    return Random(int(random.integers(2**63)))
-
-
 def run_traffic(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """One climb for one metric, from a random tree until nothing more helps."""
-    draw = random_of(random)
+    draw = Random(int(random.integers(2**63)))
     sites = network_at(point, random)
     live = LiveTree(str(point["metric"]), sites, random_tree(sites.count, draw), EXACT, draw)
     live.fill(int(point["feeds"]), draw)
