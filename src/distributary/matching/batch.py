@@ -27,7 +27,10 @@ SLASH = ord("/")
 
 
 class Strings(NamedTuple):
-    """Text of every row as bytes: row i is `data[starts[i]:ends[i]]`; a null row is empty and not valid."""
+    """Text of every row as bytes: row i is `data[starts[i]:ends[i]]`; a null row is empty and not valid.
+
+    `starts` shares no memory with `ends`: a batch of events moves the starts of its topics past a slash.
+    """
 
     data: Bytes
     starts: Longs
@@ -46,7 +49,7 @@ class Strings(NamedTuple):
             np.int64
         )
         data = np.frombuffer(data_buffer, np.uint8) if data_buffer else np.empty(0, np.uint8)
-        return cls(data, offsets[:-1], offsets[1:], _validity(array))
+        return cls(data, offsets[:-1].copy(), offsets[1:], _validity(array))
 
     @classmethod
     def from_texts(cls, texts: Sequence[str | None]) -> Strings | None:
@@ -142,7 +145,7 @@ class EventBatch:
             for row in np.flatnonzero(~_validity(ids)).tolist():
                 self.rejected[row] = InputError("every event needs one; this one is null", field="id")
         if topics is not None:
-            self.topics = self._checked(topics)
+            self._check_topics(topics)
         if documents is not None:
             self._check_documents(documents)
 
@@ -209,15 +212,13 @@ class EventBatch:
             self.documents.text(row) if self.documents is not None else None,
         )
 
-    def _checked(self, topics: Strings) -> Strings:
-        """The topics without leading slashes; rows that have an empty level are rejected."""
-        topics = topics._replace(starts=topics.starts.copy())
+    def _check_topics(self, topics: Strings) -> None:
+        """Drop each leading slash, in place, and reject the rows that have an empty level."""
         bad = _trim_topics(topics.data, topics.starts, topics.ends, topics.valid)
         for row in np.flatnonzero(bad).tolist():
             text = topics.text(row)
             topics.valid[row] = False
             self.rejected[row] = InputError("an empty level", field="topic", text=text)
-        return topics
 
     def _check_documents(self, documents: Strings) -> None:
         """Parse every document once: whether an event is malformed must not depend on who is subscribed."""
