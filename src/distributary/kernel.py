@@ -9,7 +9,7 @@ Arrays that belong together are one NamedTuple, a *table*, which says once what 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import numba
@@ -64,6 +64,11 @@ def sealed(array: NDArray[Any]) -> NDArray[Any]:
     view = np.ascontiguousarray(array).view(np.ndarray)
     view.flags.writeable = False
     return view
+
+
+def sealed_arrays(arrays: Iterable[Any]) -> tuple[NDArray[Any], ...]:
+    """All of the arrays sealed; for a kernel that takes the arrays of a table one by one."""
+    return tuple(map(sealed, arrays))
 
 
 def sealed_table(table: T) -> T:

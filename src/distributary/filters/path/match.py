@@ -112,8 +112,10 @@ class _DocumentEvaluation(Evaluation):
 
     def comparing(self, comparison: Compares, nodes: set[int]) -> set[int]:
         document, size = self.document, len(self.document)
-        values = (
-            (node, document.value(node) if node < size else document.texts[node - size]) for node in nodes
-        )
-        wanted = comparison.operator, comparison.literal
-        return {node for node, value in values if pattern.compares(value, *wanted)}
+        operator, literal = comparison.operator, comparison.literal
+        found = set()
+        for node in nodes:
+            value = document.value(node) if node < size else document.texts[node - size]
+            if pattern.compares(value, operator, literal):
+                found.add(node)
+        return found

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from distributary.kernel import Bytes, Flags, Floats, Ints, Longs, Words, kernel, same_text, sealed
+from distributary.kernel import Bytes, Flags, Floats, Ints, Longs, Words, inlined, kernel, same_text, sealed
 from distributary.matching.path import expressions as kinds
 from distributary.matching.path.forest import TEXT_CODE, Forest, LabelCodes
 
@@ -132,7 +132,7 @@ def no_values() -> NodeValues:
     return NodeValues(np.empty(0, np.float64), longs, longs, np.empty(0, np.uint8))
 
 
-@kernel
+@inlined
 def holds_at(masks: Words, place: int, node: int) -> bool:
     """Whether the mask that begins at `place` has the node."""
     return place != NOWHERE and (masks[place + (node >> 6)] >> np.uint64(node & 63)) & np.uint64(1) != 0
@@ -186,12 +186,17 @@ def work_out(
             here = used[0]
             nodes = subject.order[low[first] : low[first + 1]]
             any_node = _set_compared(masks[here : here + words], nodes, second, third, table, subject.values)
+        elif kind == kinds.BOTH:
+            here = used[0]
+            one, other = place[first], place[second]
+            for word in range(words):
+                bits = masks[one + word] & masks[other + word]
+                masks[here + word] = bits
+                any_node |= bits != 0
         else:
             here = used[0]
             for word in range(words):
-                if kind == kinds.BOTH:
-                    bits = masks[place[first] + word] & masks[place[second] + word]
-                elif kind == kinds.EITHER:
+                if kind == kinds.EITHER:
                     bits = _word(masks, place[first], word) | _word(masks, place[second], word)
                 elif kind == kinds.NEGATED:
                     bits = ~_word(masks, place[first], word)
@@ -205,7 +210,7 @@ def work_out(
     return masks
 
 
-@kernel
+@inlined
 def _missing(kind: int, first: int, second: int, low: Ints, number: int, stamp: Ints, place: Longs) -> int:
     """The operand that must be worked out first, READY, or EMPTY when the expression holds for no node."""
     if kind in (kinds.CHILD, kinds.DESCENDANT):
@@ -233,12 +238,12 @@ def _missing(kind: int, first: int, second: int, low: Ints, number: int, stamp: 
     return EMPTY if kind == kinds.FALSE else READY
 
 
-@kernel
+@inlined
 def _word(masks: Words, place: int, word: int) -> Any:
     return np.uint64(0) if place == NOWHERE else masks[place + word]
 
 
-@kernel
+@inlined
 def _set_bits(mask: Words, nodes: Ints) -> None:
     """Make the mask one of these nodes."""
     mask[:] = 0
@@ -246,7 +251,7 @@ def _set_bits(mask: Words, nodes: Ints) -> None:
         mask[node >> 6] |= np.uint64(1) << np.uint64(node & 63)
 
 
-@kernel
+@inlined
 def _set_parents(
     masks: Words, here: int, words: int, accepted: int, condition: int, parent: Ints, deep: bool
 ) -> bool:
@@ -274,7 +279,7 @@ def _set_parents(
     return any_node
 
 
-@kernel
+@inlined
 def _set_compared(
     mask: Words, nodes: Ints, relation: int, literal: int, table: ExpressionTable, values: NodeValues
 ) -> bool:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distributary.kernel import Bytes, Flags, Ints, Longs, Words, kernel, sealed
+from distributary.kernel import Bytes, Flags, Ints, Longs, Words, kernel, sealed_arrays
 from distributary.matching.batch import Strings
 from distributary.matching.index import Pairs
 from distributary.matching.memory import WORD, load_word, prefetch, store_word
@@ -86,7 +86,7 @@ class TopicMemo:
         hashes = np.empty(rows, np.uint64)
         unknown = np.empty(rows, np.bool_)
         found = np.empty((2, MOST * rows), np.int32)
-        known, count = _recall(hashes, unknown, *found, *map(sealed, topics), *self._table)
+        known, count = _recall(hashes, unknown, *found, *sealed_arrays(topics), *self._table)
         self._asked += rows
         self._known += known
         if self._asked >= TRIED:
@@ -96,7 +96,7 @@ class TopicMemo:
 
     def learn(self, topics: Strings, recalled: MemoAnswer, found: Pairs) -> None:
         """Keep what was found for the unknown rows, in the order of rows."""
-        _learn(recalled.hashes, recalled.unknown, *map(sealed, (*found, *topics)), *self._table)
+        _learn(recalled.hashes, recalled.unknown, *sealed_arrays((*found, *topics)), *self._table)
 
 
 @kernel

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distributary.filters.topic import TopicFilter
-from distributary.kernel import Ints, Words, inlined, kernel, read_table, sealed, table_arrays
+from distributary.kernel import Ints, Words, inlined, kernel, read_table, sealed_arrays, table_arrays
 from distributary.matching import frozen
 from distributary.matching.batch import EventBatch, Strings
 from distributary.matching.index import Arrays, Pairs
@@ -126,7 +126,7 @@ class TopicShapes(CompiledIndex[TopicFilter]):
 
     def _search(self, arrays: Arrays, topics: Strings) -> Pairs:
         rows = len(topics.starts)
-        tables = (*map(sealed, topics), *(arrays[name] for name in SEARCHED))
+        tables = (*sealed_arrays(topics), *(arrays[name] for name in SEARCHED))
         hits = Hits(*np.empty((3, max(LEAST_HITS, rows)), np.int32))
         parts: list[Pairs] = []
         row = 0
