@@ -9,8 +9,8 @@ kept. Function, arguments and what it gives must be picklable; what it raises is
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from multiprocessing.pool import Pool
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from pyspark.sql import SparkSession
@@ -30,7 +30,7 @@ class Sessions:
 
     def __init__(self, local: Callable[[], SparkSession]) -> None:
         self._local = local
-        self._processes: dict[str, Pool] = {}
+        self._processes: dict[str, ProcessPoolExecutor] = {}
 
     def run(
         self,
@@ -43,15 +43,14 @@ class Sessions:
         if where == LOCAL:
             return function(self._local(), *args, **kwargs)
         if where not in self._processes:
-            self._processes[where] = get_context("spawn").Pool(1)
-        return self._processes[where].apply_async(_call, (where, function, args, kwargs)).get(600)
+            self._processes[where] = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+        return self._processes[where].submit(_call, where, function, args, kwargs).result(timeout=600)
 
     def close(self) -> None:
         """Stop the engines that were started."""
         for where, process in self._processes.items():
-            process.apply_async(_stop, (where,)).get(60)
-            process.terminate()
-            process.join()
+            process.submit(_stop, where).result(timeout=60)
+            process.shutdown()
 
 
 _session: dict[str, SparkSession] = {}
