@@ -26,7 +26,7 @@ from distributary.overlay.wire import size_of
 
 
 class LinkOrder:
-    """Keeps the messages of every link in order."""
+    """Ensures that messages of a link arrive in the order in which they were sent."""
 
     def __init__(self) -> None:
         self._last: dict[tuple[Address, Address], float] = {}
@@ -45,13 +45,13 @@ class LinkOrder:
 
 
 class Latency:
-    """A model of delays; its kinds say how long one message takes."""
+    """A latency model; subclasses implement `delay`."""
 
     def __init__(self) -> None:
         self._order = LinkOrder()
 
     def delay(self, now: float, sender: Address, to: Address, message: Message) -> float:
-        """How long this message would take if no other were under way on its link."""
+        """The delay of this message in seconds if no other were on its link."""
         raise NotImplementedError
 
     def delays(self, now: float, sender: Address, to: Address, message: Message) -> tuple[float, ...]:
@@ -61,7 +61,7 @@ class Latency:
 
 @dataclass(frozen=True)
 class ConstantLatency(Latency):
-    """The same for every message."""
+    """The same delay for every message."""
 
     seconds: float
 
@@ -76,7 +76,7 @@ class ConstantLatency(Latency):
 
 
 class UniformLatency(Latency):
-    """Anything between two bounds, drawn for each message.
+    """A delay drawn uniformly between two bounds for each message.
 
     >>> model = UniformLatency(0.01, 0.09, seed=1)
     >>> all(0.01 <= model.delay(0, 1, 2, "") <= 0.09 for _ in range(100))
@@ -142,7 +142,7 @@ class MatrixLatency(Latency):
         return cls(names, rows, seed=seed, places=places)
 
     def place(self, address: Address) -> str:
-        """Where a node stands."""
+        """The name of the place or region of a node."""
         return self.names[self._place(address)]
 
     def delay(self, now: float, sender: Address, to: Address, message: Message) -> float:
@@ -218,7 +218,7 @@ class WideAreaLatency(Latency):
         self._jitter = Random(f"{seed}/jitter").expovariate
 
     def region(self, address: Address) -> str:
-        """Where a node stands."""
+        """The name of the place or region of a node."""
         return self._regions[self._host(address).region].name
 
     def round_trip(self, one: Address, other: Address) -> float:
@@ -268,9 +268,9 @@ class _Host:
 
 
 class BandwidthLatency(Latency):
-    """Another model's delays, and the time a message takes to be put on its sender's line.
+    """Another model's delays, plus the time to transmit a message over its sender's line.
 
-    A line carries one message after another: what a node sends waits for what it sent before.
+    A line transmits one message after another: a message waits for the sender's earlier ones.
 
     >>> model = BandwidthLatency(ConstantLatency(0.1), bytes_per_second=60)
     >>> model.delays(0.0, 1, 2, "hello"), model.delays(0.0, 1, 3, "hello")

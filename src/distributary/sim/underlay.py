@@ -2,8 +2,8 @@
 
 Rules:
 
-- Nodes stand at routers, each behind a line of its own. A message between two nodes takes the shortest way;
-  an `Underlay` is a latency model too, so that delays and paths agree.
+- Nodes are attached to routers, each by a line of its own. A message between two nodes takes the shortest
+  path; an `Underlay` is also a latency model, so that delays and paths agree.
 - *Stress* of a link: how many copies of the same payload cross it, that is, messages of one operation. The
   direct way, were every link crossed once, has stress 1.
 - *Stretch* of a delivery: the length of the way it took, from node to node, over that of the direct way from
@@ -149,7 +149,7 @@ class Underlay(Latency):
 
 
 class UnderlayLoad(Observer):
-    """Sees what the operations of one kind do to an underlay."""
+    """Measures the link stress and stretch of the operations of one kind."""
 
     def __init__(
         self, underlay: Underlay, *, operation: str = "publish", without: Iterable[str] = ("Ack",)
@@ -208,7 +208,7 @@ class UnderlayLoad(Observer):
 
 @dataclass(frozen=True)
 class UnderlayCost:
-    """What operations do to an underlay."""
+    """Link stress and stretch of operations on an underlay."""
 
     operations: int
     stress: float

@@ -1,4 +1,4 @@
-"""What nodes of the attribute system say to one another."""
+"""The messages between nodes of the attribute system."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from distributary.systems.attributes.schema import Spot, ValueSet
 
 
 class EntryName(NamedTuple):
-    """Which entry of a key: the list of an attribute, the placement, and the packed id of a part."""
+    """Identifies an entry of a key: the attribute, the placement version, and the packed id of the part."""
 
     attribute: str
     version: Version
@@ -20,10 +20,10 @@ class EntryName(NamedTuple):
 
 
 class ListEntry(NamedTuple):
-    """A part in a list: what it asks of the list's attribute, and, if it is in one list only, of the others.
+    """A part in a list: the values it asks for of the list's attribute, and, if it is in one list only, its
+    conditions on the others.
 
-    The serial grows with every change that its home makes: of two entries the later one counts, whichever
-    arrives last.
+    The serial number grows with every change that its home makes; the entry with the greater one wins.
     """
 
     serial: int
@@ -39,7 +39,7 @@ class EntryStore(NamedTuple):
 
 
 class EntryDrop(NamedTuple):
-    """Take an entry away from the keys that this is routed to."""
+    """Remove an entry from the keys that this is routed to."""
 
     name: EntryName
     serial: int
@@ -62,7 +62,7 @@ class ValueLookup(NamedTuple):
 
 
 class ListRequest(NamedTuple):
-    """Tell the publisher which parts the list of this value holds."""
+    """Send the publisher the parts in the list of this value."""
 
     event_id: str
     lookup: ValueLookup
@@ -79,33 +79,33 @@ class ListReply(NamedTuple):
 
 
 class EventLookup(NamedTuple):
-    """Tell the homes of whoever wants this event, of those in the lists of these values."""
+    """Match this event with the lists of these values, and send it to the homes of the matching parts."""
 
     event: Event
     lookups: tuple[ValueLookup, ...]
 
 
 class EventOffer(NamedTuple):
-    """Somebody here may want this event."""
+    """To a home: an event that may match a subscription there."""
 
     event: Event
 
 
 class RebalanceRequest(NamedTuple):
-    """Place the values of an attribute anew, by how often they are asked for."""
+    """To the keeper: make a new placement of an attribute, balanced by load."""
 
     attribute: str
 
 
 class LoadRequest(NamedTuple):
-    """Tell me who you are and how often the values of an attribute were asked for."""
+    """From the keeper to all nodes: report how often the values of an attribute were asked for."""
 
     attribute: str
     number: int
 
 
 class LoadReply(NamedTuple):
-    """How often: for each grain of cells, the lookups by events published here and the entries of parts."""
+    """The load at a node: for each grain of cells, lookups of events published there and entries filed."""
 
     attribute: str
     number: int
@@ -113,13 +113,13 @@ class LoadReply(NamedTuple):
 
 
 class PlacementAnnouncement(NamedTuple):
-    """A new placement. When `settled`, others use it already."""
+    """A new placement; if `settled`, lookups use it already."""
 
     arcs: ArcPlacement
     settled: bool
 
 
 class PlacementVersions(NamedTuple):
-    """The newest placements that a node knows of, so that whoever knows more can say so."""
+    """The newest placement versions that a node knows, for another node to compare with its own."""
 
     versions: tuple[tuple[str, Version], ...]

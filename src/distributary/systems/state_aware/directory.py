@@ -2,20 +2,20 @@
 
 Every subscription waits for its attribute to rise to one threshold or to fall to another
 (`filters.change.quiet_between`). Heaps of the nearest thresholds, for each topic and attribute, find those
-that a value reaches; `TrackedSubscription.takes`, which has the rule, decides. Between the nearest thresholds
-of all lies the *quiet* stretch, in which nobody takes anything: telling others of it is what saves messages.
+that a value reaches; `TrackedSubscription.takes` then decides. Between the nearest thresholds of all
+subscriptions lies the *quiet* range, in which none takes a value; reporting it saves messages.
 
-The same idea as `matching.change.thresholds`, for one value at a time: that index takes a batch of rows in
-Arrow's form, for which a single value takes 0.2 ms to prepare; here it is a look at two heaps.
+`matching.change.thresholds` uses the same idea for batches of rows in Arrow's form, which take 0.2 ms to
+prepare for a single value; here a value takes a look at two heaps.
 
 Rules:
 
-- A subscription that remembers nothing of a topic is *fresh* for it: it looks at every value, and there is no
-  quiet stretch.
-- A threshold in a heap counts only while it is the latest of its subscription; others are thrown away when
-  they come to the top.
+- A subscription that remembers nothing of a topic is *fresh* for it: it is checked with every value, and
+  there is no quiet range.
+- A threshold in a heap is valid only while it is the latest of its subscription; others are dropped when they
+  come to the top.
 
-Cost: O(k log n) for a value that k of n subscriptions look at; the quiet stretch is O(1) amortised.
+Cost: O(k log n) for a value that k of n subscriptions are checked with; the quiet range is O(1) amortised.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from distributary.model import Event
 from distributary.systems.state_aware.broker import TrackedSubscription, ValueStamp
 
 Bounds = tuple[float, float]
-"""A value strictly between the two is quiet."""
+"""Lower and upper bound of a quiet range, both excluded."""
 Quiet = Mapping[str, Bounds]
-"""The quiet stretch of each attribute that is watched; what others do matters to nobody."""
+"""The quiet range of each attribute with a tolerance; other attributes do not matter."""
 
 
 def is_quiet(quiet: Quiet, event: Event) -> bool:
-    """Whether nobody can want an event.
+    """Whether no subscription can take an event.
 
     >>> is_quiet({"price": (8.0, 9.0)}, Event("e", attributes={"price": 8.5, "volume": 900}))
     True
@@ -49,7 +49,7 @@ def is_quiet(quiet: Quiet, event: Event) -> bool:
 
 
 def narrowed(one: Quiet, other: Quiet) -> dict[str, Bounds]:
-    """Where both are quiet.
+    """The range in which both are quiet.
 
     >>> narrowed({"price": (1, 5)}, {"price": (2, 9), "high": (0, 1)})
     {'price': (2, 5), 'high': (0, 1)}
@@ -61,7 +61,7 @@ def narrowed(one: Quiet, other: Quiet) -> dict[str, Bounds]:
     return both
 
 
-class _Lane:
+class _AttributeThresholds:
     """The thresholds on one attribute for one topic."""
 
     __slots__ = ("falls", "latest", "rises")
@@ -77,7 +77,7 @@ class _Lane:
         heappush(self.falls, (-low, serial, name))
 
     def reached(self, number: float) -> Iterator[str]:
-        """Take out those whose thresholds the number has reached; whoever asked enters them again."""
+        """Remove and yield the subscriptions whose threshold is reached; the caller enters them again."""
         for heap, reach in ((self.rises, number), (self.falls, -number)):
             while heap and heap[0][0] <= reach:
                 _, serial, name = heappop(heap)
@@ -86,7 +86,7 @@ class _Lane:
                     yield name
 
     def bounds(self) -> Bounds | None:
-        """The quiet stretch; None when nobody is left."""
+        """The quiet range; None when there are no subscriptions."""
         for heap in (self.rises, self.falls):
             while heap and self.latest.get(heap[0][2]) != heap[0][1]:
                 heappop(heap)
@@ -98,10 +98,10 @@ class Directory:
 
     def __init__(self) -> None:
         self._subscriptions: dict[str, TrackedSubscription] = {}
-        self._lanes: dict[str, dict[str, _Lane]] = {}
+        self._thresholds: dict[str, dict[str, _AttributeThresholds]] = {}
         """By topic and attribute."""
         self._fresh: dict[str, dict[str, None]] = {}
-        """By topic, those that remember nothing of it."""
+        """By topic, the subscriptions that remember nothing of it."""
         self._serials = count(1)
         self.taken = 0
         """How often a subscription took a value."""
@@ -113,31 +113,31 @@ class Directory:
         return iter(self._subscriptions.values())
 
     def put(self, tracked: TrackedSubscription) -> None:
-        """Take a subscription in, or note that its memory has changed."""
+        """Add a subscription, or update it after the values it remembers have changed."""
         self.remove(tracked.name)
         self._subscriptions[tracked.name] = tracked
-        for topic in {**dict.fromkeys(self._lanes), **dict.fromkeys(tracked.held)}:
+        for topic in {**dict.fromkeys(self._thresholds), **dict.fromkeys(tracked.held)}:
             self._enter(topic, tracked)
 
     def remove(self, name: str) -> None:
-        """Take a subscription out, if it is there."""
+        """Remove a subscription, if it is there."""
         if self._subscriptions.pop(name, None) is None:
             return
-        for topic, lanes in self._lanes.items():
+        for topic, by_attribute in self._thresholds.items():
             self._fresh[topic].pop(name, None)
-            for lane in lanes.values():
-                lane.latest.pop(name, None)
+            for thresholds in by_attribute.values():
+                thresholds.latest.pop(name, None)
 
     def fire(self, event: Event, stamp: ValueStamp) -> list[TrackedSubscription]:
-        """The subscriptions that take the event, which is remembered."""
+        """The subscriptions that take the event; its values are remembered as delivered."""
         topic = event.topic
         assert topic is not None
         self._open(topic)
         looking = dict.fromkeys(self._fresh[topic])
-        for attribute, lane in self._lanes[topic].items():
+        for attribute, thresholds in self._thresholds[topic].items():
             number = number_of(event.attributes.get(attribute))
             if number is not None:
-                looking.update(dict.fromkeys(lane.reached(number)))
+                looking.update(dict.fromkeys(thresholds.reached(number)))
         fired = []
         for name in looking:
             tracked = self._subscriptions[name]
@@ -148,26 +148,26 @@ class Directory:
         return fired
 
     def quiet(self, topic: str) -> Quiet | None:
-        """Where nobody takes a value of this topic; None when somebody takes whatever comes next."""
-        if topic not in self._lanes or self._fresh[topic]:
+        """The quiet range of a topic; None when a subscription is fresh for it or it was never seen."""
+        if topic not in self._thresholds or self._fresh[topic]:
             return None
-        bounds = {attribute: lane.bounds() for attribute, lane in self._lanes[topic].items()}
+        bounds = {attribute: thresholds.bounds() for attribute, thresholds in self._thresholds[topic].items()}
         return {attribute: each for attribute, each in bounds.items() if each is not None}
 
     def topics(self) -> list[str]:
-        """The topics of which something was seen."""
-        return list(self._lanes)
+        """The topics of which values were seen."""
+        return list(self._thresholds)
 
     def _open(self, topic: str) -> None:
-        """Have a place for a topic; to begin with, everybody is fresh for it."""
-        if topic not in self._lanes:
-            self._lanes[topic] = {}
+        """Make the heaps of a topic, with all subscriptions entered."""
+        if topic not in self._thresholds:
+            self._thresholds[topic] = {}
             self._fresh[topic] = {}
             for tracked in self._subscriptions.values():
                 self._enter(topic, tracked)
 
     def _enter(self, topic: str, tracked: TrackedSubscription) -> None:
-        """Have the thresholds of a subscription follow from what it remembers."""
+        """Enter the thresholds of a subscription that follow from the values it remembers."""
         self._open(topic)
         held = tracked.held.get(topic)
         if held is None:
@@ -177,5 +177,5 @@ class Directory:
         last = dict(held.values)
         for attribute, tolerance in tracked.change.tolerances:
             bounds = quiet_between(last[attribute], tolerance) if attribute in last else (inf, -inf)
-            lane = self._lanes[topic].setdefault(attribute, _Lane())
-            lane.enter(tracked.name, *bounds, next(self._serials))
+            thresholds = self._thresholds[topic].setdefault(attribute, _AttributeThresholds())
+            thresholds.enter(tracked.name, *bounds, next(self._serials))

@@ -1,22 +1,22 @@
-"""Segments of many lengths: items that give much work are spread over more nodes, others over fewer.
+"""Segments of variable length: items with much work are spread over more nodes, others over fewer.
 
 The paper names this as future work (section 6): adjusting the length of each item's segment for balance. With
-thresholds it needs no agreement among clients, for everything goes by the item's guard: only the guard must
+thresholds clients need not agree on it, because everything goes through the item's guard: only the guard must
 know the length.
 
 Rules:
 
-- Every `period` seconds the guard looks at what its item gave to do: subscriptions kept, and values taken a
-  minute. It wants so many nodes that none has much more than its share of either, and changes the length
-  when that is twice as many as now, or half.
-- A change has a version, the time it was made. The guard tells the nodes, each of which gives back the
-  subscriptions that are no longer its own, with what they remember; when all have, the guard sends them to
-  their new places. Values and registrations that come meanwhile wait at the guard until every subscription
-  is confirmed. So each value finds each subscription at exactly one place.
-- Who does not answer in time is passed over: what it has stays there, and the guard goes on sending values
-  there. A guard that ceases to be one passes on what waits and what it was given back.
-- A survey reaches as far as the longest segment, so a new guard finds everything. It begins with the common
-  length; what is kept further off stays there until its home registers it again.
+- Every `period` seconds the guard measures the work of its item: subscriptions kept, and values taken a
+  minute. It computes how many nodes share that within the targets, and changes the length when that is at
+  least twice or at most half as many as now.
+- A change has a version, the time it was made. The guard tells the nodes, each of which hands back the
+  subscriptions that are no longer its own, with the values they remember; when all have answered, the guard
+  forwards them to their new places. Values and registrations that arrive meanwhile wait at the guard until
+  every subscription is confirmed. So each value finds each subscription at exactly one place.
+- The guard does not wait longer than `PATIENCE` for a node: its subscriptions stay there, and the guard goes
+  on sending it values. A node that ceases to be the guard forwards what waits and what was handed back.
+- A survey covers the longest possible segment, so a new guard finds everything. It starts with the default
+  length; subscriptions that are kept further away stay there until their homes register them again.
 
 Cost of a change: a message and an answer for each node, a registration for each subscription that moves.
 """
@@ -44,25 +44,25 @@ from distributary.systems.state_aware.thresholds import (
 
 @dataclass(frozen=True)
 class WorkTarget:
-    """How much work of one item a node shall have."""
+    """How much work of one item a node should have."""
 
     spacing: int
-    """How many identifiers lie between two nodes on average."""
+    """The mean number of identifiers between two nodes."""
     kept: float = 16.0
     """Subscriptions."""
     taken: float = 16.0
-    """Values taken by subscriptions, a minute."""
+    """Values taken by subscriptions in a minute."""
     longest: int = 32
     """The most nodes that an item is spread over."""
     period: float = 300.0
-    """Seconds between two looks."""
+    """Seconds between two measurements."""
 
     def __post_init__(self) -> None:
         if min(self.spacing, self.kept, self.taken, self.longest, self.period) <= 0:
             raise DistributaryError(f"everything about a balance is above 0, not so {self}")
 
     def nodes(self, kept: int, taken_per_minute: float) -> int:
-        """How many nodes an item shall have.
+        """How many nodes an item should be spread over.
 
         >>> balance = WorkTarget(spacing=1000)
         >>> balance.nodes(3, 1), balance.nodes(80, 1), balance.nodes(80, 125.5), balance.nodes(10**6, 1)
@@ -72,12 +72,12 @@ class WorkTarget:
         return max(1, min(self.longest, math.ceil(wanted)))
 
     def length(self, nodes: int) -> int:
-        """A segment that spans so many nodes; a single one is that of the guard."""
+        """The length of a segment that spans so many nodes; with one node, only the guard."""
         return 1 + (nodes - 1) * self.spacing
 
 
 class HandBackRequest(NamedTuple):
-    """The segment of an item has another length: give back what is not yours any longer."""
+    """The segment of an item has a new length: hand back the subscriptions that are no longer yours."""
 
     item: str
     version: float
@@ -85,7 +85,7 @@ class HandBackRequest(NamedTuple):
 
 
 class HandBackReply(NamedTuple):
-    """What a node gives back, and whether it has something left."""
+    """The subscriptions that a node hands back, and how many it keeps."""
 
     item: str
     version: float
@@ -98,8 +98,8 @@ class _Length(NamedTuple):
     length: int
 
 
-class _Moving:
-    """A change of length under way."""
+class _LengthChange:
+    """A change of length in progress."""
 
     __slots__ = ("awaited", "given_back", "placing", "version", "waiting")
 
@@ -111,8 +111,8 @@ class _Moving:
         self.waiting: list[ValueOffer | DirectoryRegistration | GuardedRemoval] = []
 
 
-class _Looked:
-    """What a guard saw when it last looked at an item's work."""
+class _Measurement:
+    """A guard's last measurement of an item's work."""
 
     __slots__ = ("taken", "time")
 
@@ -122,19 +122,19 @@ class _Looked:
 
 
 class BalancedBroker(ThresholdsBroker):
-    """A node of a network with thresholds in which segments have lengths of their own."""
+    """A node of a thresholds network in which each item's segment has its own length."""
 
     def __init__(self, ring: Ring, segments: Segments, *, balance: WorkTarget, **options: Any) -> None:
         self.balance = balance
         self._lengths: dict[str, _Length] = {}
-        """As guard or as one who keeps something: the latest length that was heard of."""
-        self._moving: dict[str, _Moving] = {}
-        self._looked: dict[str, _Looked] = {}
+        """The latest known length of each item that this node guards or keeps subscriptions of."""
+        self._moving: dict[str, _LengthChange] = {}
+        self._measured: dict[str, _Measurement] = {}
         self.changes = 0
         """How often this node has changed the length of a segment."""
         super().__init__(ring, segments, **options)
-        self.node.handle(HandBackRequest, self._yield)
-        self.node.handle(HandBackReply, self._yielded)
+        self.node.handle(HandBackRequest, self._hand_back)
+        self.node.handle(HandBackReply, self._handed_back)
         self.node.at_alarm("lengths patience", self._patience_over)
         self.node.at_start(self._moving.clear)
 
@@ -156,7 +156,7 @@ class BalancedBroker(ThresholdsBroker):
     def _offered(self, message: ValueOffer, arrival: Arrival) -> None:
         if not self._wait(message.item, message):
             super()._offered(message, arrival)
-            self._look(message.item)
+            self._measure(message.item)
 
     def _register(self, message: DirectoryRegistration, arrival: Arrival) -> None:
         if not self._wait(message.registered.item, message):
@@ -174,15 +174,15 @@ class BalancedBroker(ThresholdsBroker):
 
     # The guard changes a length.
 
-    def _look(self, item: str) -> None:
-        """See how much work there was, and whether that calls for another length."""
+    def _measure(self, item: str) -> None:
+        """Measure the work of an item if the period is over, and change the length if needed."""
         guarded = self._guarded[item]
         taken = sum(node.taken for node in guarded.nodes.values())
-        looked = self._looked.setdefault(item, _Looked(self.node.now, taken))
+        looked = self._measured.setdefault(item, _Measurement(self.node.now, taken))
         passed = self.node.now - looked.time
         if passed < self.balance.period or guarded.pending or not self.knows(guarded):
             return
-        self._looked[item] = _Looked(self.node.now, taken)
+        self._measured[item] = _Measurement(self.node.now, taken)
         kept = sum(node.kept for node in guarded.nodes.values())
         wanted = self.balance.nodes(kept, 60 * max(0, taken - looked.taken) / passed)
         current = 1 + (self.length_of(item) - 1) / self.balance.spacing
@@ -193,16 +193,16 @@ class BalancedBroker(ThresholdsBroker):
         self.changes += 1
         version = self.node.now
         self._lengths[item] = _Length(version, length)
-        self._moving[item] = _Moving(version, set(guarded.nodes))
+        self._moving[item] = _LengthChange(version, set(guarded.nodes))
         self.node.wake_after(PATIENCE, "lengths patience", (item, version))
         for address in list(guarded.nodes):
             self._tell(address, HandBackRequest(item, version, length))
 
-    def _yielded(self, message: HandBackReply, sender: Address) -> None:
+    def _handed_back(self, message: HandBackReply, sender: Address) -> None:
         moving = self._moving.get(message.item)
         guarded = self._guarded.get(message.item)
         if moving is None or guarded is None or moving.version != message.version or moving.placing:
-            for register in message.given_back:  # too late to wait for: they come as if anew
+            for register in message.given_back:  # too late for this change: register them again
                 self.ring.route(self.segments.start(message.item), register)
             return
         moving.awaited.discard(sender)
@@ -212,11 +212,11 @@ class BalancedBroker(ThresholdsBroker):
         if not moving.awaited:
             self._place_all(message.item, guarded, moving)
 
-    def _place_all(self, item: str, guarded: GuardedItem, moving: _Moving) -> None:
+    def _place_all(self, item: str, guarded: GuardedItem, moving: _LengthChange) -> None:
         given_back, moving.given_back = moving.given_back, []
         for register in given_back:
             self.assign(guarded, register)
-        moving.placing = True  # only now: what is assigned to this very node is confirmed at once
+        moving.placing = True  # only now, as what is assigned to this node itself is confirmed at once
         if not guarded.pending:
             self._finish(item)
 
@@ -227,14 +227,14 @@ class BalancedBroker(ThresholdsBroker):
             self._finish(message.item)
 
     def _finish(self, item: str) -> None:
-        """Have all that waited done, in the order in which it came."""
-        self._looked.pop(item, None)
+        """Handle all messages that waited, in the order of arrival."""
+        self._measured.pop(item, None)
         arrival = Arrival(self.node.address, (self.segments.start(item),))
         for message in self._moving.pop(item).waiting:
             self.ring.listeners[type(message)](message, arrival)
 
     def _patience_over(self, about: tuple[str, float]) -> None:
-        """Go on without those who did not answer."""
+        """Continue without the nodes that did not answer."""
         item, version = about
         moving = self._moving.get(item)
         guarded = self._guarded.get(item)
@@ -261,7 +261,7 @@ class BalancedBroker(ThresholdsBroker):
 
     # A node gives back.
 
-    def _yield(self, message: HandBackRequest, sender: Address) -> None:
+    def _hand_back(self, message: HandBackRequest, sender: Address) -> None:
         item, version, length = message
         known = self._lengths.get(item)
         if known is None or known.version <= version:

@@ -1,32 +1,32 @@
-"""MFD, multi-level filter decomposition: a value climbs from level to level, as far as it passes.
+"""MFD, multi-level filter decomposition: a value goes up from level to level, as far as it passes.
 
 Section 4.3.3 of the dynamic-filter paper. A tolerance is split into sub-filters
-(`matching.change.decomposition` says how, `matching.change.mfd` why the bound holds); each lives at a
-logical node, and the logical nodes of a level share a stretch of the item's segment. A value is multicast to
-the lowest level. Nodes with output report it to the *leader* of the level, the owner of its last logical
-node, which multicasts the value, with all that let it pass, to the next level. A level without output ends
-it.
+(`matching.change.decomposition` says how, `matching.change.mfd` why the bound holds); each is kept at a
+logical node, and the logical nodes of a level share a part of the item's segment. A value is multicast to the
+lowest level. Nodes with output report it to the *leader* of the level, the owner of its last logical node,
+which multicasts the value, with the names of all sub-filters that it passed, to the next level. Propagation
+ends at a level without output.
 
 Rules:
 
 - A sub-filter exists once for an item, attribute, set of other filters and consistency value: as a *proxy*
-  while only sub-filters above need it, as a real one while there are subscriptions; it goes when nobody needs
-  it. Other filters are evaluated at the lowest level, once for all that have the same.
-- Only what feeds a sub-filter above is output.
-- A registration goes to the highest sub-filter first and then down, so that whatever the lowest level lets
-  pass finds the rest in place. Whoever is new takes the next value as its first, whatever the levels below
-  say: the lowest level remembers to *begin* it, and that too is output. A sub-filter that begins counts as
-  having let the value pass.
-- The leader waits `window` seconds, counted from its own receipt of the value. What is reported later goes
-  up by a multicast of its own, so nothing is lost.
+  while only sub-filters above need it, as a real one while there are subscriptions; it is removed when
+  neither holds. Other filters are evaluated at the lowest level, once for all that have equal ones.
+- Only sub-filters that feed one above produce output.
+- A registration goes to the highest sub-filter first and then down, so that whatever passes the lowest level
+  finds the rest in place. A new sub-filter takes the next value as its first, whatever the levels below
+  decide: the lowest level remembers to *begin* it, and that too is output. A sub-filter that begins counts as
+  passed.
+- The leader waits `window` seconds after it received the value itself. Later reports go up by a multicast of
+  their own, so nothing is lost.
 - A sub-filter takes each value once, and none that is older than the one it took last.
-- The home takes what it is told. Deliveries are those of `ChangeMFD`.
-- Proxies are soft state. A repeated registration goes all the way down and mends what is missing. With it,
-  every sub-filter tells the one below what it was fed last: if that is not what was let pass last, a value
-  was lost and it begins anew, or the one below had been out of touch and begins anew itself.
+- The home takes whatever it is sent. Deliveries are those of `ChangeMFD`.
+- Proxies are soft state. A repeated registration goes all the way down and restores what is missing. With it,
+  every sub-filter tells the one below which value it was fed last: if that is not the last one that passed, a
+  value was lost and it begins again, or the one below was out of touch and begins again itself.
 
-A publication costs the way to the segment, then for each level that is reached its nodes and the reports,
-then the way to the homes.
+A publication costs the route to the segment, then for each level that is reached its nodes and the reports,
+then the multicast to the homes.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ WINDOW = 0.25
 """Seconds that a leader waits for reports: a few hops within a level."""
 
 REMEMBERED = 1000
-"""How many values a leader remembers to have passed on."""
+"""How many forwarded values a leader remembers."""
 
 
 class SubFilterName(NamedTuple):
-    """What tells the sub-filters of an item apart."""
+    """Identifies a sub-filter of an item."""
 
     rule: Rule
     attribute: str
@@ -85,14 +85,14 @@ class SubFilterName(NamedTuple):
 
 
 class SubFilterStart(NamedTuple):
-    """A sub-filter that is to take the next value as its first; or anew, forgetting what it had."""
+    """A sub-filter that takes the next value as its first; if `anew`, it forgets its earlier state."""
 
     name: SubFilterName
     anew: bool = False
 
 
 class LevelValue(NamedTuple):
-    """A value for a level: what let it pass on the level below, and which sub-filters it begins."""
+    """A value for a level: the sub-filters below that it passed, and those that it begins."""
 
     item: str
     event: Event
@@ -106,11 +106,11 @@ class LevelReport(NamedTuple):
     """The output of a node, for the leader of its level."""
 
     output: LevelValue
-    """As it is to go to the next level."""
+    """The message for the next level."""
 
 
 class ProxyRequest(NamedTuple):
-    """Have a proxy for a sub-filter above, and have some begin with the next value."""
+    """Create or refresh a proxy for a sub-filter above, and begin some with the next value."""
 
     item: str
     name: SubFilterName
@@ -125,7 +125,7 @@ class ProxyRequest(NamedTuple):
 
 
 class ProxyRelease(NamedTuple):
-    """A sub-filter needs the one below no longer."""
+    """A sub-filter no longer needs the one below."""
 
     item: str
     name: SubFilterName
@@ -142,26 +142,26 @@ class _HostedSubFilter(SubFilter[str, str]):
         self.name = name
         self.below = below
         self.children: dict[SubFilterName, float] = {}
-        """Those that it feeds, and when they said so last."""
+        """The sub-filters that it feeds, and when they last asked for it."""
         self.subscriptions: dict[str, TrackedSubscription] = {}
         self.shown: dict[str, ValueStamp] = {}
         self.fed: dict[str, ValueStamp] = {}
         self.passed: dict[str, ValueStamp] = {}
-        """By topic, the latest values that it was shown, that the one below let pass, that it let pass."""
+        """By topic, the latest values: that it was shown, that passed the one below, that passed here."""
         self.begins: dict[str, set[SubFilterStart]] = {}
-        """On the lowest level, by topic: what the next value is to begin above."""
+        """On the lowest level, by topic: the sub-filters above that the next value begins."""
 
     @property
     def parent(self) -> SubFilterName | None:
         return self.name._replace(key=self.below[0]) if self.below else None
 
     def seen(self) -> tuple[tuple[str, ValueStamp, ValueStamp], ...]:
-        """What it tells the one below."""
+        """By topic, the stamps of the last value shown and fed, for the sub-filter below."""
         return tuple((topic, stamp, self.fed.get(topic, BEGINNING)) for topic, stamp in self.shown.items())
 
 
 class _LevelOutput:
-    """What a leader has of one value."""
+    """The output of a level for one value, as collected by its leader."""
 
     __slots__ = ("begins", "closes", "done", "outputs", "passed")
 
@@ -174,7 +174,7 @@ class _LevelOutput:
 
 
 class MFDBroker(StateAwareBroker):
-    """A node of an MFD network. `window` is how long leaders wait; more than a few hops take."""
+    """A node of an MFD network. `window` is how long leaders wait, longer than a few hops take."""
 
     several_attributes: ClassVar[bool] = False
 
@@ -199,7 +199,7 @@ class MFDBroker(StateAwareBroker):
         self.ring.multicast_segment(first, length, message)
 
     def _shown_here(self, message: LevelValue, arrival: Arrival) -> None:
-        """Show a value to the sub-filters of its level that it is meant for; notify, and report output."""
+        """Apply a value to the sub-filters of its level that it is for; notify homes and report output."""
         item, event, stamp, level, passed, begins = message
         fired: list[TrackedSubscription] = []
         outputs: set[SubFilterName] = set()
@@ -228,7 +228,7 @@ class MFDBroker(StateAwareBroker):
         self._output(LevelValue(item, event, stamp, level + 1, frozenset(outputs), frozenset(upwards)))
 
     def _output(self, output: LevelValue) -> None:
-        """Report what is to go up to the leader, which may be here."""
+        """Report the output of this node to the leader, which may be this node."""
         leader = self.segments.leader_place(output.item, output.level - 1)
         if self.ring.owns(leader):
             self._gather(output)
@@ -239,7 +239,7 @@ class MFDBroker(StateAwareBroker):
         self._gather(message.output)
 
     def _gather(self, output: LevelValue) -> None:
-        """Take note of output; the latest to come within the window sets it on its way."""
+        """Collect output; it is forwarded when the window closes, or at once after that."""
         item, _, stamp, level, passed, begins = output
         about = (item, level, stamp)
         gathered = self._gathered.get(about)
@@ -291,7 +291,7 @@ class MFDBroker(StateAwareBroker):
         self._go_down(item, hosted, begins, everywhere=everywhere)
 
     def _learn(self, tracked: TrackedSubscription, held: tuple[LastDelivered, ...]) -> list[str]:
-        """Hear what the home remembers; the topics of which it was not delivered what went out from here."""
+        """Adopt what the home remembers; returns the topics with values that were lost or sent elsewhere."""
         elsewhere = [
             each.topic
             for each in held
@@ -302,7 +302,7 @@ class MFDBroker(StateAwareBroker):
     def _go_down(
         self, item: str, hosted: _HostedSubFilter, begins: frozenset[SubFilterStart], *, everywhere: bool
     ) -> None:
-        """See to the sub-filters below one, or, when they are there, to the lowest alone."""
+        """Create or refresh the sub-filters below one; if they exist, only tell the lowest what to begin."""
         if not hosted.below:
             for topic in {**hosted.shown, **dict.fromkeys(hosted.states)}:
                 hosted.begins.setdefault(topic, set()).update(
@@ -335,7 +335,7 @@ class MFDBroker(StateAwareBroker):
         self._go_down(item, hosted, begins, everywhere=is_new or refreshing)
 
     def _has_missed(self, hosted: _HostedSubFilter, shown: dict[str, ValueStamp]) -> bool:
-        """Whether a value that was let pass, and is no longer under way, never came to the one above."""
+        """Whether a value that passed here long enough ago never reached the sub-filter above."""
         return any(
             stamp.time <= self.settled and shown.get(topic, BEGINNING) < stamp
             for topic, stamp in hosted.passed.items()
@@ -356,7 +356,7 @@ class MFDBroker(StateAwareBroker):
             self._prune(message.item, hosted)
 
     def _prune(self, item: str, hosted: _HostedSubFilter, *, moved: bool = False) -> None:
-        """Give up a sub-filter that nobody needs, and tell the one below; not when it has moved elsewhere."""
+        """Remove a sub-filter that is no longer needed, and tell the one below unless it has `moved`."""
         if hosted.slots or hosted.children or self._filters.get(item, {}).get(hosted.name) is not hosted:
             return
         del self._filters[item][hosted.name]
@@ -369,7 +369,7 @@ class MFDBroker(StateAwareBroker):
     # Sub-filters.
 
     def _host(self, item: str, name: SubFilterName, below: tuple[Key, ...]) -> tuple[_HostedSubFilter, bool]:
-        """The sub-filter of this name, made as a proxy when there is none; and whether it was."""
+        """The sub-filter of this name, created as a proxy if needed; and whether it was created."""
         filters = self._filters.setdefault(item, {})
         hosted = filters.get(name)
         if hosted is not None:
@@ -399,7 +399,7 @@ class MFDBroker(StateAwareBroker):
         return True
 
     def tidy(self, oldest: float) -> None:
-        """Give up proxies that nobody has asked for lately, or whose place is another node's by now."""
+        """Remove proxies that were not refreshed, or whose place another node owns now."""
         for item, filters in list(self._filters.items()):
             for hosted in list(filters.values()):
                 if not self.ring.owns(self._place(item, hosted.name)):
@@ -414,7 +414,7 @@ class MFDBroker(StateAwareBroker):
 def _take(
     hosted: _HostedSubFilter, event: Event, value: float, stamp: ValueStamp, *, fed: bool
 ) -> tuple[bool, list[str]]:
-    """Show a value to a sub-filter: whether it lets it pass, and the subscriptions that fire."""
+    """Apply a value to a sub-filter: whether it passes, and the subscriptions that fire."""
     topic = event.topic or ""
     state = hosted.states.get(topic)
     is_late = stamp < hosted.shown.get(topic, BEGINNING)
@@ -436,7 +436,7 @@ def _take(
 
 
 def _forget(hosted: _HostedSubFilter, event: Event) -> None:
-    """Have a sub-filter begin anew."""
+    """Reset a sub-filter for the topic of an event."""
     hosted.states.pop(event.topic or "", None)
 
 

@@ -1,29 +1,29 @@
-"""Thresholds: a value goes only to nodes where somebody takes it, and often not even on its way.
+"""Thresholds: a value goes only to nodes where some subscription takes it; publishers keep many back.
 
-What SF delivers, with fewer messages. The owner of an item's first key is its *guard*. Every node that keeps
-subscriptions of the item tells the guard in which stretch nobody there takes a value
-(`state_aware_directory`), and the guard sends a value only where it falls outside. When a value concerned
-nobody, the guard *leases* the stretch in which all are quiet to the publisher, which then keeps such values
-to itself.
+Delivers what SF delivers, with fewer messages. The owner of an item's first key is its *guard*. Every node
+that keeps subscriptions of the item reports to the guard the *quiet* range, in which none of them takes a
+value (`directory`), and the guard sends a value only to nodes for which it lies outside. When a value
+concerned no node, the guard *leases* the range in which all nodes are quiet to the publisher, which then does
+not send values in that range.
 
 Rules:
 
-- Registrations go by the guard, which passes them to the place of their tolerance and, until the node there
-  confirms, sends it every value: there is no moment at which a new subscription could miss one.
-- Having sent a value to a node, the guard holds it for not quiet until it is told otherwise. A node tells it
-  when a value was sent in vain, and after the first of several values in a row that somebody took; one that
-  takes value after value would tell in vain.
-- A report counts only if it was made after the latest value that was sent to that node, and is the node's
-  latest. What is in doubt is not quiet: doubt costs messages, never deliveries.
-- A lease has one holder. It ends when the holder publishes a value outside, when another publisher's value
-  comes, when somebody subscribes, and after a refresh period. Revoked, the holder sends the last value it
-  kept back after all, if that is younger than the reason.
-- A guard that does not know an item (the first value, a guard that has taken over, one that noticed by the
-  publisher's numbers that values have passed it by) *surveys*: the value goes to the whole segment, as in SF,
-  and all who keep something report.
+- Registrations go through the guard, which forwards them to the place of their tolerance and sends that place
+  every value until the node there confirms: a new subscription misses none.
+- After sending a value to a node, the guard treats it as not quiet until it reports again. A node reports
+  when it took no value, and after the first of several values in a row that were taken; a node that takes
+  value after value does not report each time.
+- A report counts only if it was made after the latest value sent to that node, and is the node's latest. In
+  doubt a node is not quiet: that costs messages, never deliveries.
+- A lease has one holder. It ends when the holder publishes a value outside the range, when another
+  publisher's value arrives, when a subscription is registered, and after a refresh period. When it is revoked, the holder
+  sends the last value that it kept back, if that is newer than the reason.
+- A guard that does not know all nodes of an item (at the first value, after taking over, or when a gap in a
+  publisher's numbers shows that values went elsewhere) *surveys*: the value goes to the whole segment, as in
+  SF, and every node with subscriptions reports.
 
-A publication costs nothing while it is leased, else the way to the guard, one message for each node where
-somebody takes it, at most as many reports, and the way to the homes.
+A publication costs nothing while it is within a lease, else the route to the guard, one message for each node
+where it is taken, at most as many reports, and the multicast to the homes.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ from distributary.systems.state_aware.directory import Bounds, Directory, Quiet,
 from distributary.systems.state_aware.segments import Segments
 
 PATIENCE = 2.0
-"""Seconds after a survey for which the guard still takes itself for ignorant."""
+"""Seconds after a survey until the guard relies on the reports."""
 
 Listed = tuple[tuple[str, Bounds], ...]
-"""A quiet stretch as messages have it: sorted by attribute."""
+"""A quiet range in messages: bounds by attribute, sorted."""
 
 
 class ValueOffer(NamedTuple):
@@ -70,14 +70,14 @@ class RegistrationForward(NamedTuple):
 
 
 class GuardedRemoval(NamedTuple):
-    """A subscription is given up; for the guard, which knows where it is kept."""
+    """To the guard: remove a subscription at the place of its tolerance."""
 
     unregister: DirectoryRemoval
     tolerance: float
 
 
 class GuardedValue(NamedTuple):
-    """A value for a node where somebody may take it, numbered by the guard for each topic."""
+    """A value for a node where it may be taken, numbered by the guard for each topic."""
 
     item: str
     event: Event
@@ -88,14 +88,14 @@ class GuardedValue(NamedTuple):
 
 
 class QuietReport(NamedTuple):
-    """Where a node is quiet, by topic, each with the latest value it has seen. Other topics are not quiet."""
+    """The quiet range of a node by topic, each with its latest value. Other topics are not quiet."""
 
     item: str
     node: Address
     version: tuple[float, int]
     quiet: tuple[tuple[str, ValueStamp, Listed], ...]
     confirmed: tuple[str, ...]
-    """Subscriptions that have come to their place."""
+    """Subscriptions that are now in the directory of this node."""
     kept: int
     """How many subscriptions of the item are kept there."""
     taken: int
@@ -103,7 +103,7 @@ class QuietReport(NamedTuple):
 
 
 class QuietLease(NamedTuple):
-    """Values of this topic in these stretches concern nobody."""
+    """To a publisher: values of this topic within these bounds need not be sent."""
 
     topic: str
     quiet: Listed
@@ -111,7 +111,7 @@ class QuietLease(NamedTuple):
 
 
 class LeaseRevocation(NamedTuple):
-    """The lease is over, for a reason that came up then."""
+    """To a publisher: the leases of these topics end, for a reason that arose at `since`."""
 
     topics: tuple[str, ...]
     since: float
@@ -138,19 +138,19 @@ class GuardedItem:
     def __init__(self) -> None:
         self.nodes: dict[Address, _Node] = {}
         self.pending: dict[str, int] = {}
-        """Subscriptions on their way to a key."""
+        """The keys of registrations that are forwarded and not confirmed yet."""
         self.knows_from: float | None = None
-        """From when on it knows all nodes; None before the first survey."""
+        """The time from which on it knows all nodes; None before the first survey."""
         self.newest: dict[str, ValueStamp] = {}
         self.shown: dict[str, int] = {}
-        """How many values of each topic there were."""
+        """How many values of each topic arrived."""
         self.numbers: dict[tuple[str, Address], int] = {}
         """The latest number of each publisher."""
         self.leases: dict[str, Address] = {}
 
 
 class _Publisher:
-    """What a publisher keeps of a topic."""
+    """The state of a topic at its publisher."""
 
     __slots__ = ("kept_back", "lease", "number")
 
@@ -168,7 +168,7 @@ class ThresholdsBroker(StateAwareBroker):
     ) -> None:
         self._directories: dict[str, Directory] = {}
         self._latest: dict[str, tuple[ValueStamp, int]] = {}
-        """By topic, the latest value seen, and the guard's number of the latest that somebody took."""
+        """By topic, the stamp of the latest value, and the guard's number of the latest that was taken."""
         self._guarded: dict[str, GuardedItem] = {}
         self._topics: dict[str, _Publisher] = {}
         self._versions = 0
@@ -234,7 +234,7 @@ class ThresholdsBroker(StateAwareBroker):
             self._grant(item, guarded, topic, stamp.publisher)
 
     def _show(self, item: str, guarded: GuardedItem, event: Event, stamp: ValueStamp) -> bool:
-        """Send a value to all that may take it; False when there are none."""
+        """Send a value to all nodes that may take it; False when there are none."""
         assert event.topic is not None
         shown = GuardedValue(item, event, stamp, self.node.address, guarded.shown.get(event.topic, 0))
         if not self.knows(guarded):
@@ -252,7 +252,7 @@ class ThresholdsBroker(StateAwareBroker):
         return bool(concerned or guarded.pending)
 
     def knows(self, guarded: GuardedItem) -> bool:
-        """Whether all nodes that keep something of the item are known."""
+        """Whether all nodes that keep subscriptions of the item are known."""
         return guarded.knows_from is not None and guarded.knows_from <= self.node.now
 
     def _send_shown(self, node: _Node, address: Address, shown: GuardedValue) -> None:
@@ -262,7 +262,7 @@ class ThresholdsBroker(StateAwareBroker):
         self._tell(address, shown)
 
     def _survey(self, item: str, guarded: GuardedItem, shown: GuardedValue) -> None:
-        """Send a value to everybody who may keep something, and have them report."""
+        """Send a value to all nodes that may keep subscriptions of the item, and have them report."""
         if guarded.knows_from is None:
             guarded.nodes.clear()
             guarded.knows_from = self.node.now + PATIENCE
@@ -271,7 +271,7 @@ class ThresholdsBroker(StateAwareBroker):
             self.ring.multicast(guarded.pending.values(), shown)
 
     def _grant(self, item: str, guarded: GuardedItem, topic: str, publisher: Address) -> None:
-        """Lease the stretch in which all are quiet."""
+        """Lease the range in which all nodes are quiet to a publisher."""
         quiet: Quiet = {}
         for node in guarded.nodes.values():
             quiet = narrowed(quiet, node.quiet[topic])
@@ -307,25 +307,25 @@ class ThresholdsBroker(StateAwareBroker):
             self._revoke(guarded)
 
     def _register(self, message: DirectoryRegistration, arrival: Arrival) -> None:
-        """Pass a registration on to its place. Nobody is leased anything until it is there."""
+        """Forward a registration to its place, ending all leases of the item."""
         guarded = self._guarded.setdefault(message.registered.item, GuardedItem())
         self._revoke(guarded)
         self.assign(guarded, message)
 
     def assign(self, guarded: GuardedItem, message: DirectoryRegistration) -> None:
-        """Send a registration to its place."""
+        """Forward a registration to the place of its tolerance."""
         tracked = TrackedSubscription(message.registered, self.node.now)
         place = self.place_of(tracked.registered.item, tracked.least)
         guarded.pending[tracked.name] = place
         self.ring.route(place, RegistrationForward(message, self.node.address))
 
     def place_of(self, item: str, tolerance: float) -> int:
-        """Where the guard has a subscription kept."""
+        """The key at which a subscription with this tolerance is kept."""
         return self.segments.place(item, tolerance)
 
     @property
     def reach(self) -> int:
-        """How far from the start of a segment something may be kept."""
+        """How many identifiers from the start of a segment subscriptions may be kept."""
         return self.segments.length
 
     def _left(self, message: GuardedRemoval, arrival: Arrival) -> None:
@@ -334,7 +334,7 @@ class ThresholdsBroker(StateAwareBroker):
         self.ring.route(self.place_of(item, message.tolerance), message.unregister)
 
     def _failed(self, to: Address, message: Message) -> None:
-        """A node does not answer: others may have taken over what it kept."""
+        """Survey again when a node does not answer: others may have taken over its subscriptions."""
         if isinstance(message, GuardedValue) and message.item in self._guarded:
             guarded = self._guarded[message.item]
             guarded.nodes.pop(to, None)
@@ -342,7 +342,7 @@ class ThresholdsBroker(StateAwareBroker):
             self._survey(message.item, guarded, message)
 
     def _ring_changed(self) -> None:
-        """Forget items that another node guards now: what is known of them goes stale."""
+        """Forget items of which another node is the guard now."""
         for item in [item for item in self._guarded if not self.ring.owns(self.segments.start(item))]:
             del self._guarded[item]
 
@@ -396,7 +396,7 @@ class ThresholdsBroker(StateAwareBroker):
             self._report(item, guard)
 
     def _report(self, item: str, guard: Address | None, confirmed: tuple[str, ...] = ()) -> None:
-        """Tell the guard where this node is quiet; by the ring, when it is not known who that is."""
+        """Report the quiet range to the guard; through the ring when its address is not known."""
         directory = self._directories.get(item)
         quiet = []
         for topic in directory.topics() if directory is not None else ():
