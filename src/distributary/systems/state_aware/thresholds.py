@@ -16,8 +16,8 @@ Rules:
 - A report counts only if it was made after the latest value sent to that node, and is the node's latest. In
   doubt a node is not quiet: that costs messages, never deliveries.
 - A lease has one holder. It ends when the holder publishes a value outside the range, when another
-  publisher's value arrives, when a subscription is registered, and after a refresh period. When it is revoked, the holder
-  sends the last value that it kept back, if that is newer than the reason.
+  publisher's value arrives, when a subscription is registered, and after a refresh period. When it is
+  revoked, the holder sends the last value that it kept back, if that is newer than the reason.
 - A guard that does not know all nodes of an item (at the first value, after taking over, or when a gap in a
   publisher's numbers shows that values went elsewhere) *surveys*: the value goes to the whole segment, as in
   SF, and every node with subscriptions reports.
