@@ -49,7 +49,7 @@ class DirectoryStore(SubscriptionStore):
         self.path = Path(path).expanduser().absolute()
         self.location = str(self.path)
         self._given_workspace = None if workspace is None else workspace.absolute()
-        self._known = _Known("")
+        self._known = _KnownState("")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return DirectoryStore, (self.path, self._given_workspace)
@@ -98,7 +98,7 @@ class DirectoryStore(SubscriptionStore):
         identity = self.identity
         with self._lock:
             if identity != self._known.identity:
-                self._known = _Known(identity)
+                self._known = _KnownState(identity)
             known = self._known
             known.newest = _last(known.newest, lambda version: self._commit_path(version).exists())
             return known.newest
@@ -215,7 +215,7 @@ class DirectoryStore(SubscriptionStore):
 
 
 @dataclass(slots=True)
-class _Known:
+class _KnownState:
     """What a process knows of the store of that identity."""
 
     identity: str
