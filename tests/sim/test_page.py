@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from distributary.sim import faults, latency, underlay
+from house.snippets import run_snippets
 
-PAGE = (Path(__file__).parent.parent.parent / "docs" / "simulator.md").read_text()
+PATH = Path(__file__).parents[2] / "docs" / "simulator.md"
+PAGE = PATH.read_text()
 
 
-def test_the_example_delivers_its_event_after_the_faults() -> None:
-    block = PAGE.split("## From Python\n")[1].split("| part |")[0]
-    names: dict[str, Any] = {}
-    exec("\n".join(line[4:] for line in block.splitlines()), names)
-    (received,) = names["deployment"].deliveries
+def test_the_example_delivers_its_event_after_the_faults(tmp_path: Path) -> None:
+    (received,) = run_snippets(PATH, tmp_path)["deployment"].deliveries
     assert (received.delivery.event, received.delivery.subscriber) == ("e1", "ann")
 
 
