@@ -79,16 +79,14 @@ def test_all_sums_agree_with_a_plain_account_of_every_message(throws: list[tuple
     assert counts == Counter(type(message).__name__ for _, _, message, _, _ in each.all)
     links = {link: traffic.messages for link, traffic in metrics.by_link().items()}
     assert links == Counter((sender, to) for sender, to, _, _, _ in each.all)
-    pairs = {key: traffic.messages for key, traffic in metrics.by_kind_and_sender().items()}
-    assert pairs == Counter((type(message).__name__, sender) for sender, _, message, _, _ in each.all)
-    assert sum((metrics.cost(cause) for cause in metrics.causes), Cost()).messages == counts.get("Ball", 0)
+    operations = (metrics.cost(cause) for cause in range(len(throws)))
+    assert sum(operations, Cost()).messages == counts.get("Ball", 0)
     assert list(metrics.upkeep()) == ["Beat"]
     assert metrics.upkeep()["Beat"] == metrics.by_kind()["Beat"]
 
 
 def test_an_operation_costs_the_messages_it_led_to() -> None:
     metrics, _ = played([(0, 4), (2, 0), (3, 1)])
-    assert metrics.causes == [0, 2]
     assert metrics.cost(0) == Cost(messages=4, bytes=12, hops=4)
     assert metrics.cost(1) == Cost()
     assert metrics.costs_by_kind(2) == {"Ball": Cost(messages=1, bytes=3, hops=1)}
@@ -107,7 +105,7 @@ def test_messages_that_reach_nobody_are_counted_too() -> None:
     world = Simulator(1, ConstantLatency(0.05), [metrics])
     world.add(Player(0, 2))
     world.run(until=10)
-    assert metrics.by_link()[0, 1].messages == metrics.missed_messages == 4
+    assert metrics.by_link()[0, 1].messages == 4
 
 
 def test_a_packet_counts_as_what_it_carries() -> None:

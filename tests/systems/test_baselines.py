@@ -12,11 +12,11 @@ from distributary.errors import UnknownSubscriptionError
 from distributary.model import Event, Subscription
 from distributary.sim.deployment import Deployment
 from distributary.sim.latency import ConstantLatency, UniformLatency
-from distributary.sim.scenario import replayed_by
 from distributary.sim.simulator import Simulator
 from distributary.systems.assembly import MakeBroker, RingBroker, RingParts, Settings
 from distributary.systems.central import CentralBroker
 from distributary.systems.flooding import FloodingBroker
+from replay import replayed_by
 from systems.healing import Clients, deployed, got, wanted
 
 

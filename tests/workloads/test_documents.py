@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from io import StringIO
 from statistics import median
 from string import ascii_letters
@@ -84,9 +85,23 @@ def test_more_distinct_paths_than_there_are_is_an_error() -> None:
     assert len(made) == len({each.id for each in made}) == 300 > len({each.path for each in made})
 
 
+def declarations(kind: DocumentType) -> Iterator[str]:
+    """The lines of a document type definition that says what the type's grammar says."""
+    for element in (*kind.content, *sorted(kind.labels() - set(kind.content))):
+        if element.startswith("@"):
+            continue
+        parts = kind.content.get(element, "").split()
+        children = ", ".join(part for part in parts if not part.startswith("@"))
+        yield f"<!ELEMENT {element} ({children or '#PCDATA'})>"
+        for part in parts:
+            if part.startswith("@"):
+                presence = "#IMPLIED" if part.endswith("?") else "#REQUIRED"
+                yield f"<!ATTLIST {element} {part[1:].rstrip('?')} CDATA {presence}>"
+
+
 @pytest.mark.parametrize("kind", TYPES, ids=lambda kind: kind.name)
 def test_documents_follow_the_grammar_of_their_type(kind: DocumentType) -> None:
-    grammar = etree.DTD(StringIO(kind.dtd()))
+    grammar = etree.DTD(StringIO("\n".join(declarations(kind))))
     for event in events(20, seed=5, size=800, spread=1.0, types=[kind]):
         assert grammar.validate(etree.fromstring(event.document or "")), grammar.error_log
 

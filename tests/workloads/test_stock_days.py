@@ -65,7 +65,7 @@ def test_the_same_seed_gives_the_same_trace() -> None:
 def test_a_file_is_read_and_its_bad_rows_are_set_aside_with_line_and_reason(tmp_path: Path) -> None:
     path = tmp_path / "quotes.csv"
     path.write_text(
-        "when,stock,last\n"
+        "time,symbol,price\n"
         "2003-09-12T14:30,OTE,8.41\n"
         "2003-09-12T14:31:00+00:00,OTE,8.405\n"
         "noon,OTE,8.4\n"
@@ -76,8 +76,7 @@ def test_a_file_is_read_and_its_bad_rows_are_set_aside_with_line_and_reason(tmp_
         "inf,EEE,12\n"
         "60\n"
     )
-    columns = quote_files.Columns(time="when", symbol="stock", price="last")
-    found = quote_files.read(path, columns=columns)
+    found = quote_files.read(path)
     assert [(quote.symbol, quote.price) for quote in found.quotes] == [
         ("OTE", 841),
         ("OTE", 840),
@@ -86,10 +85,10 @@ def test_a_file_is_read_and_its_bad_rows_are_set_aside_with_line_and_reason(tmp_
     assert found.quotes[1].time - found.quotes[0].time == 60
     assert [each.line for each in found.rejected] == [4, 5, 6, 7, 9, 10]
     reasons = [str(each) for each in found.rejected]
-    assert "when: neither seconds nor a time" in reasons[0]
-    assert reasons[1] == "line 5: stock: missing"
+    assert "time: neither seconds nor a time" in reasons[0]
+    assert reasons[1] == "line 5: symbol: missing"
     assert "slash" in reasons[2]
-    assert "last" in reasons[3]
+    assert "price" in reasons[3]
 
 
 def test_a_file_of_quotes_makes_a_run() -> None:

@@ -98,14 +98,9 @@ class Deployment(Population[Broker]):
     """
 
     def __init__(
-        self,
-        simulator: Simulator,
-        make: Callable[[Address], Broker],
-        *,
-        sizes: bool = True,
-        farewell: float = 5.0,
+        self, simulator: Simulator, make: Callable[[Address], Broker], *, sizes: bool = True
     ) -> None:
-        super().__init__(simulator, make, farewell=farewell)
+        super().__init__(simulator, make)
         self.metrics = Metrics(sizes=sizes)
         self._receipts = _Receipts()
         simulator.observe(self.metrics)
@@ -155,10 +150,6 @@ class Deployment(Population[Broker]):
         """All deliveries, in the order of time."""
         return self._receipts.all
 
-    def published(self, event_id: str) -> float:
-        """When an event was published."""
-        return self._operations["publish", event_id]
-
     def costs(self, *, apart: Iterable[str] = ACKNOWLEDGEMENTS, since: float = 0.0) -> dict[str, Costs]:
         """The mean cost by kind of operation, of those that began at `since` or later.
 
@@ -180,8 +171,9 @@ class Deployment(Population[Broker]):
         for cause in causes:
             cost = self.metrics.cost(cause, without=apart)
             counted, hops = counted + cost, hops + cost.hops
-            for kind in separate:
-                separate[kind] += self.metrics.cost(cause, only=kind).messages
+            for kind, spent in self.metrics.costs_by_kind(cause).items():
+                if kind in apart:
+                    separate[kind] += spent.messages
             for time, depth in self._receipts.by_cause.get(cause, ()):
                 waits.append(time - self._operations[cause])
                 depths += depth

@@ -177,12 +177,9 @@ class Injection:
     Creating one replaces the simulator's network with one that applies the faults of messages.
     """
 
-    def __init__(
-        self, population: Population[Any], faults: Iterable[Fault], *, seed: int | None = None
-    ) -> None:
+    def __init__(self, population: Population[Any], faults: Iterable[Fault]) -> None:
         self.population = population
         self.simulator: Simulator = population.simulator
-        self.faults: tuple[Fault, ...] = tuple(faults)
         self.fired: Counter[str] = Counter()
         """How often each kind of fault has fired so far."""
         latency = self.simulator.network
@@ -191,17 +188,11 @@ class Injection:
                 f"faults need a latency model below them, not a {type(latency).__name__};"
                 " a simulator takes one injection"
             )
-        seed = self.simulator.seed if seed is None else seed
         self._network = _FaultyNetwork(latency, self.fired)
-        for number, fault in enumerate(self.faults):
+        for number, fault in enumerate(faults):
             check(fault)
-            self._plan(fault, Random(f"{seed}/fault/{number}"))
+            self._plan(fault, self.simulator.random_for(f"fault/{number}"))
         self.simulator.network = self._network
-
-    @property
-    def healed(self) -> float:
-        """When the last fault ends; a crash without an end counts with its start."""
-        return max((fault.end if fault.end < inf else fault.start for fault in self.faults), default=0.0)
 
     def _plan(self, fault: Fault, random: Random) -> None:
         begin: Callable[[], None]

@@ -14,7 +14,7 @@ Cost: a dictionary lookup a message, and a draw where messages differ.
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, hypot, inf, isfinite, nextafter
 from pathlib import Path
@@ -118,7 +118,6 @@ class MatrixLatency(Latency):
         super().__init__()
         if len(milliseconds) != len(names) or any(len(row) != len(names) for row in milliseconds):
             raise DistributaryError(f"a matrix of {len(names)} places has as many rows and columns")
-        self.names = tuple(names)
         self._one_way = [[value / 2000 for value in row] for row in milliseconds]
         self._seed = seed
         self._numbers = {name: number for number, name in enumerate(names)}
@@ -141,17 +140,13 @@ class MatrixLatency(Latency):
         names, rows = _read_matrix(Path(path))
         return cls(names, rows, seed=seed, places=places)
 
-    def place(self, address: Address) -> str:
-        """The name of the place or region of a node."""
-        return self.names[self._place(address)]
-
     def delay(self, now: float, sender: Address, to: Address, message: Message) -> float:
         return self._one_way[self._place(sender)][self._place(to)]
 
     def _place(self, address: Address) -> int:
         number = self._places.get(address)
         if number is None:
-            number = Random(f"{self._seed}/place/{address}").randrange(len(self.names))
+            number = Random(f"{self._seed}/place/{address}").randrange(len(self._numbers))
             self._places[address] = number
         return number
 
@@ -203,23 +198,12 @@ class WideAreaLatency(Latency):
     JITTER = 0.05
     """The mean of what a message may take longer than the quickest, as a share; exponential."""
 
-    def __init__(self, *, seed: int, regions: Sequence[Region] = REGIONS) -> None:
+    def __init__(self, *, seed: int) -> None:
         super().__init__()
-        for number, region in enumerate(regions):
-            if len(region.milliseconds) != number:
-                raise DistributaryError(
-                    f"region {region.name!r} needs {number} round-trip times, one to each of those before it,"
-                    f" not {len(region.milliseconds)}"
-                )
         self._seed = seed
-        self._regions = tuple(regions)
         self._hosts: dict[Address, _Host] = {}
         self._quickest: dict[tuple[Address, Address], float] = {}
         self._jitter = Random(f"{seed}/jitter").expovariate
-
-    def region(self, address: Address) -> str:
-        """The name of the place or region of a node."""
-        return self._regions[self._host(address).region].name
 
     def round_trip(self, one: Address, other: Address) -> float:
         """The quickest round trip between two nodes in seconds; both ways are the same."""
@@ -242,7 +226,7 @@ class WideAreaLatency(Latency):
             between = hypot(first.x - second.x, first.y - second.y) * self.ACROSS
         else:
             low, high = sorted((first.region, second.region))
-            between = self._regions[high].milliseconds[low]
+            between = REGIONS[high].milliseconds[low]
         detour = exp(abs(Random(f"{self._seed}/detour/{one}/{other}").gauss(0, self.DETOUR)))
         return between * detour + first.access + second.access
 
@@ -250,9 +234,10 @@ class WideAreaLatency(Latency):
         host = self._hosts.get(address)
         if host is None:
             random = Random(f"{self._seed}/host/{address}")
-            shares = [region.share for region in self._regions]
-            region = random.choices(range(len(shares)), shares)[0]
-            x, y = next(_points_in_circle(random.random))
+            region = random.choices(range(len(REGIONS)), [region.share for region in REGIONS])[0]
+            x = y = 1.0
+            while hypot(x, y) > 0.5:
+                x, y = random.random() - 0.5, random.random() - 0.5
             host = self._hosts[address] = _Host(region, x, y, random.lognormvariate(*self.ACCESS))
         return host
 
@@ -294,13 +279,6 @@ class BandwidthLatency(Latency):
 def _require_span(seconds: float, what: str) -> None:
     if not 0 <= seconds < inf:
         raise DistributaryError(f"{what} of {seconds:g} s: it is a number of seconds, 0 or more")
-
-
-def _points_in_circle(random: Callable[[], float]) -> Iterator[tuple[float, float]]:
-    while True:
-        x, y = random() - 0.5, random() - 0.5
-        if hypot(x, y) <= 0.5:
-            yield x, y
 
 
 def _read_matrix(path: Path) -> tuple[list[str], list[list[float]]]:

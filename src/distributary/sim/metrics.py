@@ -71,10 +71,11 @@ class Metrics(Observer):
 
     def __init__(self, *, sizes: bool = True) -> None:
         self.sizes = sizes
-        self.missed_messages = 0
-        """How many messages arrived at a node that was down or removed."""
-        self._links: dict[tuple[type, Address, Address], list[int]] = {}
-        self._causes: dict[Cause, dict[type, list[int]]] = {}
+        self._links: defaultdict[tuple[type, Address, Address], list[int]] = defaultdict(lambda: [0, 0])
+        """Messages and bytes."""
+        self._causes: defaultdict[Cause, defaultdict[type, list[int]]]
+        self._causes = defaultdict(lambda: defaultdict(lambda: [0, 0, 0]))
+        """Messages, bytes and largest depth; upkeep has the cause None."""
 
     # What the simulator calls.
 
@@ -85,30 +86,14 @@ class Metrics(Observer):
         if kind is Packet:
             kind = type(message.message)
         size = size_of(message) if self.sizes else 0
-        key = (kind, sender, to)
-        counted = self._links.get(key)
-        if counted is None:
-            self._links[key] = [1, size]
-        else:
-            counted[0] += 1
-            counted[1] += size
-        if cause is None:
-            return
-        kinds = self._causes.get(cause)
-        if kinds is None:
-            self._causes[cause] = {kind: [1, size, depth]}
-            return
-        spent = kinds.get(kind)
-        if spent is None:
-            kinds[kind] = [1, size, depth]
-            return
+        counted = self._links[kind, sender, to]
+        counted[0] += 1
+        counted[1] += size
+        spent = self._causes[cause][kind]
         spent[0] += 1
         spent[1] += size
         if depth > spent[2]:
             spent[2] = depth
-
-    def missed(self, now: float, sender: Address, to: Address, message: Message) -> None:
-        self.missed_messages += 1
 
     # Traffic. Dictionaries are in the order of their keys.
 
@@ -133,10 +118,6 @@ class Metrics(Observer):
         """The traffic between each sender and receiver."""
         return self._sums(lambda kind, sender, to: (sender, to))
 
-    def by_kind_and_sender(self) -> dict[tuple[str, Address], Traffic]:
-        """The traffic of each kind of message and sending node."""
-        return self._sums(lambda kind, sender, to: (kind.__name__, sender))
-
     def _sums(self, key_of: Callable[[type, Address, Address], K]) -> dict[K, Traffic]:
         sums: defaultdict[K, list[int]] = defaultdict(lambda: [0, 0])
         for (kind, sender, to), (count, size) in self._links.items():
@@ -147,40 +128,17 @@ class Metrics(Observer):
 
     # Operations.
 
-    @property
-    def causes(self) -> list[Cause]:
-        """The operations that sent at least one message, in the order of their first message."""
-        return list(self._causes)
-
     def costs_by_kind(self, cause: Cause) -> dict[str, Cost]:
-        """The cost of an operation by kind of message."""
-        return dict(sorted((kind.__name__, Cost(*spent)) for kind, spent in self._kinds(cause)))
+        """The cost of an operation by kind of message; nothing for one that sent no message."""
+        kinds: Mapping[type, list[int]] = self._causes.get(cause, {})
+        return dict(sorted((kind.__name__, Cost(*spent)) for kind, spent in kinds.items()))
 
-    def cost(self, cause: Cause, *, without: Iterable[str] = (), only: str | None = None) -> Cost:
-        """The cost of an operation, without messages of these kinds, or of one kind only."""
+    def cost(self, cause: Cause, *, without: Iterable[str] = ()) -> Cost:
+        """The cost of an operation, without messages of these kinds."""
         excluded = frozenset(without)
-        kept = (
-            Cost(*spent)
-            for kind, spent in self._kinds(cause)
-            if kind.__name__ not in excluded and only in (None, kind.__name__)
-        )
-        return sum(kept, Cost())
+        costs = self.costs_by_kind(cause).items()
+        return sum((cost for kind, cost in costs if kind not in excluded), Cost())
 
     def upkeep(self) -> dict[str, Traffic]:
         """The traffic that no operation caused, by kind."""
-        caused: defaultdict[str, Traffic] = defaultdict(Traffic)
-        for kinds in self._causes.values():
-            for kind, (count, size, _) in kinds.items():
-                caused[kind.__name__] += Traffic(count, size)
-        rest = {
-            kind: Traffic(
-                traffic.messages - caused[kind].messages,
-                traffic.bytes - caused[kind].bytes,
-            )
-            for kind, traffic in self.by_kind().items()
-        }
-        return {kind: traffic for kind, traffic in rest.items() if traffic.messages}
-
-    def _kinds(self, cause: Cause) -> Iterable[tuple[type, list[int]]]:
-        kinds: Mapping[type, list[int]] = self._causes.get(cause, {})
-        return kinds.items()
+        return {kind: Traffic(cost.messages, cost.bytes) for kind, cost in self.costs_by_kind(None).items()}

@@ -18,6 +18,9 @@ from distributary.errors import DistributaryError
 from distributary.overlay.node import Address, Node
 from distributary.sim.simulator import Simulator
 
+FAREWELL = 5.0
+"""Seconds between telling a node to leave and removing it."""
+
 
 class Member(Protocol):
     """An object that stands for a node, such as a ring or a broker."""
@@ -44,12 +47,11 @@ class Population(Generic[M]):
     ([10, 200], 200)
     """
 
-    def __init__(self, simulator: Simulator, make: Callable[[Address], M], *, farewell: float = 5.0) -> None:
+    def __init__(self, simulator: Simulator, make: Callable[[Address], M]) -> None:
         self.simulator = simulator
         self.members: dict[Address, M] = {}
         """All members, including those that are down."""
         self._make = make
-        self._farewell = farewell
         self._leaving: set[Address] = set()
         self._choice = simulator.random_for("contact")
 
@@ -113,7 +115,7 @@ class Population(Generic[M]):
             self._remove(address)
             return
         self.simulator.call(address, farewell, cause=("leave", address))
-        self.simulator.at(self.simulator.now + self._farewell, lambda: self._remove(address))
+        self.simulator.at(self.simulator.now + FAREWELL, lambda: self._remove(address))
 
     def _remove(self, address: Address) -> None:
         self.simulator.remove(address)

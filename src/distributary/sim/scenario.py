@@ -11,8 +11,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 from random import Random
@@ -97,24 +96,6 @@ class Scenario:
                 f"scenario {self.name!r} promised {', '.join(self.promises)}, but never injected:"
                 f" {', '.join(never)}"
             )
-
-
-@contextmanager
-def replayed_by(command: str) -> Iterator[None]:
-    """Add to any exception raised inside the command that runs it again.
-
-    >>> try:
-    ...     with replayed_by("distributary sim run loss --seed 7"):
-    ...         raise DistributaryError("a delivery is missing")
-    ... except DistributaryError as error:
-    ...     print(*error.__notes__)
-    run it again with: distributary sim run loss --seed 7
-    """
-    try:
-        yield
-    except Exception as error:
-        error.add_note(f"run it again with: {command}")
-        raise
 
 
 def random_scenario(

@@ -234,12 +234,6 @@ class Simulator:
         if until is not None and left:
             self.now = max(self.now, until)
 
-    def step(self) -> None:
-        """Run the next scheduled entry; DistributaryError when there is none."""
-        if not self._due:
-            raise DistributaryError("nothing is due")
-        self._run_due(inf, 1)
-
     def _run_due(self, end: float, most: int) -> int:
         """Run entries up to the time `end`, `most` at most; returns how many of these are left.
 

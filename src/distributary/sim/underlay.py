@@ -21,13 +21,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from itertools import pairwise
+from itertools import pairwise, product
 from math import inf, isfinite
 from pathlib import Path
 from random import Random
 from typing import TypeVar
 
 from distributary.errors import DistributaryError
+from distributary.overlay.courier import Ack
 from distributary.overlay.node import Address, Message
 from distributary.sim.latency import Latency
 from distributary.sim.simulator import Cause, DeliveredItem, Observer
@@ -77,20 +78,11 @@ class Underlay(Latency):
         self._paths: dict[tuple[Address, Address], tuple[Link, ...]] = {}
 
     @classmethod
-    def transit_stub(
-        cls,
-        *,
-        seed: int,
-        domains: int = 4,
-        transit_routers: int = 4,
-        stubs: int = 3,
-        stub_routers: int = 8,
-        places: Mapping[Address, str] | None = None,
-    ) -> Underlay:
-        """Draw an internetwork: by default 4 transit domains of 4 routers, each with 3 stubs of 8 routers."""
-        draw = _Draw(Random(f"{seed}/transit-stub"))
-        edges = list(draw.transit_stub(domains, transit_routers, stubs, stub_routers))
-        return cls(edges, seed=seed, places=places, homes=draw.homes)
+    def transit_stub(cls, *, seed: int) -> Underlay:
+        """Draw an internetwork of 4 transit domains of 4 routers, each with 3 stubs of 8 routers."""
+        edges = list(_transit_stub(Random(f"{seed}/transit-stub")))
+        homes = {end for edge in edges for end in edge[:2] if end.startswith("stub")}
+        return cls(edges, seed=seed, homes=sorted(homes))
 
     @classmethod
     def read(cls, path: str | Path, *, seed: int, places: Mapping[Address, str] | None = None) -> Underlay:
@@ -149,14 +141,10 @@ class Underlay(Latency):
 
 
 class UnderlayLoad(Observer):
-    """Measures the link stress and stretch of the operations of one kind."""
+    """Measures the link stress and stretch of publications, acknowledgements left out."""
 
-    def __init__(
-        self, underlay: Underlay, *, operation: str = "publish", without: Iterable[str] = ("Ack",)
-    ) -> None:
+    def __init__(self, underlay: Underlay) -> None:
         self._underlay = underlay
-        self._operation = operation
-        self._without = frozenset(without)
         self._hops: dict[Cause, Counter[tuple[Address, Address]]] = {}
         self._starts: dict[Cause, Address] = {}
         self._reached: dict[Cause, dict[Address, float]] = {}
@@ -166,7 +154,7 @@ class UnderlayLoad(Observer):
     def sent(
         self, now: float, sender: Address, to: Address, message: Message, cause: Cause, depth: int
     ) -> None:
-        if not self._counts(cause) or type(message).__name__ in self._without:
+        if not (isinstance(cause, tuple) and cause[0] == "publish") or isinstance(message, Ack):
             return
         self._hops.setdefault(cause, Counter())[sender, to] += 1
         self._starts.setdefault(cause, sender)
@@ -201,9 +189,6 @@ class UnderlayLoad(Observer):
             stretch=_mean(self.stretches),
             largest_stretch=max(self.stretches, default=0.0),
         )
-
-    def _counts(self, cause: Cause) -> bool:
-        return isinstance(cause, tuple) and cause[0] == self._operation
 
 
 @dataclass(frozen=True)
@@ -263,49 +248,33 @@ def _shortest_paths(links: Mapping[str, list[tuple[str, float]]], root: str) -> 
     return tree
 
 
-class _Draw:
-    """Draws an internetwork.
+def _transit_stub(random: Random) -> Iterator[Edge]:
+    """Draw the links of an internetwork.
 
     Delays are those usual for such topologies: tens of milliseconds between transit domains, ten within one,
     a few towards and within stubs.
     """
+    transit = [[f"{domain}.{router}" for router in range(4)] for domain in range(4)]
+    for one, other in _connected(transit, 0.5, random):
+        ends = f"transit {random.choice(one)}", f"transit {random.choice(other)}"
+        yield (*ends, random.uniform(20, 80))
+    for domain in transit:
+        for first, second in _connected(domain, 0.5, random):
+            yield f"transit {first}", f"transit {second}", random.uniform(5, 15)
+        for gateway, stub in product(domain, range(3)):
+            routers = [f"stub {gateway}.{stub}.{router}" for router in range(8)]
+            yield f"transit {gateway}", random.choice(routers), random.uniform(2, 10)
+            for first, second in _connected(routers, 0.3, random):
+                yield first, second, random.uniform(1, 5)
 
-    def __init__(self, random: Random) -> None:
-        self._random = random
-        self.homes: list[str] = []
 
-    def transit_stub(
-        self, domains: int, transit_routers: int, stubs: int, stub_routers: int
-    ) -> Iterator[Edge]:
-        if min(domains, transit_routers, stubs, stub_routers) < 1:
-            raise DistributaryError("an internetwork has at least one of everything: domains, stubs, routers")
-        transit = [
-            [f"transit {domain}.{router}" for router in range(transit_routers)] for domain in range(domains)
-        ]
-        for one, other in self._connected(list(range(domains)), 0.5):
-            ends = self._random.choice(transit[one]), self._random.choice(transit[other])
-            yield (*ends, self._random.uniform(20, 80))
-        for domain in transit:
-            for one_router, other_router in self._connected(domain, 0.5):
-                yield one_router, other_router, self._random.uniform(5, 15)
-            for gateway in domain:
-                yield from self._stubs(gateway, stubs, stub_routers)
-
-    def _stubs(self, gateway: str, stubs: int, stub_routers: int) -> Iterator[Edge]:
-        for stub in range(stubs):
-            routers = [f"stub {gateway[8:]}.{stub}.{router}" for router in range(stub_routers)]
-            self.homes += routers
-            yield gateway, self._random.choice(routers), self._random.uniform(2, 10)
-            for one, other in self._connected(routers, 0.3):
-                yield one, other, self._random.uniform(1, 5)
-
-    def _connected(self, things: list[T], probability: float) -> Iterator[tuple[T, T]]:
-        """Pairs that join all things, and others with this probability."""
-        for number in range(1, len(things)):
-            known = self._random.randrange(number)
-            for other in range(number):
-                if other == known or self._random.random() < probability:
-                    yield things[other], things[number]
+def _connected(things: list[T], probability: float, random: Random) -> Iterator[tuple[T, T]]:
+    """Pairs that join all things, and others with this probability."""
+    for number in range(1, len(things)):
+        known = random.randrange(number)
+        for other in range(number):
+            if other == known or random.random() < probability:
+                yield things[other], things[number]
 
 
 def _read_edges(path: Path) -> list[Edge]:

@@ -256,17 +256,8 @@ def sources(pool: Sequence[FeedProfile], rate: float | None = STREAM_RATE) -> li
     """
     if rate is None:
         return [FeedStream(one, 1 / one.every, one.size / one.items / one.every) for one in pool]
-    interval = pull_interval(pool, rate)
+    interval = sum(feed.size for feed in pool) / len(pool) / rate
     return [FeedStream(one, one.items / interval, one.size / interval) for one in pool]
-
-
-def pull_interval(pool: Sequence[FeedProfile], rate: float = STREAM_RATE) -> float:
-    """Seconds between two pulls that make the mean rate of the feeds `rate` bytes a second.
-
-    >>> round(pull_interval(feeds(seed=1)), 1)
-    8.7
-    """
-    return sum(feed.size for feed in pool) / len(pool) / rate
 
 
 class Zipf:

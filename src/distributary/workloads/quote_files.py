@@ -1,7 +1,7 @@
 """Quotes from a user's CSV file for the stock application: a time, a symbol and a price in each row.
 
 Rows that cannot be parsed are rejected with their line and the reason; the others are used. Prices are
-converted to whole multiples of `step` (cents by default), as in the dynamic-filter paper.
+converted to whole cents, as in the dynamic-filter paper.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -18,8 +17,11 @@ from typing import NamedTuple
 
 from distributary.errors import DistributaryError, InputError
 from distributary.model import Event, topic_levels
-from distributary.workloads.quotes import Distribution, chosen
+from distributary.workloads.quotes import chosen
 from distributary.workloads.stock_days import StockQuote, StockTrace, arrivals, requests_of
+
+CENT = Decimal("0.01")
+MOST_TOLERANCE = 64
 
 
 class Quote(NamedTuple):
@@ -29,7 +31,7 @@ class Quote(NamedTuple):
     """Seconds since whatever moment the file counts from."""
     symbol: str
     price: int
-    """As a number of steps."""
+    """In cents."""
 
 
 class RejectedLine(NamedTuple):
@@ -43,69 +45,55 @@ class RejectedLine(NamedTuple):
         return f"line {self.line}: {self.reason}"
 
 
-@dataclass(frozen=True)
-class Columns:
-    """The names of the columns."""
-
-    time: str = "time"
-    symbol: str = "symbol"
-    price: str = "price"
-
-
-@dataclass
-class QuoteFile:
+class QuoteFile(NamedTuple):
     """The quotes of a file in the order of time, and its rejected rows."""
 
-    quotes: list[Quote] = field(default_factory=list)
-    rejected: list[RejectedLine] = field(default_factory=list)
+    quotes: list[Quote]
+    rejected: list[RejectedLine]
 
 
-def read(path: str | Path, *, columns: Columns | None = None, step: str = "0.01") -> QuoteFile:
+def read(path: str | Path) -> QuoteFile:
     """Read a file; DistributaryError when it does not exist or a column is missing."""
     try:
         with open(path, newline="", encoding="utf-8", errors="replace") as lines:
-            return read_lines(lines, columns=columns, step=step)
+            return read_lines(lines)
     except OSError as error:
         raise DistributaryError(f"cannot read quotes from {path}: {error.strerror}") from None
 
 
-def read_lines(lines: Iterable[str], *, columns: Columns | None = None, step: str = "0.01") -> QuoteFile:
+def read_lines(lines: Iterable[str]) -> QuoteFile:
     """Parse rows, the first of which names the columns.
 
     >>> read = read_lines(["time,symbol,price", "60,OTE,8.41", "120,OTE,high"])
     >>> read.quotes, [str(each) for each in read.rejected]
     ([Quote(time=60.0, symbol='OTE', price=841)], ["line 3: price: not a number: 'high'"])
     """
-    named = columns or Columns()
     rows = csv.DictReader(lines)
     header = list(rows.fieldnames or [])
-    for column in (named.time, named.symbol, named.price):
+    for column in Quote._fields:
         if column not in header:
-            raise DistributaryError(
-                f"no column {column!r}; the columns are {', '.join(header) or 'none'}; say which holds what"
-            )
-    result = QuoteFile()
-    for line, row in _rows(rows, result.rejected):
+            raise DistributaryError(f"no column {column!r}; the columns are {', '.join(header) or 'none'}")
+    found = QuoteFile([], [])
+    for line, row in _rows(rows, found.rejected):
         try:
-            result.quotes.append(_quote(row, named, Decimal(step)))
+            found.quotes.append(_quote(row))
         except InputError as error:
-            result.rejected.append(
-                RejectedLine(line, str(error), ",".join(str(each) for each in row.values()))
-            )
-    result.quotes.sort()
-    return result
+            found.rejected.append(RejectedLine(line, str(error), ",".join(map(str, row.values()))))
+    found.quotes.sort()
+    return found
 
 
 def trace(
     quotes: Sequence[Quote],
     *,
     seed: int,
-    tolerances: Distribution = "uniform",
-    maximum: int = 64,
     subscribers: int = 200,
     every_minutes: float = 10.0,
 ) -> StockTrace:
-    """A run over these quotes: every symbol is a source, and subscribers choose among them evenly."""
+    """A run over these quotes: every symbol is a source, and subscribers choose among them evenly.
+
+    Tolerances are spread evenly up to `MOST_TOLERANCE`.
+    """
     if not quotes:
         raise DistributaryError("no quotes to run; give a file with at least one row that can be read")
     start = min(quote.time for quote in quotes)
@@ -123,7 +111,7 @@ def trace(
     wishes = []
     for subscriber, time in arrivals(random, subscribers, every_minutes, end):
         topic = f"quotes/file/{random.choice(sorted(symbols))}"
-        wishes.append((time, subscriber, topic, chosen(random, maximum, tolerances)))
+        wishes.append((time, subscriber, topic, chosen(random, MOST_TOLERANCE, "uniform")))
     return StockTrace(publications, requests_of(wishes))
 
 
@@ -142,22 +130,18 @@ def _rows(
         yield rows.line_num, row
 
 
-def _quote(row: Mapping[str, str | None], columns: Columns, step: Decimal) -> Quote:
-    given = {name: (row.get(name) or "").strip() for name in (columns.time, columns.symbol, columns.price)}
+def _quote(row: Mapping[str, str | None]) -> Quote:
+    given = {name: (row.get(name) or "").strip() for name in Quote._fields}
     for name, text in given.items():
         if not text:
             raise InputError("missing", field=name)
-    symbol = given[columns.symbol]
+    symbol = given["symbol"]
     if len(topic_levels(symbol)) != 1:
-        raise InputError(
-            "has a slash, which separates the levels of a topic", field=columns.symbol, text=symbol
-        )
-    return Quote(
-        _time(given[columns.time], columns.time), symbol, _price(given[columns.price], columns.price, step)
-    )
+        raise InputError("has a slash, which separates the levels of a topic", field="symbol", text=symbol)
+    return Quote(_time(given["time"]), symbol, _price(given["price"]))
 
 
-def _time(text: str, column: str) -> float:
+def _time(text: str) -> float:
     """Parse seconds, or a date and time in ISO 8601, which is in UTC unless it has an offset."""
     try:
         seconds = float(text)
@@ -165,20 +149,19 @@ def _time(text: str, column: str) -> float:
         try:
             moment = datetime.fromisoformat(text)
         except ValueError:
-            raise InputError(
-                "neither seconds nor a time such as 2003-09-12T14:30", field=column, text=text
-            ) from None
+            reason = "neither seconds nor a time such as 2003-09-12T14:30"
+            raise InputError(reason, field="time", text=text) from None
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     if not math.isfinite(seconds):
-        raise InputError("not a finite number of seconds", field=column, text=text)
+        raise InputError("not a finite number of seconds", field="time", text=text)
     return seconds
 
 
-def _price(text: str, column: str, step: Decimal) -> int:
+def _price(text: str) -> int:
     try:
         price = Decimal(text)
     except InvalidOperation:
-        raise InputError("not a number", field=column, text=text) from None
+        raise InputError("not a number", field="price", text=text) from None
     if not price.is_finite() or abs(price.adjusted()) > 15:
-        raise InputError("not a number that a price can be", field=column, text=text)
-    return round(price / step)
+        raise InputError("not a number that a price can be", field="price", text=text)
+    return round(price / CENT)

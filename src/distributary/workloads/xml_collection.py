@@ -9,29 +9,22 @@ child steps and branches, no `*`, no `//`, no values; as with the YFilter genera
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
-from distributary.model import Event, Subscription
+from distributary.model import Subscription
 from distributary.workloads import documents
 from distributary.workloads.xml_types import TYPES, DocumentType
 
 DOCUMENTS = 3_680
 
 
-def events(
-    count: int = DOCUMENTS,
-    *,
-    seed: int,
-    size: int = 4_000,
-    spread: float = 1.0,
-    types: Sequence[DocumentType] = TYPES,
-) -> Iterator[Event]:
-    """Events with the documents of the collection; `size` is the median.
+events = partial(documents.events, size=4_000, spread=1.0)
+"""Events with the documents of the collection; `size` is the median.
 
-    >>> sizes = sorted(len(event.document) for event in events(200, seed=1))
-    >>> sizes[-1] > 20 * sizes[0]
-    True
-    """
-    return documents.events(count, seed=seed, size=size, spread=spread, types=types)
+>>> sizes = sorted(len(event.document) for event in events(200, seed=1))
+>>> sizes[-1] > 20 * sizes[0]
+True
+"""
 
 
 def subscriptions(

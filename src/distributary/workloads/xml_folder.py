@@ -12,12 +12,13 @@ import codecs
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 
 from distributary.errors import DistributaryError, DocumentError, InputError
 from distributary.filters.path.document import MAX_LENGTH, Document, parse_document
-from distributary.model import Event, Subscription
+from distributary.model import Event
 from distributary.quarantine import Rejection, rejection
 from distributary.workloads import documents
 from distributary.workloads.xml_types import DocumentType, ObservedElement
@@ -35,10 +36,13 @@ DECLARED = re.compile(rb"""\A\s*<\?xml[^>]*?\sencoding\s*=\s*["']([A-Za-z][\w.-]
 BLANK = re.compile(r"\s")
 
 
-def read_folder(directory: Path, pattern: str = PATTERN) -> Iterator[tuple[Event, Document] | Rejection]:
+def read_folder(directory: Path) -> Iterator[tuple[Event, Document] | Rejection]:
     """The files of a folder and its subfolders, in the order of their names, which become the event ids."""
-    for path in _files(directory, pattern):
-        yield read_file(path, path.relative_to(directory).as_posix())
+    if not directory.is_dir():
+        raise DistributaryError(f"{directory} is no folder; name one that holds XML files")
+    for path in sorted(directory.glob(PATTERN)):
+        if path.is_file():
+            yield read_file(path, path.relative_to(directory).as_posix())
 
 
 def read_file(path: Path, name: str) -> tuple[Event, Document] | Rejection:
@@ -54,12 +58,12 @@ def read_file(path: Path, name: str) -> tuple[Event, Document] | Rejection:
 class XmlFolder:
     """The workload of a folder: `types` are the collected document types, `rejected` the rejected files."""
 
-    def __init__(self, directory: Path, pattern: str = PATTERN) -> None:
+    def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.rejected: list[Rejection] = []
         self._names: list[str] = []
         structures: dict[str, _Structure] = {}
-        for read in read_folder(directory, pattern):
+        for read in read_folder(directory):
             if isinstance(read, Rejection):
                 self.rejected.append(read)
                 continue
@@ -68,8 +72,10 @@ class XmlFolder:
             structures.setdefault(document.labels[0], _Structure()).add(document)
         if not self._names:
             reason = f"; the first: {self.rejected[0]}" if self.rejected else ""
-            raise DistributaryError(f"no document in {directory} (files are found by {pattern}){reason}")
+            raise DistributaryError(f"no document in {directory} (files are found by {PATTERN}){reason}")
         self.types = tuple(each.document_type(root) for root, each in structures.items())
+        self.subscriptions = partial(documents.subscriptions, types=self.types, distinct=False)
+        """Subscriptions over the files' types, with the options of `documents.subscriptions`."""
 
     def events(self, count: int, *, seed: int) -> Iterator[Event]:
         """`count` files in random order, or all when there are fewer."""
@@ -81,33 +87,6 @@ class XmlFolder:
                 self.rejected.append(read)
             else:
                 yield read[0]
-
-    def subscriptions(
-        self,
-        count: int,
-        *,
-        seed: int,
-        depth: int = 6,
-        wildcard: float = 0.1,
-        descendant: float = 0.15,
-        branching: float = 0.35,
-        connectives: float = 0.3,
-        valued: float = 0.7,
-        distinct: bool = False,
-    ) -> Iterator[Subscription]:
-        """Subscriptions over the files' types, in a style (see `xml_paths.Style`)."""
-        return documents.subscriptions(
-            count,
-            seed=seed,
-            types=self.types,
-            depth=depth,
-            wildcard=wildcard,
-            descendant=descendant,
-            branching=branching,
-            connectives=connectives,
-            valued=valued,
-            distinct=distinct,
-        )
 
 
 @dataclass
@@ -135,22 +114,12 @@ class _Structure:
 
     def document_type(self, root: str) -> DocumentType:
         content = {
-            parent: " ".join(f"{child}?" for child in sorted(below, key=_is_attribute))
+            parent: " ".join(f"{child}?" for child in sorted(below, key=lambda child: child.startswith("@")))
             for parent, below in self.children.items()
         }
         inner = (label for label in content if label not in self.values)
         leaves = {label: ObservedElement(tuple(values)) for label, values in self.values.items()}
         return DocumentType(root, root, content, {**leaves, **dict.fromkeys(inner, ObservedElement())})
-
-
-def _is_attribute(label: str) -> bool:
-    return label.startswith("@")
-
-
-def _files(directory: Path, pattern: str) -> list[Path]:
-    if not directory.is_dir():
-        raise DistributaryError(f"{directory} is no folder; name one that holds XML files")
-    return sorted(path for path in directory.glob(pattern) if path.is_file())
 
 
 def _bytes_of(path: Path) -> bytes:

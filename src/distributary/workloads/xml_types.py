@@ -2,13 +2,13 @@
 
 `TYPES` are the nine of Table 3.1, under its names and with as many elements and attributes as it gives; the
 element names, their nesting and the values are our own. A grammar says of an element what it contains
-wherever it stands, as a document type definition does, and `dtd` writes it as one.
+wherever it stands, as a document type definition does.
 """
 
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
 from random import Random
@@ -94,11 +94,25 @@ class ObservedElement:
 
 Leaf = Text | Number | ObservedElement
 WORD = Text()
-TITLE = Text(3)
-YEAR = Number(1950, 2012)
-DAY = Number(1, 28)
-PHONE = Number(2_000_000, 9_999_999)
 MONEY = Number(1, 500, 2)
+LEAVES: Mapping[str, Leaf] = {
+    "title": Text(3),
+    **dict.fromkeys(("year", "@year", "joined", "since", "birthday"), Number(1950, 2012)),
+    **dict.fromkeys(("price", "high", "low", "open"), MONEY),
+    **dict.fromkeys(("salary", "income"), Number(900, 9_000)),
+    **dict.fromkeys(("zip", "isbn"), Number(10_000, 99_999)),
+    **dict.fromkeys(("initPage", "endPage"), Number(1, 400)),
+    "number": Number(1, 4),
+    "@position": Number(0, 5),
+    "age": Number(16, 80),
+    "phone": Number(2_000_000, 9_999_999),
+    "gpa": Number(1, 4, 2),
+    "office": Number(100, 900),
+    "@id": Number(1, 9_999),
+    "change": Number(-9, 9, 2),
+    "date": Number(1, 28),
+}
+"""What leaves of these labels hold in every type, unless it says otherwise; all others hold a word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +126,7 @@ class DocumentType:
     name: str
     root: str
     content: Mapping[str, str]
-    leaves: Mapping[str, Leaf] = field(default_factory=dict)
+    leaves: Mapping[str, Leaf] = field(default_factory=lambda: LEAVES)
 
     def children(self, element: str) -> list[str]:
         """The elements that may stand in an element."""
@@ -130,29 +144,6 @@ class DocumentType:
         """The labels of parents and their children."""
         return {(element, child) for element in self.content for child in self.children(element)}
 
-    def dtd(self) -> str:
-        """The grammar as a document type definition.
-
-        >>> print(DocumentType("note", "note", {"note": "@day? to+ body?"}).dtd())
-        <!ELEMENT note (to+, body?)>
-        <!ATTLIST note day CDATA #IMPLIED>
-        <!ELEMENT body (#PCDATA)>
-        <!ELEMENT to (#PCDATA)>
-        """
-        return "\n".join(self._declarations())
-
-    def _declarations(self) -> Iterator[str]:
-        for element in (*self.content, *sorted(self.labels() - set(self.content))):
-            if element.startswith("@"):
-                continue
-            parts = self.content.get(element, "").split()
-            children = ", ".join(part for part in parts if not part.startswith("@"))
-            yield f"<!ELEMENT {element} ({children or '#PCDATA'})>"
-            for part in parts:
-                if part.startswith("@"):
-                    presence = "#IMPLIED" if part.endswith("?") else "#REQUIRED"
-                    yield f"<!ATTLIST {element} {part[1:].rstrip('?')} CDATA {presence}>"
-
 
 TYPES: tuple[DocumentType, ...] = (
     DocumentType(
@@ -166,14 +157,7 @@ TYPES: tuple[DocumentType, ...] = (
             "authors": "author author*",
             "author": "@position",
         },
-        {
-            "volume": Number(1, 40),
-            "number": Number(1, 4),
-            "title": TITLE,
-            "initPage": Number(1, 400),
-            "endPage": Number(1, 400),
-            "@position": Number(0, 5),
-        },
+        {**LEAVES, "volume": Number(1, 40)},
     ),
     DocumentType(
         "actors",
@@ -185,7 +169,6 @@ TYPES: tuple[DocumentType, ...] = (
             "filmography": "movie movie*",
             "movie": "title year?",
         },
-        {"title": TITLE, "year": YEAR},
     ),
     DocumentType(
         "bib",
@@ -197,7 +180,6 @@ TYPES: tuple[DocumentType, ...] = (
             "editor": "last first affiliation?",
             "publisher": "name address?",
         },
-        {"@year": YEAR, "title": TITLE, "price": MONEY, "isbn": Number(10_000, 99_999)},
     ),
     DocumentType(
         "club",
@@ -209,7 +191,6 @@ TYPES: tuple[DocumentType, ...] = (
             "members": "member+",
             "member": "nickname age? email? joined",
         },
-        {"age": Number(16, 80), "joined": YEAR},
     ),
     DocumentType(
         "department",
@@ -223,7 +204,6 @@ TYPES: tuple[DocumentType, ...] = (
             "name": "firstname lastname",
             "address": "street city state? zip",
         },
-        {"phone": PHONE, "zip": Number(10_000, 99_999), "gpa": Number(1, 4, 2), "office": Number(100, 900)},
     ),
     DocumentType(
         "movies",
@@ -235,7 +215,6 @@ TYPES: tuple[DocumentType, ...] = (
             "cast": "performer performer*",
             "performer": "actor role?",
         },
-        {"title": TITLE, "year": YEAR},
     ),
     DocumentType(
         "personal",
@@ -246,13 +225,6 @@ TYPES: tuple[DocumentType, ...] = (
             "name": "family given",
             "address": "street city zip?",
             "job": "position salary? since?",
-        },
-        {
-            "@id": Number(1, 9_999),
-            "phone": PHONE,
-            "zip": Number(10_000, 99_999),
-            "salary": Number(900, 9_000),
-            "since": YEAR,
         },
     ),
     DocumentType(
@@ -267,7 +239,7 @@ TYPES: tuple[DocumentType, ...] = (
             "occupation": "title income?",
             "contact": "email phone?",
         },
-        {"birthday": YEAR, "income": Number(900, 9_000), "phone": PHONE},
+        {**LEAVES, "title": WORD},
     ),
     DocumentType(
         "quote",
@@ -277,14 +249,6 @@ TYPES: tuple[DocumentType, ...] = (
             "quote": "symbol company? price change? volume range? date",
             "range": "high low open?",
         },
-        {
-            "price": MONEY,
-            "change": Number(-9, 9, 2),
-            "volume": Number(100, 99_999),
-            "high": MONEY,
-            "low": MONEY,
-            "open": MONEY,
-            "date": DAY,
-        },
+        {**LEAVES, "volume": Number(100, 99_999)},
     ),
 )

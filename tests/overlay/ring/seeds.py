@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from distributary.sim.scenario import replayed_by
+from replay import replayed_by
 
 CHAOS = 20
 """How many times as many seeds chaos runs."""

@@ -13,9 +13,9 @@ from distributary.cli.main import main
 from distributary.errors import DistributaryError
 from distributary.flow import answer, interpret
 from distributary.plan.queries.goals import NAMED_GOALS
-from distributary.sim.scenario import replayed_by
 from distributary.sim.trials.query_trial import QueryTrial, differences, run_query_trial
 from distributary.sim.trials.query_workload import feed_catalogue, feed_events
+from replay import replayed_by
 
 SMALL = QueryTrial(nodes=6, queries=6, feeds=4, events=80, seconds=60)
 FILE = Path(__file__).parents[3] / "examples" / "queries.toml"

@@ -11,13 +11,13 @@ from distributary.model import Event, Subscription
 from distributary.overlay.ring.placement import ArcPlacement
 from distributary.sim.deployment import Deployment
 from distributary.sim.latency import UniformLatency
-from distributary.sim.scenario import replayed_by
 from distributary.sim.simulator import Simulator
 from distributary.systems.assembly import RingBroker, RingParts, Settings
 from distributary.systems.attributes.broker import AttributeBroker
 from distributary.systems.attributes.schema import AttributeSchema, NumberAttribute, TextAttribute
 from overlay.ring.rings import Lossy
 from overlay.ring.seeds import seeds
+from replay import replayed_by
 from systems.attributes.worlds import MATCHINGS, PLACEMENTS, World, random_addresses
 from systems.healing import Clients, deployed
 

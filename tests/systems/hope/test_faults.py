@@ -16,12 +16,13 @@ from distributary.overlay.ring.ring import Ring, settle
 from distributary.overlay.ring.upkeep import Upkeep
 from distributary.sim.deployment import Deployment
 from distributary.sim.latency import ConstantLatency
-from distributary.sim.scenario import SCENARIOS, random_scenario, replayed_by
+from distributary.sim.scenario import SCENARIOS, random_scenario
 from distributary.sim.simulator import Simulator
 from distributary.systems.hope.addressing import Addressing
 from distributary.systems.hope.broker import HopeBroker
 from distributary.systems.hope.kbpp import Kbpp
 from distributary.systems.hope.kbsp import Kbsp
+from replay import replayed_by
 from systems.hope.world import KINDS, expected, random_document, random_path
 
 CIRCLE = Circle(16)

@@ -6,7 +6,8 @@ import pytest
 
 from distributary.overlay.tree.topology import unsettled
 from distributary.sim.faults import Crash, Fault, Partition, Pause
-from distributary.sim.scenario import SCENARIOS, Scenario, random_scenario, replayed_by
+from distributary.sim.scenario import SCENARIOS, Scenario, random_scenario
+from replay import replayed_by
 from systems.tree.worlds import World
 
 NODES = 12
