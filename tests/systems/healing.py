@@ -12,7 +12,7 @@ from distributary.overlay.node import Address
 from distributary.sim.deployment import Deployment
 from distributary.sim.scenario import random_scenario
 from distributary.sim.simulator import Simulator
-from distributary.systems.assembly import MakeBroker, RingAssembly, Settings, settle_brokers
+from distributary.systems.assembly import MakeBroker, RingAssembly, Settings
 
 Receivers = list[tuple[Address, str]]
 """Address and subscriber of everybody who gets an event, sorted."""
@@ -23,7 +23,7 @@ def deployed(make: MakeBroker, seed: int, settings: Settings, world: Simulator) 
     founders = sorted(Random(f"{seed}/founders").sample(range(settings.circle.size), settings.nodes))
     assembly = RingAssembly(make, settings, founders, contact=lambda address: deployment.contact(address))
     deployment = Deployment(world, assembly)
-    deployment.add_settled(founders, settle_brokers)  # type: ignore[arg-type]
+    deployment.add_settled(founders, assembly.settle)
     return deployment
 
 

@@ -13,7 +13,7 @@ from distributary.model import Event, Subscription
 from distributary.sim.deployment import Deployment
 from distributary.sim.latency import ConstantLatency, UniformLatency
 from distributary.sim.simulator import Simulator
-from distributary.systems.assembly import MakeBroker, RingBroker, RingParts, Settings
+from distributary.systems.assembly import MakeBroker, RingParts, Settings
 from distributary.systems.central import CentralBroker
 from distributary.systems.flooding import FloodingBroker
 from replay import replayed_by
@@ -21,7 +21,7 @@ from systems.healing import Clients, deployed, got, wanted
 
 
 def flooding(parts: RingParts) -> FloodingBroker:
-    return FloodingBroker(parts.ring, courier=parts.courier)
+    return FloodingBroker(parts.ring, **parts.layers)
 
 
 def central(parts: RingParts) -> CentralBroker:
@@ -81,7 +81,7 @@ def test_central_costs_the_way_to_the_rendezvous_and_a_message_for_each_home() -
     centre = next(
         address
         for address, member in deployment.members.items()
-        if isinstance(member, RingBroker) and member.ring.owns(member.ring.circle.hash("the centre"))
+        if isinstance(member, CentralBroker) and member.ring.owns(member.ring.circle.hash("the centre"))
     )
     homes = [address for address in deployment.up() if address != centre][:4]
     for number, home in enumerate((*homes, *homes)):
@@ -92,11 +92,9 @@ def test_central_costs_the_way_to_the_rendezvous_and_a_message_for_each_home() -
     assert deployment.metrics.cost(("publish", "e")).messages == 4
     assert len(deployment.deliveries) == 8
     stored = {
-        address: member.broker.entries
+        address: member.entries
         for address, member in deployment.members.items()
-        if isinstance(member, RingBroker)
-        and isinstance(member.broker, CentralBroker)
-        and member.broker.entries
+        if isinstance(member, CentralBroker) and member.entries
     }
     assert stored == {centre: 8}
 

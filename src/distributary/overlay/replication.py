@@ -133,6 +133,8 @@ class Replication:
         self._owned: set[int] = set()
         """The keys among those of `_items` that this node takes for its own."""
         self._contents: dict[int, dict[Name, Any]] = {}
+        self._renewed: dict[tuple[int, Name], float] = {}
+        """When each entry of `_contents` was last hosted, changed or renewed."""
         self._asked_after: dict[int, float] = {}
         self._siblings: list[Address] = []
         self._handlers: list[Handler] = []
@@ -161,6 +163,18 @@ class Replication:
     def drop(self, key: int, name: Name) -> None:
         """Remove an entry of a key for good; to be called at the key's owner."""
         self.put(key, name, None)
+
+    def renew(self, key: int, name: Name) -> None:
+        """Note that an entry hosted here, which is unchanged, was registered again just now."""
+        self._renewed[key, name] = self.ring.node.now
+
+    def drop_unrenewed(self, seconds: float) -> None:
+        """Drop the entries that were neither hosted here, changed nor renewed for longer than that."""
+        before = self.ring.node.now - seconds
+        hosted = [(key, name) for key, names in self._contents.items() for name in names]
+        for key, name in hosted:
+            if self._renewed[key, name] < before:
+                self.drop(key, name)
 
     def contents(self, key: int) -> Mapping[Name, Any]:
         """The entries of a key, if this node hosts it as its owner."""
@@ -221,8 +235,10 @@ class Replication:
         was = contents.get(name)
         if entry is None:
             contents.pop(name, None)
+            self._renewed.pop((key, name), None)
         else:
             contents[name] = entry
+            self.renew(key, name)
         if not contents:
             del self._contents[key]
         if entry is not was:

@@ -5,7 +5,7 @@ Rules:
 - Bare nodes send the messages of their system and nothing else: no acknowledgements, no upkeep, no copies, no
   refresh. They need a settled ring without faults; their costs are those of the papers.
 - Robust nodes have all of these, and deliver correctly again once faults have ended.
-- The founders of a ring are members from the start and are settled beforehand (`settle_brokers`). Nodes that
+- The founders of a ring are members from the start and are settled beforehand (`settle`). Nodes that
   come later, or restart without their state, join through nodes that are up (`contact`).
 """
 
@@ -15,16 +15,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from distributary.model import Event, Subscription
 from distributary.overlay.broker import Broker
 from distributary.overlay.courier import Courier
 from distributary.overlay.node import Address, Node
-from distributary.overlay.replication import Replication
 from distributary.overlay.ring.circle import Circle
 from distributary.overlay.ring.fingers import BOTH_WAYS, Rule
 from distributary.overlay.ring.invariants import unsettled
 from distributary.overlay.ring.ring import Ring, settle
 from distributary.overlay.ring.upkeep import Upkeep
+from distributary.systems.ring_broker import RingBroker
 
 CIRCLE = Circle(32)
 """The identifiers of a ring: enough for millions of nodes."""
@@ -55,34 +54,26 @@ class Settings:
 
 @dataclass
 class RingParts:
-    """What a broker is made from: its node's ring, the courier if there is one, and the shared settings."""
+    """What a broker is made from: the layers of its node, and the shared settings."""
 
     ring: Ring
     courier: Courier | None
+    upkeep: Upkeep | None
     settings: Settings
 
     @property
-    def options(self) -> dict[str, Any]:
-        """The keyword arguments `courier`, `copies` and `refresh`, which most brokers take."""
-        return {"courier": self.courier, "copies": self.settings.copies, "refresh": self.settings.refresh}
-
-    def replication(self) -> Replication | None:
-        """A replication for brokers that take one ready made; None when no copies are kept."""
-        send = self.courier.send if self.courier else None
-        return Replication(self.ring, self.settings.copies, send) if self.settings.copies else None
-
-
-class ReplicatedBroker(Broker, Protocol):
-    """The top layer of a node on a ring."""
+    def layers(self) -> dict[str, Any]:
+        """The keyword arguments `courier` and `upkeep`, which every broker takes."""
+        return {"courier": self.courier, "upkeep": self.upkeep}
 
     @property
-    def replication(self) -> Replication | None:
-        """Keeps the broker's contents and hands them over before the node leaves; None if there are none."""
+    def options(self) -> dict[str, Any]:
+        """These and `copies` and `refresh`, for brokers that keep registrations."""
+        return {**self.layers, "copies": self.settings.copies, "refresh": self.settings.refresh}
 
 
-MakeBroker = Callable[[RingParts], ReplicatedBroker]
+MakeBroker = Callable[[RingParts], RingBroker]
 """Makes the top layer of a node."""
-
 
 Contact = Callable[[Address], Address | None]
 """Gives the address of a node that is up, for another to join through; None when there is none."""
@@ -103,38 +94,6 @@ class SystemAssembly(Protocol):
 
 Assemble = Callable[[Settings, Sequence[Address], Contact], SystemAssembly]
 """Makes the assembly of a system from its settings, founders and contacts."""
-
-
-class RingBroker:
-    """A node on a ring: the broker with all the layers below it."""
-
-    def __init__(self, parts: RingParts, upkeep: Upkeep | None, make: MakeBroker) -> None:
-        self.ring = parts.ring
-        self.node = parts.ring.node
-        self.courier = parts.courier
-        self.upkeep = upkeep
-        self.broker = make(parts)
-        if upkeep is not None and self.broker.replication is not None:
-            upkeep.on_leave(self.broker.replication.hand_over)
-
-    def subscribe(self, subscription: Subscription) -> None:
-        """Register a client's subscription; FilterError when the system cannot serve it."""
-        self.broker.subscribe(subscription)
-
-    def unsubscribe(self, subscription_id: str) -> None:
-        """Remove a client's subscription."""
-        self.broker.unsubscribe(subscription_id)
-
-    def publish(self, event: Event) -> None:
-        """Publish a client's event."""
-        self.broker.publish(event)
-
-    def leave(self) -> None:
-        """Hand over what this node keeps and leave the ring; without upkeep, just stop being a member."""
-        if self.upkeep is not None:
-            self.upkeep.leave()
-        else:
-            self.ring.member = False
 
 
 class RingAssembly:
@@ -162,11 +121,11 @@ class RingAssembly:
             courier.carry(ring)
         upkeep = Upkeep(ring, self._via(address)) if settings.upkeep else None
         self._founders.discard(address)
-        return RingBroker(RingParts(ring, courier, settings), upkeep, self._make)
+        return self._make(RingParts(ring, courier, upkeep, settings))
 
     def settle(self, brokers: Iterable[RingBroker]) -> None:
         """Give founders, before they start, the neighbours and fingers of a stable ring."""
-        settle_brokers(brokers)
+        settle([broker.ring for broker in brokers])
 
     def disorder(self, brokers: Iterable[RingBroker]) -> list[str]:
         """The problems of the ring of these nodes; none are reported without upkeep."""
@@ -180,8 +139,3 @@ class RingAssembly:
             return None
         contacts = [self._contact(address) for _ in range(CONTACTS)]
         return list(dict.fromkeys(contact for contact in contacts if contact is not None))
-
-
-def settle_brokers(brokers: Iterable[RingBroker]) -> None:
-    """Give founders, before they start, the neighbours and fingers of a stable ring."""
-    settle([broker.ring for broker in brokers])

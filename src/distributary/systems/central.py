@@ -19,12 +19,10 @@ from typing import Any, NamedTuple
 from distributary.filters.filter import Filter
 from distributary.filters.kinds import parse_filters
 from distributary.model import Event, Subscription
-from distributary.overlay.courier import Courier
 from distributary.overlay.node import Address
-from distributary.overlay.replication import Replication
 from distributary.overlay.ring.ring import Arrival, Ring
-from distributary.systems.home import Home
 from distributary.systems.periodic import PeriodicAlarm, staggered
+from distributary.systems.ring_broker import RendezvousBroker
 
 KEY = "the centre"
 """The text whose hash is the key of the rendezvous."""
@@ -59,36 +57,20 @@ class CentralOffer(NamedTuple):
     event: Event
 
 
-class CentralBroker:
+class CentralBroker(RendezvousBroker):
     """A node of the central system; the one that owns the key is the rendezvous."""
 
-    def __init__(
-        self,
-        ring: Ring,
-        *,
-        courier: Courier | None = None,
-        copies: int = 0,
-        refresh: float | None = None,
-    ) -> None:
-        self.ring = ring
-        self.node = ring.node
-        send = courier.send if courier else ring.node.send
-        self.home = Home(ring.node, notice=CentralOffer, send=send)
-        self.refresh = refresh
+    def __init__(self, ring: Ring, **options: Any) -> None:
+        super().__init__(ring, notice=CentralOffer, **options)
         self.key = ring.circle.hash(KEY)
-        self.replication = Replication(ring, copies, courier.send if courier else None)
         self._filters: dict[str, tuple[Address, tuple[Filter, ...]]] = {}
         """The home and the filters of every registration kept here."""
-        self._renewed: dict[str, float] = {}
-        """When each registration kept here was last made or repeated."""
-        if courier is not None:
-            courier.carry(ring)
         self.replication.on_change(self._changed)
         ring.listen(CentralRegistration, self._register)
         ring.listen(CentralWithdrawal, self._withdraw)
         ring.listen(CentralPublication, self._published)
         delay = 0.5 + staggered(self.node.address) / 2
-        PeriodicAlarm(self.node, "central refresh", refresh, self._refresh, delay=delay)
+        PeriodicAlarm(self.node, "central refresh", self.refresh, self._refresh, delay=delay)
 
     # For clients.
 
@@ -115,9 +97,10 @@ class CentralBroker:
 
     def _register(self, message: CentralRegistration, arrival: Arrival) -> None:
         name = message.subscription.id
-        self._renewed[name] = self.node.now
         if self.replication.contents(self.key).get(name) != message:
             self.replication.put(self.key, name, message)
+        else:
+            self.replication.renew(self.key, name)
 
     def _withdraw(self, message: CentralWithdrawal, arrival: Arrival) -> None:
         kept = self._filters.get(message.name)
@@ -128,10 +111,8 @@ class CentralBroker:
         """Update the parsed filters: a registration came, went, or moved between nodes."""
         if entry is None:
             self._filters.pop(name, None)
-            self._renewed.pop(name, None)
         else:
             self._filters[name] = (entry.home, tuple(parse_filters(entry.subscription).values()))
-            self._renewed.setdefault(name, self.node.now)
 
     def _published(self, message: CentralPublication, arrival: Arrival) -> None:
         event = message.event
@@ -143,8 +124,6 @@ class CentralBroker:
 
     def _refresh(self) -> None:
         assert self.refresh is not None
-        oldest = self.node.now - PERIODS * self.refresh
-        for name in [name for name, renewed in self._renewed.items() if renewed < oldest]:
-            self.replication.drop(self.key, name)
+        self.replication.drop_unrenewed(PERIODS * self.refresh)
         for subscription in self.home.subscriptions.values():
             self.ring.route(self.key, CentralRegistration(subscription, self.node.address))

@@ -7,12 +7,12 @@ lost, so a courier alone makes it robust.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from distributary.model import Event, Subscription
-from distributary.overlay.courier import Courier
-from distributary.overlay.ring.ring import Arrival, Ring
+from distributary.overlay.ring.ring import Ring
 from distributary.systems.home import Home
+from distributary.systems.ring_broker import RingBroker
 
 
 class FloodedEvent(NamedTuple):
@@ -21,7 +21,7 @@ class FloodedEvent(NamedTuple):
     event: Event
 
 
-class FloodingBroker:
+class FloodingBroker(RingBroker):
     """A node that multicasts each event to all nodes.
 
     >>> from distributary.overlay.ring.circle import Circle
@@ -33,14 +33,10 @@ class FloodingBroker:
     [Deliver(item=Delivery(event='e1', subscriber='ann', subscriptions=('s1',)))]
     """
 
-    def __init__(self, ring: Ring, *, courier: Courier | None = None) -> None:
-        self.ring = ring
-        self.node = ring.node
+    def __init__(self, ring: Ring, **layers: Any) -> None:
+        super().__init__(ring, **layers)
         self.home = Home(ring.node)
-        self.replication = None
-        if courier is not None:
-            courier.carry(ring)
-        ring.listen(FloodedEvent, self._flooded)
+        ring.listen(FloodedEvent, lambda message, arrival: self.home.offer(message.event))
 
     def subscribe(self, subscription: Subscription) -> None:
         """Add a client's subscription; no other node learns of it."""
@@ -53,6 +49,3 @@ class FloodingBroker:
     def publish(self, event: Event) -> None:
         """Send an event to every node."""
         self.ring.multicast_segment(0, self.ring.circle.size, FloodedEvent(event))
-
-    def _flooded(self, message: FloodedEvent, arrival: Arrival) -> None:
-        self.home.offer(message.event)

@@ -5,12 +5,12 @@ It serves no subscriptions; it is there to test a ring by itself under faults: r
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from distributary.errors import FilterError
 from distributary.model import Delivery, Event, Subscription
-from distributary.overlay.courier import Courier
 from distributary.overlay.ring.ring import Arrival, Ring
+from distributary.systems.ring_broker import RingBroker
 
 OWNER = "owner"
 """The subscriber name of all deliveries: the owner of the event's key."""
@@ -22,15 +22,11 @@ class OwnerLookup(NamedTuple):
     event: Event
 
 
-class LookupBroker:
+class LookupBroker(RingBroker):
     """A node of a ring that only routes events to the owners of their ids."""
 
-    def __init__(self, ring: Ring, *, courier: Courier | None = None) -> None:
-        self.ring = ring
-        self.node = ring.node
-        self.replication = None
-        if courier is not None:
-            courier.carry(ring)
+    def __init__(self, ring: Ring, **layers: Any) -> None:
+        super().__init__(ring, **layers)
         ring.listen(OwnerLookup, self._deliver)
 
     def subscribe(self, subscription: Subscription) -> None:

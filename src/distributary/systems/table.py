@@ -94,9 +94,7 @@ def state_aware(kind: Callable[..., StateAwareBroker]) -> MakeBroker:
     return lambda parts: kind(
         parts.ring,
         Segments.spanning(parts.ring.circle, of=parts.settings.nodes),
-        courier=parts.courier,
-        replication=parts.replication(),
-        refresh=parts.settings.refresh,
+        **parts.options,
     )
 
 
@@ -130,7 +128,7 @@ SYSTEMS: dict[str, System] = {
     ),
     "flooding": System(
         "every event to every node",
-        on_ring(lambda parts: FloodingBroker(parts.ring, courier=parts.courier)),
+        on_ring(lambda parts: FloodingBroker(parts.ring, **parts.layers)),
         "market",
     ),
     "hope-kbpp": System("events to every key that they cover (001)", on_ring(hope(Kbpp)), "documents"),
@@ -139,7 +137,7 @@ SYSTEMS: dict[str, System] = {
     ),
     "ring": System(
         "the ring alone: every event to the owner of its id",
-        on_ring(lambda parts: LookupBroker(parts.ring, courier=parts.courier)),
+        on_ring(lambda parts: LookupBroker(parts.ring, **parts.layers)),
         "topics",
         "once",
     ),

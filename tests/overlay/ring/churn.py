@@ -34,13 +34,13 @@ class RingMember:
         self.upkeep = upkeep
         self.courier = courier
         self.replication = Replication(ring, copies, courier.send if courier else None, period=2.0)
-        upkeep.on_leave(self.replication.hand_over)
         ring.listen(Hello, self.greet)
 
     def greet(self, payload: Hello, arrival: Arrival) -> None:
         self.node.deliver((payload.number, arrival.keys))
 
     def leave(self) -> None:
+        self.replication.hand_over()
         self.upkeep.leave()
 
 

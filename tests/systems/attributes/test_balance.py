@@ -144,8 +144,8 @@ def test_keepers_rebalance_of_themselves_when_told_to() -> None:
     world = World(random_addresses(random, 12), PRICES, rebalance=30.0)
     traffic(world, random, 50)
     world.run(50)
-    assert {broker.placements.newest("price").version[0] for broker in world.brokers.values()} == {1}
-    assert sum(broker.placements.rebalanced for broker in world.brokers.values()) == 1
+    [(number, _)] = {broker.placements.newest("price").version for broker in world.brokers.values()}
+    assert number == 1
 
 
 def test_a_small_domain_costs_a_message_a_value_where_a_walk_passes_many_nodes() -> None:

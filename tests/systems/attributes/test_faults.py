@@ -12,7 +12,7 @@ from distributary.overlay.ring.placement import ArcPlacement
 from distributary.sim.deployment import Deployment
 from distributary.sim.latency import UniformLatency
 from distributary.sim.simulator import Simulator
-from distributary.systems.assembly import RingBroker, RingParts, Settings
+from distributary.systems.assembly import RingParts, Settings
 from distributary.systems.attributes.broker import AttributeBroker
 from distributary.systems.attributes.schema import AttributeSchema, NumberAttribute, TextAttribute
 from overlay.ring.rings import Lossy
@@ -119,5 +119,4 @@ def test_what_nobody_files_again_is_forgotten() -> None:
 def test_a_robust_node_is_made_of_the_same_broker() -> None:
     deployment = attributes(0, "narrowest", nodes=8)
     member = next(iter(deployment.members.values()))
-    assert isinstance(member, RingBroker)
-    assert isinstance(member.broker, AttributeBroker)
+    assert isinstance(member, AttributeBroker)

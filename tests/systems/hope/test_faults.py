@@ -61,7 +61,7 @@ def kept_up(
             courier=courier,
             copies=copies,
             refresh=refresh,
-            leave=upkeep.leave,
+            upkeep=upkeep,
             **options,
         )
 

@@ -9,7 +9,6 @@ from typing import Any
 from distributary.model import Event, Subscription
 from distributary.overlay.courier import Courier
 from distributary.overlay.node import Address, Node
-from distributary.overlay.replication import Replication
 from distributary.overlay.ring.ring import Ring, settle
 from distributary.overlay.ring.upkeep import Upkeep
 from distributary.sim.deployment import Deployment
@@ -56,13 +55,12 @@ class FaultyWorld:
                 return make(ring, segments, courier=courier, **options)
             is_founder = self.simulator.now == 0
             upkeep = Upkeep(ring, None if is_founder else self.deployment.up())
-            replication = Replication(ring, 2, courier.send)
             return make(
                 ring,
                 segments,
                 courier=courier,
                 upkeep=upkeep,
-                replication=replication,
+                copies=2,
                 refresh=REFRESH,
                 **options,
             )

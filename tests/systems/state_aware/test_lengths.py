@@ -89,8 +89,8 @@ def test_a_node_that_does_not_answer_is_passed_over() -> None:
     busy(deployment, addresses)
     silent = max(entries(deployment), key=lambda address: entries(deployment)[address])
     broker = deployment.members[silent]
-    send = broker._send
-    broker._send = lambda to, message: None if isinstance(message, HandBackReply) else send(to, message)
+    send = broker.send
+    broker.send = lambda to, message: None if isinstance(message, HandBackReply) else send(to, message)
     for step in range(20):
         deployment.publish(Event(f"e{step}", "A/B/C", {"d": 100 * step}), at=addresses[0])
         deployment.simulator.run(until=deployment.simulator.now + 10)

@@ -159,8 +159,8 @@ def test_a_node_that_takes_value_after_value_does_not_report_each_time() -> None
     subscribe(deployment, "ann", 60, addresses[3])
     told: list[type] = []
     for broker in deployment.members.values():
-        send = broker._send
-        broker._send = lambda to, message, send=send: (told.append(type(message)), send(to, message))
+        send = broker.send
+        broker.send = lambda to, message, send=send: (told.append(type(message)), send(to, message))
     for number in range(10):
         publish(deployment, f"e{number}", 100 * number, addresses[9])
     assert told.count(GuardedValue) == 9, "all but the survey"

@@ -69,7 +69,6 @@ class Upkeep:
         self._stabilisation = stabilisation(ring, self._questions, self._contacts)
         self._fingers = FingerUpkeep(ring, self._questions, self._contacts)
         self._merging = Merging(ring, self._questions, self._contacts, self._stabilisation, probe)
-        self._leave_handlers: list[Callable[[], None]] = []
         if via is not None:
             ring.member = False
             for address in [via] if isinstance(via, int) else via:
@@ -83,16 +82,10 @@ class Upkeep:
         """Whether the node has left the ring."""
         return self._questions.closed
 
-    def on_leave(self, handler: Callable[[], None]) -> None:
-        """Have this called just before the node leaves, while it still is a member."""
-        self._leave_handlers.append(handler)
-
     def leave(self) -> None:
         """Leave the ring in good order."""
         if not self.ring.member:
             return
-        for handler in self._leave_handlers:
-            handler()
         self._stabilisation.leave()
         self.ring.member = False
         self._questions.close()

@@ -20,15 +20,14 @@ takes 1/2 log2 N for each of its attributes, less when they go together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
+from typing import Any
 
 from distributary.errors import DistributaryError, FilterError
 from distributary.filters.kinds import parse_filters
 from distributary.model import Event, Subscription
-from distributary.overlay.courier import Courier
-from distributary.overlay.node import Address, Message
-from distributary.overlay.replication import Replication
+from distributary.overlay.node import Address
 from distributary.overlay.ring.placement import FIRST, ArcPlacement, PlacementFactory
 from distributary.overlay.ring.ring import Ring
 from distributary.systems.attributes.filing import MOST_KEYS, FiledEntry, Filing
@@ -37,16 +36,16 @@ from distributary.systems.attributes.matching import CountingMatcher, EventMatch
 from distributary.systems.attributes.messages import EntryName, EventOffer
 from distributary.systems.attributes.parts import SubscriptionPart, parts_of
 from distributary.systems.attributes.placements import Placements
-from distributary.systems.attributes.rendezvous import EntryLists
+from distributary.systems.attributes.rendezvous import PATIENCE, EntryLists
 from distributary.systems.attributes.schema import TOPIC, AttributeSchema, CellRange, ValueSet
-from distributary.systems.home import Home
 from distributary.systems.periodic import PeriodicAlarm, staggered
+from distributary.systems.ring_broker import RendezvousBroker
 
 OPEN_TEXT_SHARE = 0.001
 """The estimated share of events with a given value of a text attribute whose values are not listed."""
 
 
-class AttributeBroker:
+class AttributeBroker(RendezvousBroker):
     """A node of the attribute system.
 
     `placement` makes the first placement of each attribute: `ScatteredPlacement`, `OrderedPlacement` or
@@ -70,30 +69,23 @@ class AttributeBroker:
         *,
         placement: PlacementFactory = ArcPlacement.evenly,
         match: Matching | str = Matching.NARROWEST,
-        courier: Courier | None = None,
-        copies: int = 0,
-        refresh: float | None = None,
         rebalance: float | None = None,
         overlap: float = 20.0,
         window: float = 5.0,
         outstanding: int = 1_000_000,
+        **options: Any,
     ) -> None:
-        self.node = ring.node
-        self.ring = ring
+        super().__init__(ring, notice=EventOffer, **options)
         self.schema = schema
         self.match = Matching(match)
-        self.refresh = refresh
         self.layout = IdentifierLayout(ring.circle, outstanding, len(schema.names))
-        self.send: Callable[[Address, Message], None] = courier.send if courier else self.node.send
-        self.home = Home(self.node, notice=EventOffer, send=self.send)
         self.filing = Filing(ring)
-        self.replication = Replication(ring, copies, self.send)
-        self.rendezvous = EntryLists(ring, self.replication, refresh=refresh, on_store=self._on_store)
+        self.rendezvous = EntryLists(ring, self.replication, self._on_store)
         self.placements = Placements(
             ring,
             schema,
             placement,
-            send=self.send,
+            send=self.tell,
             entries=self._filed_ranges,
             changed=self._file_again,
             overlap=overlap,
@@ -103,17 +95,18 @@ class AttributeBroker:
         """For each subscription: the number, the part, and the attributes it is filed under."""
         self._numbers: set[int] = set()
         self._next_number = 0
-        self._matcher = self._make_matcher(courier)
+        self._matcher = self._make_matcher()
         self.node.at_start(self._begin)
         delay = 0.5 + staggered(self.node.address) / 2
-        PeriodicAlarm(self.node, "attributes refresh", refresh, self._refresh, delay=delay)
+        PeriodicAlarm(self.node, "attributes refresh", self.refresh, self._refresh, delay=delay)
         PeriodicAlarm(self.node, "attributes rebalance", rebalance, self._rebalance_own, delay=delay)
 
-    def _make_matcher(self, courier: Courier | None) -> EventMatcher:
+    def _make_matcher(self) -> EventMatcher:
         shared = (self.ring, self.rendezvous, self.placements, self.layout, self.home)
         if self.match is Matching.NARROWEST:
             return NarrowestMatcher(*shared)
-        return CountingMatcher(*shared, send=self.send, retry=4 * courier.timeout if courier else None)
+        retry = 4 * self.courier.timeout if self.courier else None
+        return CountingMatcher(*shared, send=self.tell, retry=retry)
 
     # For clients.
 
@@ -261,7 +254,8 @@ class AttributeBroker:
             self.filing.refresh()
 
     def _refresh(self) -> None:
-        self.rendezvous.sweep()
+        assert self.refresh is not None
+        self.replication.drop_unrenewed(PATIENCE * self.refresh)
         self.filing.refresh()
         self.placements.gossip()
 

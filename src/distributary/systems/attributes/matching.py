@@ -133,10 +133,7 @@ class CountingMatcher(EventMatcher):
             return
         parts = tuple(sorted({name.part for name, _ in self.rendezvous.find(lookup)}))
         reply = ListReply(event_id, lookup.attribute, lookup.spot, parts)
-        if publisher == self.ring.identifier:
-            self._collect(reply, publisher)
-        else:
-            self._send(publisher, reply)
+        self._send(publisher, reply)
 
     def _collect(self, message: ListReply, sender: Address) -> None:
         tally = self._tallies.get(message.event_id)

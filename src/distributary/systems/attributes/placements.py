@@ -74,8 +74,6 @@ class Placements:
         self.ring = ring
         self.overlap = overlap
         self.window = window
-        self.rebalanced = 0
-        """How many placements this node has made as the keeper."""
         self._send = send
         self._entries = entries
         self._changed = changed
@@ -218,10 +216,7 @@ class Placements:
         if name not in self._axes:
             return
         observed = LoadReply(name, message.number, self._weights(name))
-        if arrival.origin == self.ring.identifier:
-            self._collect_load(observed, arrival.origin)
-        else:
-            self._send(arrival.origin, observed)
+        self._send(arrival.origin, observed)
 
     def _weights(self, name: str) -> tuple[tuple[int, int, int], ...]:
         """The counts to report, by grain; lookups counted so far count half in the next report."""
@@ -251,7 +246,6 @@ class Placements:
         version = (max(number, self.newest(name).version[0] + 1), self.ring.identifier)
         circle, axis = self.ring.circle, self._axes[name]
         arcs = ArcPlacement.balanced(circle, axis, list(answers), weights, version=version)
-        self.rebalanced += 1
         self.ring.multicast_segment(
             self.ring.identifier, circle.size, PlacementAnnouncement(arcs, settled=False)
         )

@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
 from distributary.overlay.node import Address
-from distributary.overlay.replication import Name, Replication
+from distributary.overlay.replication import Replication
 from distributary.overlay.ring.ring import Arrival, Ring
 from distributary.systems.attributes.messages import (
     EntryChange,
@@ -41,23 +41,17 @@ class EntryLists:
         self,
         ring: Ring,
         replication: Replication,
-        *,
-        refresh: float | None = None,
-        on_store: Callable[[EntryName, Address], None] = lambda name, home: None,
+        on_store: Callable[[EntryName, Address], None],
     ) -> None:
         self.ring = ring
         self._on_store = on_store
         """Called with the entry and the home that stored it."""
         self.replication = replication
-        self.refresh = refresh
-        self._renewed: dict[tuple[int, Name], float] = {}
         self._dropped: OrderedDict[tuple[int, EntryName], int] = OrderedDict()
         ring.listen(EntryStore, self._stored)
         ring.listen(EntryDrop, self._drop)
         ring.listen(EntryChange, self._start_walk)
         ring.node.handle(EntryChange, lambda message, sender: self._walk(message))
-        if refresh is not None:
-            replication.on_change(self._on_hosting)
 
     def find(self, lookup: ValueLookup) -> Iterator[tuple[EntryName, ListEntry]]:
         """The entries in the list of a value."""
@@ -70,16 +64,6 @@ class EntryLists:
         """How many entries this node has in its lists: a part counts once for each attribute."""
         names = {name for key in self.replication.hosted() for name in self.replication.contents(key)}
         return len(names)
-
-    def sweep(self) -> None:
-        """Drop the entries that their homes have not stored again for too long."""
-        if self.refresh is None:
-            return
-        before = self.ring.node.now - PATIENCE * self.refresh
-        for key in list(self.replication.hosted()):
-            for name in list(self.replication.contents(key)):
-                if self._renewed.get((key, name), 0.0) < before:
-                    self.replication.drop(key, name)
 
     # Changes.
 
@@ -94,8 +78,8 @@ class EntryLists:
         known = self.replication.contents(key).get(name)
         if known is None or known.serial < entry.serial:
             self.replication.put(key, name, entry)
-        elif self.refresh is not None:
-            self._renewed[key, name] = self.ring.node.now
+        else:
+            self.replication.renew(key, name)
 
     def _drop(self, message: EntryDrop, arrival: Arrival) -> None:
         for key in arrival.keys:
@@ -110,12 +94,6 @@ class EntryLists:
             self._dropped.popitem(last=False)
         if known is not None:
             self.replication.drop(key, name)
-
-    def _on_hosting(self, key: int, name: Name, entry: ListEntry | None) -> None:
-        if entry is None:
-            self._renewed.pop((key, name), None)
-        else:
-            self._renewed[key, name] = self.ring.node.now
 
     # Along the ring.
 

@@ -23,7 +23,7 @@ Rules:
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -33,12 +33,10 @@ from zlib import crc32
 
 from distributary.errors import DistributaryError, UnknownSubscriptionError
 from distributary.model import Event, Subscription
-from distributary.overlay.courier import Courier
 from distributary.overlay.hypercube import Cubes, CubeVertex, Key, children_above, children_below
-from distributary.overlay.node import Address, Message, Node
-from distributary.overlay.replication import Name, Replication
+from distributary.overlay.node import Address, Message
+from distributary.overlay.replication import Name
 from distributary.overlay.ring.ring import Arrival, Ring
-from distributary.systems.home import Home
 from distributary.systems.hope.addressing import Addressing, StructuralAddress
 from distributary.systems.hope.dimension import AgreedDimensions, DimensionAgreement
 from distributary.systems.hope.messages import (
@@ -56,6 +54,7 @@ from distributary.systems.hope.messages import (
     XmlPublication,
 )
 from distributary.systems.periodic import PeriodicAlarm, staggered
+from distributary.systems.ring_broker import RendezvousBroker
 
 LEASES = 3.5
 """After how many refresh periods a registration that was not renewed is dropped."""
@@ -102,7 +101,7 @@ class Vertex:
         return {home for asked, homes in self._homes.items() if not asked & lacking for home in homes}
 
 
-class HopeBroker(ABC):
+class HopeBroker(RendezvousBroker):
     """A node of a HOPE system; `Kbpp` and `Kbsp` are the two kinds.
 
     With `courier`, messages survive loss; with `copies`, the contents of vertices survive the failure of so
@@ -117,25 +116,19 @@ class HopeBroker(ABC):
         ring: Ring,
         addressing: Addressing,
         *,
-        courier: Courier | None = None,
-        copies: int = 0,
-        refresh: float | None = None,
         facets: int = 1,
         history: int = 0,
         dimensions: tuple[int, ...] | None = None,
-        leave: Callable[[], None] | None = None,
+        **options: Any,
     ) -> None:
-        if dimensions is not None and (addressing.dimension not in dimensions or refresh is None):
+        super().__init__(ring, notice=EventNotice, **options)
+        if dimensions is not None and (addressing.dimension not in dimensions or self.refresh is None):
             raise DistributaryError(
                 f"the length of addresses can change among dimensions {dimensions} only if it starts as one "
                 f"of them, not as {addressing.dimension}, and if nodes refresh what they know; give "
                 "`refresh` seconds"
             )
-        self.node: Node = ring.node
-        self.ring = ring
         self.addressing = addressing
-        self.send: Callable[[Address, Message], None] = self.node.send if courier is None else courier.send
-        self.replication = Replication(ring, copies, self.send)
         self.agreement = DimensionAgreement(
             ring,
             self.replication,
@@ -145,10 +138,7 @@ class HopeBroker(ABC):
         )
         self.cubes = Cubes(self.agreement.dimensions, ring.circle, self.mirrored, facets)
         self._addressings = [replace(addressing, dimension=each) for each in self.agreement.dimensions]
-        self.refresh = refresh
         self.history = history
-        self.home = Home(self.node, notice=EventNotice, send=self.send)
-        self._leave = leave
         self._addresses: dict[str, list[StructuralAddress]] = {}
         """The addresses of the subscriptions here, in the cubes of each dimension."""
         self._renewed_at: dict[tuple[int, RegistrationName], float] = {}
@@ -165,7 +155,7 @@ class HopeBroker(ABC):
         self.node.handle(OwnershipNotice, self._learn_host)
         self.node.handle(OwnershipDenial, self._forget_host)
         delay = 0.5 + staggered(self.node.address)
-        PeriodicAlarm(self.node, "hope refresh", refresh, self._each_period, delay=delay)
+        PeriodicAlarm(self.node, "hope refresh", self.refresh, self._each_period, delay=delay)
 
     # For clients.
 
@@ -208,12 +198,6 @@ class HopeBroker(ABC):
         filter = self._addresses[subscription_id][0].filter
         recall = EventRecall(subscription_id, self.node.address, filter, since)
         self._send_up(subscription_id, self.agreement.settled.registering, recall)
-
-    def leave(self) -> None:
-        """Hand over the contents hosted here, and leave the ring."""
-        self.replication.hand_over()
-        if self._leave is not None:
-            self._leave()
 
     # At the vertices hosted here.
 
@@ -357,10 +341,7 @@ class HopeBroker(ABC):
         if found:
             found.sort(key=lambda entry: (entry.time, entry.event.id))
             answer = EventRecallReply(message.subscription, tuple(entry.event for entry in found))
-            if message.home == self.node.address:
-                self._deliver_recalled(answer, message.home)
-            else:
-                self.send(message.home, answer)
+            self.tell(message.home, answer)
 
     def _past(self, position: int, message: EventRecall) -> list[StoredEvent]:
         return [

@@ -237,11 +237,8 @@ class Kbsp(HopeBroker):
 
     def _request(self, position: int, bit: int, speaker: Address) -> None:
         place = self.cubes.place(position)
-        enquiry = AdvertRequest(self.cubes.position(place._replace(vertex=place.vertex ^ (1 << bit))), bit)
-        if speaker == self.node.address:
-            self._answer_request(enquiry, speaker)
-        else:
-            self.send(speaker, enquiry)
+        below = self.cubes.position(place._replace(vertex=place.vertex ^ (1 << bit)))
+        self.tell(speaker, AdvertRequest(below, bit))
 
     def _answer_request(self, message: AdvertRequest, sender: Address) -> None:
         if not self.ring.member or not self.ring.owns(message.position):

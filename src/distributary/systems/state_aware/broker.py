@@ -26,7 +26,7 @@ A home does not acknowledge a value that it takes.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable
 from typing import Any, ClassVar, NamedTuple
 
@@ -35,13 +35,10 @@ from distributary.filters.change import ChangeFilter
 from distributary.filters.filter import Filter
 from distributary.filters.kinds import parse_filters
 from distributary.model import Event, Subscription
-from distributary.overlay.courier import Courier
 from distributary.overlay.node import Address
-from distributary.overlay.replication import Replication
 from distributary.overlay.ring.ring import Arrival, Ring
-from distributary.overlay.ring.upkeep import Upkeep
-from distributary.systems.home import Home
 from distributary.systems.periodic import PeriodicAlarm
+from distributary.systems.ring_broker import RendezvousBroker
 from distributary.systems.state_aware.segments import Segments
 
 PERIODS = 3
@@ -186,36 +183,16 @@ class TrackedSubscription:
         return lost
 
 
-class StateAwareBroker(ABC):
-    """A broker of a state-aware network; subclasses decide where subscriptions and values are sent.
+class StateAwareBroker(RendezvousBroker):
+    """A broker of a state-aware network; subclasses decide where subscriptions and values are sent."""
 
-    `courier` carries messages sent directly to a node, `replication` keeps copies of directories, `upkeep`
-    maintains the ring and is told to leave; all belong to the same ring. `refresh` is the period in seconds
-    at which homes repeat their registrations.
-    """
-
-    def __init__(
-        self,
-        ring: Ring,
-        segments: Segments,
-        *,
-        courier: Courier | None = None,
-        replication: Replication | None = None,
-        upkeep: Upkeep | None = None,
-        refresh: float | None = None,
-    ) -> None:
-        self.ring = ring
-        self.node = ring.node
+    def __init__(self, ring: Ring, segments: Segments, **options: Any) -> None:
+        super().__init__(ring, **options)
         self.segments = segments
-        self.refresh = refresh
-        self.home = Home(self.node)
-        self._send = courier.send if courier else self.node.send
         self._own: dict[str, TrackedSubscription] = {}
         self._published = 0
-        self.replication = replication
         self.directory: dict[str, TrackedSubscription] = {}
         """The subscriptions kept here as a rendezvous, by id."""
-        self._upkeep = upkeep
         self._keys: dict[str, int] = {}
         """The key under which each subscription of the directory is kept."""
         ring.listen(DirectoryRegistration, self._register)
@@ -223,11 +200,8 @@ class StateAwareBroker(ABC):
         ring.listen(ValueNotice, self._notified)
         self.node.handle(UnknownSubscriptions, self._remove_unknown)
         delay = 0.5 + (self.node.address % 997) / 997 / 2  # so that not all homes send at once
-        PeriodicAlarm(self.node, "refresh", refresh, self._refresh, delay=delay)
-        if replication:
-            replication.on_change(self._hosted)
-            if upkeep:
-                upkeep.on_leave(replication.hand_over)
+        PeriodicAlarm(self.node, "refresh", self.refresh, self._refresh, delay=delay)
+        self.replication.on_change(self._hosted)
 
     # What clients ask for.
 
@@ -270,11 +244,6 @@ class StateAwareBroker(ABC):
         if item is not None:
             self._published += 1
             self.send_value(item, event, ValueStamp(self.node.now, self._published, self.node.address))
-
-    def leave(self) -> None:
-        """Leave the ring in good order; clients must have moved to other brokers before."""
-        if self._upkeep:
-            self._upkeep.leave()
 
     # What the systems differ in.
 
@@ -334,10 +303,10 @@ class StateAwareBroker(ABC):
         name = message.registered.subscription.id
         before = self._keys.get(name, key)
         self._keys[name] = key
-        if self.replication and before != key:
+        if before != key:
             self.replication.drop(before, name)
         self.admit(message.registered, message.held)
-        if self.replication and self.replication.contents(key).get(name) != message.registered:
+        if self.replication.contents(key).get(name) != message.registered:
             self.replication.put(key, name, message.registered)
 
     def _unregister(self, message: DirectoryRemoval, arrival: Arrival) -> None:
@@ -355,7 +324,7 @@ class StateAwareBroker(ABC):
         key = self._keys.pop(name, None)
         if name in self.directory:
             self.dismiss(name)
-        if key is not None and self.replication and name in self.replication.contents(key):
+        if key is not None and name in self.replication.contents(key):
             self.replication.drop(key, name)
 
     def _hosted(self, key: int, name: Any, entry: DirectoryEntry | None) -> None:
@@ -398,7 +367,7 @@ class StateAwareBroker(ABC):
                 taken.append(name)
         self.home.accept(event, taken)
         if unknown:
-            self._send(arrival.origin, UnknownSubscriptions(item, tuple(unknown)))
+            self.send(arrival.origin, UnknownSubscriptions(item, tuple(unknown)))
 
     def _is_new(self, own: TrackedSubscription, event: Event, stamp: ValueStamp) -> bool:
         assert event.topic is not None

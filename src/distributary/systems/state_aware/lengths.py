@@ -196,7 +196,7 @@ class BalancedBroker(ThresholdsBroker):
         self._moving[item] = _LengthChange(version, set(guarded.nodes))
         self.node.wake_after(PATIENCE, "lengths patience", (item, version))
         for address in list(guarded.nodes):
-            self._tell(address, HandBackRequest(item, version, length))
+            self.tell(address, HandBackRequest(item, version, length))
 
     def _handed_back(self, message: HandBackReply, sender: Address) -> None:
         moving = self._moving.get(message.item)
@@ -276,4 +276,4 @@ class BalancedBroker(ThresholdsBroker):
                 given_back.append(register)
                 self._forget(tracked.name)
         kept = len(self._directories.get(item, ()))
-        self._tell(sender, HandBackReply(item, version, tuple(given_back), kept))
+        self.tell(sender, HandBackReply(item, version, tuple(given_back), kept))

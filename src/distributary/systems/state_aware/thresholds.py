@@ -31,7 +31,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from distributary.model import Event
-from distributary.overlay.courier import Courier
 from distributary.overlay.node import Address, Message
 from distributary.overlay.ring.ring import Arrival, Ring
 from distributary.systems.state_aware.broker import (
@@ -163,16 +162,14 @@ class _Publisher:
 class ThresholdsBroker(StateAwareBroker):
     """A node of a network with thresholds: publisher, guard, rendezvous and home at once."""
 
-    def __init__(
-        self, ring: Ring, segments: Segments, *, courier: Courier | None = None, **options: Any
-    ) -> None:
+    def __init__(self, ring: Ring, segments: Segments, **options: Any) -> None:
         self._directories: dict[str, Directory] = {}
         self._latest: dict[str, tuple[ValueStamp, int]] = {}
         """By topic, the stamp of the latest value, and the guard's number of the latest that was taken."""
         self._guarded: dict[str, GuardedItem] = {}
         self._topics: dict[str, _Publisher] = {}
         self._versions = 0
-        super().__init__(ring, segments, courier=courier, **options)
+        super().__init__(ring, segments, **options)
         ring.listen(ValueOffer, self._offered)
         ring.listen(RegistrationForward, self._placed)
         ring.listen(GuardedRemoval, self._left)
@@ -184,8 +181,8 @@ class ThresholdsBroker(StateAwareBroker):
         self.node.handle(QuietLease, self._leased)
         self.node.handle(LeaseRevocation, self._revoked)
         self.node.at_start(self._guarded.clear)
-        if courier:
-            courier.on_failure(self._failed)
+        if self.courier:
+            self.courier.on_failure(self._failed)
 
     # The publisher.
 
@@ -229,7 +226,7 @@ class ThresholdsBroker(StateAwareBroker):
             guarded.knows_from = None
         holder = guarded.leases.pop(topic, stamp.publisher)
         if holder != stamp.publisher:
-            self._send(holder, LeaseRevocation((topic,), stamp.time))
+            self.send(holder, LeaseRevocation((topic,), stamp.time))
         if not self._show(item, guarded, event, stamp):
             self._grant(item, guarded, topic, stamp.publisher)
 
@@ -259,7 +256,7 @@ class ThresholdsBroker(StateAwareBroker):
         assert shown.event.topic is not None
         node.quiet.pop(shown.event.topic, None)
         node.sent[shown.event.topic] = shown.stamp
-        self._tell(address, shown)
+        self.tell(address, shown)
 
     def _survey(self, item: str, guarded: GuardedItem, shown: GuardedValue) -> None:
         """Send a value to all nodes that may keep subscriptions of the item, and have them report."""
@@ -277,7 +274,7 @@ class ThresholdsBroker(StateAwareBroker):
             quiet = narrowed(quiet, node.quiet[topic])
         until = float("inf") if self.refresh is None else self.node.now + self.refresh
         guarded.leases[topic] = publisher
-        self._tell(publisher, QuietLease(topic, tuple(sorted(quiet.items())), until))
+        self.tell(publisher, QuietLease(topic, tuple(sorted(quiet.items())), until))
 
     def _revoke(self, guarded: GuardedItem) -> None:
         """End all leases of an item."""
@@ -286,7 +283,7 @@ class ThresholdsBroker(StateAwareBroker):
             holders.setdefault(holder, []).append(topic)
         guarded.leases.clear()
         for holder, topics in holders.items():
-            self._tell(holder, LeaseRevocation(tuple(topics), self.node.now))
+            self.tell(holder, LeaseRevocation(tuple(topics), self.node.now))
 
     def _reported(self, message: QuietReport) -> None:
         item, address, version, quiet, confirmed, kept, taken = message
@@ -411,11 +408,4 @@ class ThresholdsBroker(StateAwareBroker):
         if guard is None:
             self.ring.route(self.segments.start(item), report)
         else:
-            self._tell(guard, report)
-
-    def _tell(self, to: Address, message: Message) -> None:
-        """Send a message directly, or handle it here when it is for this node."""
-        if to == self.node.address:
-            self.node.dispatch(message, to)
-        else:
-            self._send(to, message)
+            self.tell(guard, report)
