@@ -154,7 +154,7 @@ def random_value(random: Random, schema: AttributeSchema, name: str) -> Any:
     if isinstance(attribute, NumberAttribute):
         if random.random() < 0.3:
             return random.uniform(attribute.minimum - 3, attribute.maximum + 3)
-        return attribute.value(random.randrange(-3, attribute.cells + 3))
+        return round(attribute.minimum + attribute.precision * random.randrange(-3, attribute.cells + 3), 6)
     return random.choice("fgkpu") if isinstance(attribute, TextAttribute) else random.random() < 0.5
 
 

@@ -21,14 +21,15 @@ from __future__ import annotations
 
 import json
 import tomllib
+from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import ceil, floor, inf, isfinite
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from distributary.errors import DistributaryError
 from distributary.filters.where.domain import Domain, NumberRange, TextRange
@@ -70,15 +71,72 @@ Spot = int | str
 
 
 @dataclass(frozen=True)
-class NumberAttribute:
-    """Numbers from a minimum to a maximum, in steps.
+class Attribute(ABC):
+    """An attribute of the schema: how many cells it has, and which of its values belong to which."""
+
+    name: str
+
+    @property
+    @abstractmethod
+    def cells(self) -> int:
+        """How many cells the attribute has."""
+
+    @abstractmethod
+    def steps(self, value: Any) -> Fraction | float | None:
+        """The cell of a value, a fraction for a value between two cells; None for one that has no cell."""
+
+    def spots(self, value: Any) -> tuple[Spot, ...]:
+        """Where an event with this value is looked up: at its cell, or at the cells on both sides."""
+        at = self.steps(value)
+        if at is None:
+            return _points_of(value)
+        at = min(max(at, 0), self.cells - 1)
+        return tuple(sorted({floor(at), ceil(at)}))
+
+    def reach(self, domain: Domain) -> ValueSet | None:
+        """Where a subscription to these values is filed; None when the ring cannot look them up.
+
+        A missing value is looked up nowhere, so a domain that holds it cannot be filed; nor can one with a
+        range of values that have no cells.
+        """
+        if domain.null or domain.other:
+            return None
+        runs: list[CellRange] = []
+        points: list[str] = []
+        ranges: list[NumberRange | TextRange] = [NumberRange(truth, truth) for truth in domain.booleans]
+        for each in (*ranges, *domain.numbers, *domain.texts):
+            low = self.steps(each.low)
+            if low is not None:
+                high = None if each.high is None else self.steps(each.high)
+                runs.append(self._run(low, inf if high is None else high, each.low_open, each.high_open))
+            elif each.low == each.high and not each.low_open and not each.high_open:
+                points += _points_of(each.low)
+            else:
+                return None
+        return ValueSet(_joined(runs), tuple(points))
+
+    def _run(
+        self, low: Fraction | float, high: Fraction | float, low_open: bool, high_open: bool
+    ) -> CellRange:
+        """The cells inside a range; the one below it when it holds none."""
+        low, high = (min(max(bound, -1), self.cells) for bound in (low, high))
+        first = floor(low) + 1 if low_open else ceil(low)
+        last = ceil(high) - 1 if high_open else floor(high)
+        first, last = (min(max(cell, 0), self.cells - 1) for cell in (first, last))
+        if first > last:
+            first = last = min(max(floor(low), 0), self.cells - 1)
+        return CellRange(first, last)
+
+
+@dataclass(frozen=True)
+class NumberAttribute(Attribute):
+    """Numbers from a minimum to a maximum, in steps of a precision.
 
     >>> price = NumberAttribute("price", 0.0, 20.0, 0.01)
     >>> price.cells, price.spots(8.4), price.spots(8.405), price.spots(99)
     (2001, (840,), (840, 841), (2000,))
     """
 
-    name: str
     minimum: int | float
     maximum: int | float
     precision: int | float = 1
@@ -102,7 +160,7 @@ class NumberAttribute:
 
     @cached_property
     def cells(self) -> int:
-        """How many cells the attribute has."""
+        """One for each step from the minimum, as far as the maximum."""
         return floor((_decimal(self.maximum) - self._origin) / self._step) + 1
 
     @cached_property
@@ -113,44 +171,21 @@ class NumberAttribute:
     def _step(self) -> Fraction:
         return _decimal(self.precision)
 
-    def value(self, cell: int) -> float:
-        """The grid value of a cell."""
-        return float(self._origin + cell * self._step)
-
-    def spots(self, value: Any) -> tuple[Spot, ...]:
-        """Where an event with this value is looked up."""
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            return _points_of(value)
-        if value != value:
-            return ()
-        at = self._steps(value)
-        return _beside(at, self.cells)
-
-    def reach(self, domain: Domain) -> ValueSet | None:
-        """Where a subscription to these values is filed; None when the ring cannot look them up."""
-        points = _points_in(domain, skip_numbers=True)
-        if points is None:
+    def steps(self, value: Any) -> Fraction | float | None:
+        """How many steps a number is from the minimum."""
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:
             return None
-        return ValueSet(_joined([self._run(each) for each in domain.numbers]), points)
-
-    def _steps(self, value: int | float) -> Fraction | float:
-        """How many steps a value is from the minimum."""
         return value if value in (inf, -inf) else (_decimal(value) - self._origin) / self._step
-
-    def _run(self, numbers: NumberRange) -> CellRange:
-        low, high = self._steps(numbers.low), self._steps(numbers.high)
-        return _run_between(low, high, numbers.low_open, numbers.high_open, self.cells)
 
 
 @dataclass(frozen=True)
-class TextAttribute:
+class TextAttribute(Attribute):
     """Texts. With the values listed they have an order on the ring, and ranges of them can be filed.
 
     >>> TextAttribute("exchange", ("ASE", "NYSE")).spots("NYSE"), TextAttribute("symbol").spots("OTE")
     ((1,), ('text OTE',))
     """
 
-    name: str
     values: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -160,56 +195,26 @@ class TextAttribute:
 
     @property
     def cells(self) -> int:
-        """How many cells the attribute has: one for each listed value."""
+        """One for each listed value."""
         return len(self.values)
 
-    def spots(self, value: Any) -> tuple[Spot, ...]:
-        """Where an event with this value is looked up."""
+    def steps(self, value: Any) -> float | None:
+        """The place of a listed text; halfway between two places for a text between."""
         if not self.values or not isinstance(value, str):
-            return _points_of(value)
-        return _beside(self._steps(value), self.cells)
-
-    def reach(self, domain: Domain) -> ValueSet | None:
-        """Where a subscription to these values is filed; None when the ring cannot look them up."""
-        points = _points_in(domain, skip_texts=bool(self.values))
-        if points is None:
             return None
-        return ValueSet(_joined([self._run(each) for each in domain.texts]) if self.values else (), points)
-
-    def _steps(self, text: str) -> float:
-        """The cell of a listed text; halfway between two cells for a text between."""
-        at = bisect_left(self.values, text)
-        return at if at < len(self.values) and self.values[at] == text else at - 0.5
-
-    def _run(self, texts: TextRange) -> CellRange:
-        high = inf if texts.high is None else self._steps(texts.high)
-        return _run_between(self._steps(texts.low), high, texts.low_open, texts.high_open, self.cells)
+        at = bisect_left(self.values, value)
+        return at if at < len(self.values) and self.values[at] == value else at - 0.5
 
 
 @dataclass(frozen=True)
-class BooleanAttribute:
-    """False and true."""
+class BooleanAttribute(Attribute):
+    """False and true, which are cells 0 and 1."""
 
-    name: str
+    cells: ClassVar[int] = 2
 
-    @property
-    def cells(self) -> int:
-        """How many cells the attribute has."""
-        return 2
-
-    def spots(self, value: Any) -> tuple[Spot, ...]:
-        """Where an event with this value is looked up."""
-        return (int(value),) if isinstance(value, bool) else _points_of(value)
-
-    def reach(self, domain: Domain) -> ValueSet | None:
-        """Where a subscription to these values is filed; None when the ring cannot look them up."""
-        points = _points_in(domain, skip_booleans=True)
-        if points is None:
-            return None
-        return ValueSet(_joined([CellRange(int(truth), int(truth)) for truth in domain.booleans]), points)
-
-
-Attribute = NumberAttribute | TextAttribute | BooleanAttribute
+    def steps(self, value: Any) -> int | None:
+        """0 or 1."""
+        return int(value) if isinstance(value, bool) else None
 
 
 @dataclass(frozen=True)
@@ -226,21 +231,22 @@ class AttributeSchema:
 
     attributes: tuple[Attribute, ...]
     topic: bool = False
-    _by_name: Mapping[str, Attribute] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        by_name = {attribute.name: attribute for attribute in self.attributes}
-        if len(by_name) < len(self.attributes):
+        names = [attribute.name for attribute in self.attributes]
+        if len(set(names)) < len(names):
             raise DistributaryError("a schema has an attribute twice; give each name once")
-        if not by_name and not self.topic:
+        if not names and not self.topic:
             raise DistributaryError("a schema without attributes; declare at least one, or `topic = true`")
-        if self.topic:
-            if TOPIC in by_name:
-                raise DistributaryError(
-                    f"a schema with `topic = true` cannot have an attribute {TOPIC!r} too; rename it"
-                )
-            by_name[TOPIC] = TextAttribute(TOPIC)
-        object.__setattr__(self, "_by_name", by_name)
+        if self.topic and TOPIC in names:
+            raise DistributaryError(
+                f"a schema with `topic = true` cannot have an attribute {TOPIC!r} too; rename it"
+            )
+
+    @cached_property
+    def _by_name(self) -> dict[str, Attribute]:
+        topic = (TextAttribute(TOPIC),) if self.topic else ()
+        return {attribute.name: attribute for attribute in (*self.attributes, *topic)}
 
     def __getitem__(self, name: str) -> Attribute:
         return self._by_name[name]
@@ -278,78 +284,41 @@ class AttributeSchema:
         return cls.from_record(record, str(path))
 
 
-FIELDS = {
-    "float": ("minimum", "maximum", "precision"),
-    "integer": ("minimum", "maximum", "precision"),
-    "string": ("values",),
-    "boolean": (),
+KINDS: dict[str, tuple[type[Attribute], tuple[str, ...], tuple[str, ...]]] = {
+    "float": (NumberAttribute, ("minimum", "maximum", "precision"), ()),
+    "integer": (NumberAttribute, ("minimum", "maximum"), ("precision",)),
+    "string": (TextAttribute, (), ("values",)),
+    "boolean": (BooleanAttribute, (), ()),
 }
-"""The types there are, and what each may say beside its type."""
+"""The types in schema files: the class of each, what it must say beside its type, and what it may say."""
 
 
 def _attribute(name: str, given: Any, where: str) -> Attribute:
-    if not isinstance(given, Mapping) or given.get("type") not in FIELDS:
+    if not isinstance(given, Mapping) or given.get("type") not in KINDS:
         shown = given.get("type") if isinstance(given, Mapping) else given
         raise DistributaryError(
-            f"{where}: attribute {name!r} needs a type, one of {', '.join(FIELDS)}; got {shown!r}"
+            f"{where}: attribute {name!r} needs a type, one of {', '.join(KINDS)}; got {shown!r}"
         )
     fields = {key: value for key, value in given.items() if key != "type"}
-    allowed = FIELDS[given["type"]]
+    kind, needed, optional = KINDS[given["type"]]
     for key in fields:
-        if key not in allowed:
+        if key not in needed + optional:
             raise DistributaryError(
                 f"{where}: attribute {name!r} of type {given['type']} cannot have {key!r}; "
-                f"it may have {', '.join(allowed) or 'nothing more'}"
+                f"it may have {', '.join(needed + optional) or 'nothing more'}"
             )
-    if given["type"] == "boolean":
-        return BooleanAttribute(name)
-    if given["type"] == "string":
-        values = fields.get("values", ())
-        if isinstance(values, str) or not isinstance(values, Iterable):
-            raise DistributaryError(f"{where}: attribute {name!r}: its values must be a list of texts")
-        return TextAttribute(name, tuple(values))
-    wanted = ("minimum", "maximum") if given["type"] == "integer" else allowed
-    missing = [key for key in wanted if key not in fields]
-    if missing:
-        raise DistributaryError(f"{where}: attribute {name!r} of type {given['type']} needs {missing[0]!r}")
-    return NumberAttribute(name, **fields)
+    for key in needed:
+        if key not in fields:
+            raise DistributaryError(f"{where}: attribute {name!r} of type {given['type']} needs {key!r}")
+    values = fields.get("values", ())
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise DistributaryError(f"{where}: attribute {name!r}: its values must be a list of texts")
+    return kind(name, **fields)
 
 
 def _decimal(number: int | float) -> Fraction:
     """The number that was written: order is kept, because no two floats share their shortest decimal."""
     return Fraction(repr(number)) if isinstance(number, float) and abs(number) < EXACT else Fraction(number)
-
-
-def _beside(at: Fraction | float, cells: int) -> tuple[int, ...]:
-    """The cell at this place, or the two beside it; the ends hold all that is beyond them."""
-    if at <= 0:
-        return (0,)
-    if at >= cells - 1:
-        return (cells - 1,)
-    below, above = floor(at), ceil(at)
-    return (below,) if below == above else (below, above)
-
-
-def _run_between(
-    low: Fraction | float, high: Fraction | float, low_open: bool, high_open: bool, cells: int
-) -> CellRange:
-    """The cells inside a range; the one below it when it holds none."""
-    if low < 0:
-        first = 0
-    elif low >= cells - 1:
-        first = cells - 1
-    else:
-        first = floor(low) + 1 if low_open else ceil(low)
-    if high > cells - 1:
-        last = cells - 1
-    elif high <= 0:
-        last = 0
-    else:
-        last = ceil(high) - 1 if high_open else floor(high)
-    if first <= last:
-        return CellRange(first, last)
-    below = min(max(floor(low), 0), cells - 1) if low > -inf else 0
-    return CellRange(below, below)
 
 
 def _joined(runs: Iterable[CellRange]) -> tuple[CellRange, ...]:
@@ -364,7 +333,7 @@ def _joined(runs: Iterable[CellRange]) -> tuple[CellRange, ...]:
 
 
 def _points_of(value: Any) -> tuple[str, ...]:
-    """Where a value is looked up that has no cell."""
+    """Where a value without a cell is looked up; nowhere when it is NaN, a list or missing."""
     if isinstance(value, str):
         return (f"text {value}",)
     if isinstance(value, bool):
@@ -372,23 +341,3 @@ def _points_of(value: Any) -> tuple[str, ...]:
     if isinstance(value, (int, float)) and value == value:
         return (f"number {value if value in (inf, -inf) else Fraction(value)}",)
     return ()
-
-
-def _points_in(
-    domain: Domain, *, skip_numbers: bool = False, skip_texts: bool = False, skip_booleans: bool = False
-) -> tuple[str, ...] | None:
-    """The points of a domain that has no others but those skipped; None when it is not so simple.
-
-    A value that is missing is looked up nowhere, so a domain that holds it cannot be filed.
-    """
-    if domain.null or domain.other:
-        return None
-    values: list[Any] = [] if skip_booleans else list(domain.booleans)
-    ranges: list[NumberRange | TextRange] = []
-    ranges += () if skip_numbers else domain.numbers
-    ranges += () if skip_texts else domain.texts
-    for each in ranges:
-        if each.low != each.high or each.low_open or each.high_open:
-            return None
-        values.append(each.low)
-    return tuple(point for value in values for point in _points_of(value))
