@@ -3,6 +3,7 @@
 Modules, in reading order:
 
 - `node`: what a node is, how it is driven, and how layers are put on it.
+- `periodic`: an alarm that rings again and again.
 - `broker`: what a node that serves clients offers them.
 - `wire`: how many bytes a message takes.
 - `ring/`: a ring of nodes that finds the owner of any key, and keeps itself in order (Chord as corrected).

@@ -35,6 +35,7 @@ from typing import Any, NamedTuple
 
 from distributary.errors import DistributaryError
 from distributary.overlay.node import Address, Message
+from distributary.overlay.periodic import staggered
 from distributary.overlay.ring.ring import Arrival, Ring
 
 Name = Hashable
@@ -351,8 +352,8 @@ class Replication:
     def _begin(self) -> None:
         self._siblings = self._siblings_now()
         if self.copies:
-            share = (self.ring.identifier * 0.618034) % 1.0  # so that not all nodes check at once
-            self.ring.node.wake_after(self.period * (1 + share), "replication period")
+            delay = self.period * (1 + staggered(self.ring.identifier))
+            self.ring.node.wake_after(delay, "replication period")
 
     def _each_period(self, about: None) -> None:
         self.ring.node.wake_after(self.period, "replication period")

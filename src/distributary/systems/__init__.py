@@ -6,7 +6,6 @@ what its clients call. Nothing here touches a socket or a clock; `sim` runs the 
 What systems share, in reading order:
 
 - `home`: the subscriptions of a node's clients, and the decision what is delivered to them
-- `periodic`: an alarm for refreshing registrations
 - `ring_broker`: the base classes of the brokers on a ring
 - `assembly`: the layers of a node together: ring, courier, upkeep, broker
 - `table`: `SYSTEMS`, every system by name, with what it is and promises

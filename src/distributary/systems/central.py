@@ -20,8 +20,8 @@ from distributary.filters.filter import Filter
 from distributary.filters.kinds import parse_filters
 from distributary.model import Event, Subscription
 from distributary.overlay.node import Address
+from distributary.overlay.periodic import set_periodic_alarm, staggered
 from distributary.overlay.ring.ring import Arrival, Ring
-from distributary.systems.periodic import PeriodicAlarm, staggered
 from distributary.systems.ring_broker import RendezvousBroker
 
 KEY = "the centre"
@@ -70,7 +70,7 @@ class CentralBroker(RendezvousBroker):
         ring.listen(CentralWithdrawal, self._withdraw)
         ring.listen(CentralPublication, self._published)
         delay = 0.5 + staggered(self.node.address) / 2
-        PeriodicAlarm(self.node, "central refresh", self.refresh, self._refresh, delay=delay)
+        set_periodic_alarm(self.node, "central refresh", self.refresh, self._refresh, delay=delay)
 
     # For clients.
 

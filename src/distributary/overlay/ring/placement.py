@@ -22,6 +22,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from itertools import accumulate
 from typing import ClassVar, NamedTuple, Protocol
 
@@ -86,7 +87,8 @@ class AttributePlacement(Protocol):
         """Which of the placements of the axis this is."""
 
     def stored(self, first: int, last: int) -> Iterator[StoredRun]:
-        """The keys under which a run of cells is stored, in its order."""
+        """The keys under which a run of cells is stored, in its order; by default one for each cell."""
+        return (StoredRun(self.key(cell, 0), cell, cell) for cell in range(first, last + 1))
 
     def key(self, cell: int, choice: int) -> int:
         """The key under which a cell is looked up; the choice is any number, and spreads what is alike."""
@@ -102,7 +104,7 @@ def point_key(circle: Circle, name: str, point: str) -> int:
 
 
 @dataclass(frozen=True)
-class ScatteredPlacement:
+class ScatteredPlacement(AttributePlacement):
     """Chord's own hash of each value."""
 
     spread: ClassVar[Spread] = Spread.EACH
@@ -111,17 +113,13 @@ class ScatteredPlacement:
     axis: AttributeAxis
     version: Version = FIRST
 
-    def stored(self, first: int, last: int) -> Iterator[StoredRun]:
-        """One key for each cell."""
-        return (StoredRun(self.key(cell, 0), cell, cell) for cell in range(first, last + 1))
-
     def key(self, cell: int, choice: int) -> int:
         """The hash of name and value."""
         return self.circle.hash(f"{self.axis.name}={cell}")
 
 
 @dataclass(frozen=True)
-class OrderedPlacement:
+class OrderedPlacement(AttributePlacement):
     """The order-preserving hash of 004 section 4.1; the attribute's name decides where it begins.
 
     As the formula has it, the maximum falls on the key of the minimum.
@@ -137,10 +135,6 @@ class OrderedPlacement:
     """A walk, as in the paper; with a jump no node between two values is visited."""
     version: Version = FIRST
 
-    def stored(self, first: int, last: int) -> Iterator[StoredRun]:
-        """One key for each cell."""
-        return (StoredRun(self.key(cell, 0), cell, cell) for cell in range(first, last + 1))
-
     def key(self, cell: int, choice: int) -> int:
         """As far round the ring from the name's hash as the cell is along the axis."""
         steps = max(self.axis.cells - 1, 1)
@@ -148,7 +142,7 @@ class OrderedPlacement:
 
 
 @dataclass(frozen=True)
-class ArcPlacement:
+class ArcPlacement(AttributePlacement):
     """Arcs of cells on keys that follow one another; `evenly` and `balanced` make them.
 
     >>> arcs = ArcPlacement.evenly(Circle(3), AttributeAxis("a", 8), arcs=4)
@@ -168,8 +162,10 @@ class ArcPlacement:
     """The keys of the first arc, then of the second, and so on, clockwise."""
     version: Version = FIRST
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_places", (0, *accumulate(self.copies)))
+    @cached_property
+    def _places(self) -> tuple[int, ...]:
+        """For each arc, and one more, where its keys begin among `keys`."""
+        return (0, *accumulate(self.copies))
 
     @classmethod
     def evenly(cls, circle: Circle, axis: AttributeAxis, arcs: int = 256) -> ArcPlacement:
@@ -208,17 +204,13 @@ class ArcPlacement:
         for arc in range(low, high):
             start = self.starts[arc]
             end = self.starts[arc + 1] - 1 if arc + 1 < len(self.starts) else self.axis.cells - 1
-            for key in self.keys[self._place(arc) : self._place(arc + 1)]:
+            for key in self.keys[self._places[arc] : self._places[arc + 1]]:
                 yield StoredRun(key, start, end)
 
     def key(self, cell: int, choice: int) -> int:
         """One of the keys of the cell's arc."""
         arc = bisect_right(self.starts, cell) - 1
-        return self.keys[self._place(arc) + choice % self.copies[arc]]
-
-    def _place(self, arc: int) -> int:
-        places: tuple[int, ...] = self._places  # type: ignore[attr-defined]
-        return places[arc]
+        return self.keys[self._places[arc] + choice % self.copies[arc]]
 
 
 class CellWeight(NamedTuple):

@@ -34,6 +34,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from distributary.overlay.node import Address
+from distributary.overlay.periodic import staggered
 from distributary.overlay.ring.contacts import Contacts
 from distributary.overlay.ring.finger_upkeep import FingerUpkeep
 from distributary.overlay.ring.merging import Merging
@@ -105,7 +106,7 @@ class Upkeep:
 
     def _begin_periods(self) -> None:
         # Spread over the period by identifier, so that not all nodes act at once.
-        share = (self.ring.identifier * 0.618034) % 1.0
+        share = staggered(self.ring.identifier)
         self.ring.node.wake_after(self.period * share, "upkeep period")
         self.ring.node.wake_after(self.probe * (share + 0.5), "upkeep probe")
 

@@ -28,6 +28,7 @@ from distributary.errors import DistributaryError, FilterError
 from distributary.filters.kinds import parse_filters
 from distributary.model import Event, Subscription
 from distributary.overlay.node import Address
+from distributary.overlay.periodic import set_periodic_alarm, staggered
 from distributary.overlay.ring.placement import FIRST, ArcPlacement, PlacementFactory
 from distributary.overlay.ring.ring import Ring
 from distributary.systems.attributes.filing import MOST_KEYS, FiledEntry, Filing
@@ -38,7 +39,6 @@ from distributary.systems.attributes.parts import SubscriptionPart, parts_of
 from distributary.systems.attributes.placements import Placements
 from distributary.systems.attributes.rendezvous import PATIENCE, EntryLists
 from distributary.systems.attributes.schema import TOPIC, AttributeSchema, CellRange, ValueSet
-from distributary.systems.periodic import PeriodicAlarm, staggered
 from distributary.systems.ring_broker import RendezvousBroker
 
 OPEN_TEXT_SHARE = 0.001
@@ -97,9 +97,9 @@ class AttributeBroker(RendezvousBroker):
         self._next_number = 0
         self._matcher = self._make_matcher()
         self.node.at_start(self._begin)
-        delay = 0.5 + staggered(self.node.address) / 2
-        PeriodicAlarm(self.node, "attributes refresh", self.refresh, self._refresh, delay=delay)
-        PeriodicAlarm(self.node, "attributes rebalance", rebalance, self._rebalance_own, delay=delay)
+        delay, own = 0.5 + staggered(self.node.address) / 2, self.placements.rebalance_own
+        set_periodic_alarm(self.node, "attributes refresh", self.refresh, self._refresh, delay=delay)
+        set_periodic_alarm(self.node, "attributes rebalance", rebalance, own, delay=delay)
 
     def _make_matcher(self) -> EventMatcher:
         shared = (self.ring, self.rendezvous, self.placements, self.layout, self.home)
@@ -258,9 +258,3 @@ class AttributeBroker(RendezvousBroker):
         self.replication.drop_unrenewed(PATIENCE * self.refresh)
         self.filing.refresh()
         self.placements.gossip()
-
-    def _rebalance_own(self) -> None:
-        """Rebalance the attributes of which this node is the keeper."""
-        for name in self.placements.names:
-            if self.placements.is_keeper(name) and isinstance(self.placements.newest(name), ArcPlacement):
-                self.placements.rebalance(name)

@@ -14,6 +14,8 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 from distributary.errors import FilterError
@@ -106,7 +108,7 @@ class Filing:
         for name, keys in changed.items():
             self._store(self._entries[subscription_id][name], keys, should)
         for name, keys in removed.items():
-            self._send(known[name][0].placement, name, keys, filed, EntryDrop(name, self._serial))
+            self._send(known[name][0].placement, keys, filed, EntryDrop(name, self._serial))
 
     def forget(self, subscription_id: str) -> None:
         """Remove everything of a subscription from the ring."""
@@ -122,12 +124,11 @@ class Filing:
     def _store(self, filed_entry: tuple[FiledEntry, int], keys: list[int], filed: Filed) -> None:
         entry, serial = filed_entry
         store = EntryStore(entry.name, ListEntry(serial, entry.reach, entry.wanted))
-        self._send(entry.placement, entry.name, keys, filed, store)
+        self._send(entry.placement, keys, filed, store)
 
     def _send(
         self,
         placement: AttributePlacement | None,
-        name: EntryName,
         keys: list[int],
         filed: Mapping[Place, KeyShare],
         change: EntryStore | EntryDrop,
@@ -139,32 +140,24 @@ class Filing:
             for key in keys:
                 self.ring.route(key, change)
         else:
-            for stretch in _stretches(keys, [filed[name, key] for key in keys]):
+            for stretch in _stretches(keys, [filed[change.name, key] for key in keys]):
                 along = EntryChange(tuple(stretch), change)
                 self.ring.route(stretch[0], along if len(stretch) > 1 else change)
 
 
 def _keys_by_name(places: Iterable[Place]) -> dict[EntryName, list[int]]:
-    keys: dict[EntryName, list[int]] = {}
-    for name, key in places:
-        keys.setdefault(name, []).append(key)
-    return keys
+    """The keys of each entry; the places of an entry follow one another."""
+    return {name: [key for _, key in each] for name, each in groupby(places, key=itemgetter(0))}
 
 
 def _stretches(keys: list[int], shares: list[KeyShare]) -> list[list[int]]:
     """Keys grouped so that the cells within a group are consecutive."""
     stretches: list[list[int]] = []
-    previous: KeyShare | None = None
+    expected: int | None = None
     for key, share in zip(keys, shares, strict=True):
-        follows = (
-            previous is not None
-            and previous.cells
-            and share.cells
-            and share.cells[0].first == previous.cells[0].last + 1
-        )
-        if follows:
+        if share.cells and share.cells[0].first == expected:
             stretches[-1].append(key)
         else:
             stretches.append([key])
-        previous = share
+        expected = share.cells[0].last + 1 if share.cells else None
     return stretches

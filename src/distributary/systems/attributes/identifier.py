@@ -55,11 +55,6 @@ class IdentifierLayout:
         """Bits of c3, whose largest value is the number of attributes."""
         return self.attributes.bit_length()
 
-    @property
-    def bits(self) -> int:
-        """The length of a packed identifier."""
-        return self.circle.bits + self.number_bits + self.attribute_bits
-
     def pack(self, identifier: Identifier) -> int:
         """An identifier as one number; an error names the part that does not fit."""
         node, number, attributes = identifier

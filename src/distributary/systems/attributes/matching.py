@@ -41,24 +41,17 @@ class Matching(StrEnum):
     NARROWEST = "narrowest"
 
 
+@dataclass(eq=False)
 class EventMatcher(ABC):
     """What both ways share: lookups of values, and forwarding those that use a retired placement."""
 
-    def __init__(
-        self,
-        ring: Ring,
-        rendezvous: EntryLists,
-        placements: Placements,
-        layout: IdentifierLayout,
-        home: Home,
-    ) -> None:
-        self.ring = ring
-        self.rendezvous = rendezvous
-        self.placements = placements
-        self.layout = layout
-        self.home = home
-        self.served = 0
-        """How many lookups this node has answered."""
+    ring: Ring
+    rendezvous: EntryLists
+    placements: Placements
+    layout: IdentifierLayout
+    home: Home
+    served: int = field(default=0, init=False)
+    """How many lookups this node has answered."""
 
     @abstractmethod
     def publish(self, event: Event, lookups: Iterable[ValueLookup]) -> None:

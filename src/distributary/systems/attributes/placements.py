@@ -92,9 +92,7 @@ class Placements:
         ring.listen(RebalanceRequest, self._rebalance)
         ring.listen(LoadRequest, self._report_load)
         ring.listen(PlacementAnnouncement, self._learn_announced)
-        node.handle(
-            PlacementAnnouncement, lambda message, sender: self.learn(message.arcs, settled=message.settled)
-        )
+        node.handle(PlacementAnnouncement, self._learn_announced)
         node.handle(LoadReply, self._collect_load)
         node.handle(PlacementVersions, self._compare)
         node.at_alarm("attributes census", self._end_census)
@@ -190,14 +188,15 @@ class Placements:
         """Ask the keeper for a new placement of an attribute's values."""
         self.ring.route(self._keeper_key(attribute), RebalanceRequest(attribute))
 
+    def rebalance_own(self) -> None:
+        """Rebalance the attributes of which this node is the keeper."""
+        for name in self._axes:
+            if self.is_keeper(name) and isinstance(self.newest(name), ArcPlacement):
+                self.rebalance(name)
+
     def is_keeper(self, attribute: str) -> bool:
         """Whether this node makes the new placements of an attribute."""
         return self.ring.owns(self._keeper_key(attribute))
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The attributes that have cells."""
-        return tuple(self._axes)
 
     def _keeper_key(self, attribute: str) -> int:
         return self.ring.circle.hash(f"keeper of {attribute}")
@@ -250,5 +249,5 @@ class Placements:
             self.ring.identifier, circle.size, PlacementAnnouncement(arcs, settled=False)
         )
 
-    def _learn_announced(self, message: PlacementAnnouncement, arrival: Arrival) -> None:
+    def _learn_announced(self, message: PlacementAnnouncement, origin: Arrival | Address) -> None:
         self.learn(message.arcs, settled=message.settled)

@@ -35,6 +35,7 @@ from distributary.errors import DistributaryError, UnknownSubscriptionError
 from distributary.model import Event, Subscription
 from distributary.overlay.hypercube import Cubes, CubeVertex, Key, children_above, children_below
 from distributary.overlay.node import Address, Message
+from distributary.overlay.periodic import set_periodic_alarm, staggered
 from distributary.overlay.replication import Name
 from distributary.overlay.ring.ring import Arrival, Ring
 from distributary.systems.hope.addressing import Addressing, StructuralAddress
@@ -53,7 +54,6 @@ from distributary.systems.hope.messages import (
     StoredEvent,
     XmlPublication,
 )
-from distributary.systems.periodic import PeriodicAlarm, staggered
 from distributary.systems.ring_broker import RendezvousBroker
 
 LEASES = 3.5
@@ -155,7 +155,7 @@ class HopeBroker(RendezvousBroker):
         self.node.handle(OwnershipNotice, self._learn_host)
         self.node.handle(OwnershipDenial, self._forget_host)
         delay = 0.5 + staggered(self.node.address)
-        PeriodicAlarm(self.node, "hope refresh", self.refresh, self._each_period, delay=delay)
+        set_periodic_alarm(self.node, "hope refresh", self.refresh, self._each_period, delay=delay)
 
     # For clients.
 

@@ -36,8 +36,8 @@ from distributary.filters.filter import Filter
 from distributary.filters.kinds import parse_filters
 from distributary.model import Event, Subscription
 from distributary.overlay.node import Address
+from distributary.overlay.periodic import set_periodic_alarm
 from distributary.overlay.ring.ring import Arrival, Ring
-from distributary.systems.periodic import PeriodicAlarm
 from distributary.systems.ring_broker import RendezvousBroker
 from distributary.systems.state_aware.segments import Segments
 
@@ -200,7 +200,7 @@ class StateAwareBroker(RendezvousBroker):
         ring.listen(ValueNotice, self._notified)
         self.node.handle(UnknownSubscriptions, self._remove_unknown)
         delay = 0.5 + (self.node.address % 997) / 997 / 2  # so that not all homes send at once
-        PeriodicAlarm(self.node, "refresh", self.refresh, self._refresh, delay=delay)
+        set_periodic_alarm(self.node, "refresh", self.refresh, self._refresh, delay=delay)
         self.replication.on_change(self._hosted)
 
     # What clients ask for.
