@@ -20,9 +20,8 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from distributary.plan.adaptation import Patience
 from distributary.plan.goal.expression import Goal
-from distributary.plan.trees.adaptation import TreeAdaptation
+from distributary.plan.trees.adaptation import Patience, TreeAdaptation
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.optimiser import climb

@@ -8,8 +8,7 @@ from random import Random
 import pytest
 
 from distributary.errors import DistributaryError
-from distributary.plan.adaptation import Patience
-from distributary.plan.trees.adaptation import TreeAdaptation
+from distributary.plan.trees.adaptation import Patience, TreeAdaptation
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.cost import violations
 from distributary.plan.trees.goals import parse_goal

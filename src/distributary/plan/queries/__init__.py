@@ -17,7 +17,7 @@ In reading order:
   what that costs. `optimiser`: the seed's hill climbing.
 - `baselines`, `relaxation`: placements to compare with. `beginnings`: climbs from several placements.
 - `joint`: trees and placements improved together. `shedding`: which queries to thin out when sites have too
-  much to do. `adaptation`: keeping a placement good while conditions drift.
+  much to do.
 - `generator`: the seed's workload. `blocks`, `catalogue`: a catalogue's queries as a workload. `plan_file`:
   reading a plan from a file. `drawing`: text and pictures.
 """

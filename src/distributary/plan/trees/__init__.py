@@ -13,9 +13,9 @@ In reading order:
 - `benefit`: what a rewrite is worth (`Problem`, `TreeEstimate`), by `path_cost` for costs that follow from
   the path to the root, by `incremental` for all others, by `moves` for all parents of a site at once, and by
   `bulk` in machine code for all pairs of sites (`bulk_walk` is annealing's walk in it).
-- `climb`: what every search hands back. `optimiser` is the seed's hill climbing, `approximation` the same on
-  statistics that are broadcast less often, `annealing` simulated annealing, `optimum` the best tree where it
-  can be known, `escape` the default search, which goes on where climbing stops.
+- `climb`: what every search hands back. `optimiser` is the seed's hill climbing, `annealing` simulated
+  annealing, `optimum` the best tree where it can be known, `escape` the default search, which goes on where
+  climbing stops.
 - `feasibility` and `mending`: constraints that no tree can keep, and making a tree keep those that can be
   kept.
 - `adaptation`: keeping a tree good while conditions drift.

@@ -56,7 +56,7 @@ def anneal(
     schedule = schedule or Schedule()
     estimate = problem.at(tree)
     layout = estimate.layout
-    if layout is None or problem.goal.constraints or any(rule.reach is None for rule in rules):
+    if layout is None or problem.goal.constraints or any(rule.pair is None for rule in rules):
         return _walk(estimate, random, rules, schedule)
     return _walk_in_bulk(estimate, layout, random, rules, schedule)
 
@@ -98,9 +98,7 @@ def _walk_in_bulk(
 ) -> TreeClimb:
     from distributary.plan.trees.bulk_walk import walk
 
-    known = [
-        (int(rule.shape), *rule.reach.numbers) for rule in rules if rule.shape is not None and rule.reach
-    ]
+    known = [rule.pair.numbers for rule in rules if rule.pair is not None]
     parents, tried, applied = walk(
         layout,
         np.array(known, dtype=np.int64),

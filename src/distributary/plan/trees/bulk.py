@@ -1,7 +1,7 @@
 """Rewrites weighed by the thousand: every pair of sites that a rule takes, in machine code (Numba).
 
-What a rule does comes to one of four shapes (`rules.Shape`), and where it may be applied is said by its reach
-(`rules.Reach`), both of two sites, `one` and `other`. A climb tries all pairs, annealing draws one.
+A rule (`rules.PairRule`) is three numbers here: what it does with two sites, `one` and `other`, in which
+relation they stand, and how many levels apart. A climb tries all pairs, annealing draws one.
 
 Rules:
 
@@ -30,6 +30,8 @@ from distributary.plan.trees.rules import PairRelation, RewriteShape
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Records = NDArray[Any]
+Rule = tuple[int, int, int]
+"""The numbers of a `PairRule`."""
 Intervals = tuple[int, int, int, int]
 """Two intervals of the depth-first order: from and to, and again from and to (0 and 0 if there is one)."""
 
@@ -282,11 +284,11 @@ def above(sites: Records, site: int, levels: int) -> int:
 
 
 @kernel
-def owner_of(sites: Records, reach: tuple[int, int, int], one: int, other: int) -> int:
-    """Whose unit the pair is in if a rule of this reach (`Reach.numbers`) takes it, else -1."""
-    relation, levels, with_children = reach
+def owner_of(sites: Records, rule: Rule, one: int, other: int) -> int:
+    """Whose unit the pair is in if the rule takes it, else -1."""
+    shape, relation, levels = rule
     parent = int(sites[one].parent)
-    if one == other or (with_children and sites[one].size == 1):
+    if one == other or (shape == HAND and sites[one].size == 1):
         return -1
     if relation == RISE:
         return other if above(sites, one, levels) == other else -1
@@ -318,108 +320,35 @@ def _partners(sites: Records, one: int, other: int) -> bool:
 @kernel
 def weigh_pairs(
     layout: Layout,
-    shape: int,
-    reach: tuple[int, int, int],
+    rule: Rule,
     asked: Integers,
     owners: NDArray[np.bool_],
     signed: Floats,
     sign: int,
     least: float,
-    heard: Floats,
 ) -> tuple[Integers, Integers, Floats, int]:
     """Weigh a rule with all pairs whose first is among `asked`.
 
     A local rule stays in the units of `owners`; a directed one looks at others that are better off, by their
-    `signed` costs. Benefits up to `least` are left out. Where costs were `heard`, benefits go by those.
-    Returned are the pairs, the benefit of each, and how many were looked at.
+    `signed` costs. Benefits up to `least` are left out. Returned are the pairs, the benefit of each, and how
+    many were looked at.
     """
     most = len(asked) * len(signed)
     ones, others, benefits = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most)
     now = system_cost(layout, (0, 0, 0, 0), 0.0, 0.0, np.inf, -np.inf)
-    before, then = np.empty(len(heard)), np.empty(len(heard))
     kept = looked_at = 0
-    directed = reach[0] >= ELSEWHERE
+    shape, relation, _ = rule
+    directed = relation >= ELSEWHERE
     for one in asked:
         for other in range(len(signed)):
             if directed and signed[other] >= signed[one]:
                 continue
-            owner = owner_of(layout.sites, reach, one, other)
+            owner = owner_of(layout.sites, rule, one, other)
             if owner < 0 or not (directed or owners[owner]):
                 continue
             looked_at += 1
             benefit = sign * (now - cost_after(layout, shape, one, other))
-            if len(heard):
-                benefit = sign * heard_saving(layout, shape, one, other, heard, before, then)
             if benefit > least:
                 ones[kept], others[kept], benefits[kept] = one, other, benefit
                 kept += 1
     return ones[:kept].copy(), others[:kept].copy(), benefits[:kept].copy(), looked_at
-
-
-# Approximate statistics
-
-
-@kernel
-def heard_saving(
-    layout: Layout, shape: int, one: int, other: int, heard: Floats, before: Floats, then: Floats
-) -> float:
-    """By how much the system's cost seems to fall, going by `heard` costs where the rewrite touches nobody.
-
-    `cost_after` must have been asked for this rewrite just before. `before` and `then` are room for costs.
-    """
-    _, sites, places, _, functions = layout
-    for site in range(len(heard)):
-        before[site] = heard[site]
-    if shape != MOVE:
-        _hear_children(sites, places, one, before)
-    before[one], before[other] = sites[one].cost, sites[other].cost
-    if shape in (SWAP, EXCHANGE):
-        _hear_children(sites, places, other, before)
-    parent, beside = sites[one].parent, sites[other].parent
-    if shape == MOVE or (shape == SWAP and parent != beside):
-        before[parent] = sites[parent].cost
-    if shape == SWAP and parent != beside:
-        before[beside] = sites[beside].cost
-    for site in range(len(heard)):
-        then[site] = before[site]
-    start, end, more, last = intervals(sites, shape, one, other)
-    for turn in range(2):
-        begin, until = (start, end) if turn == 0 else (more, last)
-        for place in range(begin, until):
-            label = places[place].site
-            if shape == SWAP:
-                label = other if label == one else (one if label == other else label)
-            then[label] = before[label] + places[place].walked - sites[label].cost
-    return aggregated(functions[1], sites, before) - aggregated(functions[1], sites, then)
-
-
-@kernel
-def _hear_children(sites: Records, places: Records, site: int, costs: Floats) -> None:
-    for number in range(sites[site].fanout):
-        child = places[sites[site].first + number].child
-        costs[child] = sites[child].cost
-
-
-@kernel
-def aggregated(system: int, sites: Records, costs: Floats) -> float:
-    """The system's cost from the sites' costs alone."""
-    total = weight = 0.0
-    found = np.inf if system == MIN else -np.inf
-    for site in range(len(sites)):
-        if sites[site].weight:
-            total += sites[site].weight * costs[site]
-            weight += sites[site].weight
-            found = worse(system, found, costs[site])
-    if system in (MIN, MAX):
-        return found
-    if system == SUM:
-        return total
-    mean = total / weight
-    if system == AVERAGE:
-        return mean
-    squares = 0.0
-    for site in range(len(sites)):
-        if sites[site].weight:
-            squares += sites[site].weight * (costs[site] - mean) ** 2
-    variance = squares / max(weight - 1, 1.0)
-    return variance if system == VARIANCE else variance**0.5

@@ -18,8 +18,7 @@ def walk(
 ) -> tuple[bulk.Integers, int, int]:
     """The parents in the best tree met, how many rewrites were tried, and how many applied.
 
-    `rules` has a row for each: its shape and the numbers of its reach. The layout ends at the walk's last
-    tree.
+    `rules` has a row of numbers for each. The layout ends at the walk's last tree.
     """
     sites, places = layout.sites, layout.places
     count = len(sites)
@@ -30,16 +29,16 @@ def walk(
     while temperature >= schedule.frozen or idle < schedule.patience:
         idle += 1
         for _ in range(schedule.tries * count):
-            rule = rules[random.integers(0, len(rules))]
-            shape, reach = rule[0], (rule[1], rule[2], rule[3])
-            one, other = draw(sites, places, reach, random)
-            if other < 0 or bulk.owner_of(sites, reach, one, other) < 0:
+            row = rules[random.integers(0, len(rules))]
+            rule = (row[0], row[1], row[2])
+            one, other = draw(sites, places, rule, random)
+            if other < 0 or bulk.owner_of(sites, rule, one, other) < 0:
                 continue
             tried += 1
-            benefit = sign * (cost - bulk.cost_after(layout, shape, one, other))
+            benefit = sign * (cost - bulk.cost_after(layout, rule[0], one, other))
             if benefit < 0 and random.random() >= np.exp(benefit / temperature):
                 continue
-            apply(sites, places, shape, one, other)
+            apply(sites, places, rule[0], one, other)
             cost = bulk.read(layout)
             applied += 1
             if sign * (best_cost - cost) > 0:
@@ -51,10 +50,10 @@ def walk(
 
 @kernel
 def draw(
-    sites: bulk.Records, places: bulk.Records, reach: tuple[int, int, int], random: np.random.Generator
+    sites: bulk.Records, places: bulk.Records, rule: bulk.Rule, random: np.random.Generator
 ) -> tuple[int, int]:
     """Two sites that may stand in the relation, the first at random; the second is -1 if there is none."""
-    relation, levels, _ = reach
+    _, relation, levels = rule
     one = int(random.integers(0, len(sites)))
     if relation == bulk.RISE:
         return one, bulk.above(sites, one, levels)

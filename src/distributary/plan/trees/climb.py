@@ -23,9 +23,8 @@ class TreeStep:
 class TreeClimb:
     """A tree reached from another.
 
-    `considered` counts the rewrites that were weighed on the way, `messages` the statistics that were
-    broadcast for it (where that was asked for), and `unlisted` the rewrites that were applied and are in no
-    step.
+    `considered` counts the rewrites that were weighed on the way, `unlisted` those that were applied and are
+    in no step.
     """
 
     start: Tree
@@ -33,7 +32,6 @@ class TreeClimb:
     cost: Number
     steps: tuple[TreeStep, ...]
     considered: int
-    messages: int = 0
     unlisted: int = 0
 
     @property

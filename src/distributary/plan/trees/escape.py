@@ -30,13 +30,13 @@ from random import Random
 import numpy as np
 import numpy.typing as npt
 
+from distributary.errors import DistributaryError
 from distributary.plan.goal.expression import GoalFunction
 from distributary.plan.trees.benefit import Problem, TreeEstimate
 from distributary.plan.trees.climb import TreeClimb, TreeStep
 from distributary.plan.trees.incremental import IncrementalCost
 from distributary.plan.trees.mending import mended
 from distributary.plan.trees.moves import JOINS, Floats, Moves
-from distributary.plan.trees.optimiser import tree_and_legal
 from distributary.plan.trees.optimum import best_paths, has_best_paths
 from distributary.plan.trees.path_cost import TreePathCost
 from distributary.plan.trees.rules import NODE_SWAP, TreeRewrite
@@ -346,7 +346,7 @@ def _choose(estimate: TreeEstimate, scored: Scored, effort: Effort) -> _Choice |
         if move is not None and (score <= 0 or site in move.changes):
             continue
         changes = {**(move.changes if move else {}), site: parent}
-        if not tree_and_legal(estimate, changes):
+        if not _tree_and_legal(estimate, changes):
             if move is None:
                 forbidden.append((site, parent))
             continue
@@ -355,6 +355,18 @@ def _choose(estimate: TreeEstimate, scored: Scored, effort: Effort) -> _Choice |
             move = _Choice(worth, changes)
     exchange = _best_exchange(estimate, forbidden[:10])
     return exchange if exchange and (move is None or move.score < exchange.score) else move
+
+
+def _tree_and_legal(estimate: TreeEstimate, changes: Mapping[int, int]) -> bool:
+    """Whether the moves leave a tree that the constraints allow.
+
+    Moves that are possible each can make a circle together: each may put its site below the other's.
+    """
+    try:
+        after = estimate.tree.changed(changes)
+    except DistributaryError:
+        return False
+    return estimate.legal(changes, after)
 
 
 def _best_exchange(estimate: TreeEstimate, forbidden: list[tuple[int, int]]) -> _Choice | None:

@@ -3,14 +3,11 @@
 Rules:
 
 - In every period each site that can matter weighs the rewrites of its unit and names its best; the root
-  applies the best of all, or several that are independent. The climb ends when nothing helps.
+  applies the best of all. The climb ends when nothing helps.
 - Only critical sites can matter (section 3.4.3). Where the system's cost is a MIN or MAX of costs along the
-  path, those are the sites that have it (within `slack`), and local rules are weighed only in units on the
-  way from the root to them. Otherwise all sites are critical.
+  path, those are the sites that have it, and local rules are weighed only in units on the way from the root
+  to them. Otherwise all sites are critical.
 - A critical site hears, for directed rules, only of sites that do better than itself (Table 4.3).
-- Two rewrites go together when the sites whose parent or children they change are disjoint (Definition 5),
-  what comes out is a tree and legal, and together they bring more than either alone: their benefit is
-  measured together, not estimated.
 
 Cost: a period weighs, near a star, about the square of the sites for each rule, and does so in `bulk` where
 that applies: 200 sites climb from a random tree to the shortest paths in about a second.
@@ -19,16 +16,13 @@ that applies: 200 sites climb from a random tree to the shortest paths in about 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from distributary.errors import DistributaryError
 from distributary.plan.goal.expression import GoalAggregate, Scope
-from distributary.plan.trees.approximation import Broadcasts
 from distributary.plan.trees.benefit import Problem, TreeEstimate
 from distributary.plan.trees.climb import TreeClimb, TreeStep
 from distributary.plan.trees.rules import DIRECTED, LOCAL, Arguments, TreeRewrite, TreeRule
@@ -43,23 +37,8 @@ NEGLIGIBLE = 1e-9
 """A benefit below this share of the cost is rounding, and following it could go round in circles."""
 
 
-@dataclass(frozen=True)
-class WeighedRewrite:
-    """A rewrite and what it is worth."""
-
-    benefit: float
-    rewrite: TreeRewrite
-
-
 def climb(
-    problem: Problem,
-    tree: Tree,
-    rules: Sequence[TreeRule] = HYBRID,
-    *,
-    concurrent: bool = False,
-    slack: float = 0.0,
-    periods: int | None = None,
-    broadcasts: Broadcasts | None = None,
+    problem: Problem, tree: Tree, rules: Sequence[TreeRule] = HYBRID, *, periods: int | None = None
 ) -> TreeClimb:
     """Improve a tree until no rule helps, or for so many periods.
 
@@ -71,49 +50,48 @@ def climb(
     >>> found.tree.parents, found.cost, [rewrite.rule for rewrite in found.rewrites]
     ((-1, 0, 1), 8, ['child demotion'])
     """
-    start, considered, messages = tree, 0, 0
+    estimate, considered = problem.at(tree), 0
     steps: list[TreeStep] = []
-    estimate = problem.at(tree)
     while periods is None or len(steps) < periods:
-        if broadcasts is not None:
-            messages += broadcasts.phase(estimate)
-        weighed, looked_at = weigh(estimate, rules, slack, broadcasts)
+        weighed, looked_at = weigh(estimate, rules)
         considered += looked_at
-        chosen = choose(estimate, weighed, concurrent)
-        if not chosen:
+        least = negligible(estimate)
+        best = next(
+            (
+                rewrite
+                for _, rewrite in weighed
+                if estimate.legal(rewrite.changes) and float(estimate.benefit(rewrite.changes)) > least
+            ),
+            None,
+        )
+        if best is None:
             break
-        before = estimate.cost
-        changes = {site: parent for rewrite in chosen for site, parent in rewrite.changes.items()}
-        tree = tree.changed(changes)
-        estimate = problem.at(tree)
-        steps.append(TreeStep(tuple(chosen), before, estimate.cost))
-    return TreeClimb(start, tree, estimate.cost, tuple(steps), considered, messages)
+        before, estimate = estimate.cost, problem.at(estimate.tree.changed(best.changes))
+        steps.append(TreeStep((best,), before, estimate.cost))
+    return TreeClimb(tree, estimate.tree, estimate.cost, tuple(steps), considered)
+
+
+def negligible(estimate: TreeEstimate) -> float:
+    """The benefit up to which a rewrite is not worth while."""
+    return NEGLIGIBLE * abs(float(estimate.cost))
 
 
 # Which sites are considered
 
 
-def critical_sites(estimate: TreeEstimate, slack: float = 0.0) -> list[int]:
+def critical_sites(estimate: TreeEstimate) -> list[int]:
     """The sites whose costs decide the system's cost."""
     cost = estimate.problem.goal.cost
-    everyone = list(range(len(estimate.tree.parents)))
     along_path = isinstance(cost.value, GoalAggregate) and cost.value.over is Scope.PATH
     if not cost.function.is_bottleneck or not along_path:
-        return everyone
-    reach = slack * abs(float(estimate.cost))
-    return [
-        site
-        for site in everyone
-        if (own := estimate.costs[site]) is not None and abs(float(own) - float(estimate.cost)) <= reach
-    ]
+        return list(range(len(estimate.tree.parents)))
+    return [site for site, own in enumerate(estimate.costs) if own == estimate.cost]
 
 
-def candidates(
-    estimate: TreeEstimate, rules: Sequence[TreeRule], slack: float
-) -> Iterator[tuple[TreeRule, Arguments]]:
+def candidates(estimate: TreeEstimate, rules: Sequence[TreeRule]) -> Iterator[tuple[TreeRule, Arguments]]:
     """Every rule with every argument that a critical site may use it with."""
     tree, costs, sign = estimate.tree, estimate.costs, estimate.problem.goal.sign
-    critical = critical_sites(estimate, slack)
+    critical = critical_sites(estimate)
     owners = sorted({above for site in critical for above in tree.path(site)})
     for rule in rules:
         if not rule.directed:
@@ -131,23 +109,21 @@ def candidates(
 # Weighing rewrites
 
 
-def weigh(
-    estimate: TreeEstimate, rules: Sequence[TreeRule], slack: float, broadcasts: Broadcasts | None = None
-) -> tuple[Iterable[WeighedRewrite], int]:
-    """The rewrites that help, best first, and how many were looked at.
+class WeighedRewrite(NamedTuple):
+    """A rewrite and what it is worth."""
 
-    With `broadcasts` they are worth what they seem to be by what was last heard of the sites; the root
-    measures its choice before it applies it.
-    """
+    benefit: float
+    rewrite: TreeRewrite
+
+
+def weigh(estimate: TreeEstimate, rules: Sequence[TreeRule]) -> tuple[Iterable[WeighedRewrite], int]:
+    """The rewrites that help, best first, and how many were looked at."""
     layout = estimate.layout
-    known = [rule for rule in rules if rule.shape is not None and rule.reach is not None]
+    known = [] if layout is None else [rule for rule in rules if rule.pair is not None]
     if layout is None or not known:
-        return _weigh_one_by_one(estimate, rules, slack, broadcasts)
-    others = [rule for rule in rules if rule not in known]
-    found, looked_at = _weigh_in_bulk(estimate, layout, known, slack, broadcasts)
-    if not others:
-        return found, looked_at
-    more, looked_at_more = _weigh_one_by_one(estimate, others, slack, broadcasts)
+        return _weigh_one_by_one(estimate, rules)
+    found, looked_at = _weigh_in_bulk(estimate, layout, known)
+    more, looked_at_more = _weigh_one_by_one(estimate, [rule for rule in rules if rule.pair is None])
     return merge(found, more, key=_rank), looked_at + looked_at_more
 
 
@@ -155,54 +131,36 @@ def _rank(item: WeighedRewrite) -> tuple[float, str, Arguments]:
     return -item.benefit, item.rewrite.rule, item.rewrite.arguments
 
 
-def _weigh_one_by_one(
-    estimate: TreeEstimate, rules: Sequence[TreeRule], slack: float, broadcasts: Broadcasts | None
-) -> tuple[list[WeighedRewrite], int]:
-    least = NEGLIGIBLE * abs(float(estimate.cost))
-    weighed: list[WeighedRewrite] = []
-    looked_at = 0
-    for rule, arguments in candidates(estimate, rules, slack):
-        looked_at += 1
-        rewrite = rule.rewrite(estimate.tree, arguments)
-        if broadcasts is None:
-            benefit = float(estimate.benefit(rewrite.changes))
-        else:
-            benefit = broadcasts.benefit(estimate, rewrite)
-        if benefit > least:
-            weighed.append(WeighedRewrite(benefit, rewrite))
-    return sorted(weighed, key=_rank), looked_at
+def _weigh_one_by_one(estimate: TreeEstimate, rules: Sequence[TreeRule]) -> tuple[list[WeighedRewrite], int]:
+    offered = [rule.rewrite(estimate.tree, arguments) for rule, arguments in candidates(estimate, rules)]
+    weighed = [WeighedRewrite(float(estimate.benefit(each.changes)), each) for each in offered]
+    least = negligible(estimate)
+    return sorted((each for each in weighed if each.benefit > least), key=_rank), len(offered)
 
 
 def _weigh_in_bulk(
-    estimate: TreeEstimate,
-    layout: Layout,
-    rules: Sequence[TreeRule],
-    slack: float,
-    broadcasts: Broadcasts | None,
+    estimate: TreeEstimate, layout: Layout, rules: Sequence[TreeRule]
 ) -> tuple[Iterator[WeighedRewrite], int]:
     from distributary.plan.trees.bulk import weigh_pairs
 
     tree, sign = estimate.tree, estimate.problem.goal.sign
-    critical = critical_sites(estimate, slack)
+    critical = critical_sites(estimate)
     owners = np.full(len(tree.parents), len(critical) == len(tree.parents))
     if not owners.all():
         owners[[above for site in critical for above in tree.path(site)]] = True
     everyone = np.arange(len(tree.parents))
     # A site without a cost, such as the root, is as well off as can be: everybody hears of it.
     signed = np.array([-math.inf if cost is None else sign * float(cost) for cost in estimate.costs])
-    least = NEGLIGIBLE * abs(float(estimate.cost))
-    heard = np.empty(0) if broadcasts is None else broadcasts.heard()
+    least = negligible(estimate)
     found, looked_at = [], 0
     for rule in sorted(rules, key=lambda rule: rule.name):
-        assert rule.shape is not None
-        assert rule.reach is not None
+        assert rule.pair is not None
         sites = np.array(critical, dtype=np.int64) if rule.directed else everyone
-        ones, others, benefits, looked = weigh_pairs(
-            layout, int(rule.shape), rule.reach.numbers, sites, owners, signed, sign, least, heard
-        )
+        numbers = rule.pair.numbers
+        ones, others, benefits, looked = weigh_pairs(layout, numbers, sites, owners, signed, sign, least)
         found.append((rule, ones, others, benefits))
         looked_at += looked
-    return _best_first(estimate.tree, found), looked_at
+    return _best_first(tree, found), looked_at
 
 
 FIRST = 32
@@ -222,42 +180,3 @@ def _best_first(
         for place in at[np.lexsort((others[at], ones[at], rules[at], -benefits[at]))].tolist():
             pair = int(ones[place]), int(others[place])
             yield WeighedRewrite(float(benefits[place]), found[rules[place]][0].rewrite(tree, pair))
-
-
-def choose(estimate: TreeEstimate, weighed: Iterable[WeighedRewrite], concurrent: bool) -> list[TreeRewrite]:
-    """The best legal rewrite; if several may go at once, also those that are independent and add to it.
-
-    The rewrites come best first.
-    """
-    chosen: list[TreeRewrite] = []
-    touched: set[int] = set()
-    changes: dict[int, int] = {}
-    best = 0.0
-    least = NEGLIGIBLE * abs(float(estimate.cost))
-    for rewrite in (item.rewrite for item in weighed):
-        if touched & rewrite.touched(estimate.tree):
-            continue
-        together = {**changes, **rewrite.changes}
-        if not tree_and_legal(estimate, together):
-            continue
-        benefit = float(estimate.benefit(together))
-        if benefit <= best + least:
-            continue
-        chosen.append(rewrite)
-        touched |= rewrite.touched(estimate.tree)
-        changes, best = together, benefit
-        if not concurrent:
-            break
-    return chosen
-
-
-def tree_and_legal(estimate: TreeEstimate, changes: Mapping[int, int]) -> bool:
-    """Whether the changes leave a tree that the constraints allow.
-
-    Rewrites that are possible each can make a circle together: each may move its sites below the other's.
-    """
-    try:
-        after = estimate.tree.changed(changes)
-    except DistributaryError:
-        return False
-    return estimate.legal(changes, after)

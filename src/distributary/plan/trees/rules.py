@@ -1,15 +1,14 @@
-"""Rewrites of a tree: the primitive rules, composites made of them, and the directed rules (section 4.3).
+"""Rewrites of a tree: the local rules, and the directed ones (section 4.3).
 
 Rules of this file:
 
 - A rule is data: which arguments it can take around a site, and a script that carries it out on a `TreeEdit`.
-  A script may only promote and demote (and call other scripts); directed rules may also move and swap.
-- A local rule stays within its unit: the owner, its parent, and so many levels below. Names of sites in a
-  script are those of the unit before it began (as in Table 4.2).
+- A local rule stays within its unit: the owner, its parent, and so many levels below (Table 4.2). A directed
+  rule takes any site outside the unit.
 - What a rule comes to is a `TreeRewrite`: the sites that get another parent. Arguments that would change
   nothing are not offered.
-- Our own rules take two sites and say, beside their script, what they come to (`RewriteShape`) and which
-  pairs they take (`RuleReach`): `bulk` weighs them by that alone.
+- Our own rules take two sites. What they do with them (`RewriteShape`) and which pairs they take
+  (`PairRelation`) is all there is to say of them (`PairRule`): `bulk` weighs them by that alone.
 
 An application adds a rule by writing a script and listing it:
 
@@ -87,6 +86,18 @@ class TreeEdit:
         for site, parent in sorted(target.items()):
             self._put(site, renamed.get(parent, parent))
 
+    def hand_children(self, one: int, other: int) -> None:
+        """Move all children of one site under another site outside its subtree."""
+        for child in self.children(one):
+            self.move(child, other)
+
+    def exchange_children(self, one: int, other: int) -> None:
+        """Let two sites, neither below the other, exchange their children."""
+        of_other = self.children(other)
+        self.hand_children(one, other)
+        for child in of_other:
+            self.move(child, one)
+
     def changes(self) -> dict[int, int]:
         """Who has another parent than in the beginning."""
         before = self.tree.parents
@@ -116,7 +127,7 @@ class TreeRewrite:
 
 
 class RewriteShape(IntEnum):
-    """What a rule comes to, whatever its script does on the way, for its arguments `one` and `other`."""
+    """What a rule does with its arguments `one` and `other`."""
 
     MOVE = 0
     """One gets under other, with all below it."""
@@ -145,38 +156,40 @@ class PairRelation(IntEnum):
     """Neither is the root, they are out of each other's units, and not leaves side by side."""
 
 
-class RuleReach(NamedTuple):
-    """Which pairs of sites a rule takes; `with_children` if the first must have some."""
+class PairRule(NamedTuple):
+    """What a rule does with two sites, and which pairs it takes: those so many levels apart."""
 
+    shape: RewriteShape
     relation: PairRelation
-    levels: int = 0
-    with_children: bool = False
+    apart: int = 0
 
     @property
     def numbers(self) -> tuple[int, int, int]:
         """The same as plain numbers."""
-        return int(self.relation), self.levels, int(self.with_children)
+        return int(self.shape), int(self.relation), self.apart
 
     def pairs(self, tree: Tree, owner: int) -> Iterator[Arguments]:
-        """The pairs in the unit of a site; for a directed rule, those whose first it is."""
-        pairs = PAIRS[self.relation](tree, owner, self.levels)
-        return (pair for pair in pairs if not self.with_children or tree.children[pair[0]])
+        """The pairs in the unit of a site; for a directed rule, those whose first it is.
+
+        A site that hands its children on must have some.
+        """
+        pairs = PAIRS[self.relation](tree, owner, self.apart)
+        return (pair for pair in pairs if self.shape is not RewriteShape.HAND or tree.children[pair[0]])
 
 
 @dataclass(frozen=True)
 class TreeRule:
     """What may be done around a site.
 
-    `levels` is the size of the unit it needs, 0 for a directed rule. A rule with a shape and a reach takes
-    two arguments and is weighed by those.
+    `levels` is the size of the unit it needs, 0 for a directed rule. Rules of ours say by `pair` what they
+    come to.
     """
 
     name: str
     levels: int
     arguments: Callable[[Tree, int], Iterable[Arguments]]
     script: Callable[..., None]
-    shape: RewriteShape | None = None
-    reach: RuleReach | None = None
+    pair: PairRule | None = None
 
     @property
     def directed(self) -> bool:
@@ -253,97 +266,19 @@ PAIRS: Mapping[PairRelation, Callable[[Tree, int, int], Iterator[Arguments]]] = 
 }
 
 
-# Scripts
-
-
-def raise_site(edit: TreeEdit, site: int, to: int) -> None:
-    """Promote a site until it is under the one named."""
-    while edit.parent(site) != to:
-        edit.promote(site)
-
-
-def sink_site(edit: TreeEdit, site: int, under: int) -> None:
-    """Demote a site, level by level, until it is under the one named."""
-    way = [under]
-    while edit.parent(way[-1]) != edit.parent(site):
-        way.append(edit.parent(way[-1]))
-    for step in reversed(way):
-        edit.demote(site, step)
-
-
-def raise_subtree(edit: TreeEdit, site: int, to: int) -> None:
-    """Promote a site's children until they are under the one named."""
-    for child in edit.children(site):
-        raise_site(edit, child, to)
-
-
-def swap_parent_and_child(edit: TreeEdit, site: int, child: int) -> None:
-    """Let a site and one of its children change places."""
-    others = [other for other in edit.children(site) if other != child]
-    grandchildren = edit.children(child)
-    edit.promote(child)
-    edit.demote(site, child)
-    for other in others:
-        edit.promote(other)
-    for grandchild in grandchildren:
-        edit.demote(grandchild, site)
-
-
-def swap_along_path(edit: TreeEdit, ancestor: int, site: int) -> None:
-    """Let a site and one above it change places, by swaps of neighbours up the path and down again."""
-    between = []
-    above = edit.parent(site)
-    while above != ancestor:
-        between.append(above)
-        above = edit.parent(above)
-    for middle in between:
-        swap_parent_and_child(edit, middle, site)
-    swap_parent_and_child(edit, ancestor, site)
-    for middle in reversed(between):
-        swap_parent_and_child(edit, ancestor, middle)
-
-
-def migrate_subtree(edit: TreeEdit, site: int, to: int) -> None:
-    """Hand a site's children to its sibling, or to one below the sibling."""
-    for child in edit.children(site):
-        edit.promote(child)
-        sink_site(edit, child, to)
-
-
-def swap_siblings(edit: TreeEdit, one: int, other: int) -> None:
-    """Let two siblings exchange their children."""
-    of_one, of_other = edit.children(one), edit.children(other)
-    for site, target in [(child, other) for child in of_one] + [(child, one) for child in of_other]:
-        edit.promote(site)
-        edit.demote(site, target)
-
-
-def move_subtree(edit: TreeEdit, site: int, to: int) -> None:
-    """Move a site's children under any site outside its subtree."""
-    for child in edit.children(site):
-        edit.move(child, to)
-
-
 # The rules
 
-SCRIPTS: Mapping[tuple[RewriteShape, PairRelation], Callable[..., None]] = {
-    (RewriteShape.MOVE, PairRelation.RISE): raise_site,
-    (RewriteShape.MOVE, PairRelation.BESIDE): sink_site,
-    (RewriteShape.MOVE, PairRelation.ELSEWHERE): TreeEdit.move,
-    (RewriteShape.HAND, PairRelation.RISE): raise_subtree,
-    (RewriteShape.HAND, PairRelation.BESIDE): migrate_subtree,
-    (RewriteShape.HAND, PairRelation.ELSEWHERE): move_subtree,
-    (RewriteShape.SWAP, PairRelation.SWAP_UP): swap_along_path,
-    (RewriteShape.SWAP, PairRelation.PARTNERS): TreeEdit.swap,
-    (RewriteShape.EXCHANGE, PairRelation.SIBLINGS): swap_siblings,
+SCRIPTS: Mapping[RewriteShape, Callable[[TreeEdit, int, int], None]] = {
+    RewriteShape.MOVE: TreeEdit.move,
+    RewriteShape.HAND: TreeEdit.hand_children,
+    RewriteShape.SWAP: TreeEdit.swap,
+    RewriteShape.EXCHANGE: TreeEdit.exchange_children,
 }
 
 
 def _rule(name: str, levels: int, shape: str, relation: str, apart: int = 0) -> TreeRule:
-    """A rule of ours: a site that hands its children on must have some."""
-    comes_to, pairs = RewriteShape[shape], PairRelation[relation]
-    reach = RuleReach(pairs, apart, comes_to is RewriteShape.HAND)
-    return TreeRule(name, levels, reach.pairs, SCRIPTS[comes_to, pairs], comes_to, reach)
+    pair = PairRule(RewriteShape[shape], PairRelation[relation], apart)
+    return TreeRule(name, levels, pair.pairs, SCRIPTS[pair.shape], pair)
 
 
 LOCAL: Sequence[TreeRule] = (
@@ -356,7 +291,7 @@ LOCAL: Sequence[TreeRule] = (
 )
 """The rules of a unit of three levels (Table 4.2)."""
 
-CHILD_DEMOTION, CHILD_PROMOTION, SUBTREE_PROMOTION, PARENT_CHILD_SWAP, SUBTREE_MIGRATION, SIBLING_SWAP = LOCAL
+CHILD_PROMOTION, SUBTREE_PROMOTION, PARENT_CHILD_SWAP = LOCAL[1:4]
 
 FOUR_LEVELS: Sequence[TreeRule] = (
     _rule("promote subtree 3 levels up", 4, "HAND", "RISE", 2),
