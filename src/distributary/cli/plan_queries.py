@@ -56,7 +56,7 @@ def _placed(plan: QueryPlan, trees: bool) -> Placement:
 
     def improve(placement: Placement) -> Placement:
         if trees:
-            return improve_both(plan.goal, placement, plan.rules, HYBRID).placement
+            return improve_both(plan.goal, placement, plan.rules, HYBRID)
         return climb(plan.goal, placement, plan.rules, HYBRID).placement
 
     return best_from_beginnings(plan.goal, plan.start, improve)
@@ -143,13 +143,14 @@ def _new_parents(start: Placement, found: Placement) -> dict[str, dict[str, str]
 
 
 def _comparison(plan: QueryPlan) -> dict[str, dict[str, Any]]:
-    from distributary.plan.queries.baselines import at_sources, client_star, client_tree, globally
+    from distributary.plan.queries.baselines import at_sources, client_star, globally
     from distributary.plan.queries.benefit import PlacementEstimate
+    from distributary.plan.queries.generator import at_clients
 
     workload, network = plan.start.workload, plan.start.network
     usual = {
         "CLIENT-STAR": client_star(workload, network),
-        "CLIENT-TREE": client_tree(workload, network),
+        "CLIENT-TREE": at_clients(workload, network),
         "SOURCE": at_sources(workload, network),
         "GLOBAL": globally(plan.goal, workload, network),
     }

@@ -55,9 +55,9 @@ def run_joint(point: Point, random: np.random.Generator) -> Iterator[Row]:
         goal = setup.goal_of(text, *LIMITS)
         ends: Ends = {
             setup.CLIENT_TREE: start,
-            TREES_ALONE: improve_trees(goal, start)[0],
+            TREES_ALONE: improve_trees(goal, start),
             QUERIES_ALONE: climb(goal, start, MIGRATIONS, LOCAL),
-            BOTH: improve_both(goal, start).placement,
+            BOTH: improve_both(goal, start),
         }
         yield from compared(metric, goal, ends)
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from distributary.plan.queries.baselines import at_sources, client_tree, least_loaded, least_maximum_load
+from distributary.plan.queries.baselines import at_sources, least_loaded, least_maximum_load
+from distributary.plan.queries.generator import at_clients
 from distributary.plan.queries.goals import LOAD
 from distributary.plan.queries.optimiser import climb
 from distributary.plan.queries.rules import DIRECTED, HYBRID, LOCAL, MIGRATION, MIGRATIONS, PARTITION
@@ -24,7 +25,7 @@ PERIODS = 12
 ROUNDS = 110
 """Periods shown in Figure 5.17, where only the most loaded site hears of others in a period."""
 
-STARTS = {"client": client_tree, "root": at_sources, "greedy": least_loaded}
+STARTS = {"client": at_clients, "root": at_sources, "greedy": least_loaded}
 
 MIGRATED, PARTITIONED, TOGETHER = "migration", "partition", "both"
 RULES = {MIGRATED: (MIGRATION,), PARTITIONED: (PARTITION,), TOGETHER: (MIGRATION, PARTITION)}

@@ -148,7 +148,7 @@ def rows_by_period(found: QueryClimb | float, periods: int, column: str, /, **ot
     >>> # From 9 to 4 in one period.
     >>> from distributary.plan.queries.optimiser import QueryStep
     >>> from distributary.plan.queries.statistics import OptimiserTraffic
-    >>> found = QueryClimb(None, None, 4.0, (QueryStep((), 9.0, 4.0, OptimiserTraffic()),), 0)
+    >>> found = QueryClimb(None, None, 4.0, (QueryStep((), 9.0, 4.0, OptimiserTraffic()),))
     >>> [row["load"] for row in rows_by_period(found, 3, "load")]
     [9.0, 4.0, 4.0, 4.0]
     """

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import product
 from random import Random
 
+from distributary.plan.goal.expression import Goal
+from distributary.plan.queries.cost import placement_cost, query_violations
 from distributary.plan.queries.generator import at_clients, feed_workload, random_network
 from distributary.plan.queries.graph import (
     PlannedOperator,
@@ -89,3 +92,12 @@ def small(queries: int = 40, sites: int = 20) -> Placement:
     """Queries over feeds at their clients, on random sites in three trees."""
     network = random_network(sites, 3, seed=4)
     return at_clients(feed_workload(network, queries, 4, feeds=40), network)
+
+
+def least_cost(goal: Goal, placement: Placement) -> float:
+    """The cost of the best of all placements that keep the constraints; trees are as they are."""
+    free = [index for index, one in enumerate(placement.workload.operators) if one.pinned is None]
+    every = product(range(placement.network.sites.count), repeat=len(free))
+    tried = (placement.moved(dict(zip(free, hosts, strict=True))) for hosts in every)
+    costs = (placement_cost(goal.cost, each) for each in tried if not query_violations(goal, each))
+    return goal.sign * min(goal.sign * float(cost) for cost in costs)

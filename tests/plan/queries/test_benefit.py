@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from random import Random
 
 import numpy as np
@@ -137,20 +138,13 @@ def test_splits_are_costed_as_if_measured_anew_and_can_be_taken_back(seed: int, 
     for _ in range(2):
         workload = estimate.placement.workload
         parts = random.choice((2, 3, 7, 16))
-        ways = [
-            (estimate.partition, (at, parts))
-            for at in range(len(workload.operators))
-            if workload.may_partition(at)
-        ]
-        ways += [
-            (estimate.replicate, (at,))
-            for at in range(len(workload.operators))
-            if len(workload.replica_inputs(at)) > 1
-        ]
+        partitioned = partial(QueryWorkload.partitioned, parts=parts)
+        everyone = range(len(workload.operators))
+        ways = [(at, partitioned) for at in everyone if workload.may_partition(at)]
+        ways += [(at, QueryWorkload.replicated) for at in everyone if len(workload.replica_inputs(at)) > 1]
         if not ways:
             break
-        way, arguments = random.choice(ways)
-        splits.append(way(*arguments))
+        splits.append(estimate.split(*random.choice(ways)))
         for replica in splits[-1].replicas:
             estimate.move(replica, random.randrange(placement.network.sites.count))
         exact = measured(goal, estimate.placement)

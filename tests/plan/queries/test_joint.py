@@ -58,11 +58,10 @@ def test_trees_and_queries_together_are_better_than_either_alone(goal: Goal, lim
     placement = small(30, 16)
     goal = replace(goal, constraints=parse_query_goal(LIMITED.format(limit)).constraints)
     both = improve_both(goal, placement)
-    assert both.cost < climb(goal, placement).cost
-    assert both.cost < improve_trees(goal, placement)[2]
-    assert list(both.costs) == sorted(both.costs, reverse=True)
-    assert len(query_violations(goal, both.placement)) <= len(query_violations(goal, placement))
-    assert both.cost == pytest.approx(float(placement_cost(goal.cost, both.placement)))
+    cost = float(placement_cost(goal.cost, both))
+    assert cost < climb(goal, placement).cost
+    assert cost < placement_cost(goal.cost, improve_trees(goal, placement))
+    assert len(query_violations(goal, both)) <= len(query_violations(goal, placement))
 
 
 def test_a_goal_for_which_trees_cannot_be_weighed_is_refused() -> None:

@@ -61,7 +61,7 @@ RULES = {
 )
 def test_a_climb_only_goes_up_and_says_what_it_did(seed: int, name: str, rules: str, area) -> None:  # type: ignore[no-untyped-def]
     goal, placement = parse_query_goal(GOALS[name]), exact_placement(seed)
-    found = climb(goal, placement, RULES[rules], area, batch=3, periods=6)
+    found = climb(goal, placement, RULES[rules], area, periods=6)
     costs = [found.before, *(step.after for step in found.steps)]
     assert all(goal.sign * after <= goal.sign * before for before, after in pairwise(costs))
     np.testing.assert_allclose(found.cost, float(placement_cost(goal.cost, found.placement)), rtol=1e-9)

@@ -12,9 +12,8 @@ from distributary.plan.trees.adaptation import Patience, TreeAdaptation
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.cost import violations
 from distributary.plan.trees.goals import parse_goal
-from distributary.plan.trees.optimum import optimum
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree, random_tree
-from plan.trees.trees import plane_sites
+from plan.trees.trees import optimum, plane_sites
 
 GOALS = [
     "minimise aggregate(AVERAGE, aggregate(SUM, link latency, PATH), BROKERS)",

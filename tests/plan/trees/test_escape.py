@@ -15,9 +15,8 @@ from distributary.plan.trees.cost import system_cost, violations
 from distributary.plan.trees.escape import Effort, Excess, improve, outsiders
 from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.optimiser import climb
-from distributary.plan.trees.optimum import exhaustive, optimum
 from distributary.plan.trees.tree import Sites, Tree, random_tree
-from plan.trees.trees import exact_sites, plane_sites, trees
+from plan.trees.trees import exact_sites, exhaustive, optimum, plane_sites, trees
 
 LARGEST = "minimise aggregate(MAX, aggregate(SUM, link latency, PATH), BROKERS)"
 WIDEST = "maximise aggregate(MIN, aggregate(MIN, link bandwidth, PATH), BROKERS)"

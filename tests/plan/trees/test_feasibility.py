@@ -11,9 +11,8 @@ from distributary.plan.trees.cost import violations
 from distributary.plan.trees.feasibility import impossible
 from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.mending import Breaches, breach
-from distributary.plan.trees.optimum import every_tree
 from distributary.plan.trees.tree import Tree
-from plan.trees.trees import exact_sites, trees
+from plan.trees.trees import every_tree, exact_sites, trees
 
 GOAL = "minimise aggregate(SUM, cpu, BROKERS)"
 TOLD = [

@@ -11,10 +11,9 @@ from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.cost import system_cost, violations
 from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.optimiser import HYBRID, climb, critical_sites, weigh
-from distributary.plan.trees.optimum import exhaustive, optimum
 from distributary.plan.trees.rules import LOCAL, TreeEdit, TreeRule
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree, random_tree, star
-from plan.trees.trees import exact_sites, plane_sites
+from plan.trees.trees import exact_sites, exhaustive, optimum, plane_sites
 
 AVERAGE = "minimise aggregate(AVERAGE, aggregate(SUM, link latency, PATH), BROKERS)"
 LARGEST = "minimise aggregate(MAX, aggregate(SUM, link latency, PATH), BROKERS)"

@@ -10,7 +10,6 @@ from distributary.errors import DistributaryError
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.cost import violations
 from distributary.plan.trees.goals import parse_goal
-from distributary.plan.trees.optimum import every_tree
 from distributary.plan.trees.starts import (
     best_effort,
     fanout_limit,
@@ -19,7 +18,7 @@ from distributary.plan.trees.starts import (
     usual_trees,
 )
 from distributary.plan.trees.tree import random_tree
-from plan.trees.trees import plane_sites
+from plan.trees.trees import every_tree, plane_sites
 
 LARGEST = "minimise aggregate(MAX, aggregate(SUM, link latency, PATH), BROKERS)"
 WIDEST = "maximise aggregate(MIN, aggregate(MIN, link bandwidth, PATH), BROKERS)"

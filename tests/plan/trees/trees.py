@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from itertools import product
 from random import Random
 
 from hypothesis import strategies as st
 
+from distributary.errors import DistributaryError
+from distributary.plan.trees.benefit import Problem
+from distributary.plan.trees.cost import system_cost, violations
+from distributary.plan.trees.optimum import best_paths, has_best_paths
 from distributary.plan.trees.rules import TreeRewrite, TreeRule
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree
 
@@ -59,3 +64,29 @@ def plane_sites(count: int, random: Random) -> Sites:
         for other in range(one):
             bandwidth[one][other] = bandwidth[other][one] = random.uniform(1, 100)
     return Sites(latency=latency, bandwidth=bandwidth)
+
+
+def every_tree(count: int, root: int = 0) -> Iterator[Tree]:
+    """All trees over so many sites with this root."""
+    for parents in product(range(count), repeat=count - 1):
+        try:
+            yield Tree((*parents[:root], NO_PARENT, *parents[root:]))
+        except DistributaryError:
+            continue  # a circle
+
+
+def exhaustive(problem: Problem, root: int = 0) -> Tree:
+    """The best of all trees that keep the constraints."""
+    legal = (
+        tree
+        for tree in every_tree(problem.sites.count, root)
+        if not violations(problem.goal, problem.sites, tree)
+    )
+    return min(
+        legal, key=lambda tree: problem.goal.sign * system_cost(problem.goal.cost, problem.sites, tree)
+    )
+
+
+def optimum(problem: Problem, root: int = 0) -> Tree:
+    """The best tree, by best paths where these are best, else the best of all."""
+    return best_paths(problem, root)[0] if has_best_paths(problem) else exhaustive(problem, root)

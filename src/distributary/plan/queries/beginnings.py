@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from distributary.plan.goal.expression import Goal
 from distributary.plan.queries.baselines import globally
-from distributary.plan.queries.benefit import PlacementEstimate
+from distributary.plan.queries.benefit import best_of
 from distributary.plan.queries.placement import Placement
 
 Improve = Callable[[Placement], Placement]
@@ -22,6 +22,7 @@ Improve = Callable[[Placement], Placement]
 def best_from_beginnings(goal: Goal, start: Placement, improve: Improve) -> Placement:
     """The better of what comes of improving a placement, and GLOBAL's.
 
+    >>> from distributary.plan.queries.benefit import PlacementEstimate
     >>> from distributary.plan.queries.generator import at_clients, feed_workload, random_network
     >>> from distributary.plan.queries.goals import parse_query_goal
     >>> from distributary.plan.queries.optimiser import climb
@@ -32,11 +33,5 @@ def best_from_beginnings(goal: Goal, start: Placement, improve: Improve) -> Plac
     >>> PlacementEstimate(goal, found).cost <= climb(goal, start).cost
     True
     """
-    beginnings = [start, globally(goal, start.workload, start.network)]
-    found = [improve(beginning) for beginning in beginnings]
-
-    def badness(placement: Placement) -> tuple[int, float]:
-        estimate = PlacementEstimate(goal, placement)
-        return estimate.broken(), goal.sign * estimate.cost
-
-    return min(found, key=badness)
+    beginnings = (start, globally(goal, start.workload, start.network))
+    return best_of(goal, map(improve, beginnings))

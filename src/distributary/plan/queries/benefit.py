@@ -18,7 +18,7 @@ Cost: see `forms`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -208,16 +208,10 @@ class PlacementEstimate:
         for operator, site in changes.items():
             self.move(operator, site)
 
-    def replicate(self, operator: int) -> OperatorSplit:
-        """Give each input of an operator a replica, all at the operator's host."""
-        return self._split(operator, self.state.workload.replicated(operator))
-
-    def partition(self, operator: int, parts: int = 2) -> OperatorSplit:
-        """Deal an operator's input out to so many replicas, all at its host."""
-        return self._split(operator, self.state.workload.partitioned(operator, parts))
-
-    def _split(self, operator: int, after: QueryWorkload) -> OperatorSplit:
+    def split(self, operator: int, divide: Callable[[QueryWorkload, int], QueryWorkload]) -> OperatorSplit:
+        """Replicate or partition an operator, with all replicas at its host."""
         before = self.state.workload
+        after = divide(before, operator)
         replicas = tuple(range(len(before.operators), len(after.operators)))
         producers = [before.producer(stream) for stream in before.operators[operator].inputs]
         retired = tuple(
@@ -251,3 +245,13 @@ class PlacementEstimate:
         self._cost = None
         for form in self._forms:
             form.learn(operators)
+
+
+def best_of(goal: Goal, placements: Iterable[Placement]) -> Placement:
+    """The placement that breaks the fewest constraints, and of those the one that costs least."""
+
+    def badness(placement: Placement) -> tuple[int, float]:
+        estimate = PlacementEstimate(goal, placement)
+        return estimate.broken(), goal.sign * estimate.cost
+
+    return min(placements, key=badness)

@@ -57,9 +57,7 @@ CYCLE = 0.1
 scale on which the seed states its limits (Figure 5.12)."""
 
 
-def random_network(
-    sites: int, trees: int, seed: int, *, speed: float = 1.0, matching: float = 0.0
-) -> SiteNetwork:
+def random_network(sites: int, trees: int, seed: int) -> SiteNetwork:
     """Sites at random places in a square 100 milliseconds wide, and random trees with different roots."""
     if not 0 < trees <= sites:
         raise DistributaryError(f"{trees} trees need as many roots, and there are {sites} sites")
@@ -73,8 +71,6 @@ def random_network(
     return SiteNetwork(
         Sites(latency=latency, bandwidth=bandwidth),
         tuple(random_tree(sites, random, root) for root in range(trees)),
-        speed=[speed] * sites,
-        matching=matching,
     )
 
 
@@ -90,7 +86,6 @@ def feed_workload(
     seed: int,
     *,
     feeds: int = FEEDS,
-    skew: float = SKEW,
     operators: int = OPERATORS,
     two_feeds: float = 0.2,
     filters_only: bool = False,
@@ -101,7 +96,7 @@ def feed_workload(
         graph.PlannedSource(f"feed{number}", int(tree), RATE, RATE / ITEM)
         for number, tree in enumerate(draw.integers(len(network.trees), size=feeds))
     )
-    popularity = 1 / np.arange(1, feeds + 1) ** skew
+    popularity = 1 / np.arange(1, feeds + 1) ** SKEW
     popularity /= popularity.sum()
     roots = {tree.root for tree in network.trees}
     hosts = [site for site in range(network.sites.count) if site not in roots] or sorted(roots)

@@ -1,8 +1,7 @@
 """Trees and placements improved together: the seed's main open question (section 7).
 
     found = improve_both(goal, placement)
-    found.placement.network.trees, found.placement.hosts, found.cost
-    found.costs                                  # after each phase: queries, trees, queries, ...
+    found.network.trees, found.hosts
 
 Rules:
 
@@ -21,13 +20,13 @@ Cost: a round over a tree weighs the square of its sites, times the streams that
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 
 from distributary.errors import DistributaryError
 from distributary.plan.goal.expression import Goal, GoalAggregate, GoalFunction
-from distributary.plan.queries.benefit import PlacementEstimate
+from distributary.plan.queries.benefit import PlacementEstimate, best_of
 from distributary.plan.queries.evaluation import UnfitError, terms
 from distributary.plan.queries.goals import STATISTICS
 from distributary.plan.queries.graph import WHOLE
@@ -39,30 +38,14 @@ from distributary.plan.queries.system_forms import BrokersCost, QueriesCost
 from distributary.plan.trees.tree import Tree
 
 LEAST = 1e-9
-
-
-@dataclass(frozen=True)
-class JointClimb:
-    """The placement and trees that both kinds of rules together led to."""
-
-    start: Placement
-    placement: Placement
-    cost: float
-    costs: tuple[float, ...]
-    """The cost at the start and after each phase."""
-    moves: int
-    """Sites that got another parent, counted each time."""
-    rewrites: int
+"""The share of the cost below which a difference is rounding."""
+ROUNDS = 10
+"""Rounds of the two phases at most."""
 
 
 def improve_both(
-    goal: Goal,
-    placement: Placement,
-    rules: Sequence[QueryRule] = MIGRATIONS,
-    area: RuleArea = LOCAL,
-    *,
-    rounds: int = 10,
-) -> JointClimb:
+    goal: Goal, placement: Placement, rules: Sequence[QueryRule] = MIGRATIONS, area: RuleArea = LOCAL
+) -> Placement:
     """Improve operators and trees in turns.
 
     >>> from distributary.plan.queries.generator import at_clients, feed_workload, random_network
@@ -70,54 +53,38 @@ def improve_both(
     >>> network = random_network(sites=10, trees=2, seed=1)
     >>> placement = at_clients(feed_workload(network, 20, seed=1), network)
     >>> goal = parse_query_goal("minimise aggregate(SUM, incoming rate, BROKERS); node load <= 3")
-    >>> both = improve_both(goal, placement)
-    >>> both.cost < climb(goal, placement).cost
+    >>> PlacementEstimate(goal, improve_both(goal, placement)).cost < climb(goal, placement).cost
     True
     """
-    ways = [_in_turns(goal, placement, rules, area, rounds, trees_first) for trees_first in (True, False)]
-    broken = [PlacementEstimate(goal, way.placement).broken() for way in ways]
-    return min(zip(broken, ways, strict=True), key=lambda pair: (pair[0], goal.sign * pair[1].cost))[1]
+    ways = [_in_turns(goal, placement, rules, area, trees_first) for trees_first in (True, False)]
+    return best_of(goal, ways)
 
 
 def _in_turns(
-    goal: Goal,
-    placement: Placement,
-    rules: Sequence[QueryRule],
-    area: RuleArea,
-    rounds: int,
-    trees_first: bool,
-) -> JointClimb:
-    costs = [PlacementEstimate(goal, placement).cost]
-    best, moves, rewrites = placement, 0, 0
-    for phase in range(2 * rounds):
+    goal: Goal, placement: Placement, rules: Sequence[QueryRule], area: RuleArea, trees_first: bool
+) -> Placement:
+    for phase in range(2 * ROUNDS):
+        before = placement
         if (phase % 2 == 0) == trees_first:
-            best, done, cost = improve_trees(goal, best)
-            moves += done
+            placement = improve_trees(goal, placement)
         else:
-            found = climb(goal, best, rules, area)
-            best, done, cost = found.placement, len(found.rewrites), found.cost
-            rewrites += done
-        costs.append(cost)
-        if phase and not done:
+            placement = climb(goal, placement, rules, area).placement
+        if phase and placement == before:
             break
-    return JointClimb(placement, best, costs[-1], tuple(costs), moves, rewrites)
+    return placement
 
 
-def improve_trees(goal: Goal, placement: Placement) -> tuple[Placement, int, float]:
-    """Improve the trees alone: the placement on the new ones, how many moves that took, and its cost."""
+def improve_trees(goal: Goal, placement: Placement) -> Placement:
+    """Improve the trees alone; the placement itself, if that does not help."""
     estimate = PlacementEstimate(goal, placement)
-    network, moves = placement.network, 0
+    network = placement.network
     room = _room(goal, placement)
     for number, tree in enumerate(network.trees):
-        improved, moved = TreeProblem(estimate, number).climbed(tree, room)
-        network = network.with_tree(number, improved)
-        moves += moved
-    after = Placement(placement.workload, network, placement.hosts)
+        network = network.with_tree(number, TreeProblem(estimate, number).climbed(tree, room))
+    after = replace(placement, network=network)
     changed = PlacementEstimate(goal, after)
     worse = goal.sign * (changed.cost - estimate.cost) > LEAST * abs(estimate.cost)
-    if not moves or worse or changed.broken() > estimate.broken():
-        return placement, 0, estimate.cost
-    return after, moves, changed.cost
+    return placement if worse or changed.broken() > estimate.broken() else after
 
 
 def _room(goal: Goal, placement: Placement) -> Floats:
@@ -155,23 +122,21 @@ class TreeProblem:
         wanted = self.asked.any(axis=1)
         self.asked, self.rates = self.asked[wanted], self.rates[wanted]
 
-    def climbed(self, tree: Tree, room: Floats) -> tuple[Tree, int]:
-        """The tree after every site has moved to its best parent, until none moves; and how many moved.
+    def climbed(self, tree: Tree, room: Floats) -> Tree:
+        """The tree after every site has moved to its best parent, until none moves.
 
         `room` says how many more children each site may have, and is kept up to date.
         """
-        moves = 0
         while True:
-            before = moves
+            before = tree
             for site in tree.order[1:]:
                 worth = np.where(room > 0, self.benefits(tree, site), -np.inf)
                 parent = int(worth.argmax())
                 if worth[parent] > LEAST * self.scale(tree):
                     room[[parent, tree.parents[site]]] += (-1, 1)
                     tree = tree.changed({site: parent})
-                    moves += 1
-            if moves == before:
-                return tree, moves
+            if tree is before:
+                return tree
 
     def scale(self, tree: Tree) -> float:
         """A size of costs, below a small share of which a benefit is rounding."""

@@ -9,13 +9,13 @@
 Rules:
 
 - In every period each site that can matter (`statistics.critical_sites`) weighs all rules on its operators.
-  The best is carried out, then the best of the remaining ones given that, and so on for `batch` steps.
-  Sites take turns, so that each sees what those before it did (`together=False`: only the best site's batch).
+  The best is carried out, then the best of the remaining ones given that, and so on for `BATCH` steps.
+  Sites take turns, so that each sees what those before it did.
 - Where the system's cost is a MIN or MAX and several have it, no single change helps. A change that takes one
   of them away and makes no other one counts as an improvement too: there is one less to deal with. Of changes
   that are equally good, the one that leaves all values most even (by their squares) is taken.
 - A change must bring more than rounding. The climb ends with the first period in which nothing does; where
-  statistics are drawn by lottery, only after `idle` such periods.
+  statistics are drawn by lottery, only after `IDLE` such periods.
 
 Cost: a period weighs each operator of a critical site about once, against its area.
 """
@@ -23,14 +23,15 @@ Cost: a period weighs each operator of a critical site about once, against its a
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
 
 import numpy as np
 
 from distributary.plan.goal.expression import Goal
-from distributary.plan.queries.benefit import OperatorSplit, PlacementEstimate
+from distributary.plan.queries.benefit import PlacementEstimate
+from distributary.plan.queries.graph import QueryWorkload
 from distributary.plan.queries.placement import Placement
 from distributary.plan.queries.rules import (
     LOCAL,
@@ -53,12 +54,19 @@ from distributary.plan.queries.statistics import (
     maintenance,
 )
 
+SPLITS: Mapping[str, Callable[[QueryWorkload, int], QueryWorkload]] = {
+    REPLICATION.name: QueryWorkload.replicated,
+    PARTITION.name: QueryWorkload.partitioned,
+}
+"""What rules that split an operator make of a workload."""
 NEGLIGIBLE = 1e-9
 """A benefit below this share of the cost is rounding, and following it could go round in circles."""
 TIE = 1e-6
 """The share of the cost below which two benefits under a MIN or MAX count as equal."""
 BATCH = 17
 """Rules that a site carries out in a period; in the seed's runs, 17 operators a step (section 5.5.1)."""
+IDLE = 3
+"""Periods in which nothing helps before a climb by lottery ends."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +87,6 @@ class QueryClimb:
     placement: Placement
     cost: float
     steps: tuple[QueryStep, ...]
-    considered: int
-    """How many changes were weighed on the way."""
 
     @property
     def rewrites(self) -> list[QueryRewrite]:
@@ -104,12 +110,8 @@ def climb(
     rules: Sequence[QueryRule] = MIGRATIONS,
     area: RuleArea = LOCAL,
     *,
-    batch: int = BATCH,
-    together: bool = True,
-    slack: float = 0.0,
     periods: int | None = None,
     statistics: Dissemination | None = None,
-    idle: int = 3,
 ) -> QueryClimb:
     """Improve a placement until no rule helps, or for so many periods.
 
@@ -124,63 +126,45 @@ def climb(
     >>> found.cost < found.before, found.rewrites[0].rule
     (True, 'migration together')
     """
-    climber = Climber(PlacementEstimate(goal, placement), rules, area, batch, slack)
+    climber = Climber(PlacementEstimate(goal, placement), rules, area)
     steps: list[QueryStep] = []
     unlucky = 0
     while periods is None or len(steps) < periods:
-        step = climber.period(statistics, together)
+        step = climber.period(statistics)
         if step.rewrites:
             unlucky = 0
-        elif statistics is None or statistics.top is None or (unlucky := unlucky + 1) >= idle:
+        elif statistics is None or statistics.top is None or (unlucky := unlucky + 1) >= IDLE:
             if statistics is not None:
                 steps.append(step)
             break
         steps.append(step)
     estimate = climber.estimate
-    return QueryClimb(placement, estimate.placement, estimate.cost, tuple(steps), climber.considered)
+    return QueryClimb(placement, estimate.placement, estimate.cost, tuple(steps))
 
 
 class Climber:
     """A placement on its way up."""
 
-    def __init__(
-        self,
-        estimate: PlacementEstimate,
-        rules: Sequence[QueryRule],
-        area: RuleArea,
-        batch: int = BATCH,
-        slack: float = 0.0,
-    ) -> None:
+    def __init__(self, estimate: PlacementEstimate, rules: Sequence[QueryRule], area: RuleArea) -> None:
         self.estimate = estimate
         self.rules = rules
         self.area = area
-        self.batch = batch
-        self.slack = slack
         self.near = SiteNeighbourhood(estimate.state.network, area.levels)
-        self.considered = 0
         self.bottleneck = estimate.goal.cost.function.is_bottleneck
         self._heard: DisseminationRound | None = None
         self._asked: dict[int, int] = {}
         """How many sites each site asked in this period: once for all its operators."""
 
-    def period(self, statistics: Dissemination | None = None, together: bool = True) -> QueryStep:
+    def period(self, statistics: Dissemination | None) -> QueryStep:
         """One optimisation period."""
         estimate = self.estimate
         estimate.recount()
-        before, self._asked = estimate.cost, {}
-        self._heard = None
-        told = 0
+        before, told = estimate.cost, 0
+        self._asked, self._heard = {}, None
         if self.area.directed and statistics is not None:
             self._heard = statistics.round(estimate)
             told = self._heard.statistics
-        rewrites: list[QueryRewrite] = []
-        if together and not self.bottleneck:
-            for site in critical_sites(estimate, self.slack):
-                rewrites += self.at_site(site, self.batch)
-        elif self.bottleneck:
-            rewrites = self._relieve()
-        else:
-            rewrites = self._best_site()
+        rewrites = self._relieve() if self.bottleneck else self._at_sites(BATCH)
         asked = sum(asked_for(estimate, sites) for sites in self._asked.values())
         traffic = OptimiserTraffic(maintenance(estimate), asked, told)
         return QueryStep(tuple(rewrites), before, estimate.cost, traffic)
@@ -188,46 +172,25 @@ class Climber:
     def _relieve(self) -> list[QueryRewrite]:
         """Take the worst down, as long as that is possible and the batch lasts."""
         rewrites: list[QueryRewrite] = []
-        while len(rewrites) < self.batch:
-            done = [
-                rewrite
-                for site in critical_sites(self.estimate, self.slack)
-                for rewrite in self.at_site(site, 1)
-            ]
-            if not done:
-                break
+        while len(rewrites) < BATCH and (done := self._at_sites(1)):
             rewrites += done
         return rewrites
 
-    def _best_site(self) -> list[QueryRewrite]:
-        """Try every site's batch, and keep the best one's."""
-        estimate = self.estimate
-        best: list[QueryRewrite] = []
-        most = 0.0
-        for site in critical_sites(estimate, self.slack):
-            before, kept = estimate.cost, estimate.placement
-            found = self.at_site(site, self.batch)
-            gained = estimate.goal.sign * (before - estimate.cost)
-            if gained > most:
-                best, most = found, gained
-            if found:
-                self.estimate = estimate = PlacementEstimate(estimate.goal, kept)
-        for rewrite in best:
-            self.carry_out(rewrite)
-        return best
+    def _at_sites(self, steps: int) -> list[QueryRewrite]:
+        """What all critical sites do in their turns."""
+        return [rewrite for site in critical_sites(self.estimate) for rewrite in self.at_site(site, steps)]
 
     # One site
 
     def at_site(self, site: int, steps: int) -> list[QueryRewrite]:
         """The site's batch: the best change, then the best given that, and so on."""
         state = self.estimate.state
-        waiting: list[tuple[float, int, QueryRewrite]] = []
         order = count()
-        for operator in sorted(state.local[site]):
-            if self._movable(operator):
-                best = self.best(operator)
-                if best is not None:
-                    waiting.append((-best.benefit, next(order), best))
+        waiting = [
+            (-best.benefit, next(order), best)
+            for operator in sorted(state.local[site])
+            if self._movable(operator) and (best := self.best(operator)) is not None
+        ]
         heapq.heapify(waiting)
         done: list[QueryRewrite] = []
         while waiting and len(done) < steps:
@@ -251,31 +214,34 @@ class Climber:
 
         where it was moved to, as a whole, its replicas would have to be moved away from again.
         """
+        least = NEGLIGIBLE * abs(self.estimate.cost)
         if REPLICATION in self.rules:
             replicated = self._split(REPLICATION, operator)
-            if replicated is not None and replicated.benefit > NEGLIGIBLE * abs(self.estimate.cost):
+            if replicated is not None and replicated.benefit > least:
                 return replicated
-        estimate, state = self.estimate, self.estimate.state
-        host = state.hosts[operator]
         best: QueryRewrite | None = None
-        least = NEGLIGIBLE * abs(estimate.cost)
         for rule in self.rules:
-            if rule.groups is None:
-                split = self._split(rule, operator)
-                if split is not None and split.benefit > (best.benefit if best else least):
-                    best = split
-                continue
-            for group in rule.groups(state, operator):
-                sites = self.candidates(group)
-                if not len(sites):
-                    continue
-                self.considered += len(sites)
+            if rule is not REPLICATION:
+                for change in self._changes(rule, operator, least):
+                    if change.benefit > (best.benefit if best else least):
+                        best = change
+        return best
+
+    def _changes(self, rule: QueryRule, operator: int, least: float) -> Iterator[QueryRewrite]:
+        """What a rule can do for an operator: split it, or move each group to its best site."""
+        if rule.groups is None:
+            split = self._split(rule, operator)
+            if split is not None:
+                yield split
+            return
+        state = self.estimate.state
+        for group in rule.groups(state, operator):
+            sites = self.candidates(group)
+            if len(sites):
                 worth = self._worth(group, sites, least)
                 at = int(worth.argmax())
-                if worth[at] > (best.benefit if best else least):
-                    changes = dict.fromkeys(group, int(sites[at]))
-                    best = QueryRewrite(rule.name, operator, changes, host, float(worth[at]))
-        return best
+                changes = dict.fromkeys(group, int(sites[at]))
+                yield QueryRewrite(rule.name, operator, changes, state.hosts[operator], float(worth[at]))
 
     def _worth(self, group: Sequence[int], sites: Indices, least: float) -> Floats:
         """The benefits; under a MIN or MAX, of what is equally good the most even is best."""
@@ -290,11 +256,10 @@ class Climber:
         """Where a group may go."""
         state = self.estimate.state
         host = state.hosts[group[0]]
-        near = self.near.of_operators(state, group) if self.area.local else np.array([], dtype=np.intp)
-        found = near
+        found = self.near.of_operators(state, group) if self.area.local else np.array([], dtype=np.intp)
         if self.area.directed:
             far = self._heard.sites[host] if self._heard is not None else better_sites(self.estimate, host)
-            found = np.union1d(near, far[: self.area.reach])
+            found = np.union1d(found, far[: self.area.reach])
         self._asked[host] = max(self._asked.get(host, 0), len(found))
         return found
 
@@ -310,9 +275,8 @@ class Climber:
         These are where from and where to, and the hosts of all that the operators read or are read by.
         """
         state = self.estimate.state
-        operators = {rewrite.operator, *rewrite.changes}
         found = {rewrite.origin, *rewrite.changes.values()}
-        for operator in operators:
+        for operator in {rewrite.operator, *rewrite.changes}:
             found.update(state.reading[operator])
             inputs = [stream - state.sources for stream in state.inputs[operator] if stream >= state.sources]
             found.update(state.hosts[producer] for producer in inputs)
@@ -320,13 +284,9 @@ class Climber:
 
     def carry_out(self, rewrite: QueryRewrite) -> None:
         """Make a rewrite in the placement."""
-        if rewrite.rule in (REPLICATION.name, PARTITION.name):
-            self._made(rewrite.rule, rewrite.operator)
+        if rewrite.rule in SPLITS:
+            self.estimate.split(rewrite.operator, SPLITS[rewrite.rule])
         self.estimate.move_all(rewrite.changes)
-
-    def _made(self, rule: str, operator: int) -> OperatorSplit:
-        made = self.estimate.replicate if rule == REPLICATION.name else self.estimate.partition
-        return made(operator)
 
     def _split(self, rule: QueryRule, operator: int) -> QueryRewrite | None:
         """Split an operator on trial, with each replica where it is best."""
@@ -337,11 +297,10 @@ class Climber:
             return None
         before, bounded, host = estimate.cost, estimate.bounded(), estimate.state.hosts[operator]
         worst = len(critical_sites(estimate)) if self.bottleneck else 0
-        split = self._made(rule.name, operator)
+        split = estimate.split(operator, SPLITS[rule.name])
         for replica in split.replicas:
             sites = self.candidates((replica,))
             if len(sites):
-                self.considered += len(sites)
                 worth = self._worth((replica,), sites, NEGLIGIBLE * abs(estimate.cost))
                 if worth.max() >= 0:
                     estimate.move(replica, int(sites[int(worth.argmax())]))

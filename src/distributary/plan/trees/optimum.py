@@ -1,29 +1,23 @@
-"""The best tree, where it can be known: by best paths, or by trying every tree of a few sites.
+"""The best tree, where one tree is best for every site: by best paths.
 
 A cost that grows along the path (latency summed, bandwidth's minimum) and that may be as good as possible at
 every site at once has one tree that is best for all of them: shortest paths (Dijkstra), widest paths, or
 paths whose largest link is smallest. Every system function that gets no worse when a site gets better then
 has its optimum there. Constraints, variances and costs over children have no such tree.
 
-Cost: best paths take the square of the sites; trying all trees takes count ** (count - 2) of them.
+Cost: the square of the sites.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import product
-
 import numpy as np
 
 from distributary.errors import DistributaryError
-from distributary.plan.goal.expression import Direction, GoalAggregate, GoalFunction, Number
+from distributary.plan.goal.expression import Direction, GoalAggregate, GoalFunction
 from distributary.plan.trees.benefit import Problem
-from distributary.plan.trees.cost import system_cost, violations
 from distributary.plan.trees.moves import JOINS, Floats
 from distributary.plan.trees.path_cost import is_path_cost
 from distributary.plan.trees.tree import NO_PARENT, Tree
-
-MOST_SITES_TO_TRY = 8
 
 
 def has_best_paths(problem: Problem) -> bool:
@@ -74,45 +68,3 @@ def best_paths(problem: Problem, root: int = 0) -> tuple[Tree, Floats, list[int]
         costs[better] = offered[better]
         site = int(np.argmin(np.where(settled, np.inf, sign * costs)))
     return Tree(tuple(int(parent) for parent in parents)), costs, order
-
-
-def every_tree(count: int, root: int = 0) -> Iterator[Tree]:
-    """All trees over so many sites with this root."""
-    sites = [site for site in range(count) if site != root]
-    for parents in product(range(count), repeat=len(sites)):
-        row = [NO_PARENT] * count
-        for site, parent in zip(sites, parents, strict=True):
-            row[site] = parent
-        if _reaches_root(row, root):
-            yield Tree(tuple(row))
-
-
-def _reaches_root(parents: list[int], root: int) -> bool:
-    for site in range(len(parents)):
-        steps = 0
-        while site != root:
-            site = parents[site]
-            steps += 1
-            if steps >= len(parents):
-                return False
-    return True
-
-
-def exhaustive(problem: Problem, root: int = 0) -> Tree:
-    """The best of all trees that keep the constraints."""
-    count = problem.sites.count
-    if count > MOST_SITES_TO_TRY:
-        raise DistributaryError(f"{count} sites are too many to try every tree: {MOST_SITES_TO_TRY} at most")
-    best: tuple[Number, Tree] | None = None
-    for tree in every_tree(count, root):
-        cost = problem.goal.sign * system_cost(problem.goal.cost, problem.sites, tree)
-        if (best is None or cost < best[0]) and not violations(problem.goal, problem.sites, tree):
-            best = cost, tree
-    if best is None:
-        raise DistributaryError("no tree over these sites keeps all the constraints")
-    return best[1]
-
-
-def optimum(problem: Problem, root: int = 0) -> Tree:
-    """The best tree, if one of the ways above finds it."""
-    return best_paths(problem, root)[0] if has_best_paths(problem) else exhaustive(problem, root)

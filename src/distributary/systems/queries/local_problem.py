@@ -65,7 +65,7 @@ class LocalClimber(Climber):
     """A climber that considers some sites only."""
 
     def __init__(self, estimate: PlacementEstimate, settings: QueryOptimiserSettings, sites: Indices) -> None:
-        super().__init__(estimate, settings.rules, settings.area, batch=1)
+        super().__init__(estimate, settings.rules, settings.area)
         self.destinations = sites
 
     def candidates(self, group: Sequence[int]) -> Indices:

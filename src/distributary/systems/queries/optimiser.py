@@ -283,7 +283,7 @@ class SnapshotOptimiser(QueryOptimiser):
         if here not in critical_sites(estimate):
             return
         before = estimate.cost
-        climber = Climber(estimate, settings.rules, settings.area, batch=1)
+        climber = Climber(estimate, settings.rules, settings.area)
         done = climber.at_site(here, 1)
         over_brokers = settings.goal.cost.members is GoalMembers.BROKERS
         members = len(sites if over_brokers else snapshot.queries)
