@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from distributary.errors import DistributaryError
 from distributary.plan.trees.annealing import Schedule, anneal
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.cost import system_cost, violations
@@ -103,14 +104,12 @@ def test_a_combined_metric_is_climbed_like_any_other() -> None:
 
 
 @pytest.mark.parametrize("text", [LARGEST, WIDEST])
-@pytest.mark.parametrize("constraint", ["", "\nsubject to fanout <= 2"])
-def test_annealing_finds_the_best_of_a_few_sites_and_repeats_itself(text: str, constraint: str) -> None:
-    problem = Problem(parse_goal(text + constraint), exact_sites(5, 6))
+def test_annealing_finds_the_best_of_a_few_sites_and_repeats_itself(text: str) -> None:
+    problem = Problem(parse_goal(text), exact_sites(5, 6))
     tree = random_tree(5, Random(1), fanout=2)
     brief = Schedule(tries=8, frozen=0.5, patience=3)
     found = anneal(problem, tree, Random(9), schedule=brief)
     assert found.cost == problem.at(exhaustive(problem)).cost
-    assert not violations(problem.goal, problem.sites, found.tree)
     assert found.considered > found.applied > 100
     assert found == anneal(problem, tree, Random(9), schedule=brief)
 
@@ -119,6 +118,12 @@ def test_annealing_without_a_temperature_is_a_climb_at_random() -> None:
     problem = Problem(parse_goal(AVERAGE), plane_sites(20, Random(2)))
     found = anneal(problem, random_tree(20, Random(2)), Random(3), schedule=Schedule(start=1e-9))
     assert found.cost <= 1.01 * problem.at(optimum(problem)).cost
+
+
+@pytest.mark.parametrize("text", [LARGEST + "\nsubject to fanout <= 2", REDUNDANT])
+def test_annealing_refuses_constraints_and_goals_that_are_not_along_the_path(text: str) -> None:
+    with pytest.raises(DistributaryError, match="annealing takes goals along the path"):
+        anneal(Problem(parse_goal(text), exact_sites(5, 6)), star(5), Random(9))
 
 
 def test_annealing_has_the_seeds_parameters() -> None:

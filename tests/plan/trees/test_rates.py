@@ -61,7 +61,6 @@ def test_counts_of_all_batches_become_rates(metrics: Path) -> None:
     rates = read_rates(metrics)
     assert (rates.events, rates.seconds) == (50, 20.0)
     assert rates.topics == {"A/B": TopicRate(40, 10, 2.0), "A/C": TopicRate(6, 0, 0.3)}
-    assert rates.topics["A/B"].selectivity == 0.25
     assert rates.subscriptions["s1"] == SubscriptionRate("ann", 10, 0.5, 0.2)
     assert rates.subscriptions_of("ann") == ["s1", "s2"]
     assert rates.topics_of("A/*") == ["A/B", "A/C"]

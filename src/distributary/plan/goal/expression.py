@@ -328,9 +328,6 @@ def fold(function: GoalFunction, values: Sequence[Number | None], *, zero: bool 
     there = [value for value in values if value is not None]
     if not there:
         return 0 if zero and function is GoalFunction.SUM else None
-    if function is GoalFunction.MIN:
-        return min(there)
-    if function is GoalFunction.MAX:
-        return max(there)
-    total = sum(there)
-    return total if function is GoalFunction.SUM else divide(total, len(there))
+    if function.is_bottleneck:
+        return min(there) if function is GoalFunction.MIN else max(there)
+    return sum(there) if function is GoalFunction.SUM else divide(sum(there), len(there))

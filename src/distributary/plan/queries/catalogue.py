@@ -149,10 +149,6 @@ class _Operators:
             )
         return found
 
-    def inputs(self, block: Block) -> tuple[int, ...]:
-        """The numbers of the streams that a block reads."""
-        return tuple(dict.fromkeys(self.streams[stream] for stream in block.inputs))
-
     def numbers(self, names: Sequence[str], otherwise: OperatorProfile = GUESS) -> OperatorProfile:
         """What is known by any of these names."""
         known = self.known
@@ -175,7 +171,7 @@ class _Operators:
         return PlannedOperator(
             block.name,
             kind,
-            self.inputs(block),
+            tuple(dict.fromkeys(self.streams[stream] for stream in block.inputs)),
             selectivity=profile.selectivity,
             cost=profile.cost,
             growth=profile.growth,

@@ -59,9 +59,11 @@ class MeasuredPlacement:
             for (stream, link), share in asked.items()
         }
 
-    def of_sources(self, stream: int) -> bool:
-        """Whether a stream is a source's, so that it travels on a tree."""
-        return self.workload.producer(stream) is None
+    def _forwarded(self, site: int) -> dict[tuple[int, Link], Number]:
+        """Of what is carried, what the site forwards on trees: sources' streams."""
+        sources = len(self.workload.sources)
+        carried = self.carried.items()
+        return {key: rate for key, rate in carried if key[0] < sources and key[1][0] == site}
 
     # Statistics
 
@@ -103,11 +105,7 @@ class MeasuredPlacement:
         if name == "incoming rate":
             return duties.incoming + sum(rate for (_, link), rate in self.carried.items() if link[1] == site)
         if name == "forwarding rate":
-            return duties.forwarding + sum(
-                rate
-                for (stream, link), rate in self.carried.items()
-                if link[0] == site and self.of_sources(stream)
-            )
+            return duties.forwarding + sum(self._forwarded(site).values())
         if name == "fanout":
             return self.fanout(site)
         cycles = duties.cycles + sum(self.workload.operators[index].cost for index in local)
@@ -115,14 +113,7 @@ class MeasuredPlacement:
 
     def fanout(self, site: int) -> int:
         """Links of trees, each tree's for itself, on which the site forwards anything."""
-        sources = self.workload.sources
-        return len(
-            {
-                (sources[stream].tree, link)
-                for stream, link in self.carried
-                if link[0] == site and self.of_sources(stream)
-            }
-        )
+        return len({(self.workload.sources[stream].tree, link) for stream, link in self._forwarded(site)})
 
     # Expressions
 

@@ -7,6 +7,7 @@ What has no value is not a number (NaN).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -106,11 +107,10 @@ def terms(
 
 def weighted_sum(found: Sequence[tuple[float, Expression]]) -> Expression | None:
     """The sum of multiples of parts as one expression; None of no parts."""
-    total: Expression | None = None
-    for factor, part in found:
-        more: Expression = Combination("*", goals.GoalConstant(factor), part)
-        total = more if total is None else Combination("+", total, more)
-    return total
+    multiplied: list[Expression] = [
+        Combination("*", goals.GoalConstant(factor), part) for factor, part in found
+    ]
+    return reduce(partial(Combination, "+"), multiplied) if multiplied else None
 
 
 def is_of_node(expression: Expression) -> bool:

@@ -237,14 +237,10 @@ class QueryWorkload:
         """Bytes a second that an operator publishes."""
         return self.rate(self.stream(operator))
 
-    def input_items(self, operator: int) -> Number:
-        """Items a second that an operator reads, as far as its share goes."""
-        one = self.operators[operator]
-        return shared(sum(self.items(stream) for stream in one.inputs), one.share)
-
     def load(self, operator: int) -> Number:
-        """Processor cycles a second."""
-        return self.operators[operator].cost * self.input_items(operator)
+        """Processor cycles a second, for the items that it reads as far as its share goes."""
+        one = self.operators[operator]
+        return one.cost * shared(sum(map(self.items, one.inputs)), one.share)
 
     # Splitting
 
@@ -317,24 +313,17 @@ class QueryWorkload:
             operators[retired] = replace(operators[retired], kind=RETIRED, inputs=(), final="", cost=0)
         queries = list(self.queries)
         for number in self.queries_of[operator]:
-            query = queries[number]
-            queries[number] = replace(query, operators=_with_parts(query.operators, added, retired))
-        return self._rewired(tuple(operators), tuple(queries))
-
-    def _rewired(
-        self, operators: tuple[PlannedOperator, ...], queries: tuple[PlannedQuery, ...]
-    ) -> QueryWorkload:
-        """A workload that needs no check, as this one was checked: splits are tried by the thousand."""
+            *kept, last = (index for index in queries[number].operators if index != retired)
+            queries[number] = replace(queries[number], operators=(*kept, *added, last))
+        # What comes out needs no check, as this was checked: splits are tried by the thousand.
         made = object.__new__(QueryWorkload)
         made.__dict__.update(
-            sources=self.sources, operators=operators, queries=queries, final_cost=self.final_cost
+            sources=self.sources,
+            operators=tuple(operators),
+            queries=tuple(queries),
+            final_cost=self.final_cost,
         )
         return made
-
-
-def _with_parts(operators: tuple[int, ...], added: tuple[int, ...], retired: int | None) -> tuple[int, ...]:
-    kept = tuple(index for index in operators if index != retired)
-    return (*kept[:-1], *added, *kept[-1:])
 
 
 def shared(value: Number, share: int) -> Number:

@@ -79,12 +79,11 @@ class SiteNetwork:
                 raise DistributaryError(
                     f"tree {number} has {len(tree.parents)} sites, and there are {self.sites.count}"
                 )
-        if self.speed and len(self.speed) != self.sites.count:
-            raise DistributaryError(f"speed has {len(self.speed)} entries for {self.sites.count} sites")
+        for what, given in (("speed", self.speed), ("duties", self.duties)):
+            if given and len(given) != self.sites.count:
+                raise DistributaryError(f"{what} has {len(given)} entries for {self.sites.count} sites")
         if any(speed <= 0 for speed in self.speed):
             raise DistributaryError("every site's speed is above 0")
-        if self.duties and len(self.duties) != self.sites.count:
-            raise DistributaryError(f"duties has {len(self.duties)} entries for {self.sites.count} sites")
 
     def speed_of(self, site: int) -> Number:
         """How many processor cycles a millisecond a site has."""

@@ -21,6 +21,9 @@ from distributary.plan.queries.placement import Placement, SiteNetwork
 from distributary.plan.queries.state import Floats
 from distributary.plan.trees.tree import Sites
 
+ROUNDS = 200
+"""After so many rounds all operators are at rest."""
+
 
 def latency_space(sites: Sites, dimensions: int = 3) -> Floats:
     """A point for every site.
@@ -37,11 +40,9 @@ def latency_space(sites: Sites, dimensions: int = 3) -> Floats:
     return np.asarray(vectors[:, chosen] * np.sqrt(np.maximum(values[chosen], 0)))
 
 
-def relaxed(
-    workload: QueryWorkload, network: SiteNetwork, *, rounds: int = 200, dimensions: int = 3
-) -> Placement:
+def relaxed(workload: QueryWorkload, network: SiteNetwork) -> Placement:
     """Let all operators come to rest, and run each at the nearest site."""
-    points = latency_space(network.sites, dimensions)
+    points = latency_space(network.sites)
     start = at_clients(workload, network)
     sources, count = len(workload.sources), len(workload.operators)
     roots = points[[network.trees[source.tree].root for source in workload.sources]]
@@ -60,7 +61,7 @@ def relaxed(
     np.add.at(weight, other, pull)
     places = np.concatenate([roots, points[list(start.hosts)]])
     moving = np.concatenate([np.zeros(sources, dtype=bool), free & (weight[sources:] > 0)])
-    for _ in range(rounds):
+    for _ in range(ROUNDS):
         drawn = np.zeros_like(places)
         np.add.at(drawn, one, pull[:, None] * places[other])
         np.add.at(drawn, other, pull[:, None] * places[one])

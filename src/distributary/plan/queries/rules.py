@@ -16,11 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
 from distributary.plan.queries.placement import SiteNetwork
 from distributary.plan.queries.state import Indices, PlacementState
+from distributary.plan.trees.rules import descendants
 from distributary.plan.trees.tree import NO_PARENT, Tree
 
 Group = tuple[int, ...]
@@ -107,17 +109,8 @@ class QueryRewrite:
 
 def around(tree: Tree, site: int, levels: int) -> set[int]:
     """A site's neighbours in a tree: up and down so many levels, and siblings."""
-    found: set[int] = set()
-    above = site
-    for _ in range(levels):
-        above = tree.parents[above]
-        if above == NO_PARENT:
-            break
-        found.add(above)
-    row = [site]
-    for _ in range(levels):
-        row = [child for parent in row for child in tree.children[parent]]
-        found.update(row)
+    found = {below for down in range(levels + 1) for below in descendants(tree, site, down)}
+    found.update(tree.path(site)[: levels + 1])
     if tree.parents[site] != NO_PARENT:
         found.update(tree.children[tree.parents[site]])
     return found - {site}
@@ -127,21 +120,12 @@ class SiteNeighbourhood:
     """The neighbours of every site in all trees of a network; each site's are found when first asked for."""
 
     def __init__(self, network: SiteNetwork, levels: int) -> None:
-        self.network = network
-        self.levels = levels
-        self._found: dict[int, frozenset[int]] = {}
-
-    def of(self, site: int) -> frozenset[int]:
-        """The neighbours of a site in all trees."""
-        if site not in self._found:
-            trees = self.network.trees
-            self._found[site] = frozenset().union(*(around(tree, site, self.levels) for tree in trees))
-        return self._found[site]
+        self._of = cache(lambda site: set().union(*(around(tree, site, levels) for tree in network.trees)))
 
     def of_operators(self, state: PlacementState, operators: Sequence[int]) -> Indices:
         """Where a group at one site may go: its neighbours, and those of the group's own trees."""
         host = state.hosts[operators[0]]
-        found = set(self.of(host))
+        found = set(self._of(host))
         for operator in operators:
             found.update(state.reading[operator])
             for stream in state.inputs[operator]:

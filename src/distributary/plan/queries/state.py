@@ -134,15 +134,12 @@ class PlacementState:
 
     # What operators are worth by themselves
 
-    def input_items(self, operator: int) -> float:
-        """The items a second that reach an operator."""
-        return sum(self.items[stream] for stream in self.inputs[operator]) * self.asked_by[operator] / WHOLE
-
     def statistic(self, name: str, operator: int) -> float:
         """A statistic of an operator that does not depend on where it runs."""
         one = self.workload.operators[operator]
         if name == "load":
-            return float(one.cost) * self.input_items(operator)
+            items = sum(self.items[stream] for stream in self.inputs[operator])
+            return float(one.cost) * (items * self.asked_by[operator] / WHOLE)
         if name == "cycles":
             return float(one.cost)
         if name == "operators":

@@ -76,7 +76,7 @@ class Moves:
 
     def _moments(self, site: int, costs: Floats) -> tuple[float, Floats, Floats]:
         state = self.state
-        count, total, squares = (float(value) for value in state.totals())
+        count, total, squares = (float(value) for value in state.moments_of(state.tree.root))
         own = [float(value) for value in state.moments_of(site)]
         if state.node_function is GoalFunction.SUM:
             change = costs - self.costs[site]

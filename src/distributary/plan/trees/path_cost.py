@@ -126,11 +126,6 @@ class TreePathCost(TreeCost):
         row = self._extremes[level]
         return self.extreme(row[start], row[end - (1 << level)])
 
-    def totals(self) -> Moments:
-        """Weight, sum and sum of squares of all sites."""
-        count, total, squares = (sums[-1] for sums in self._sums)
-        return int(count), total, squares
-
     def moments_of(self, site: int) -> Moments:
         """Weight, sum and sum of squares of a subtree."""
         start = self.tree.position[site]
@@ -200,14 +195,11 @@ class TreePathCost(TreeCost):
             return self._extreme_after(apart, whole, new_cost)
         if self.function is GoalFunction.PRODUCT:
             return self._product_after(apart, whole, new_cost)
-        count, total, squares = self.totals()
-        for site in apart:
-            before = self.moments(self.weights[site], self.costs[site])
-            now = self.moments(self.weights[site], new_cost(site))
-            total, squares = total + now[1] - before[1], squares + now[2] - before[2]
-        for site in whole:
-            before = self.moments_of(site)
-            now = self.subtree_moments(site, new_cost(site))
+        count, total, squares = self.moments_of(self.tree.root)
+        moments, weights = self.moments, self.weights
+        moved = [(moments(weights[at], self.costs[at]), moments(weights[at], new_cost(at))) for at in apart]
+        moved += [(self.moments_of(top), self.subtree_moments(top, new_cost(top))) for top in whole]
+        for before, now in moved:
             total, squares = total + now[1] - before[1], squares + now[2] - before[2]
         return from_moments(self.function, count, total, squares)
 

@@ -41,11 +41,6 @@ class TopicRate:
     rate: float
     """Events a second."""
 
-    @property
-    def selectivity(self) -> float:
-        """Matches an event."""
-        return self.matches / self.events if self.events else 0.0
-
 
 @dataclass(frozen=True)
 class SubscriptionRate:
@@ -108,28 +103,31 @@ def read_rates(metrics: Path | str, seconds: float | None = None) -> PipelineRat
         raise DistributaryError(f"{directory}: its events are from {span} seconds; give `seconds` above 0")
     batches = [record.batch for record in records]
     events = sum(record.events for record in records)
-    topics: dict[str, tuple[int, int]] = {}
-    for topic, came, matched in _rows(directory / "topics", batches, TOPIC_COLUMNS):
-        if topic is not None:
-            before = topics.get(topic, (0, 0))
-            topics[topic] = before[0] + came, before[1] + matched
+    topics = _sums(directory / "topics", batches, TOPIC_COLUMNS)
     matches: dict[str, tuple[str, int]] = {}
     for name, subscriber, matched in _rows(directory / "subscriptions", batches, SUBSCRIPTION_COLUMNS):
         matches[name] = subscriber, matches.get(name, ("", 0))[1] + matched
-    streams: dict[str, tuple[int, int]] = {}
-    for name, items, size in _rows(directory / "operators", batches, STREAM_COLUMNS):
-        before = streams.get(name, (0, 0))
-        streams[name] = before[0] + items, before[1] + size
+    streams = _sums(directory / "operators", batches, STREAM_COLUMNS)
     return PipelineRates(
         events,
         span,
-        {name: TopicRate(*topics[name], topics[name][0] / span) for name in sorted(topics)},
+        {name: TopicRate(came, matched, came / span) for name, (came, matched) in topics.items()},
         {
             name: SubscriptionRate(who, count, count / span, count / events if events else 0.0)
             for name, (who, count) in sorted(matches.items())
         },
-        {name: PipelineStreamRate(*streams[name], streams[name][0] / span) for name in sorted(streams)},
+        {name: PipelineStreamRate(items, size, items / span) for name, (items, size) in streams.items()},
     )
+
+
+def _sums(directory: Path, batches: Sequence[int], columns: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """By the first column of a table, in order: the sums of the other two."""
+    found: dict[str, tuple[int, int]] = {}
+    for name, one, other in _rows(directory, batches, columns):
+        if name is not None:
+            before = found.get(name, (0, 0))
+            found[name] = before[0] + one, before[1] + other
+    return dict(sorted(found.items()))
 
 
 class _Record(NamedTuple):

@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from itertools import permutations
+from itertools import combinations, permutations
 from typing import NamedTuple
 
 from distributary.errors import DistributaryError
@@ -234,9 +234,8 @@ def _beside(tree: Tree, owner: int, levels: int) -> Iterator[Arguments]:
 
 
 def _siblings(tree: Tree, owner: int, levels: int) -> Iterator[Arguments]:
-    for one, other in permutations(tree.children[owner], 2):
-        if one < other and (tree.children[one] or tree.children[other]):
-            yield one, other
+    pairs = combinations(tree.children[owner], 2)
+    return (pair for pair in pairs if tree.children[pair[0]] or tree.children[pair[1]])
 
 
 def _elsewhere(tree: Tree, site: int, levels: int) -> Iterator[Arguments]:

@@ -13,6 +13,7 @@ Cost: making a tree is linear in its sites; everything derived is computed once,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -206,14 +207,12 @@ def random_tree(count: int, random: Random, root: int = 0, fanout: int | None = 
     parents = [NO_PARENT] * count
     joining = [site for site in range(count) if site != root]
     random.shuffle(joining)
-    room = {root: fanout}
+    most = math.inf if fanout is None else fanout
+    room = {root: most}
     for site in joining:
-        parent = random.choice(list(room))
-        parents[site] = parent
-        left = room[parent]
-        if left is not None:
-            room[parent] = left - 1
-            if left == 1:
-                del room[parent]
-        room[site] = fanout
+        parent = parents[site] = random.choice(list(room))
+        room[parent] -= 1
+        if not room[parent]:
+            del room[parent]
+        room[site] = most
     return Tree(tuple(parents))
