@@ -106,9 +106,6 @@ def test_replicas_and_their_final_give_what_the_whole_operator_gives(kind: str, 
             part = rng.randrange(parts) if any_way else splitting.part_of(number, item, parts)
             shares[part][number].append(item)
     whole = apply(operation, schemas, [given[name] for name in inputs])
-    partial_schemas = [splitting.replica.schema(*schemas)] * parts
-    partial = [apply(splitting.replica, schemas, share) for share in shares]
-    assert apply(splitting.final, partial_schemas, partial) == whole
     assert run_apart(splitting.replica, splitting.final, schemas, shares, rng) == whole
 
 
@@ -151,12 +148,15 @@ def test_replicas_may_each_take_one_input_of_a_union(kind: str, rng: Random) -> 
         return
     whole = apply(operation, [schema], [apply(Union(), [schema] * 2, inputs)])
     branches = [UnionBranch(index, splitting.replica) for index in range(2)]
-    partial = [apply(branch, [schema], [items]) for branch, items in zip(branches, inputs, strict=True)]
-    assert apply(splitting.final, [branches[0].schema(schema)] * 2, partial) == whole
-    for branch, items, expected in zip(branches, inputs, partial, strict=True):
+    final = start(splitting.final, *(branch.schema(schema) for branch in branches))
+    found: list[Item] = []
+    for index, (branch, items) in enumerate(zip(branches, inputs, strict=True)):
         running = start(branch, schema)
-        found = [result for item in items for result in running.receive(0, item)]
-        assert in_order(found + running.advance(0, END)) == expected
+        partial = [result for item in items for result in running.receive(0, item)]
+        for result in partial + running.advance(0, END):
+            found += final.receive(index, result)
+        found += final.advance(index, END)
+    assert in_order(found) == whole
 
 
 @given(RANDOMS)

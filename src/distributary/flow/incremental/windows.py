@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from distributary.flow.incremental.operators import item_function
@@ -141,50 +140,31 @@ def kept(operation: Arrangement, placed: Iterable[Placed]) -> list[Placed]:
     return ordered
 
 
-def _ranked(operation: Arrangement, start: int, items: list[Item], time_name: str) -> list[Placed]:
-    """What is kept of the items of a window, as it is given out."""
-    time = start + operation.span.size - 1
-    placed = [((group_of(item.attributes, operation.decided_by), item.order), item) for item in items]
-    return [
-        (place, Item(item.id, time, {**item.attributes, time_name: time}, rank))
-        for rank, (place, item) in enumerate(kept(operation, placed), 1)
-    ]
+def arrangement(
+    operation: Arrangement | PartialOperation[Arrangement] | MergeOperation[Arrangement], schemas: Schemas
+) -> RunningOperator:
+    """Gives what is kept of a window, ranked, when the window has passed.
 
-
-def arrangement(operation: Arrangement, schemas: Schemas) -> RunningOperator:
-    """Gives what is kept of a window, ranked, when the window has passed."""
+    A replica hands on with each item what decided its place; the final operator places items by that.
+    """
+    whole = operation if isinstance(operation, Arrangement) else operation.whole
     time_name = operation.schema(*schemas).time
 
-    def conclude(start: int, items: list[Item]) -> list[Item]:
-        return [item for _, item in _ranked(operation, start, items, time_name)]
-
-    return WindowBuffer(operation.span, conclude)
-
-
-def partial_arrangement(operation: PartialOperation[Arrangement], schemas: Schemas) -> RunningOperator:
-    """Gives what a replica keeps of a window, with what decided the place of each item."""
-    whole = operation.whole
-    time_name = operation.schema(*schemas).time
+    def place(item: Item) -> Place:
+        if isinstance(operation, MergeOperation):
+            values, order = item.attributes[PARTIAL]
+            return values, tuple(order)
+        return group_of(item.attributes, whole.decided_by), item.order
 
     def conclude(start: int, items: list[Item]) -> list[Item]:
-        return [
-            replace(item, attributes={**item.attributes, PARTIAL: place})
-            for place, item in _ranked(whole, start, items, time_name)
-        ]
-
-    return WindowBuffer(whole.span, conclude)
-
-
-def merged_arrangement(operation: MergeOperation[Arrangement], schemas: Schemas) -> RunningOperator:
-    """Gives what is kept of what all replicas kept of a window, ranked."""
-    whole = operation.whole
-
-    def conclude(start: int, items: list[Item]) -> list[Item]:
-        placed = [((item.attributes[PARTIAL][0], tuple(item.attributes[PARTIAL][1])), item) for item in items]
+        time = start + whole.span.size - 1
         results = []
-        for rank, (_, item) in enumerate(kept(whole, placed), 1):
+        for rank, (decided, item) in enumerate(kept(whole, [(place(item), item) for item in items]), 1):
             attributes = {name: value for name, value in item.attributes.items() if name != PARTIAL}
-            results.append(Item(item.id, item.time, attributes, rank))
+            attributes[time_name] = time
+            if isinstance(operation, PartialOperation):
+                attributes[PARTIAL] = decided
+            results.append(Item(item.id, time, attributes, rank))
         return results
 
     return WindowBuffer(whole.span, conclude)

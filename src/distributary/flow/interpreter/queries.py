@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from distributary.flow.catalogue import Catalogue
 from distributary.flow.interpreter import aggregates, operators, windows
 from distributary.flow.interpreter.operators import Inputs, Reject
-from distributary.flow.language.identifiers import union_id
 from distributary.flow.language.operators import Operation
 from distributary.flow.language.schema import Item, Schema
 from distributary.flow.language.source import RejectedItem, read_events
-from distributary.flow.splitting import Gather, UnionBranch
 from distributary.model import Event
 
 
@@ -56,6 +54,8 @@ def apply(
 ) -> list[Item]:
     """The output of one operation over whole streams; `reject` is told what a user's function could not do.
 
+    It takes the operations of queries, not those that they are divided into (see `splitting`).
+
     >>> from distributary.flow import FilterOperation
     >>> schema = Schema({"size": "integer", "at": "integer"}, "at")
     >>> items = [Item(f"e{size}", size, {"size": size, "at": size}) for size in (1, 5)]
@@ -63,16 +63,8 @@ def apply(
     [Item(id='e5', time=5, attributes={'size': 5, 'at': 5}, rank=0)]
     """
     streams = [_in_order(stream) for stream in inputs]
-    match operation.canonical:
-        case Gather(then):
-            merged = [item for stream in streams for item in stream]
-            return _in_order(merged) if then is None else apply(then, schemas[:1], [merged])
-        case UnionBranch(index, then):
-            named = [replace(item, id=union_id(index, item.id)) for item in streams[0]]
-            return _in_order(named) if then is None else apply(then, schemas, [named])
-        case canonical:
-            meaning = MEANINGS[canonical.kind]
-            return _in_order(meaning(canonical, Inputs(schemas, streams, reject)))
+    canonical = operation.canonical
+    return _in_order(MEANINGS[canonical.kind](canonical, Inputs(schemas, streams, reject)))
 
 
 def _in_order(items: Iterable[Item]) -> list[Item]:
@@ -88,16 +80,10 @@ MEANINGS: dict[str, Callable[[Any, Inputs], list[Item]]] = {
     "union": operators.union,
     "split": operators.split,
     "aggregate": aggregates.aggregation,
-    "partial aggregate": aggregates.partial_aggregation,
-    "merge aggregate": aggregates.merged_aggregation,
     "join": windows.join,
     "sort": windows.arrangement,
     "truncate": windows.arrangement,
     "unique": windows.arrangement,
-    "partial arrangement": windows.partial_arrangement,
-    "merge arrangement": windows.merged_arrangement,
     "function": windows.function,
-    "partial function": windows.partial_function,
-    "merge function": windows.merged_function,
 }
 """What each kind of operation means."""
