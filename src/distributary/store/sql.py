@@ -55,7 +55,7 @@ from sqlalchemy import (
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
 
-from distributary.errors import DistributaryError, UnknownSubscriptionError
+from distributary.errors import DistributaryError
 from distributary.store.columns import CHANGES, CHUNK, ROW_BITS, from_rows, serial_of, to_subscriptions
 from distributary.store.store import BINDINGS_KEPT, EPOCH, Life, SubscriptionStore
 
@@ -192,7 +192,7 @@ class SqlStore(SubscriptionStore):
             found = connection.scalar(select(_versions.c.committed).where(_versions.c.version == version))
         if found is None:
             raise DistributaryError(f"{self!r} has no version {version}; the first is 1")
-        return _moment(found)
+        return EPOCH + timedelta(microseconds=found)
 
     def log(self, after: int, upto: int, columns: list[str] | None = None) -> Iterator[tuple[int, pa.Table]]:
         names = columns or CHANGES.names
@@ -260,16 +260,6 @@ class SqlStore(SubscriptionStore):
         if batch % PRUNE_EVERY == 0:
             connection.execute(delete(_bindings).where(mine, _bindings.c.batch < oldest))
 
-    def registered(self, subscription_id: str) -> int:
-        last = select(func.max(_changes.c.version)).where(
-            _changes.c.id == subscription_id, _changes.c.ended.is_(None)
-        )
-        with self._transaction() as connection:
-            version: int | None = connection.scalar(last)
-        if version is None:
-            raise UnknownSubscriptionError(subscription_id)
-        return version
-
     def lives(self, subscriber: str) -> list[Life]:
         ending = _changes.alias()
         serial = _changes.c.version * (1 << ROW_BITS) + _changes.c.row
@@ -293,14 +283,6 @@ class SqlStore(SubscriptionStore):
             assert subscription is not None, "a row with a subscriber is an addition"
             lives.append(Life(subscription, serial_of(version, row), version, until))
         return lives
-
-    def history(self, subscription_id: str | None = None) -> list[tuple[int, datetime]]:
-        query = select(_versions.c.version, _versions.c.committed).order_by(_versions.c.version)
-        if subscription_id is not None:
-            touched = select(_changes.c.version).where(_changes.c.id == subscription_id)
-            query = query.where(_versions.c.version.in_(touched))
-        with self._transaction() as connection:
-            return [(version, _moment(committed)) for version, committed in connection.execute(query)]
 
     def _serials(self, ids: pa.Array, version: int) -> dict[str, int]:
         found: dict[str, int] = {}
@@ -447,10 +429,6 @@ def _with_tolerances(row: Sequence[Any], change: int | None) -> tuple[Any, ...]:
     if change is None or row[change] is None:
         return tuple(row)
     return (*row[:change], list(json.loads(row[change]).items()), *row[change + 1 :])
-
-
-def _moment(microseconds: int) -> datetime:
-    return EPOCH + timedelta(microseconds=microseconds)
 
 
 def _chunks(things: Iterable[Any], size: int) -> Iterator[list[Any]]:

@@ -234,64 +234,24 @@ class SubscriptionStore(ABC):
     def subscriptions(self, version: int | None = None) -> Iterator[tuple[int, Subscription]]:
         """The live set at a version (the newest), each with its serial, in the order of serials."""
         table = self.table(version)
-        for serial, subscription in zip(_values(table["serial"]), to_subscriptions(table), strict=True):
+        for serial, subscription in zip(table["serial"].to_pylist(), to_subscriptions(table), strict=True):
             assert subscription is not None, "only a removal has no subscriber"
             yield serial, subscription
-
-    def registered(self, subscription_id: str) -> int:
-        """The version in which an id was last added, whether or not it has been removed since."""
-        version = self.version()
-        serials = self._serials(pa.array([subscription_id], pa.string()), version)
-        if subscription_id in serials:
-            return serials[subscription_id] >> ROW_BITS
-        added = [
-            commit
-            for commit, table in self.log(0, version, ["id", "ended"])
-            if len(table.filter((pc.field("id") == subscription_id) & pc.field("ended").is_null()))
-        ]
-        if not added:
-            raise UnknownSubscriptionError(subscription_id)
-        return added[-1]
 
     def lives(self, subscriber: str) -> list[Life]:
         """Every registration a subscriber ever had, in the order of serials."""
         found: dict[int, Subscription] = {}
         until: dict[int, int] = {}
         for version, table in self.log(0, self.version()):
-            for ended in _values(table["ended"].drop_null()):
+            for ended in table["ended"].drop_null().to_pylist():
                 if ended in found:
                     until[ended] = version
-            for row in _values(
-                pc.indices_nonzero(pc.fill_null(pc.equal(table["subscriber"], subscriber), False))
-            ):
+            own = pc.fill_null(pc.equal(table["subscriber"], subscriber), False)
+            for row in pc.indices_nonzero(own).to_pylist():
                 subscription = next(to_subscriptions(table.slice(row, 1)))
                 assert subscription is not None, "a row with a subscriber is an addition"
                 found[serial_of(version, row)] = subscription
         return [Life(one, serial, serial >> ROW_BITS, until.get(serial)) for serial, one in found.items()]
-
-    def history(self, subscription_id: str | None = None) -> list[tuple[int, datetime]]:
-        """The versions, or those that changed one id, and when each was committed."""
-        newest = self.version()
-        if subscription_id is None:
-            return [(version, self.committed(version)) for version in range(1, newest + 1)]
-        return [
-            (version, self.committed(version))
-            for version, table in self.log(0, newest, ["id"])
-            if pc.any(pc.equal(table["id"], subscription_id)).as_py()
-        ]
-
-    def version_at(self, moment: datetime) -> int:
-        """The newest version that had been committed at a moment (which knows its time zone)."""
-        if moment.tzinfo is None:
-            raise DistributaryError(f"the moment {moment} has no time zone; add one, such as +00:00 for UTC")
-        low, high = 0, self.version()
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self.committed(middle) <= moment:
-                low = middle
-            else:
-                high = middle - 1
-        return low
 
     def compact(self) -> int:
         """Write a snapshot of the newest version, which is returned, and sweep up leftovers."""
@@ -392,7 +352,3 @@ def _without(
         refused(positions[row], subscription, error)
     kept = pa.array(sorted(set(range(len(additions))).difference(taken)), pa.int64())
     return additions.take(kept)
-
-
-def _values(column: pa.ChunkedArray | pa.Array) -> Iterator[Any]:
-    yield from column.to_pylist()
