@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from distributary.cli.terminal import add_seed, count, describe, progress_shown, say, say_rejected
+from distributary.cli.terminal import SEED, add_options, count, describe, progress_shown, say, say_rejected
 from distributary.errors import DistributaryError
 from distributary.files import opened_for_writing, write_records
 from distributary.model import Event, Subscription
@@ -35,9 +35,7 @@ workloads:
     command.add_argument(
         "workload", choices=list(WORKLOADS), metavar="WORKLOAD", help="one of those listed below"
     )
-    command.add_argument(
-        "--folder", type=Path, metavar="DIRECTORY", help="XML files in place of made ones (documents)"
-    )
+    add_options(command, ("--folder DIRECTORY", Path, "XML files in place of made ones (documents)"))
     command.add_argument(
         "--set",
         action="append",
@@ -47,10 +45,7 @@ workloads:
     )
     command.add_argument("--subscriptions", type=count, default=1000, metavar="N", help="how many (1000)")
     command.add_argument("--events", type=count, default=1000, metavar="N", help="how many (1000)")
-    add_seed(command)
-    command.add_argument(
-        "--out", type=Path, default=Path("."), metavar="DIRECTORY", help="where to write (.)"
-    )
+    add_options(command, SEED, ("--out DIRECTORY", Path("."), "where to write (.)"))
     command.set_defaults(run=_generate)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from distributary.cli.terminal import WELL, add_seed, describe, write_text
+from distributary.cli.terminal import SEED, WELL, add_options, describe, write_text
 from distributary.errors import DistributaryError
 
 if TYPE_CHECKING:
@@ -42,19 +42,18 @@ each in turn where it is best.""",
   distributary plan queries-on-sites.toml --svg placement.svg""",
     )
     command.add_argument("file", type=Path, metavar="FILE", help="what is known of the sites (TOML or CSV)")
-    command.add_argument("--goal", metavar="TEXT", help="instead of the one in the file")
-    command.add_argument("--root", metavar="SITE", help="where everything comes from, instead of the file's")
-    command.add_argument("--bandwidth", type=Path, metavar="CSV", help="bandwidths, instead of the file's")
-    command.add_argument(
-        "--sites", type=Path, metavar="CSV", help="clients, interests and parents of the sites, likewise"
+    add_options(
+        command,
+        ("--goal TEXT", str, "instead of the one in the file"),
+        ("--root SITE", str, "where everything comes from, instead of the file's"),
+        ("--bandwidth CSV", Path, "bandwidths, instead of the file's"),
+        ("--sites CSV", Path, "clients, interests and parents of the sites, likewise"),
+        ("--streams CSV", Path, "streams and their rates, likewise"),
+        ("--trees", False, "with queries: give sites other parents in the trees as well"),
+        ("--json FILE", Path, "write the plan there as JSON"),
+        ("--svg FILE", Path, "draw the plan there"),
+        SEED,
     )
-    command.add_argument("--streams", type=Path, metavar="CSV", help="streams and their rates, likewise")
-    command.add_argument(
-        "--trees", action="store_true", help="with queries: give sites other parents in the trees as well"
-    )
-    command.add_argument("--json", type=Path, metavar="FILE", help="write the plan there as JSON")
-    command.add_argument("--svg", type=Path, metavar="FILE", help="draw the plan there")
-    add_seed(command)
     command.set_defaults(run=_run)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distributary.cli.engine import require_engine
-from distributary.cli.terminal import add_quarantine, add_spark, describe, say, say_rejected
+from distributary.cli.terminal import add_options, add_quarantine, add_spark, describe, say, say_rejected
 from distributary.files import STANDARD, read_subscriptions
 from distributary.filters.kinds import added_kinds
 from distributary.quarantine import Quarantine
@@ -19,7 +19,7 @@ from distributary.quarantine import Quarantine
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from distributary.spark.pipeline.runtime import PipelineRuntime
+    from distributary.spark.pipeline.config import Pipeline
     from distributary.spark.replay.replay import ReplayResult
     from distributary.spark.replay.run import WrittenReplay
 
@@ -52,25 +52,20 @@ share the deliveries out among them: nothing is missed, nothing comes twice.""",
     who.add_argument(
         "--subscriptions", metavar="FILE", help="subscriptions in JSON lines, or a table; - is standard input"
     )
-    begin = command.add_mutually_exclusive_group()
-    begin.add_argument("--since", type=_point, metavar="POINT", help="begin here (default: the first batch)")
-    begin.add_argument(
-        "--as-if-subscribed-since",
-        type=_point,
-        metavar="POINT",
-        help="as if the subscriber's present subscriptions had been registered there",
+    add_options(
+        command.add_mutually_exclusive_group(),
+        ("--since POINT", _point, "begin here (default: the first batch)"),
+        (
+            "--as-if-subscribed-since POINT",
+            _point,
+            "as if the subscriber's present subscriptions had been registered there",
+        ),
     )
-    command.add_argument(
-        "--until", type=_point, metavar="POINT", help="stop before this (default: all that is finished)"
-    )
-    command.add_argument(
-        "--after-batch", type=_cursor, metavar="N", help="only deliveries of later batches: a cursor"
-    )
-    command.add_argument(
-        "--out",
-        default=STANDARD,
-        metavar="PLACE",
-        help="a new directory for Parquet, or a file.jsonl (default: - for JSON lines)",
+    add_options(
+        command,
+        ("--until POINT", _point, "stop before this (default: all that is finished)"),
+        ("--after-batch N", _cursor, "only deliveries of later batches: a cursor"),
+        ("--out PLACE", STANDARD, "a new directory for Parquet, or a file.jsonl (default: - for JSON lines)"),
     )
     add_quarantine(
         command,
@@ -89,24 +84,21 @@ def _replay(command: argparse.ArgumentParser, parsed: argparse.Namespace) -> int
     if parsed.subscriber is not None and None not in (parsed.since, parsed.after_batch):
         command.error("--since and --after-batch both say where to begin; give one of them")
     from distributary.spark.pipeline.config import load_pipeline
-    from distributary.spark.pipeline.runtime import PipelineRuntime
     from distributary.spark.replay.replay import require_past
     from distributary.spark.replay.run import run_replay
 
-    runtime = PipelineRuntime(load_pipeline(parsed.pipeline), create_store=False)
-    require_past(runtime, parsed.subscriber)
+    pipeline = load_pipeline(parsed.pipeline)
+    require_past(pipeline, parsed.subscriber)
     log = parsed.log or parsed.pipeline.with_suffix(".replay.log")
     with Quarantine(parsed.quarantine, strict=parsed.strict) as quarantine:
-        work = _work(parsed, runtime, quarantine)
-        written = run_replay(
-            runtime.pipeline, work, parsed.out, log, master=parsed.master, remote=parsed.remote
-        )
+        work = _work(parsed, pipeline, quarantine)
+        written = run_replay(pipeline, work, parsed.out, log, master=parsed.master, remote=parsed.remote)
     _tell(written, parsed)
     return say_rejected(quarantine)
 
 
 def _work(
-    parsed: argparse.Namespace, runtime: PipelineRuntime, quarantine: Quarantine
+    parsed: argparse.Namespace, pipeline: Pipeline, quarantine: Quarantine
 ) -> Callable[[SparkSession], ReplayResult]:
     """What is to be done in a session."""
     from distributary.spark.replay.replay import as_if_subscribed, catch_up, replay_result
@@ -123,7 +115,9 @@ def _work(
         work = partial(catch_up, subscriber=parsed.subscriber)
 
     def done(spark: SparkSession) -> ReplayResult:
-        found = work(spark, pipeline=runtime, since=since, until=parsed.until, after_batch=parsed.after_batch)
+        found = work(
+            spark, pipeline=pipeline, since=since, until=parsed.until, after_batch=parsed.after_batch
+        )
         for one in found.rejected:
             quarantine.add(one)
         return found

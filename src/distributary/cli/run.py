@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from distributary.cli.engine import require_engine
-from distributary.cli.terminal import WELL, add_spark, describe
+from distributary.cli.terminal import WELL, add_options, add_spark, describe
 
 EXAMPLE = """\
   checkpoint = "checkpoint"
@@ -56,13 +56,10 @@ a pipeline.toml, of which docs/pipeline.md has all keys:
 {EXAMPLE}""",
     )
     command.add_argument("pipeline", type=Path, metavar="FILE", help="the pipeline, in TOML")
-    command.add_argument("--check", action="store_true", help="only see whether the file is right")
-    command.add_argument(
-        "--grace",
-        type=float,
-        default=60.0,
-        metavar="SECONDS",
-        help="how long the batch under way may take when asked to stop (60)",
+    add_options(
+        command,
+        ("--check", False, "only see whether the file is right"),
+        ("--grace SECONDS", 60.0, "how long the batch under way may take when asked to stop (60)"),
     )
     add_spark(command, log="beside the file, .log")
     command.set_defaults(run=_run)

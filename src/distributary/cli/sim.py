@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from distributary.cli.sim_queries import add_queries
-from distributary.cli.terminal import FAILED, WELL, Commands, add_command, console, describe
-from distributary.cli.trials import Trials, add_seeds, fault_table
+from distributary.cli.terminal import FAILED, WELL, Commands, add_command, add_options, console, describe
+from distributary.cli.trials import SEEDS, Trials, fault_table, made_from
 
 if TYPE_CHECKING:
     from distributary.sim.trials.trial import TrialOutcome
@@ -58,17 +58,16 @@ exit codes: 0 all was delivered as it should be; 1 it was not, or a promised fau
     )
     command.add_argument("scenario", metavar="SCENARIO", help="what goes wrong, such as loss, churn, random")
     command.add_argument("--system", required=True, metavar="NAME", help="what is tried")
-    command.add_argument("--nodes", type=int, default=64, metavar="N", help="(64)")
-    add_seeds(command)
-    command.add_argument("--subscriptions", type=int, default=200, metavar="N", help="(200)")
-    command.add_argument("--events", type=int, default=100, metavar="N", help="(100)")
-    command.add_argument("--workload", default="", metavar="NAME", help="(the system's own)")
-    command.add_argument("--latency", default="uniform", metavar="MODEL", help="one of those above (uniform)")
-    command.add_argument(
-        "--gap", type=float, default=5.0, metavar="SECONDS", help="between events that are compared (5)"
-    )
-    command.add_argument(
-        "--robust", action="store_true", help="acknowledgements, upkeep, copies and refresh also when calm"
+    add_options(
+        command,
+        ("--nodes N", 64, "(64)"),
+        *SEEDS,
+        ("--subscriptions N", 200, "(200)"),
+        ("--events N", 100, "(100)"),
+        ("--workload NAME", "", "(the system's own)"),
+        ("--latency MODEL", "uniform", "one of those above (uniform)"),
+        ("--gap SECONDS", 5.0, "between events that are compared (5)"),
+        ("--robust", False, "acknowledgements, upkeep, copies and refresh also when calm"),
     )
     command.set_defaults(run=_run)
 
@@ -125,19 +124,7 @@ def _compare(parsed: argparse.Namespace) -> int:
 def _run(parsed: argparse.Namespace) -> int:
     from distributary.sim.trials.trial import Trial, run_trial
 
-    trial = Trial(
-        parsed.system,
-        parsed.scenario,
-        nodes=parsed.nodes,
-        seed=parsed.seed,
-        subscriptions=parsed.subscriptions,
-        events=parsed.events,
-        workload=parsed.workload,
-        latency=parsed.latency,
-        robust=parsed.robust,
-        gap=parsed.gap,
-    )
-    return Trials(run_trial, _show).run_seeds(trial, parsed)
+    return Trials(run_trial, _show).run_seeds(made_from(Trial, parsed), parsed)
 
 
 def _show(out: Console, outcome: TrialOutcome) -> None:

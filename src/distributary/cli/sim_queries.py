@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from distributary.cli.terminal import Commands, add_command
-from distributary.cli.trials import Trials, add_seeds, fault_table
+from distributary.cli.terminal import Commands, add_command, add_options
+from distributary.cli.trials import SEEDS, Trials, fault_table, made_from
 
 if TYPE_CHECKING:
     from distributary.sim.trials.query_trial import QueryOutcome
@@ -39,10 +39,11 @@ exit codes: 0 all answers are right; 1 one is not, or a promised fault never hap
     command.add_argument(
         "--events", dest="events_file", default="", metavar="FILE", help="for the file's queries (made up)"
     )
-    command.add_argument("--scenario", default="calm", metavar="NAME", help="what goes wrong (calm)")
-    command.add_argument("--goal", default="", metavar="GOAL", help="what the network is to follow (nothing)")
-    command.add_argument(
-        "--period", type=float, default=15.0, metavar="SECONDS", help="between its changes (15)"
+    add_options(
+        command,
+        ("--scenario NAME", "calm", "what goes wrong (calm)"),
+        ("--goal GOAL", "", "what the network is to follow (nothing)"),
+        ("--period SECONDS", 15.0, "between its changes (15)"),
     )
     command.add_argument(
         "--told",
@@ -50,47 +51,30 @@ exit codes: 0 all answers are right; 1 one is not, or a promised fault never hap
         choices=["neighbourhood", "whole"],
         help="what nodes are told for it: what concerns them, or the whole situation (neighbourhood)",
     )
-    command.add_argument(
-        "--changes", type=int, default=0, metavar="N", help="moves and divisions at random (0)"
+    add_options(
+        command,
+        ("--changes N", 0, "moves and divisions at random (0)"),
+        ("--gone N", 0, "nodes that stop for good, one after the other (0)"),
+        ("--nodes N", 16, "(16)"),
+        ("--queries N", 20, "that are made up (20)"),
+        ("--feeds N", 12, "that they read (12)"),
     )
     command.add_argument(
-        "--gone", type=int, default=0, metavar="N", help="nodes that stop for good, one after the other (0)"
+        "--count", dest="events", type=int, default=1200, metavar="N", help="events that are made up (1200)"
     )
-    command.add_argument("--nodes", type=int, default=16, metavar="N", help="(16)")
-    command.add_argument("--queries", type=int, default=20, metavar="N", help="that are made up (20)")
-    command.add_argument("--feeds", type=int, default=12, metavar="N", help="that they read (12)")
-    command.add_argument(
-        "--count", type=int, default=1200, metavar="N", help="events that are made up (1200)"
+    add_options(
+        command,
+        ("--seconds S", 120.0, "of virtual time for all events (120)"),
+        ("--latency MODEL", "uniform", "as for `sim run` (uniform)"),
+        *SEEDS,
     )
-    command.add_argument(
-        "--seconds", type=float, default=120.0, metavar="S", help="of virtual time for all events (120)"
-    )
-    command.add_argument("--latency", default="uniform", metavar="MODEL", help="as for `sim run` (uniform)")
-    add_seeds(command)
     command.set_defaults(run=_run)
 
 
 def _run(parsed: argparse.Namespace) -> int:
     from distributary.sim.trials.query_trial import QueryTrial, run_query_trial
 
-    trial = QueryTrial(
-        file=parsed.file,
-        events_file=parsed.events_file,
-        scenario=parsed.scenario,
-        nodes=parsed.nodes,
-        seed=parsed.seed,
-        queries=parsed.queries,
-        feeds=parsed.feeds,
-        events=parsed.count,
-        seconds=parsed.seconds,
-        goal=parsed.goal,
-        period=parsed.period,
-        told=parsed.told,
-        changes=parsed.changes,
-        gone=parsed.gone,
-        latency=parsed.latency,
-    )
-    return Trials(run_query_trial, _show).run_seeds(trial, parsed)
+    return Trials(run_query_trial, _show).run_seeds(made_from(QueryTrial, parsed), parsed)
 
 
 def _show(out: Console, outcome: QueryOutcome) -> None:

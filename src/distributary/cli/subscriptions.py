@@ -12,6 +12,7 @@ from distributary.cli.terminal import (
     WELL,
     Commands,
     add_command,
+    add_options,
     add_quarantine,
     describe,
     progress_shown,
@@ -43,12 +44,8 @@ def configure(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--store", required=True, metavar="LOCATION", help="a directory or the URL of a database"
     )
-    command.add_argument(
-        "--workspace",
-        type=Path,
-        metavar="DIRECTORY",
-        help="where derived files go (default: in the store's directory; for a database, the user's cache)",
-    )
+    where = "where derived files go (default: in the store's directory; for a database, the user's cache)"
+    add_options(command, ("--workspace DIRECTORY", Path, where))
     actions = command.add_subparsers(title="actions", required=True, metavar="ACTION")
     _add_add(actions)
     _add_remove(actions)
@@ -68,9 +65,12 @@ def _add_add(actions: Commands[argparse.ArgumentParser]) -> None:
     )
     action.add_argument("--id", required=True, help="the subscription's id")
     action.add_argument("--subscriber", required=True, metavar="NAME", help="who gets the deliveries")
-    action.add_argument("--topic", metavar="PATTERN", help="such as quotes/NYSE/*")
-    action.add_argument("--where", metavar="CONDITION", help="such as 'price > 8.3 and price < 8.7'")
-    action.add_argument("--path", metavar="XPATH", help="such as //item[author]")
+    add_options(
+        action,
+        ("--topic PATTERN", str, "such as quotes/NYSE/*"),
+        ("--where CONDITION", str, "such as 'price > 8.3 and price < 8.7'"),
+        ("--path XPATH", str, "such as //item[author]"),
+    )
     action.add_argument(
         "--change",
         action="append",
@@ -120,9 +120,10 @@ def _add_import(actions: Commands[argparse.ArgumentParser]) -> None:
   distributary subscriptions --store subs import all.parquet --replace --quarantine bad.jsonl""",
     )
     action.add_argument("file", metavar="FILE", help="the subscriptions")
-    action.add_argument("--replace", action="store_true", help="replace those whose ids are registered")
-    action.add_argument(
-        "--strict", action="store_true", help="stop, and change nothing, at the first malformed one"
+    add_options(
+        action,
+        ("--replace", False, "replace those whose ids are registered"),
+        ("--strict", False, "stop, and change nothing, at the first malformed one"),
     )
     add_quarantine(action, "malformed and refused ones go here (quarantine.jsonl)", Path("quarantine.jsonl"))
     action.set_defaults(run=_import)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from distributary.errors import DistributaryError
 
@@ -40,9 +40,28 @@ def add_command(
     return command
 
 
-def add_seed(command: argparse.ArgumentParser) -> None:
-    """Add the option `--seed`."""
-    command.add_argument("--seed", type=int, default=1, metavar="S", help="where all randomness starts (1)")
+def add_options(command: argparse._ActionsContainer, *options: tuple[str, Any, str]) -> None:
+    """Add options, each given as its name and what its value is called, its default, and its help.
+
+    A value is read as one of the default's type. A type or a function in place of the default reads the value
+    of an option that is None when it is left out. An option whose value has no name is true or false.
+
+    >>> parser = argparse.ArgumentParser()
+    >>> add_options(parser, ("--nodes N", 64, "(64)"), ("--trace FILE", Path, ""), ("--brief", False, ""))
+    >>> parser.parse_args(["--nodes", "8"])
+    Namespace(nodes=8, trace=None, brief=False)
+    """
+    for option, default, meaning in options:
+        name, _, value = option.partition(" ")
+        if not value:
+            command.add_argument(name, action="store_true", help=meaning)
+        elif callable(default):
+            command.add_argument(name, type=default, metavar=value, help=meaning)
+        else:
+            command.add_argument(name, type=type(default), default=default, metavar=value, help=meaning)
+
+
+SEED = ("--seed S", 1, "where all randomness starts (1)")
 
 
 def add_quarantine(command: argparse.ArgumentParser, meaning: str, default: Path | None = None) -> None:
@@ -52,16 +71,16 @@ def add_quarantine(command: argparse.ArgumentParser, meaning: str, default: Path
 
 def add_spark(command: argparse.ArgumentParser, log: str) -> None:
     """Add the options that say where Spark runs, and where its messages go by default."""
-    engine = command.add_mutually_exclusive_group()
-    engine.add_argument(
-        "--master",
-        metavar="URL",
-        help="the Spark master (default: the environment's, else all cores of this machine)",
+    add_options(
+        command.add_mutually_exclusive_group(),
+        (
+            "--master URL",
+            str,
+            "the Spark master (default: the environment's, else all cores of this machine)",
+        ),
+        ("--remote URL", str, "a Spark Connect server, such as sc://host:15002"),
     )
-    engine.add_argument("--remote", metavar="URL", help="a Spark Connect server, such as sc://host:15002")
-    command.add_argument(
-        "--log", type=Path, metavar="FILE", help=f"where Spark's messages go (default: {log})"
-    )
+    add_options(command, ("--log FILE", Path, f"where Spark's messages go (default: {log})"))
 
 
 def count(text: str) -> int:

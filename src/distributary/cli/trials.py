@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from rich.console import Console
 from rich.table import Table
 
-from distributary.cli.terminal import FAILED, WELL, add_seed, console, progress_shown, say
+from distributary.cli.terminal import FAILED, SEED, WELL, console, progress_shown, say
 from distributary.errors import DistributaryError
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
     from distributary.sim.simulator import Observer
 
 SHOWN = 10
@@ -30,6 +32,7 @@ class Tried(Protocol):
 
 
 T = TypeVar("T", bound=Tried)
+M = TypeVar("M", bound="DataclassInstance")
 Passed = Callable[[float, float], None]
 """Told the virtual time that has passed, and the whole of it."""
 
@@ -96,12 +99,15 @@ def fault_table(fired: Mapping[str, int]) -> Table:
     return table
 
 
-def add_seeds(command: argparse.ArgumentParser) -> None:
-    """Add what every command with trials takes."""
-    add_seed(command)
-    command.add_argument(
-        "--seeds", type=int, default=1, metavar="N", help="run so many, from that one on (1)"
-    )
-    command.add_argument(
-        "--trace", type=Path, metavar="FILE", help="write all that happens (.gz: compressed)"
-    )
+def made_from(kind: type[M], parsed: argparse.Namespace) -> M:
+    """A trial of this kind, a dataclass, whose fields are the arguments of the same names."""
+    given = vars(parsed)
+    return kind(**{each.name: given[each.name] for each in fields(kind) if each.name in given})
+
+
+SEEDS = (
+    SEED,
+    ("--seeds N", 1, "run so many, from that one on (1)"),
+    ("--trace FILE", Path, "write all that happens (.gz: compressed)"),
+)
+"""What every command with trials takes."""

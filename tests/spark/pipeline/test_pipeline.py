@@ -19,7 +19,6 @@ from distributary.spark.pipeline.commits import read_records
 from distributary.spark.pipeline.config import Pipeline, PipelineSource, parse_pipeline
 from distributary.spark.pipeline.deliveries import read_deliveries
 from distributary.spark.pipeline.outputs import read_archive
-from distributary.spark.pipeline.runtime import PipelineRuntime
 from distributary.spark.pipeline.source import read_source
 from distributary.spark.pipeline.start import require_own_outputs, start
 from distributary.store import open_store
@@ -124,7 +123,7 @@ def test_a_pipeline_follows_a_store_in_a_database(spark: SparkSession, tmp_path:
         pipeline = pipeline_in(
             tmp_path, source, subscriptions=f'store = "{location}"\nworkspace = "workspace"'
         )
-        store = stack.enter_context(closing(PipelineRuntime(pipeline).store))
+        store = stack.enter_context(closing(pipeline.store))
         for batch, (subscriber, gone) in enumerate([("ann", []), ("bob", ["s0"])]):
             store.commit([Subscription(f"s{batch}", subscriber, topic="A")], gone)
             feed(tmp_path, batch, [f'{{"id": "e{batch}", "topic": "A/B"}}'])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,6 @@ from distributary.flow import read_query_file
 from distributary.model import Subscription
 from distributary.spark.pipeline import run
 from distributary.spark.pipeline.config import Pipeline, parse_pipeline
-from distributary.spark.pipeline.runtime import PipelineRuntime
 from distributary.spark.pipeline.start import queries_digest
 from distributary.spark.replay.replay import catch_up, require_past
 from distributary.store import open_store, store
@@ -63,17 +63,17 @@ def counting(counts: Counter[str], name: str, function: Callable[..., Any]) -> C
 def test_a_run_and_a_replay_open_the_store_once_and_read_the_queries_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pipeline = pipeline_in(tmp_path)
     counts: Counter[str] = Counter()
-    monkeypatch.setattr(store, "_store_at", counting(counts, "stores", store._store_at))
     monkeypatch.setattr(toml_files, "read_toml", counting(counts, "queries", toml_files.read_toml))
+    pipeline = pipeline_in(tmp_path)
+    monkeypatch.setattr(store, "_store_at", counting(counts, "stores", store._store_at))
     console = Console(file=StringIO())
-    total = run._run(spark, PipelineRuntime(pipeline), console, tmp_path / "log", run._StopSignals(), 1.0)
+    total = run._run(spark, pipeline, console, tmp_path / "log", run._StopSignals(), 1.0)
     assert (total.events, total.deliveries, total.derived) == (1, 1, 1)
     assert counts == {"stores": 1, "queries": 1}
 
     counts.clear()
-    past = PipelineRuntime(pipeline, create_store=False)
+    past = replace(pipeline)
     require_past(past, "ann")
     assert [row.event_id for row in catch_up(spark, past, "ann").deliveries.collect()] == ["busy/large#e1"]
     assert counts == {"stores": 1}
@@ -83,8 +83,8 @@ def test_a_replay_makes_no_store_where_there_is_none(tmp_path: Path) -> None:
     pipeline = pipeline_in(tmp_path)
     (tmp_path / "subscriptions").rename(tmp_path / "elsewhere")
     with pytest.raises(DistributaryError):
-        PipelineRuntime(pipeline, create_store=False).store.version()
-    assert PipelineRuntime(pipeline).store.version() == 0
+        pipeline.store.version()
+    assert not (tmp_path / "subscriptions").exists()
 
 
 EVERY_KIND = """

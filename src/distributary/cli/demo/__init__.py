@@ -12,7 +12,7 @@ import argparse
 from pathlib import Path
 
 from distributary.cli.engine import require_engine
-from distributary.cli.terminal import WELL, add_seed, count, describe
+from distributary.cli.terminal import SEED, WELL, add_options, count, describe
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -26,14 +26,7 @@ It needs pyspark and a Java. What an earlier demo left in the directory is remov
     )
     command.add_argument("--subscriptions", type=count, default=4000, metavar="N", help="how many (4000)")
     command.add_argument("--events", type=count, default=20_000, metavar="N", help="how many (20000)")
-    add_seed(command)
-    command.add_argument(
-        "--out",
-        type=Path,
-        default=Path("build/demo"),
-        metavar="DIRECTORY",
-        help="where to write (build/demo)",
-    )
+    add_options(command, SEED, ("--out DIRECTORY", Path("build/demo"), "where to write (build/demo)"))
     command.set_defaults(run=_run)
 
 

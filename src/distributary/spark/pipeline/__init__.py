@@ -2,8 +2,7 @@
 
 In reading order:
 
-- `config`: the file as frozen data, checked in full (`Pipeline`, `load_pipeline`);
-- `runtime`: what a pipeline runs with, opened once (`PipelineRuntime`);
+- `config`: the file as frozen data, checked in full (`Pipeline`, `load_pipeline`), with the store it names;
 - `source`: the events as a streaming DataFrame;
 - `derived`: the items of a pipeline's queries as events that are matched and counted;
 - `start`: source, matching, queries and sinks put together as a streaming query;

@@ -14,14 +14,18 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, ValidationInfo, field_validator
 
 from distributary.errors import DistributaryError
+from distributary.flow.catalogue import Catalogue
 from distributary.flow.language.file import read_query_file
-from distributary.spark.index.build import Strategy
+from distributary.spark.columns import EventColumns
+from distributary.spark.index.build import IndexOptions, Strategy
+from distributary.store import SubscriptionStore, open_store
 from distributary.toml_files import (
     FaultyValueError,
     Names,
@@ -110,13 +114,14 @@ def _schema_text(given: str, info: ValidationInfo) -> str:
     return text.strip()
 
 
-def _sound_queries(path: str) -> str:
-    """The file of the queries, all of which must be sound."""
+def _sound_queries(path: str) -> Catalogue:
+    """The queries of a file, all of which must be sound."""
     try:
-        read_query_file(path).check()
+        catalogue = read_query_file(path)
+        catalogue.check()
     except DistributaryError as error:
         raise FaultyValueError(("", line) for line in str(error).splitlines()) from None
-    return path
+    return catalogue
 
 
 Format = Annotated[Text, AfterValidator(_format_name), Field(description='a string such as "json"')]
@@ -332,7 +337,7 @@ def _column_faults(name: str, table: object, columns: list[str]) -> Iterator[tup
 
 @dataclass(frozen=True)
 class Pipeline:
-    """All that `distributary run` needs to know."""
+    """All that `distributary run` needs to know, and the store that it uses, opened once."""
 
     name: str
     checkpoint: str
@@ -343,10 +348,26 @@ class Pipeline:
     quarantine: str
     archive: str | None
     metrics: str | None
-    queries: str | None
-    """The file of the stream queries that run beside the matching."""
+    queries: Catalogue | None
+    """The stream queries that run beside the matching."""
     trigger: Trigger
     spark: Mapping[str, str]
+
+    @cached_property
+    def store(self) -> SubscriptionStore:
+        """The store of the subscriptions; unless somebody has made it, reading it is an error."""
+        return open_store(self.subscriptions.store, workspace=self.subscriptions.workspace)
+
+    @property
+    def columns(self) -> EventColumns:
+        """Which columns of the events mean what."""
+        named = self.events
+        return EventColumns(named.id, named.topic, named.document, named.order, UNREADABLE)
+
+    @property
+    def index_options(self) -> IndexOptions:
+        """How the subscriptions are indexed; without an order no tolerance can be kept."""
+        return IndexOptions(self.events.order is not None, self.subscriptions.strategy)
 
     @property
     def commits(self) -> str:
@@ -396,7 +417,7 @@ def _pipeline(given: Mapping[str, Any], name: str) -> Pipeline:
         quarantine=quarantine or f"{file.checkpoint}/quarantine",
         archive=archive,
         metrics=metrics,
-        queries=file.queries,
+        queries=cast(Catalogue | None, file.queries),  # which the validator has read
         trigger=file.trigger if timed else Trigger("1 second"),
         spark=file.spark.conf,
     )

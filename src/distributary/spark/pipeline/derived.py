@@ -33,7 +33,7 @@ from distributary.flow.language.schema import Type
 from distributary.spark.columns import RESERVED, EventColumns, quoted
 from distributary.spark.index.build import live_index
 from distributary.spark.micro_batch import running_micro_batch, watermark_of
-from distributary.spark.pipeline.runtime import PipelineRuntime
+from distributary.spark.pipeline.config import Pipeline
 from distributary.spark.queries.frames import item_rows, rejecting_streams
 from distributary.spark.queries.packed import item_values
 from distributary.spark.queries.sql import SQL_TYPES
@@ -53,27 +53,25 @@ OWN = ("id", "topic")
 """Columns that every derived event has besides its attributes."""
 
 
-def derived_rows(
-    events: DataFrame, runtime: PipelineRuntime, carry: Sequence[str], inner: StructType
-) -> DataFrame:
+def derived_rows(events: DataFrame, pipeline: Pipeline, carry: Sequence[str], inner: StructType) -> DataFrame:
     """The tagged rows about what the queries of a pipeline derive from events.
 
     `inner` has the columns of their struct `event`, which are those of the rows about the events themselves.
     With an archive there is a row for every item that was matched, with its columns in the struct `derived`.
     """
-    catalogue, columns, keep = runtime.catalogue, runtime.columns, runtime.pipeline.archive is not None
+    catalogue, columns, keep = pipeline.queries, pipeline.columns, pipeline.archive is not None
     assert catalogue is not None, "a pipeline with queries"
     if keep:
         require_columns_to_keep(catalogue)
     items = derived_events(events, catalogue, columns)
     named = EventColumns(order=None if columns.order is None else ORDER)
-    options = replace(runtime.index_options, strategy="index")
-    index = live_index(events.sparkSession, runtime.store, options, follow=items.isStreaming)
+    options = replace(pipeline.index_options, strategy="index")
+    index = live_index(events.sparkSession, pipeline.store, options, follow=items.isStreaming)
     own = [name for name in items.columns if name not in ABOUT]
     carried = carried_columns(carry, columns, own)
     tagged = TaggedRows.of(own, "id", carried, own if keep else None, flows=True)
     times = {name: source.time for name, source in catalogue.sources.items()}
-    task = FlowTask(MatchTasks(index, named, tagged), tagged, times, runtime.pipeline.checkpoint)
+    task = FlowTask(MatchTasks(index, named, tagged), tagged, times, pipeline.checkpoint)
     if index.tolerances:
         rows = matched_with_state(items.mapInArrow(task.packed, PACKED), task.tasks, items.schema)
     else:

@@ -31,7 +31,6 @@ from distributary.spark.index.build import live_index
 from distributary.spark.pipeline.commits import last_record, records_from
 from distributary.spark.pipeline.config import Pipeline
 from distributary.spark.pipeline.progress import Progress, Snapshot, utc_now
-from distributary.spark.pipeline.runtime import PipelineRuntime
 from distributary.spark.pipeline.source import first_line
 from distributary.spark.pipeline.start import start
 from distributary.spark.session import logging_to, open_session
@@ -75,27 +74,28 @@ def run_pipeline(
         try:
             # Spark has installed a handler of its own for SIGINT meanwhile.
             stop.listen()
-            return _run(spark, PipelineRuntime(pipeline), console, log, stop, grace)
+            return _run(spark, pipeline, console, log, stop, grace)
         finally:
             _within(PATIENCE, spark.stop)
 
 
 def _run(
     spark: SparkSession,
-    runtime: PipelineRuntime,
+    pipeline: Pipeline,
     console: Console,
     log: Path,
     stop: _StopSignals,
     grace: float,
 ) -> Snapshot:
-    _warn_of_tolerances(runtime, console)
-    watch = _Watch(runtime, console)
+    pipeline.store.create()
+    _warn_of_tolerances(pipeline, console)
+    watch = _Watch(pipeline, console)
     try:
-        query = start(spark, runtime)
+        query = start(spark, pipeline)
     except EngineError as error:
         raise failure(error, log) from None
     try:
-        with watch.shown(), _upkeep(spark, runtime):
+        with watch.shown(), _upkeep(spark, pipeline):
             while not stop.asked.wait(POLL) and query.isActive:
                 watch.look(query.lastProgress)
             if stop.asked.is_set():
@@ -117,7 +117,7 @@ def _run(
 
 
 @contextmanager
-def _upkeep(spark: SparkSession, runtime: PipelineRuntime) -> Iterator[None]:
+def _upkeep(spark: SparkSession, pipeline: Pipeline) -> Iterator[None]:
     """Keep a base near the newest version of the store as long as the context lasts.
 
     Tasks apply the changes since the base that they opened. That is cheap for thousands of changes, so a base
@@ -125,9 +125,9 @@ def _upkeep(spark: SparkSession, runtime: PipelineRuntime) -> Iterator[None]:
     logged and tried again.
     """
     done = threading.Event()
-    store, indices = runtime.store, [runtime.index_options]
-    if runtime.pipeline.queries is not None:  # derived items are matched with an index of one part
-        indices.append(replace(runtime.index_options, strategy="index"))
+    store, indices = pipeline.store, [pipeline.index_options]
+    if pipeline.queries is not None:  # derived items are matched with an index of one part
+        indices.append(replace(pipeline.index_options, strategy="index"))
 
     def keep() -> None:
         seen = store.version()
@@ -206,12 +206,12 @@ class _StopSignals:
 class _Watch:
     """Follows the records of a pipeline's batches and shows them: a table on a terminal, lines elsewhere."""
 
-    def __init__(self, runtime: PipelineRuntime, console: Console) -> None:
-        self._pipeline = runtime.pipeline
+    def __init__(self, pipeline: Pipeline, console: Console) -> None:
+        self._pipeline = pipeline
         self._console = console
         last = last_record(self._pipeline.commits)
         self._next = 0 if last is None else last + 1
-        self._progress = Progress(utc_now(), runtime.store.version())
+        self._progress = Progress(utc_now(), pipeline.store.version())
         self._live: Live | None = None
         self._shown_upto = -1
         self._shown_at = 0.0
@@ -262,11 +262,11 @@ class _Watch:
         return self._progress.snapshot(utc_now()).table(self._pipeline.name)
 
 
-def _warn_of_tolerances(runtime: PipelineRuntime, console: Console) -> None:
+def _warn_of_tolerances(pipeline: Pipeline, console: Console) -> None:
     """Say how many subscriptions are left out because without an order no tolerance can be kept."""
-    if runtime.pipeline.events.order is not None:
+    if pipeline.events.order is not None:
         return
-    changes = runtime.store.table()["change"]
+    changes = pipeline.store.table()["change"]
     count = len(changes) - changes.null_count
     if count:
         _say(

@@ -22,7 +22,6 @@ from distributary.spark.match import match_with
 from distributary.spark.pipeline.config import FILE_FORMATS, UNREADABLE, Pipeline, derived_in
 from distributary.spark.pipeline.derived import derived_rows, published_topics
 from distributary.spark.pipeline.outputs import batches_begun
-from distributary.spark.pipeline.runtime import PipelineRuntime
 from distributary.spark.pipeline.sink import BatchWriter
 from distributary.spark.pipeline.source import read_source
 from distributary.spark.rows import TaggedRows
@@ -30,7 +29,7 @@ from distributary.spark.session import ROCKSDB, STATE_STORE
 from distributary.spark.tasks import MatchTasks
 
 
-def start(spark: SparkSession, pipeline: Pipeline | PipelineRuntime) -> StreamingQuery:
+def start(spark: SparkSession, pipeline: Pipeline) -> StreamingQuery:
     """Start a pipeline in a session; with a checkpoint that exists it goes on where it was.
 
         query = start(spark, load_pipeline("pipeline.toml"))
@@ -38,42 +37,41 @@ def start(spark: SparkSession, pipeline: Pipeline | PipelineRuntime) -> Streamin
     Raises `DistributaryError` when outputs of another run would be overwritten, when the queries are others
     than those of the checkpoint, and when Spark cannot read the source.
     """
-    runtime = PipelineRuntime.of(pipeline)
-    given = runtime.pipeline
-    require_own_outputs(given)
-    _require_the_same_queries(runtime)
-    spark.conf.set(STATE_STORE, given.spark.get(STATE_STORE, ROCKSDB))
-    events = read_source(spark, given.source)
-    writer = tagged_rows(events, runtime).writeStream.queryName(given.name)
-    if given.trigger.available_now:
+    require_own_outputs(pipeline)
+    _require_the_same_queries(pipeline)
+    pipeline.store.create()
+    spark.conf.set(STATE_STORE, pipeline.spark.get(STATE_STORE, ROCKSDB))
+    events = read_source(spark, pipeline.source)
+    writer = tagged_rows(events, pipeline).writeStream.queryName(pipeline.name)
+    if pipeline.trigger.available_now:
         writer = writer.trigger(availableNow=True)
     else:
-        writer = writer.trigger(processingTime=given.trigger.every or "0 seconds")
-    writer = writer.option("checkpointLocation", given.checkpoint)
-    return writer.foreachBatch(batch_writer(events, runtime)).start()
+        writer = writer.trigger(processingTime=pipeline.trigger.every or "0 seconds")
+    writer = writer.option("checkpointLocation", pipeline.checkpoint)
+    return writer.foreachBatch(batch_writer(events, pipeline)).start()
 
 
-def tagged_rows(events: DataFrame, runtime: PipelineRuntime) -> DataFrame:
+def tagged_rows(events: DataFrame, pipeline: Pipeline) -> DataFrame:
     """The stream of tagged rows, with all events: the archive needs all of their columns, counting a few."""
-    pipeline, columns = runtime.pipeline, runtime.columns
+    columns = pipeline.columns
     bare = [name for name in events.columns if name != UNREADABLE]
     topic = [columns.topic] if pipeline.metrics and columns.topic in bare else []
     order = [columns.order] if columns.order is not None else []
     carry = list(dict.fromkeys([*pipeline.sink.columns, *topic]))
     kept = bare if pipeline.archive else [*topic, *order]
     columns.check(events.schema, [*carry, *kept])
-    index = live_index(events.sparkSession, runtime.store, runtime.index_options, follow=events.isStreaming)
+    index = live_index(events.sparkSession, pipeline.store, pipeline.index_options, follow=events.isStreaming)
     tagged = TaggedRows.of(bare, columns.id, carry, kept, flows=False)
     rows = match_with(MatchTasks(index, columns, tagged), events)
-    if runtime.catalogue is None:
+    if pipeline.queries is None:
         return rows
-    derived = derived_rows(events, runtime, carry, tagged.event_schema(events.schema))
+    derived = derived_rows(events, pipeline, carry, tagged.event_schema(events.schema))
     return rows.unionByName(derived, allowMissingColumns=True)
 
 
-def batch_writer(events: DataFrame, runtime: PipelineRuntime) -> BatchWriter:
+def batch_writer(events: DataFrame, pipeline: Pipeline) -> BatchWriter:
     """What writes the micro-batches of a pipeline with such events."""
-    pipeline, catalogue = runtime.pipeline, runtime.catalogue
+    catalogue = pipeline.queries
     order, topic = pipeline.events.order, pipeline.events.topic
     times = order is not None and isinstance(events.schema[order].dataType, TimestampType | TimestampNTZType)
     return BatchWriter(
@@ -100,9 +98,9 @@ def queries_digest(catalogue: Catalogue) -> str:
     return sha256(written.replace("operation=FilterOperation(", "operation=Filter(").encode()).hexdigest()
 
 
-def _require_the_same_queries(runtime: PipelineRuntime) -> None:
+def _require_the_same_queries(pipeline: Pipeline) -> None:
     """Raise an error if the queries are others than those whose state the checkpoint holds."""
-    checkpoint, catalogue = runtime.pipeline.checkpoint, runtime.catalogue
+    checkpoint, catalogue = pipeline.checkpoint, pipeline.queries
     digest = "none" if catalogue is None else queries_digest(catalogue)
     place = f"{checkpoint}/queries"
     if not storage.exists(f"{checkpoint}/metadata"):

@@ -26,8 +26,8 @@ from distributary.spark.columns import BATCH, EventColumns, quoted
 from distributary.spark.deliver import grouped_matches
 from distributary.spark.index.build import single_part
 from distributary.spark.match import match_with
+from distributary.spark.pipeline.config import Pipeline
 from distributary.spark.pipeline.derived import ORDER, as_carried, carried_columns
-from distributary.spark.pipeline.runtime import PipelineRuntime
 from distributary.spark.replay.history import History, archived_derived, archived_events
 from distributary.spark.rows import MatchRows
 from distributary.spark.tasks import MatchTasks
@@ -52,13 +52,12 @@ class ArchivePass:
 
 def match_archive(
     spark: SparkSession,
-    runtime: PipelineRuntime,
+    pipeline: Pipeline,
     history: History,
     requests: Iterable[ReplayRequest],
     batches: range,
 ) -> ArchivePass:
     """The deliveries of `batches`: event_id, subscriber, subscriptions, batch, and what the sink carries."""
-    pipeline = runtime.pipeline
     needed = [found for one in requests if (found := _needed(one, batches)).batches]
     rejected: list[Rejection] = []
     if pipeline.events.order is None:
@@ -67,7 +66,7 @@ def match_archive(
     looked_at = sorted({*with_events, *with_derived})
     events = archived_events(spark, pipeline, with_events)
     carry = pipeline.sink.columns
-    columns = replace(runtime.columns, micro_batch=BATCH)
+    columns = replace(pipeline.columns, micro_batch=BATCH)
     columns.check(events.schema, carry)
     refused: list[Rejection] = []
     entries = [(None, _confined(one, number, looked_at)) for number, one in enumerate(needed)]

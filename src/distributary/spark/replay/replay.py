@@ -33,7 +33,6 @@ from distributary.model import Subscription
 from distributary.quarantine import Rejection, rejection
 from distributary.spark.index.build import report_rejected
 from distributary.spark.pipeline.config import Pipeline
-from distributary.spark.pipeline.runtime import PipelineRuntime
 from distributary.spark.replay.history import History, Point, archived_batches
 from distributary.spark.replay.matching import ArchivePass, ReplayRequest, match_archive
 from distributary.store import Life, SubscriptionStore
@@ -69,7 +68,7 @@ class ReplayResult:
 
 def replay(
     spark: SparkSession,
-    pipeline: Pipeline | PipelineRuntime,
+    pipeline: Pipeline,
     subscriptions: Iterable[Subscription],
     *,
     since: Point | None = None,
@@ -93,7 +92,7 @@ def replay(
 
 def replay_result(
     spark: SparkSession,
-    pipeline: Pipeline | PipelineRuntime,
+    pipeline: Pipeline,
     subscriptions: Iterable[Subscription],
     *,
     since: Point | None = None,
@@ -101,16 +100,16 @@ def replay_result(
     after_batch: int | None = None,
 ) -> ReplayResult:
     """What `replay` gives, with what it covers and what it leaves out."""
-    runtime, history, seen, given = _past(pipeline, since, until, after_batch)
+    history, seen, given = _past(pipeline, since, until, after_batch)
     rejected: list[Rejection] = []
     requests = [ReplayRequest(one, seen) for one in _well_formed(subscriptions, rejected).values()]
-    found = match_archive(spark, runtime, history, requests, given)
+    found = match_archive(spark, pipeline, history, requests, given)
     return _result(history, replace(found, rejected=(*rejected, *found.rejected)), given)
 
 
 def catch_up(
     spark: SparkSession,
-    pipeline: Pipeline | PipelineRuntime,
+    pipeline: Pipeline,
     subscriber: str,
     *,
     after_batch: int | None = None,
@@ -129,15 +128,15 @@ def catch_up(
     """
     if after_batch is not None and since is not None:
         raise DistributaryError("give after_batch or since, not both: each says where to begin")
-    runtime, history, _, given = _past(pipeline, since, until, after_batch)
-    lives = _lives(runtime.store, subscriber)
+    history, _, given = _past(pipeline, since, until, after_batch)
+    lives = _lives(pipeline.store, subscriber)
     requests = [ReplayRequest(life.subscription, history.during(life)) for life in lives]
-    return _result(history, match_archive(spark, runtime, history, requests, given), given)
+    return _result(history, match_archive(spark, pipeline, history, requests, given), given)
 
 
 def as_if_subscribed(
     spark: SparkSession,
-    pipeline: Pipeline | PipelineRuntime,
+    pipeline: Pipeline,
     subscriber: str,
     *,
     since: Point,
@@ -153,8 +152,8 @@ def as_if_subscribed(
 
         before = as_if_subscribed(spark, pipeline, "ann", since=0)
     """
-    runtime, history, seen, given = _past(pipeline, since, until, after_batch)
-    lives = _lives(runtime.store, subscriber)
+    history, seen, given = _past(pipeline, since, until, after_batch)
+    lives = _lives(pipeline.store, subscriber)
     present = [life for life in lives if life.until_version is None]
     if not present:
         raise DistributaryError(
@@ -168,10 +167,10 @@ def as_if_subscribed(
         )
         for life, batch in zip(present, taken_over, strict=True)
     ]
-    found = match_archive(spark, runtime, history, requests, given)
+    found = match_archive(spark, pipeline, history, requests, given)
     end = max(given.start, *(one.batches.stop for one in requests))
     had = [ReplayRequest(life.subscription, history.during(life)) for life in lives]
-    delivered = match_archive(spark, runtime, history, had, range(given.start, end))
+    delivered = match_archive(spark, pipeline, history, had, range(given.start, end))
     if delivered.looked_at:
         looked_at = tuple(sorted({*found.looked_at, *delivered.looked_at}))
         rest = _without(found.deliveries, delivered.deliveries)
@@ -180,12 +179,11 @@ def as_if_subscribed(
     return _result(history, found, given, live=live)
 
 
-def require_past(pipeline: Pipeline | PipelineRuntime, subscriber: str | None = None) -> None:
+def require_past(pipeline: Pipeline, subscriber: str | None = None) -> None:
     """Refuse, before a session is started, what could not be replayed: no archive, an unknown subscriber."""
-    runtime = PipelineRuntime.of(pipeline, create_store=False)
-    archived_batches(runtime.pipeline)
+    archived_batches(pipeline)
     if subscriber is not None:
-        _lives(runtime.store, subscriber)
+        _lives(pipeline.store, subscriber)
 
 
 def _result(history: History, found: ArchivePass, given: range, live: bool = True) -> ReplayResult:
@@ -194,11 +192,10 @@ def _result(history: History, found: ArchivePass, given: range, live: bool = Tru
 
 
 def _past(
-    pipeline: Pipeline | PipelineRuntime, since: Point | None, until: Point | None, cursor: int | None
-) -> tuple[PipelineRuntime, History, range, range]:
+    pipeline: Pipeline, since: Point | None, until: Point | None, cursor: int | None
+) -> tuple[History, range, range]:
     """The finished batches from one point up to before another, and those of them after a cursor."""
-    runtime = PipelineRuntime.of(pipeline, create_store=False)
-    history = History.of(runtime.pipeline)
+    history = History.of(pipeline)
     begin = 0 if since is None else history.at(since)
     if (isinstance(since, datetime) and since > datetime.now(UTC)) or (
         isinstance(since, int) and since > history.end
@@ -206,7 +203,7 @@ def _past(
         raise DistributaryError(f"since {since}: that has not come yet; {history.end} batches are finished")
     end = max(begin, history.end if until is None else history.at(until))
     first = begin if cursor is None else max(begin, history.after(cursor))
-    return runtime, history, range(begin, end), range(first, max(first, end))
+    return history, range(begin, end), range(first, max(first, end))
 
 
 def _without(deliveries: DataFrame, delivered: DataFrame) -> DataFrame:
