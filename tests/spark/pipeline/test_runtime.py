@@ -68,7 +68,7 @@ def test_a_run_and_a_replay_open_the_store_once_and_read_the_queries_once(
     pipeline = pipeline_in(tmp_path)
     monkeypatch.setattr(store, "_store_at", counting(counts, "stores", store._store_at))
     console = Console(file=StringIO())
-    total = run._run(spark, pipeline, console, tmp_path / "log", run._StopSignals(), 1.0)
+    total = run._run(spark, pipeline, console, run._StopSignals(), 1.0)
     assert (total.events, total.deliveries, total.derived) == (1, 1, 1)
     assert counts == {"stores": 1, "queries": 1}
 

@@ -11,15 +11,13 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
-from rich.live import Live
 
 from distributary.cli.demo.kernels import compiling
 from distributary.cli.demo.report import DemoOutcome, report
@@ -34,12 +32,10 @@ from distributary.cli.demo.script import (
 from distributary.errors import DistributaryError, InputError
 from distributary.model import Subscription
 from distributary.quarantine import Quarantine, rejection
-from distributary.spark.pipeline.commits import BatchRecord, records_from
+from distributary.spark.pipeline.commits import BatchRecord
 from distributary.spark.pipeline.config import Pipeline, load_pipeline
-from distributary.spark.pipeline.progress import Progress, utc_now
-from distributary.spark.pipeline.run import EngineError, failure
+from distributary.spark.pipeline.run import BatchWatch, EngineError, failure, say, session_for
 from distributary.spark.pipeline.start import start
-from distributary.spark.session import logging_to, open_session
 from distributary.store import SubscriptionStore, open_store
 
 POLL = 0.1
@@ -85,18 +81,8 @@ every = "100 milliseconds"
 QUICK_START = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 """For a run of a minute the JVM had better not spend time on its best machine code. Not in the file."""
 
-MADE = (
-    "checkpoint",
-    "events",
-    "subscriptions",
-    "deliveries",
-    "archive",
-    "quarantine",
-    "metrics",
-    "refused.jsonl",
-    "pipeline.log",
-    "pipeline.toml",
-)
+DIRECTORIES = ("checkpoint", "events", "subscriptions", "deliveries", "archive", "quarantine", "metrics")
+FILES = ("refused.jsonl", "pipeline.log", "pipeline.toml")
 """What is made below `out`."""
 
 
@@ -120,12 +106,12 @@ def run_demo(
     file.write_text(PIPELINE, encoding="utf-8")
     pipeline = replace(load_pipeline(file), spark=QUICK_START)
     with _running(pipeline, out / "pipeline.log", master, console) as query:
-        followed = _Followed(pipeline, query, console, out / "pipeline.log")
-        with followed.shown():
+        watch = _DemoWatch(pipeline, query, console, out / "pipeline.log")
+        with watch.shown(transient=True):
             for number, each in enumerate(script.rounds):
-                _play(number, each, out / "events", store, followed)
+                _play(number, each, out / "events", store, watch)
         console.print("all of it is delivered: stopping the pipeline", highlight=False)
-    outcome = DemoOutcome(out, script, followed.records, refused, time.perf_counter() - began)
+    outcome = DemoOutcome(out, script, watch.records, refused, time.perf_counter() - began)
     report(console, outcome)
     return outcome
 
@@ -133,7 +119,7 @@ def run_demo(
 def clear(out: Path) -> None:
     """Remove what an earlier demonstration left, and nothing of anybody else's."""
     out.mkdir(parents=True, exist_ok=True)
-    found = [out / name for name in MADE if (out / name).exists()]
+    found = [out / name for name in (*DIRECTORIES, *FILES) if (out / name).exists()]
     file = out / "pipeline.toml"
     ours = file.is_file() and file.read_text(encoding="utf-8", errors="replace").startswith(MARK)
     if found and not ours:
@@ -159,11 +145,10 @@ def _registered(out: Path, script: DemoScript, console: Console) -> tuple[Subscr
             refused.add(rejection(f"subscription {subscription.id}", error, record))
 
         version = store.commit([*script.subscriptions, *BROKEN_SUBSCRIPTIONS], refused=refuse)
-    console.print(
+    say(
+        console,
         f"{len(script.subscriptions):,} subscriptions registered as version {version} of the store, "
         f"{refused.count} malformed ones refused",
-        highlight=False,
-        soft_wrap=True,
     )
     return store, refused
 
@@ -171,29 +156,20 @@ def _registered(out: Path, script: DemoScript, console: Console) -> tuple[Subscr
 @contextmanager
 def _running(pipeline: Pipeline, log: Path, master: str, console: Console) -> Iterator[StreamingQuery]:
     """The pipeline as a running query, in a session of its own that says nothing on the screen."""
-    with logging_to(log), compiling(log) as compilers:
-        console.print(f"starting Spark; what it says goes to {log}", highlight=False, soft_wrap=True)
-        try:
-            spark = open_session(pipeline.name, pipeline.spark, log, master=master)
-        except EngineError as error:
-            raise failure(error, log) from None
-        try:
+    with compiling(log) as compilers:
+        say(console, f"starting Spark; what it says goes to {log}")
+        with session_for(pipeline, log, master=master) as spark:
             with _telling("compiling the kernels (up to a minute, once on a machine)", console):
                 for process in compilers:
                     # One that fails leaves the work to the workers.
                     process.wait()
-            query = _started(lambda: start(spark, pipeline), log)
-            console.print(
-                "the pipeline runs; its first batch also starts the Python workers", highlight=False
-            )
+            query = start(spark, pipeline)
+            say(console, "the pipeline runs; its first batch also starts the Python workers")
             try:
                 yield query
             finally:
                 with suppress(*EngineError):
                     query.stop()
-        finally:
-            with suppress(*EngineError):
-                spark.stop()
 
 
 @contextmanager
@@ -203,87 +179,57 @@ def _telling(what: str, console: Console) -> Iterator[None]:
         with console.status(what):
             yield
     else:
-        console.print(what, highlight=False)
+        say(console, what)
         yield
 
 
-def _started(begin: Callable[[], StreamingQuery], log: Path) -> StreamingQuery:
-    try:
-        return begin()
-    except EngineError as error:
-        raise failure(error, log) from None
+class _DemoWatch(BatchWatch):
+    """Follows the batches of the demonstration, tells of each, and waits for what was published."""
 
-
-@dataclass
-class _Followed:
-    """Follows the records of the batches, shows them, and waits."""
-
-    pipeline: Pipeline
-    query: StreamingQuery
-    console: Console
-    log: Path
-    records: list[BatchRecord] = field(default_factory=list)
-    expected: int = 0
-    """Lines published so far."""
-    announced: tuple[int, str] | None = None
-    """The version of which the first batch is to be told, and what it brought."""
-
-    def __post_init__(self) -> None:
-        self._progress = Progress(utc_now())
-        self._live: Live | None = None
-
-    @contextmanager
-    def shown(self) -> Iterator[None]:
-        if not self.console.is_terminal:
-            yield
-            return
-        with Live(self._table(), console=self.console, auto_refresh=False, transient=True) as self._live:
-            yield
-        self._live = None
+    def __init__(self, pipeline: Pipeline, query: StreamingQuery, console: Console, log: Path) -> None:
+        super().__init__(pipeline, console, "the pipeline, live")
+        self.records: list[BatchRecord] = []
+        self.expected = 0
+        """Lines published so far."""
+        self.announced: tuple[int, str] | None = None
+        """The version of which the first batch is to be told, and what it brought."""
+        self._query = query
+        self._log = log
 
     def wait(self) -> None:
         """Until all that was published has been taken in."""
         while sum(one.events + one.rejected for one in self.records) < self.expected:
-            active = self.query.isActive
-            self.look()
+            active = self._query.isActive
+            self.look(None)
             if not active:
-                raise failure(self.query.exception() or DistributaryError("it has ended"), self.log)
+                raise failure(self._query.exception() or DistributaryError("it has ended"), self._log)
             time.sleep(POLL)
 
-    def look(self) -> None:
-        for record in records_from(self.pipeline.commits, len(self.records)):
-            self.records.append(record)
-            self._progress.record(record)
-            self._tell(record)
-        if self._live is not None:
-            self._live.update(self._table(), refresh=True)
-
-    def say(self, text: str) -> None:
-        self.console.print(text, highlight=False, soft_wrap=True)
-
-    def _tell(self, record: BatchRecord) -> None:
+    def _take(self, record: BatchRecord) -> None:
+        self.records.append(record)
         if self.announced is not None and record.version is not None and record.version >= self.announced[0]:
-            self.say(f"{self.announced[1]}, in use from batch {record.batch} on")
+            say(self._console, f"{self.announced[1]}, in use from batch {record.batch} on")
             self.announced = None
         if self._live is None and record.events:
-            self.say(
+            say(
+                self._console,
                 f"batch {record.batch}: {record.events:,} events, {record.matches:,} matches, "
-                f"{record.deliveries:,} deliveries, {record.rejected:,} set aside, {record.seconds:.1f} s"
+                f"{record.deliveries:,} deliveries, {record.rejected:,} set aside, {record.seconds:.1f} s",
             )
 
-    def _table(self) -> Any:
-        return self._progress.snapshot(utc_now()).table("the pipeline, live")
+    def _show_line(self) -> None:
+        """Nothing: every batch has been told of."""
 
 
-def _play(number: int, each: DemoRound, source: Path, store: SubscriptionStore, followed: _Followed) -> None:
+def _play(number: int, each: DemoRound, source: Path, store: SubscriptionStore, watch: _DemoWatch) -> None:
     """One round: people come and go, events are published and all of them delivered."""
     if each.added or each.removed:
         version = store.commit(each.added, remove=each.removed)
         names = f" ({each.names})" if each.names else ""
         told = f"version {version}: {len(each.added)} added, {len(each.removed)} removed{names}"
-        followed.announced = (version, told)
+        watch.announced = (version, told)
     for position, file in enumerate(each.files):
         last = position == len(each.files) - 1
         name = f"{number}-{position}.json"
-        followed.expected += publish(source / name, file, each.broken and last)
-    followed.wait()
+        watch.expected += publish(source / name, file, each.broken and last)
+    watch.wait()

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import dataset
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.markup import escape
 from rich.table import Table
 
@@ -78,10 +78,8 @@ def report(console: Console, outcome: DemoOutcome) -> None:
 
 def kinds_table(outcome: DemoOutcome) -> Table:
     """What each kind of filter matched; a subscription with several counts at each of them."""
-    table = _table("What each kind of filter matched")
-    for name in ("kind", "subscriptions", "matches", "deliveries"):
-        table.add_column(name, justify="left" if name == "kind" else "right")
-    table.add_column("such as", overflow="fold")
+    columns = ("kind", "> subscriptions", "> matches", "> deliveries", "such as")
+    table = _table("What each kind of filter matched", *columns)
     everybody = outcome.script.everybody()
     ids = outcome.matches["subscription_id"].to_pylist()
     for kind in (*BUILT_IN_FILTERS, COMBINED):
@@ -97,11 +95,7 @@ def kinds_table(outcome: DemoOutcome) -> Table:
 
 def people_table(outcome: DemoOutcome) -> Table:
     """What the people with names asked for, and what they got."""
-    table = _table("What people asked for and got")
-    table.add_column("subscriber")
-    table.add_column("asked for", overflow="fold")
-    table.add_column("matches", justify="right")
-    table.add_column("such as", overflow="fold")
+    table = _table("What people asked for and got", "subscriber", "asked for", "> matches", "such as")
     counted = Counter(outcome.matches["subscription_id"].to_pylist())
     everybody = outcome.script.everybody()
     events = outcome.script.events()
@@ -120,20 +114,9 @@ def people_table(outcome: DemoOutcome) -> Table:
 
 def batches_table(outcome: DemoOutcome) -> Table:
     """Every micro-batch with its rates, and all of them together."""
-    table = _table("How fast: every micro-batch")
-    names = (
-        "batch",
-        "version",
-        "events",
-        "matches",
-        "deliveries",
-        "set aside",
-        "seconds",
-        "events/s",
-        "matches/s",
-    )
-    for name in names:
-        table.add_column(name, justify="right")
+    counted = ("> events", "> matches", "> deliveries", "> set aside")
+    measured = ("> seconds", "> events/s", "> matches/s")
+    table = _table("How fast: every micro-batch", "> batch", "> version", *counted, *measured)
     records = [record for record in outcome.records if record.events + record.rejected]
     for record in records:
         table.add_row(str(record.batch), str(record.version), *_rates([record]))
@@ -146,11 +129,7 @@ def batches_table(outcome: DemoOutcome) -> Table:
 
 def aside_table(outcome: DemoOutcome) -> Table:
     """What was malformed and why; nothing else was held up by it."""
-    table = _table("What was set aside, and why")
-    table.add_column("what")
-    table.add_column("field")
-    table.add_column("why", overflow="fold")
-    table.add_column("as it came", overflow="fold")
+    table = _table("What was set aside, and why", "what", "field", "why", "as it came")
     for one in outcome.refused.samples:
         filters = {key: text for key, text in json.loads(one.record).items() if key == one.field}
         table.add_row(one.place, one.field or "", escape(one.reason), escape(_short(json.dumps(filters))))
@@ -204,8 +183,13 @@ def _places(console: Console, outcome: DemoOutcome) -> None:
     console.print(f"\nAll of it took {outcome.seconds:.0f} s.", highlight=False)
 
 
-def _table(title: str) -> Table:
-    return Table(title=title, title_justify="left", title_style="bold", padding=(0, 1))
+def _table(title: str, *columns: str) -> Table:
+    """A table of these columns; those of numbers, to the right, have a > before their names."""
+    table = Table(title=title, title_justify="left", title_style="bold", padding=(0, 1))
+    for name in columns:
+        justify: JustifyMethod = "right" if name.startswith("> ") else "left"
+        table.add_column(name.removeprefix("> "), justify=justify, overflow="fold")
+    return table
 
 
 def _read(path: Path) -> pa.Table:

@@ -25,10 +25,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 from rich.live import Live
+from rich.table import Table
 
 from distributary.errors import DistributaryError
 from distributary.spark.index.build import live_index
-from distributary.spark.pipeline.commits import last_record, records_from
+from distributary.spark.pipeline.commits import BatchRecord, last_record, records_from
 from distributary.spark.pipeline.config import Pipeline
 from distributary.spark.pipeline.progress import Progress, Snapshot, utc_now
 from distributary.spark.pipeline.source import first_line
@@ -64,36 +65,49 @@ def run_pipeline(
     Progress and a summary go to the console, all that Spark prints to the log. Returns the last state.
     Raises `DistributaryError` with the reason in one line when the engine or the query fails.
     """
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with logging_to(log), _StopSignals().listening() as stop:
-        _say(console, f"starting Spark; what it says goes to {log}")
-        try:
-            spark = open_session(pipeline.name, pipeline.spark, log, master=master, remote=remote)
-        except EngineError as error:
-            raise failure(error, log) from None
-        try:
+    with _StopSignals().listening() as stop:
+        say(console, f"starting Spark; what it says goes to {log}")
+        with session_for(pipeline, log, master=master, remote=remote) as spark:
             # Spark has installed a handler of its own for SIGINT meanwhile.
             stop.listen()
-            return _run(spark, pipeline, console, log, stop, grace)
-        finally:
-            _within(PATIENCE, spark.stop)
+            return _run(spark, pipeline, console, stop, grace)
+
+
+@contextmanager
+def session_for(
+    pipeline: Pipeline,
+    log: Path,
+    what: str = "pipeline",
+    *,
+    master: str | None = None,
+    remote: str | None = None,
+) -> Iterator[SparkSession]:
+    """A session with the settings of a pipeline, stopped at the end of the context.
+
+    What Spark and Python's loggers say goes to the log. An error of the engine becomes a `DistributaryError`
+    that says in one line why `what` failed.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with logging_to(log):
+        try:
+            spark = open_session(pipeline.name, pipeline.spark, log, master=master, remote=remote)
+            try:
+                yield spark
+            finally:
+                _within(PATIENCE, spark.stop)
+        except BrokenPipeError:
+            raise
+        except EngineError as error:
+            raise failure(error, log, what) from None
 
 
 def _run(
-    spark: SparkSession,
-    pipeline: Pipeline,
-    console: Console,
-    log: Path,
-    stop: _StopSignals,
-    grace: float,
+    spark: SparkSession, pipeline: Pipeline, console: Console, stop: _StopSignals, grace: float
 ) -> Snapshot:
     pipeline.store.create()
     _warn_of_tolerances(pipeline, console)
-    watch = _Watch(pipeline, console)
-    try:
-        query = start(spark, pipeline)
-    except EngineError as error:
-        raise failure(error, log) from None
+    watch = BatchWatch(pipeline, console, pipeline.name)
+    query = start(spark, pipeline)
     try:
         with watch.shown(), _upkeep(spark, pipeline):
             while not stop.asked.wait(POLL) and query.isActive:
@@ -102,18 +116,18 @@ def _run(
                 console.print("stopping: the batch under way may finish", highlight=False)
                 _finish_batch(query, stop, grace)
                 if not _within(PATIENCE, query.stop):
-                    return watch.summary()
+                    return _summary(pipeline, watch, console)
             watch.look(query.lastProgress)
         problem = query.exception()
-    except EngineError as error:
+    except EngineError:
         if not stop.asked.is_set():
-            raise failure(error, log) from None
+            raise
         # A stop that was sent to all processes has ended the engine as well; the checkpoint knows the rest.
         watch.look(None)
         problem = None
     if problem is not None and not stop.asked.is_set():
-        raise failure(problem, log)
-    return watch.summary()
+        raise problem
+    return _summary(pipeline, watch, console)
 
 
 @contextmanager
@@ -203,13 +217,14 @@ class _StopSignals:
         self.asked.set()
 
 
-class _Watch:
+class BatchWatch:
     """Follows the records of a pipeline's batches and shows them: a table on a terminal, lines elsewhere."""
 
-    def __init__(self, pipeline: Pipeline, console: Console) -> None:
+    def __init__(self, pipeline: Pipeline, console: Console, title: str) -> None:
         self._pipeline = pipeline
         self._console = console
-        last = last_record(self._pipeline.commits)
+        self._title = title
+        last = last_record(pipeline.commits)
         self._next = 0 if last is None else last + 1
         self._progress = Progress(utc_now(), pipeline.store.version())
         self._live: Live | None = None
@@ -217,13 +232,15 @@ class _Watch:
         self._shown_at = 0.0
 
     @contextmanager
-    def shown(self) -> Iterator[None]:
+    def shown(self, *, transient: bool = False) -> Iterator[None]:
         """Show the table as long as the context lasts, if there is a terminal."""
         if not self._console.is_terminal:
             yield
             return
-        with Live(self._table(), console=self._console, auto_refresh=False) as self._live:
+        live = Live(self._table(), console=self._console, auto_refresh=False, transient=transient)
+        with live as self._live:
             yield
+        self._live = None
 
     def look(self, report: Any) -> None:
         """Take in the records that are new, and Spark's report of its last batch, and show them."""
@@ -231,35 +248,51 @@ class _Watch:
         for record in records_from(self._pipeline.commits, self._next):
             self._progress.record(record)
             self._next += 1
-        now = time.monotonic()
+            self._take(record)
         if self._live is not None:
             self._live.update(self._table(), refresh=True)
-        elif self._next - 1 > self._shown_upto and now - self._shown_at >= LINE_EVERY:
+        else:
+            self._show_line()
+
+    def now(self) -> Snapshot:
+        """Where the pipeline stands."""
+        return self._progress.snapshot(utc_now())
+
+    def _take(self, record: BatchRecord) -> None:
+        """Called with each new record."""
+
+    def _show_line(self) -> None:
+        """Called after each look where there is no terminal."""
+        now = time.monotonic()
+        if self._next - 1 > self._shown_upto and now - self._shown_at >= LINE_EVERY:
             self._shown_upto, self._shown_at = self._next - 1, now
-            _say(self._console, self._progress.snapshot(utc_now()).line())
+            say(self._console, self.now().line())
 
-    def summary(self) -> Snapshot:
-        """Tell what was done and where it is."""
-        pipeline, total = self._pipeline, self._progress.snapshot(utc_now())
-        seconds = total.uptime.total_seconds() or 1.0
-        lines = [
-            f"{total.batches:,} batches: {total.events:,} events ({total.events / seconds:,.0f}/s), "
-            f"{total.matches:,} matches, {total.deliveries:,} deliveries, {total.rejected:,} rejected"
-        ]
-        if pipeline.queries is not None:
-            lines.append(f"queries: {total.derived:,} items derived, {total.late:,} events late")
-        places = {
-            "deliveries": pipeline.sink.path,
-            "archive": pipeline.archive,
-            "metrics": pipeline.metrics,
-            "quarantine": pipeline.quarantine if total.rejected else None,
-        }
-        for line in [*lines, *(f"{name}: {place}" for name, place in places.items() if place)]:
-            _say(self._console, line)
-        return total
+    def _table(self) -> Table:
+        return self.now().table(self._title)
 
-    def _table(self) -> Any:
-        return self._progress.snapshot(utc_now()).table(self._pipeline.name)
+
+def _summary(pipeline: Pipeline, watch: BatchWatch, console: Console) -> Snapshot:
+    """Tell what was done and where it is."""
+    total = watch.now()
+    seconds = total.uptime.total_seconds() or 1.0
+    say(
+        console,
+        f"{total.batches:,} batches: {total.events:,} events ({total.events / seconds:,.0f}/s), "
+        f"{total.matches:,} matches, {total.deliveries:,} deliveries, {total.rejected:,} rejected",
+    )
+    if pipeline.queries is not None:
+        say(console, f"queries: {total.derived:,} items derived, {total.late:,} events late")
+    places = {
+        "deliveries": pipeline.sink.path,
+        "archive": pipeline.archive,
+        "metrics": pipeline.metrics,
+        "quarantine": pipeline.quarantine if total.rejected else None,
+    }
+    for name, place in places.items():
+        if place:
+            say(console, f"{name}: {place}")
+    return total
 
 
 def _warn_of_tolerances(pipeline: Pipeline, console: Console) -> None:
@@ -269,14 +302,15 @@ def _warn_of_tolerances(pipeline: Pipeline, console: Console) -> None:
     changes = pipeline.store.table()["change"]
     count = len(changes) - changes.null_count
     if count:
-        _say(
+        say(
             console,
             f"{count:,} subscriptions with a tolerance are left out: name the column that orders the events "
             "with order under [events]",
         )
 
 
-def _say(console: Console, line: str) -> None:
+def say(console: Console, line: str) -> None:
+    """Print a line as it is, however long."""
     console.print(line, highlight=False, soft_wrap=True)
 
 

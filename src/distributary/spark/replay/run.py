@@ -7,7 +7,6 @@ batch, then by event. They are computed once and kept while they are counted and
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,9 +17,8 @@ from distributary.errors import DistributaryError
 from distributary.files import STANDARD, opened_for_writing
 from distributary.spark.columns import quoted
 from distributary.spark.pipeline.config import Pipeline
-from distributary.spark.pipeline.run import EngineError, failure
+from distributary.spark.pipeline.run import session_for
 from distributary.spark.replay.replay import ReplayResult
-from distributary.spark.session import logging_to, open_session
 from distributary.spark.storage import exists
 
 LINES = (".jsonl", ".json", ".ndjson")
@@ -49,19 +47,8 @@ def run_replay(
     """Do that work in a session for the pipeline, and write what it delivers."""
     if not _is_lines(out) and exists(out):
         raise DistributaryError(f"{out} is there already; name a directory that is not, or a file.jsonl")
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with logging_to(log):
-        try:
-            spark = open_session(pipeline.name, pipeline.spark, log, master=master, remote=remote)
-            try:
-                return _written(work(spark), out)
-            finally:
-                with suppress(*EngineError):
-                    spark.stop()
-        except BrokenPipeError:
-            raise
-        except EngineError as error:
-            raise failure(error, log, "replay") from None
+    with session_for(pipeline, log, "replay", master=master, remote=remote) as spark:
+        return _written(work(spark), out)
 
 
 def _written(result: ReplayResult, out: str) -> WrittenReplay:
