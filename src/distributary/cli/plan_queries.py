@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import argparse
 import json
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from distributary.cli.terminal import WELL, write_text
+from distributary.plan.goal.text import goal_text
+from distributary.plan.queries.baselines import at_sources, client_star, globally
+from distributary.plan.queries.beginnings import best_from_beginnings
+from distributary.plan.queries.benefit import PlacementEstimate
+from distributary.plan.queries.cost import query_violations
+from distributary.plan.queries.drawing import amount, flows_of, operators_at, placement_svg, placement_text
+from distributary.plan.queries.generator import at_clients
+from distributary.plan.queries.graph import RETIRED
+from distributary.plan.queries.joint import improve_both
+from distributary.plan.queries.optimiser import climb
+from distributary.plan.queries.placement import Placement
+from distributary.plan.queries.plan_file import QueryPlan, read_query_plan
+from distributary.plan.queries.rules import HYBRID
 
-if TYPE_CHECKING:
-    from distributary.plan.queries.placement import Placement
-    from distributary.plan.queries.plan_file import QueryPlan
 
-
-def plan_queries(file: Path, goal: str | None, trees: bool, record: Path | None, picture: Path | None) -> int:
+def plan_queries(arguments: argparse.Namespace) -> int:
     """Place the queries of a file and tell what came of it."""
-    from distributary.plan.queries.drawing import amount, placement_svg, placement_text
-    from distributary.plan.queries.plan_file import read_query_plan
-
-    plan = read_query_plan(file, goal)
-    found = _placed(plan, trees)
+    plan = read_query_plan(arguments.file, arguments.goal)
+    found = _placed(plan, arguments.trees)
     told = _record(plan, found)
     print(placement_text(found))
     print(f"\n{'today' if plan.today else 'all at their clients'}: {amount(told['before'])}")
@@ -35,12 +41,12 @@ def plan_queries(file: Path, goal: str | None, trees: bool, record: Path | None,
     for name, other in told["comparison"].items():
         broken = f"  breaks {_many(other['broken'], 'limit')}" if other["broken"] else ""
         print(f"  {name:<12} {amount(other['cost']):>10}{broken}")
-    if record is not None:
-        write_text(record, json.dumps(told, indent=2) + "\n")
-    if picture is not None:
+    if arguments.json:
+        write_text(arguments.json, json.dumps(told, indent=2) + "\n")
+    if arguments.svg:
         first = str(told["goal"]).splitlines()[0]
         moved = {index for index, _ in _moved(plan.start, found)}
-        write_text(picture, placement_svg(found, f"{first}: {amount(told['after'])}", moved))
+        write_text(arguments.svg, placement_svg(found, f"{first}: {amount(told['after'])}", moved))
     return WELL
 
 
@@ -49,11 +55,6 @@ def _many(count: int, what: str) -> str:
 
 
 def _placed(plan: QueryPlan, trees: bool) -> Placement:
-    from distributary.plan.queries.beginnings import best_from_beginnings
-    from distributary.plan.queries.joint import improve_both
-    from distributary.plan.queries.optimiser import climb
-    from distributary.plan.queries.rules import HYBRID
-
     def improve(placement: Placement) -> Placement:
         if trees:
             return improve_both(plan.goal, placement, plan.rules, HYBRID)
@@ -64,8 +65,6 @@ def _placed(plan: QueryPlan, trees: bool) -> Placement:
 
 def _moved(start: Placement, found: Placement) -> list[tuple[int, int | None]]:
     """The operators that run elsewhere, with their site before; replicas have none."""
-    from distributary.plan.queries.graph import RETIRED
-
     before: list[int | None] = [*start.hosts]
     before += [None] * (len(found.hosts) - len(before))
     return [
@@ -76,11 +75,6 @@ def _moved(start: Placement, found: Placement) -> list[tuple[int, int | None]]:
 
 
 def _record(plan: QueryPlan, found: Placement) -> dict[str, Any]:
-    from distributary.plan.goal.text import goal_text
-    from distributary.plan.queries.benefit import PlacementEstimate
-    from distributary.plan.queries.cost import query_violations
-    from distributary.plan.queries.drawing import flows_of, operators_at
-
     goal, name, workload = plan.goal, found.network.sites.name, found.workload
     estimate = PlacementEstimate(goal, found)
     streams = [source.name for source in workload.sources] + [one.name for one in workload.operators]
@@ -112,8 +106,6 @@ def _record(plan: QueryPlan, found: Placement) -> dict[str, Any]:
 
 def _move(estimate: Any, index: int, old: int | None) -> dict[str, Any]:
     """A move, and what would be if the operator went back, all others where they are."""
-    from distributary.plan.queries.drawing import amount
-
     state = estimate.state
     name = state.network.sites.name
     move = {
@@ -143,10 +135,6 @@ def _new_parents(start: Placement, found: Placement) -> dict[str, dict[str, str]
 
 
 def _comparison(plan: QueryPlan) -> dict[str, dict[str, Any]]:
-    from distributary.plan.queries.baselines import at_sources, client_star, globally
-    from distributary.plan.queries.benefit import PlacementEstimate
-    from distributary.plan.queries.generator import at_clients
-
     workload, network = plan.start.workload, plan.start.network
     usual = {
         "CLIENT-STAR": client_star(workload, network),
