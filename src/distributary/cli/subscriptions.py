@@ -8,17 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from distributary.cli.terminal import (
-    WELL,
-    Commands,
-    add_command,
-    add_options,
-    add_quarantine,
-    describe,
-    progress_shown,
-    say,
-    say_rejected,
-)
+from distributary.cli import terminal
 from distributary.errors import InputError
 from distributary.files import read_subscriptions, write_records
 from distributary.filters.kinds import added_kinds
@@ -33,7 +23,7 @@ printed; a running pipeline uses it from its next micro-batch on."""
 
 def configure(command: argparse.ArgumentParser) -> None:
     """Describe the command and add its arguments."""
-    describe(
+    terminal.describe(
         command,
         STORE,
         """  distributary subscriptions --store subs add --id s1 --subscriber ann --topic 'quotes/NYSE/*'
@@ -45,7 +35,7 @@ def configure(command: argparse.ArgumentParser) -> None:
         "--store", required=True, metavar="LOCATION", help="a directory or the URL of a database"
     )
     where = "where derived files go (default: in the store's directory; for a database, the user's cache)"
-    add_options(command, ("--workspace DIRECTORY", Path, where))
+    terminal.add_options(command, ("--workspace DIRECTORY", Path, where))
     actions = command.add_subparsers(title="actions", required=True, metavar="ACTION")
     _add_add(actions)
     _add_remove(actions)
@@ -54,8 +44,8 @@ def configure(command: argparse.ArgumentParser) -> None:
     _add_compact(actions)
 
 
-def _add_add(actions: Commands[argparse.ArgumentParser]) -> None:
-    action = add_command(
+def _add_add(actions: terminal.Commands[argparse.ArgumentParser]) -> None:
+    action = terminal.add_command(
         actions,
         "add",
         "register a subscription",
@@ -65,7 +55,7 @@ def _add_add(actions: Commands[argparse.ArgumentParser]) -> None:
     )
     action.add_argument("--id", required=True, help="the subscription's id")
     action.add_argument("--subscriber", required=True, metavar="NAME", help="who gets the deliveries")
-    add_options(
+    terminal.add_options(
         action,
         ("--topic PATTERN", str, "such as quotes/NYSE/*"),
         ("--where CONDITION", str, "such as 'price > 8.3 and price < 8.7'"),
@@ -82,8 +72,8 @@ def _add_add(actions: Commands[argparse.ArgumentParser]) -> None:
     action.set_defaults(run=_add)
 
 
-def _add_remove(actions: Commands[argparse.ArgumentParser]) -> None:
-    action = add_command(
+def _add_remove(actions: terminal.Commands[argparse.ArgumentParser]) -> None:
+    action = terminal.add_command(
         actions,
         "remove",
         "remove subscriptions",
@@ -94,8 +84,8 @@ def _add_remove(actions: Commands[argparse.ArgumentParser]) -> None:
     action.set_defaults(run=_remove)
 
 
-def _add_list(actions: Commands[argparse.ArgumentParser]) -> None:
-    action = add_command(
+def _add_list(actions: terminal.Commands[argparse.ArgumentParser]) -> None:
+    action = terminal.add_command(
         actions,
         "list",
         "list what is registered",
@@ -109,8 +99,8 @@ def _add_list(actions: Commands[argparse.ArgumentParser]) -> None:
     action.set_defaults(run=_list)
 
 
-def _add_import(actions: Commands[argparse.ArgumentParser]) -> None:
-    action = add_command(
+def _add_import(actions: terminal.Commands[argparse.ArgumentParser]) -> None:
+    action = terminal.add_command(
         actions,
         "import",
         "register the subscriptions of a file",
@@ -120,17 +110,19 @@ def _add_import(actions: Commands[argparse.ArgumentParser]) -> None:
   distributary subscriptions --store subs import all.parquet --replace --quarantine bad.jsonl""",
     )
     action.add_argument("file", metavar="FILE", help="the subscriptions")
-    add_options(
+    terminal.add_options(
         action,
         ("--replace", False, "replace those whose ids are registered"),
         ("--strict", False, "stop, and change nothing, at the first malformed one"),
     )
-    add_quarantine(action, "malformed and refused ones go here (quarantine.jsonl)", Path("quarantine.jsonl"))
+    terminal.add_quarantine(
+        action, "malformed and refused ones go here (quarantine.jsonl)", Path("quarantine.jsonl")
+    )
     action.set_defaults(run=_import)
 
 
-def _add_compact(actions: Commands[argparse.ArgumentParser]) -> None:
-    action = add_command(
+def _add_compact(actions: terminal.Commands[argparse.ArgumentParser]) -> None:
+    action = terminal.add_command(
         actions,
         "compact",
         "write a snapshot and sweep up",
@@ -169,13 +161,16 @@ def _list(parsed: argparse.Namespace) -> int:
             filters = ", ".join(f"{kind} {_shown(given)}" for kind, given in one.filters().items())
             print(one.id, one.subscriber, filters, sep="\t")
             count += 1
-    say(f"{count:,} subscriptions at version {version}")
-    return WELL
+    terminal.say(f"{count:,} subscriptions at version {version}")
+    return terminal.WELL
 
 
 def _import(parsed: argparse.Namespace) -> int:
     places: list[str] = []
-    with Quarantine(parsed.quarantine, strict=parsed.strict) as quarantine, progress_shown() as progress:
+    with (
+        Quarantine(parsed.quarantine, strict=parsed.strict) as quarantine,
+        terminal.progress_shown() as progress,
+    ):
         task = progress.add_task("subscriptions", total=None)
 
         def read() -> Iterator[Subscription]:
@@ -189,7 +184,7 @@ def _import(parsed: argparse.Namespace) -> int:
 
         version = _store(parsed).commit(read(), replace=parsed.replace, refused=refused)
     _say_version(version)
-    return say_rejected(quarantine)
+    return terminal.say_rejected(quarantine)
 
 
 def _compact(parsed: argparse.Namespace) -> int:
@@ -202,7 +197,7 @@ def _store(parsed: argparse.Namespace) -> SubscriptionStore:
 
 def _say_version(version: int) -> int:
     print(f"version {version}")
-    return WELL
+    return terminal.WELL
 
 
 def _tolerance(text: str) -> tuple[str, float]:

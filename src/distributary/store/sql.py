@@ -29,29 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from sqlalchemy import (
-    ARRAY,
-    BigInteger,
-    Column,
-    ColumnElement,
-    Connection,
-    Engine,
-    Index,
-    Integer,
-    MetaData,
-    Select,
-    Table,
-    Text,
-    any_,
-    create_engine,
-    delete,
-    event,
-    func,
-    insert,
-    inspect,
-    literal,
-    select,
-)
+import sqlalchemy as sa
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
 
@@ -69,45 +47,45 @@ PARAMETERS = 10_000
 WAIT = 60
 """Seconds that SQLite waits for another writer."""
 
-_schema = MetaData()
-_stores = Table(
+_schema = sa.MetaData()
+_stores = sa.Table(
     "distributary_store",
     _schema,
-    Column("format", Integer, primary_key=True),
-    Column("identity", Text, nullable=False),
+    sa.Column("format", sa.Integer, primary_key=True),
+    sa.Column("identity", sa.Text, nullable=False),
 )
-_versions = Table(
+_versions = sa.Table(
     "distributary_versions",
     _schema,
-    Column("version", BigInteger, primary_key=True, autoincrement=False),
-    Column("committed", BigInteger, nullable=False),
+    sa.Column("version", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("committed", sa.BigInteger, nullable=False),
 )
-_changes = Table(
+_changes = sa.Table(
     "distributary_changes",
     _schema,
-    Column("version", BigInteger, primary_key=True, autoincrement=False),
-    Column("row", BigInteger, primary_key=True, autoincrement=False),
-    Column("ended", BigInteger),
-    *(Column(name, Text) for name in CHANGES.names[1:]),
-    Index("distributary_changes_id", "id"),
-    Index("distributary_changes_subscriber", "subscriber"),
-    Index("distributary_changes_ended", "ended"),
+    sa.Column("version", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("row", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("ended", sa.BigInteger),
+    *(sa.Column(name, sa.Text) for name in CHANGES.names[1:]),
+    sa.Index("distributary_changes_id", "id"),
+    sa.Index("distributary_changes_subscriber", "subscriber"),
+    sa.Index("distributary_changes_ended", "ended"),
 )
-_registrations = Table(
+_registrations = sa.Table(
     "distributary_registrations",
     _schema,
-    Column("id", Text, primary_key=True),
-    Column("serial", BigInteger, nullable=False),
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("serial", sa.BigInteger, nullable=False),
 )
-_bindings = Table(
+_bindings = sa.Table(
     "distributary_bindings",
     _schema,
-    Column("stream", Text, primary_key=True),
-    Column("batch", BigInteger, primary_key=True, autoincrement=False),
-    Column("version", BigInteger, nullable=False),
+    sa.Column("stream", sa.Text, primary_key=True),
+    sa.Column("batch", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("version", sa.BigInteger, nullable=False),
 )
 
-_engines: dict[tuple[int, URL], Engine] = {}
+_engines: dict[tuple[int, URL], sa.Engine] = {}
 """By process, because a forked one must not use its parent's connections, and URL."""
 
 
@@ -149,9 +127,9 @@ class SqlStore(SubscriptionStore):
             self._make_tables()
         try:
             with self._transaction(writing=True) as connection:
-                if connection.scalar(select(_stores.c.identity)) is None:
+                if connection.scalar(sa.select(_stores.c.identity)) is None:
                     made = {"format": FORMAT, "identity": uuid.uuid4().hex}
-                    connection.execute(insert(_stores).values(made))
+                    connection.execute(sa.insert(_stores).values(made))
         except IntegrityError:
             return  # another process has made it meanwhile
 
@@ -167,10 +145,10 @@ class SqlStore(SubscriptionStore):
                 raise
 
     def version(self) -> int:
-        newest = select(func.max(_versions.c.version)).scalar_subquery()
+        newest = sa.select(sa.func.max(_versions.c.version)).scalar_subquery()
         try:
             with self._transaction() as connection:
-                found = connection.execute(select(_stores.c.format, _stores.c.identity, newest)).first()
+                found = connection.execute(sa.select(_stores.c.format, _stores.c.identity, newest)).first()
         except DistributaryError:
             if self._exists():
                 raise
@@ -189,7 +167,7 @@ class SqlStore(SubscriptionStore):
 
     def committed(self, version: int) -> datetime:
         with self._transaction() as connection:
-            found = connection.scalar(select(_versions.c.committed).where(_versions.c.version == version))
+            found = connection.scalar(sa.select(_versions.c.committed).where(_versions.c.version == version))
         if found is None:
             raise DistributaryError(f"{self!r} has no version {version}; the first is 1")
         return EPOCH + timedelta(microseconds=found)
@@ -197,7 +175,7 @@ class SqlStore(SubscriptionStore):
     def log(self, after: int, upto: int, columns: list[str] | None = None) -> Iterator[tuple[int, pa.Table]]:
         names = columns or CHANGES.names
         query = (
-            select(_changes.c.version, *(_changes.c[name] for name in names))
+            sa.select(_changes.c.version, *(_changes.c[name] for name in names))
             .where(_changes.c.version > after, _changes.c.version <= upto)
             .order_by(_changes.c.version, _changes.c.row)
         )
@@ -207,7 +185,7 @@ class SqlStore(SubscriptionStore):
             raise DistributaryError(f"{self!r} has no version {upto}")
         yield from commits
 
-    def _read_commits(self, query: Select[Any], names: Sequence[str]) -> Iterator[tuple[int, pa.Table]]:
+    def _read_commits(self, query: sa.Select[Any], names: Sequence[str]) -> Iterator[tuple[int, pa.Table]]:
         schema = pa.schema([CHANGES.field(name) for name in names])
         change = names.index("change") if "change" in names else None
         with self._transaction() as connection:
@@ -218,7 +196,7 @@ class SqlStore(SubscriptionStore):
     def bind(self, stream: str, batch: int) -> int:
         if not stream:
             raise DistributaryError("a stream needs a name, such as the id of its query")
-        found = select(_bindings.c.version).where(_bindings.c.stream == stream, _bindings.c.batch == batch)
+        found = sa.select(_bindings.c.version).where(_bindings.c.stream == stream, _bindings.c.batch == batch)
         with self._transaction() as connection:
             version: int | None = connection.scalar(found)
         while version is None:
@@ -227,7 +205,7 @@ class SqlStore(SubscriptionStore):
             try:
                 with self._transaction(writing=True) as connection:
                     self._refuse_pruned(connection, stream, batch)
-                    connection.execute(insert(_bindings).values(row))
+                    connection.execute(sa.insert(_bindings).values(row))
                 version = newest
             except IntegrityError:
                 with self._transaction() as connection:
@@ -235,16 +213,16 @@ class SqlStore(SubscriptionStore):
         return version
 
     def bound(self, stream: str) -> dict[int, int]:
-        kept = select(_bindings.c.batch, _bindings.c.version).where(_bindings.c.stream == stream)
+        kept = sa.select(_bindings.c.batch, _bindings.c.version).where(_bindings.c.stream == stream)
         with self._transaction() as connection:
             rows = connection.execute(kept.order_by(_bindings.c.batch))
             return {row.batch: row.version for row in rows}
 
-    def _refuse_pruned(self, connection: Connection, stream: str, batch: int) -> None:
+    def _refuse_pruned(self, connection: sa.Connection, stream: str, batch: int) -> None:
         """Refuse a batch older than those kept; now and then, forget those."""
         mine = _bindings.c.stream == stream
         oldest = connection.scalar(
-            select(_bindings.c.batch)
+            sa.select(_bindings.c.batch)
             .where(mine)
             .order_by(_bindings.c.batch.desc())
             .offset(BINDINGS_KEPT - 1)
@@ -258,13 +236,13 @@ class SqlStore(SubscriptionStore):
                 f"are kept, from {oldest} on"
             )
         if batch % PRUNE_EVERY == 0:
-            connection.execute(delete(_bindings).where(mine, _bindings.c.batch < oldest))
+            connection.execute(sa.delete(_bindings).where(mine, _bindings.c.batch < oldest))
 
     def lives(self, subscriber: str) -> list[Life]:
         ending = _changes.alias()
         serial = _changes.c.version * (1 << ROW_BITS) + _changes.c.row
         query = (
-            select(
+            sa.select(
                 ending.c.version,
                 _changes.c.version,
                 _changes.c.row,
@@ -288,8 +266,10 @@ class SqlStore(SubscriptionStore):
         found: dict[str, int] = {}
         with self._transaction() as connection:
             for some in _chunks(ids.to_pylist(), PARAMETERS):
-                rows = connection.execute(select(_registrations).where(_registered_among(connection, some)))
-                found.update((subscription_id, serial) for subscription_id, serial in rows)
+                asked = sa.select(_registrations).where(_registered_among(connection, some))
+                found.update(
+                    (subscription_id, serial) for subscription_id, serial in connection.execute(asked)
+                )
         return found
 
     def _append(self, version: int, changes: pa.Table, committed: int) -> bool:
@@ -299,10 +279,10 @@ class SqlStore(SubscriptionStore):
         try:
             with self._transaction(writing=True) as connection:
                 row = {"version": version, "committed": committed}
-                connection.execute(insert(_versions).values(row))
+                connection.execute(sa.insert(_versions).values(row))
                 _insert(connection, _changes, _rows(version, changes))
                 for some in _chunks(removed, PARAMETERS):
-                    connection.execute(delete(_registrations).where(_registered_among(connection, some)))
+                    connection.execute(sa.delete(_registrations).where(_registered_among(connection, some)))
                 serials = range(serial_of(version, removals), serial_of(version, len(changes)))
                 _insert(connection, _registrations, zip(added, serials, strict=True))
         except IntegrityError:
@@ -317,10 +297,10 @@ class SqlStore(SubscriptionStore):
         if self._url.get_backend_name() == "sqlite" and not Path(database or "").exists():
             return False  # connecting would make it
         with self._errors():
-            return bool(inspect(self._engine()).has_table(_stores.name))
+            return bool(sa.inspect(self._engine()).has_table(_stores.name))
 
     @contextmanager
-    def _transaction(self, *, writing: bool = False) -> Iterator[Connection]:
+    def _transaction(self, *, writing: bool = False) -> Iterator[sa.Connection]:
         with self._errors(), self._engine().execution_options(writing=writing).begin() as connection:
             yield connection
 
@@ -334,7 +314,7 @@ class SqlStore(SubscriptionStore):
         except SQLAlchemyError as error:
             raise DistributaryError(f"{self!r}: {getattr(error, 'orig', None) or error}") from error
 
-    def _engine(self) -> Engine:
+    def _engine(self) -> sa.Engine:
         key = os.getpid(), self._url
         with self._lock:
             if key not in _engines:
@@ -359,22 +339,22 @@ def _supported(location: str) -> URL:
     return url
 
 
-def _made_engine(url: URL) -> Engine:
+def _made_engine(url: URL) -> sa.Engine:
     try:
         if url.get_backend_name() != "sqlite":
-            return create_engine(url, pool_pre_ping=True)
-        engine = create_engine(url, connect_args={"timeout": WAIT})
+            return sa.create_engine(url, pool_pre_ping=True)
+        engine = sa.create_engine(url, connect_args={"timeout": WAIT})
     except ImportError as error:
         raise DistributaryError(
             f"the store needs {error.name}; pip install 'distributary[sql]' brings what PostgreSQL needs"
         ) from None
 
-    @event.listens_for(engine, "connect")
+    @sa.event.listens_for(engine, "connect")
     def leave_transactions_alone(connection: Any, record: Any) -> None:
         connection.isolation_level = None
 
-    @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
+    @sa.event.listens_for(engine, "begin")
+    def begin(connection: sa.Connection) -> None:
         # A writer takes its place in the queue at once: to become one half-way may fail without waiting.
         writing = connection.get_execution_options().get("writing")
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
@@ -399,23 +379,23 @@ def _rows(version: int, changes: pa.Table) -> Iterator[tuple[Any, ...]]:
             row += 1
 
 
-def _registered_among(connection: Connection, ids: list[str]) -> ColumnElement[bool]:
+def _registered_among(connection: sa.Connection, ids: list[str]) -> sa.ColumnElement[bool]:
     """That a registration's id is among some; for PostgreSQL, one array, read several times as fast."""
     if connection.dialect.name == "postgresql":
-        return _registrations.c.id == any_(literal(ids, ARRAY(Text)))
+        return _registrations.c.id == sa.any_(sa.literal(ids, sa.ARRAY(sa.Text)))
     return _registrations.c.id.in_(ids)
 
 
-def _insert(connection: Connection, table: Table, rows: Iterable[tuple[Any, ...]]) -> None:
+def _insert(connection: sa.Connection, table: sa.Table, rows: Iterable[tuple[Any, ...]]) -> None:
     if connection.dialect.driver == "psycopg":
         _copy(connection, table, rows)
         return
     names = table.columns.keys()
     for some in _chunks(rows, PARAMETERS):
-        connection.execute(insert(table), [dict(zip(names, row, strict=True)) for row in some])
+        connection.execute(sa.insert(table), [dict(zip(names, row, strict=True)) for row in some])
 
 
-def _copy(connection: Connection, table: Table, rows: Iterable[tuple[Any, ...]]) -> None:
+def _copy(connection: sa.Connection, table: sa.Table, rows: Iterable[tuple[Any, ...]]) -> None:
     """Insert by PostgreSQL's COPY, several times as fast for a large import."""
     names = ", ".join(f'"{column.name}"' for column in table.columns)
     cursor: Any = connection.connection.cursor()

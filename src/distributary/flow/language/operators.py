@@ -16,20 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from distributary.errors import InputError
-from distributary.filters.where.expression import (
-    And,
-    Between,
-    Compare,
-    CompareAttributes,
-    In,
-    IsNull,
-    Like,
-    Not,
-    Or,
-    TruthConstant,
-    attributes_of,
-)
-from distributary.filters.where.expression import Expression as Condition
+from distributary.filters.where import expression as conditions
 from distributary.filters.where.filter import WhereFilter
 from distributary.flow.language.expression import TypedExpression, literal_type
 from distributary.flow.language.parse import canonical, resolve_text
@@ -90,7 +77,7 @@ class FilterOperation(Operation):
             raise InputError(error.reason, field=name, text=error.text, position=error.position) from error
 
     @property
-    def condition(self) -> Condition:
+    def condition(self) -> conditions.Expression:
         """The condition as a tree, of what to keep or what to drop."""
         return WhereFilter.parse(self.where if self.where is not None else self.block).expression
 
@@ -329,44 +316,44 @@ def _pairs_of_names(given: Any, example: str) -> FrozenMapping[str]:
     return FrozenMapping(pairs)
 
 
-def condition_faults(condition: Condition, schema: Schema, field: str) -> Iterator[InputError]:
+def condition_faults(condition: conditions.Expression, schema: Schema, field: str) -> Iterator[InputError]:
     """What a condition says of attributes that the schema does not have, or of other types.
 
     The language of conditions takes such a comparison for unknown; over a schema it can only be a mistake.
     """
     match condition:
-        case And(parts) | Or(parts):
+        case conditions.And(parts) | conditions.Or(parts):
             for part in parts:
                 yield from condition_faults(part, schema, field)
             return
-        case Not(part):
+        case conditions.Not(part):
             yield from condition_faults(part, schema, field)
             return
-        case TruthConstant():
+        case conditions.TruthConstant():
             return
-    missing = [name for name in attributes_of(condition) if name not in schema]
+    missing = [name for name in conditions.attributes_of(condition) if name not in schema]
     for name in missing:
         yield InputError(f"no attribute {name!r}; there are {listed(schema.attributes)}", field=field)
-    if missing or isinstance(condition, IsNull):
+    if missing or isinstance(condition, conditions.IsNull):
         return
     yield from _type_faults(condition, schema, field)
 
 
 def _type_faults(condition: Any, schema: Schema, field: str) -> Iterator[InputError]:
-    if isinstance(condition, CompareAttributes):
+    if isinstance(condition, conditions.CompareAttributes):
         left, right = schema.attributes[condition.left], schema.attributes[condition.right]
         if not comparable(left, right):
             reason = f"{condition.left!r} is {left} and {condition.right!r} is {right}; they do not compare"
             yield InputError(reason, field=field)
         return
     match condition:
-        case Compare(_, _, literal):
+        case conditions.Compare(_, _, literal):
             wanted = [literal_type(literal)]
-        case Between(_, low, high):
+        case conditions.Between(_, low, high):
             wanted = [literal_type(low), literal_type(high)]
-        case In(_, literals):
+        case conditions.In(_, literals):
             wanted = [literal_type(literal) for literal in literals]
-        case Like():
+        case conditions.Like():
             wanted = [Type.TEXT]
         case _:
             wanted = [Type.BOOLEAN]

@@ -20,25 +20,13 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, ValidationInfo, field_validator
 
+from distributary import toml_files as toml
 from distributary.errors import DistributaryError
 from distributary.flow.catalogue import Catalogue
 from distributary.flow.language.file import read_query_file
 from distributary.spark.columns import EventColumns
 from distributary.spark.index.build import IndexOptions, Strategy
 from distributary.store import SubscriptionStore, open_store
-from distributary.toml_files import (
-    FaultyValueError,
-    Names,
-    Text,
-    Truth,
-    parse_toml,
-    read_toml,
-    report,
-    shown,
-    suggestion,
-    toml_table,
-    validated,
-)
 
 FILE_FORMATS = ("parquet", "orc", "json", "csv", "avro", "xml")
 """Formats of files in a directory: a batch is written exactly once, and reading a stream needs a schema."""
@@ -74,12 +62,12 @@ def _flat_settings(given: Any) -> Any:
         return given
     flat = dict(_dotted(given))
     faults = [
-        (name, f"is {shown(value)}; it must be a string or a number")
+        (name, f"is {toml.shown(value)}; it must be a string or a number")
         for name, value in flat.items()
         if not isinstance(value, str | int | float)
     ]
     if faults:
-        raise FaultyValueError(faults)
+        raise toml.FaultyValueError(faults)
     return {name: _written(value) for name, value in flat.items()}
 
 
@@ -106,11 +94,11 @@ def _schema_text(given: str, info: ValidationInfo) -> str:
             text = Path(_from_home(given.strip(), info)).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):
             reason = f'is "{given}": no file that can be read, nor a schema such as "id STRING"'
-            raise FaultyValueError([("", reason)]) from None
+            raise toml.FaultyValueError([("", reason)]) from None
     try:
         schema_columns(text)
     except DistributaryError as error:
-        raise FaultyValueError([("", str(error))]) from None
+        raise toml.FaultyValueError([("", str(error))]) from None
     return text.strip()
 
 
@@ -120,19 +108,19 @@ def _sound_queries(path: str) -> Catalogue:
         catalogue = read_query_file(path)
         catalogue.check()
     except DistributaryError as error:
-        raise FaultyValueError(("", line) for line in str(error).splitlines()) from None
+        raise toml.FaultyValueError(("", line) for line in str(error).splitlines()) from None
     return catalogue
 
 
-Format = Annotated[Text, AfterValidator(_format_name), Field(description='a string such as "json"')]
-Place = Annotated[Text, AfterValidator(_from_home)]
+Format = Annotated[toml.Text, AfterValidator(_format_name), Field(description='a string such as "json"')]
+Place = Annotated[toml.Text, AfterValidator(_from_home)]
 Settings = Annotated[
     Mapping[str, str],
     BeforeValidator(_flat_settings),
     Field(description='a table such as { name = "value" }'),
 ]
 SchemaText = Annotated[
-    Text,
+    toml.Text,
     AfterValidator(_schema_text),
     Field(description='a string such as "id STRING, topic STRING, price DOUBLE"'),
 ]
@@ -144,12 +132,12 @@ Interval = Annotated[
     ),
 ]
 Each = Annotated[
-    StrictBool | tuple[Text, ...],
+    StrictBool | tuple[toml.Text, ...],
     Field(description='true, false or a list of strings such as ["ann", "bob"]'),
 ]
 
 
-@toml_table
+@toml.toml_table
 class PipelineSource:
     """Where the events come from: any format of Spark's that can be read as a stream."""
 
@@ -179,17 +167,17 @@ class PipelineSource:
             yield "options.mode", "cannot be set: what cannot be read goes to the quarantine"
 
 
-@toml_table
+@toml.toml_table
 class PipelineEvents:
     """Which columns of the source mean what; all others are attributes."""
 
-    id: Text = "id"
-    topic: Text = "topic"
-    document: Text = "document"
-    order: Text | None = None
+    id: toml.Text = "id"
+    topic: toml.Text = "topic"
+    document: toml.Text = "document"
+    order: toml.Text | None = None
 
 
-@toml_table
+@toml.toml_table
 class PipelineSubscriptions:
     """Which store holds the subscriptions, and how events are brought to them."""
 
@@ -199,16 +187,16 @@ class PipelineSubscriptions:
     """Where what is built from the subscriptions goes, on a path that all machines see."""
 
 
-@toml_table
+@toml.toml_table
 class Sink:
     """Where deliveries go. `each` tells who gets a directory or a Kafka topic of their own."""
 
     format: Format = "parquet"
     path: Place | None = None
     options: Settings = field(default_factory=dict)
-    columns: Annotated[Names, Field(description='a list of strings such as ["topic", "price"]')] = ()
+    columns: Annotated[toml.Names, Field(description='a list of strings such as ["topic", "price"]')] = ()
     each: Each = False
-    topic: Text | None = None
+    topic: toml.Text | None = None
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """What is wrong with keys that are right each by itself: key and text."""
@@ -245,12 +233,12 @@ class Sink:
             yield "options", 'lacks kafka.bootstrap.servers, such as "localhost:9092"'
 
 
-@toml_table
+@toml.toml_table
 class Trigger:
     """When a micro-batch starts: at an interval, or now with all there is, after which the pipeline ends."""
 
     every: Interval | None = None
-    available_now: Truth = False
+    available_now: toml.Truth = False
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """What is wrong with keys that are right each by itself: key and text."""
@@ -258,22 +246,22 @@ class Trigger:
             yield "every", "contradicts available_now = true; leave one of them out"
 
 
-@toml_table
+@toml.toml_table
 class _Directory:
     path: Annotated[Place, Field(description='a string such as "directory"')]
 
 
-@toml_table
+@toml.toml_table
 class _SparkSettings:
     conf: Settings = field(default_factory=dict)
 
 
-@toml_table
+@toml.toml_table
 class _PipelineFile:
     """The whole file. Each table is checked against those before it, not against all at the end."""
 
     _: KW_ONLY
-    name: Text | None = None
+    name: toml.Text | None = None
     checkpoint: Place
     queries: Annotated[Place, AfterValidator(_sound_queries)] | None = None
     source: PipelineSource
@@ -289,7 +277,7 @@ class _PipelineFile:
     @field_validator("*")
     @classmethod
     def _check(cls, value: object, info: ValidationInfo) -> object:
-        report(info, _faults(str(info.field_name), value, info.data))
+        toml.report(info, _faults(str(info.field_name), value, info.data))
         return value
 
 
@@ -326,11 +314,17 @@ def _column_faults(name: str, table: object, columns: list[str]) -> Iterator[tup
             # The defaults of topic and document name what an event may have, not what it must have.
             wanted = key == "id" or column not in ("topic", "document", None)
             if wanted and column not in columns:
-                yield key, f'is "{column}"; [source] schema has no such column: {suggestion(column, columns)}'
+                yield (
+                    key,
+                    f'is "{column}"; [source] schema has no such column: {toml.suggestion(column, columns)}',
+                )
     elif isinstance(table, Sink):
         for column in table.columns:
             if column not in columns:
-                yield "columns", f'"{column}" is no column of [source] schema: {suggestion(column, columns)}'
+                yield (
+                    "columns",
+                    f'"{column}" is no column of [source] schema: {toml.suggestion(column, columns)}',
+                )
     elif name == "archive" and table is not None and "batch" in (each.lower() for each in columns):
         yield "path", "cannot be: [source] schema has a column batch, a name that the archive needs"
 
@@ -382,7 +376,7 @@ def derived_in(archive: str) -> str:
 
 def load_pipeline(path: Path | str) -> Pipeline:
     """Read and check a pipeline's file."""
-    return _pipeline(read_toml(path), str(path))
+    return _pipeline(toml.read_toml(path), str(path))
 
 
 def parse_pipeline(text: str, name: str = "pipeline.toml") -> Pipeline:
@@ -398,11 +392,11 @@ def parse_pipeline(text: str, name: str = "pipeline.toml") -> Pipeline:
       [subscriptions]: the table is missing
       [sink]: the table is missing
     """
-    return _pipeline(parse_toml(text, name), name)
+    return _pipeline(toml.parse_toml(text, name), name)
 
 
 def _pipeline(given: Mapping[str, Any], name: str) -> Pipeline:
-    file = validated(_PipelineFile, given, name, home=Path(name).absolute().parent)
+    file = toml.validated(_PipelineFile, given, name, home=Path(name).absolute().parent)
     archive, quarantine, metrics = (
         table.path if table else None for table in (file.archive, file.quarantine, file.metrics)
     )
