@@ -1,4 +1,16 @@
-"""The command `distributary generate`: makes files of events and subscriptions to try things with."""
+"""Writes subscriptions.jsonl and events.jsonl; the same seed gives the same files. With --folder,
+XML files of yours are the events and paths are made over what they contain; a file that is no
+document is set aside in quarantine.jsonl, with the reason.
+
+workloads:
+{workloads}
+
+examples:
+  distributary generate topics --subscriptions 100000 --events 10000 --out build/topics
+  distributary generate market --seed 7 --out build/market
+  distributary generate documents --set size=4000 --set depth=4 --set branching=0.5 --out build/documents
+  distributary generate documents --folder feeds/ --out build/feeds
+"""
 
 from __future__ import annotations
 
@@ -17,21 +29,9 @@ from distributary.workloads.xml_folder import XmlFolder
 
 
 def configure(command: argparse.ArgumentParser) -> None:
-    """Describe the command and add its arguments."""
+    """Describe the command by the docstring of this module, and add its arguments."""
     listed = "\n".join(f"  {name:<16}{about}" for name, about in WORKLOADS.items())
-    describe(
-        command,
-        f"""Writes subscriptions.jsonl and events.jsonl; the same seed gives the same files. With --folder,
-XML files of yours are the events and paths are made over what they contain; a file that is no
-document is set aside in quarantine.jsonl, with the reason.
-
-workloads:
-{listed}""",
-        """  distributary generate topics --subscriptions 100000 --events 10000 --out build/topics
-  distributary generate market --seed 7 --out build/market
-  distributary generate documents --set size=4000 --set depth=4 --set branching=0.5 --out build/documents
-  distributary generate documents --folder feeds/ --out build/feeds""",
-    )
+    describe(command, __doc__, workloads=listed)
     command.add_argument(
         "workload", choices=list(WORKLOADS), metavar="WORKLOAD", help="one of those listed below"
     )

@@ -1,4 +1,20 @@
-"""The command `distributary plan`: its options, and whether a file is for `plan_trees` or `plan_queries`."""
+"""Reads sites, latencies, bandwidths, interests and a goal, and prints the tree, what it costs before
+and after, which sites get another parent and why, and how it compares with the trees one would have drawn. It
+starts from the parents given, if they are there, else from a best-effort tree. FILE is a TOML file that names
+or holds everything, or a CSV file of latencies.
+
+If the file names queries, it is their operators that are placed: printed are where each runs, what it costs
+before and after, what moved and why, and how it compares with all at the clients, all at the sources, and
+each in turn where it is best.
+
+examples:
+  distributary plan sites.toml
+  distributary plan sites.toml --goal 'maximise aggregate(MIN, aggregate(MIN, link bandwidth, PATH), BROKERS)'
+  distributary plan sites.toml --json tree.json --svg tree.svg
+  distributary plan latency.csv --root fra --goal \\
+    'minimise aggregate(AVERAGE, aggregate(SUM, link latency, PATH), BROKERS); subject to fanout <= 6'
+  distributary plan queries-on-sites.toml --svg placement.svg
+"""
 
 from __future__ import annotations
 
@@ -10,24 +26,8 @@ from distributary.errors import DistributaryError
 
 
 def configure(command: argparse.ArgumentParser) -> None:
-    """Describe the command and add its arguments."""
-    describe(
-        command,
-        """Reads sites, latencies, bandwidths, interests and a goal, and prints the tree, what it costs before
-and after, which sites get another parent and why, and how it compares with the trees one would have drawn. It
-starts from the parents given, if they are there, else from a best-effort tree. FILE is a TOML file that names
-or holds everything, or a CSV file of latencies.
-
-If the file names queries, it is their operators that are placed: printed are where each runs, what it costs
-before and after, what moved and why, and how it compares with all at the clients, all at the sources, and
-each in turn where it is best.""",
-        """  distributary plan sites.toml
-  distributary plan sites.toml --goal 'maximise aggregate(MIN, aggregate(MIN, link bandwidth, PATH), BROKERS)'
-  distributary plan sites.toml --json tree.json --svg tree.svg
-  distributary plan latency.csv --root fra --goal \\
-    'minimise aggregate(AVERAGE, aggregate(SUM, link latency, PATH), BROKERS); subject to fanout <= 6'
-  distributary plan queries-on-sites.toml --svg placement.svg""",
-    )
+    """Describe the command by the docstring of this module, and add its arguments."""
+    describe(command, __doc__)
     command.add_argument("file", type=Path, metavar="FILE", help="what is known of the sites (TOML or CSV)")
     add_options(
         command,

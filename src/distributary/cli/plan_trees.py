@@ -45,7 +45,8 @@ def plan_tree(arguments: argparse.Namespace) -> int:
     many = "1 site" if len(record["moves"]) == 1 else f"{len(record['moves'])} sites"
     print(f"planned: {shown(record['after'])}, with {many} under another parent\n")
     for move in record["moves"]:
-        why = f"{_change(move['cost'])}; {move['reason']}"
+        before, after = (shown(cost) or "none" for cost in move["cost"])
+        why = f"its cost: {before} to {after}; {move['reason']}"
         print(f"  {move['site']}: from {move['from']} to {move['to']}  ({why})")
     print("\ncompared with")
     for name, other in record["comparison"].items():
@@ -76,10 +77,6 @@ def _picture(plan: TreePlan, found: TreeClimb, costs: Sequence[Number | None]) -
     new = {site for site, (before, after) in enumerate(parents) if before != after}
     bottleneck = plan.goal.cost.function.is_bottleneck
     return tree_svg(found.tree, plan.sites, costs, title, new, found.cost if bottleneck else None)
-
-
-def _change(costs: list[float | None]) -> str:
-    return f"its cost: {shown(costs[0]) or 'none'} to {shown(costs[1]) or 'none'}"
 
 
 def _record(plan: TreePlan, problem: Problem, found: TreeClimb, usual: dict[str, Tree]) -> dict[str, Any]:

@@ -1,4 +1,21 @@
-"""The command `distributary replay`: subscriptions over the archive of a pipeline."""
+"""Gives what the live stream gave, or would have given, from the events that a pipeline has archived:
+
+  --subscriber NAME                 all that the stream had for a subscriber, to catch up after being away
+  --subscriber NAME --as-if-subscribed-since POINT
+                                    what their present subscriptions would have given from there until the
+                                    stream took them over, less what it has delivered to them meanwhile
+  --subscriptions FILE              what these would have given, had they been registered
+
+A POINT is the number of a batch, or a time with a zone, which means the first batch that started then or
+later. The last line tells the cursor; with --after-batch the next call goes on there, and calls that do so
+share the deliveries out among them: nothing is missed, nothing comes twice.
+
+examples:
+  distributary replay pipeline.toml --subscriber ann --out caught-up.jsonl
+  distributary replay pipeline.toml --subscriber ann --after-batch 17 --out more.jsonl
+  distributary replay pipeline.toml --subscriber ann --as-if-subscribed-since 2026-05-01T00:00+00:00
+  distributary replay pipeline.toml --subscriptions new.jsonl --since 0 --out deliveries
+"""
 
 from __future__ import annotations
 
@@ -27,25 +44,8 @@ COUNTS_SHOWN = 20
 
 
 def configure(command: argparse.ArgumentParser) -> None:
-    """Describe the command and add its arguments."""
-    describe(
-        command,
-        """Gives what the live stream gave, or would have given, from the events that a pipeline has archived:
-
-  --subscriber NAME                 all that the stream had for a subscriber, to catch up after being away
-  --subscriber NAME --as-if-subscribed-since POINT
-                                    what their present subscriptions would have given from there until the
-                                    stream took them over, less what it has delivered to them meanwhile
-  --subscriptions FILE              what these would have given, had they been registered
-
-A POINT is the number of a batch, or a time with a zone, which means the first batch that started then or
-later. The last line tells the cursor; with --after-batch the next call goes on there, and calls that do so
-share the deliveries out among them: nothing is missed, nothing comes twice.""",
-        """  distributary replay pipeline.toml --subscriber ann --out caught-up.jsonl
-  distributary replay pipeline.toml --subscriber ann --after-batch 17 --out more.jsonl
-  distributary replay pipeline.toml --subscriber ann --as-if-subscribed-since 2026-05-01T00:00+00:00
-  distributary replay pipeline.toml --subscriptions new.jsonl --since 0 --out deliveries""",
-    )
+    """Describe the command by the docstring of this module, and add its arguments."""
+    describe(command, __doc__)
     command.add_argument("pipeline", type=Path, metavar="FILE", help="the pipeline, in TOML")
     who = command.add_mutually_exclusive_group(required=True)
     who.add_argument("--subscriber", metavar="NAME", help="a subscriber of the pipeline's store")

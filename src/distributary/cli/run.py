@@ -1,16 +1,15 @@
-"""The command `distributary run`: a streaming pipeline as a TOML file says."""
+"""Reads events from any source of Spark's, matches them, and what queries derive of them, against
+the subscriptions of a store, which may change meanwhile, and writes deliveries, archive, quarantine and
+metrics. Ctrl-C or SIGTERM lets the batch under way finish; the same command goes on where it was.
 
-from __future__ import annotations
+examples:
+  distributary run pipeline.toml
+  distributary run pipeline.toml --check
+  distributary run pipeline.toml --master spark://host:7077
+  distributary run pipeline.toml --remote sc://host:15002
 
-import argparse
-from pathlib import Path
+a pipeline.toml, of which docs/pipeline.md has all keys:
 
-from rich.console import Console
-
-from distributary.cli.engine import require_engine
-from distributary.cli.terminal import WELL, add_options, add_spark, describe
-
-EXAMPLE = """\
   checkpoint = "checkpoint"
 
   [source]
@@ -38,23 +37,20 @@ EXAMPLE = """\
   every = "1 second"
 """
 
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from rich.console import Console
+
+from distributary.cli.engine import require_engine
+from distributary.cli.terminal import WELL, add_options, add_spark, describe
+
 
 def configure(command: argparse.ArgumentParser) -> None:
-    """Describe the command and add its arguments."""
-    describe(
-        command,
-        """Reads events from any source of Spark's, matches them, and what queries derive of them, against
-the subscriptions of a store, which may change meanwhile, and writes deliveries, archive, quarantine and
-metrics. Ctrl-C or SIGTERM lets the batch under way finish; the same command goes on where it was.""",
-        f"""  distributary run pipeline.toml
-  distributary run pipeline.toml --check
-  distributary run pipeline.toml --master spark://host:7077
-  distributary run pipeline.toml --remote sc://host:15002
-
-a pipeline.toml, of which docs/pipeline.md has all keys:
-
-{EXAMPLE}""",
-    )
+    """Describe the command by the docstring of this module, and add its arguments."""
+    describe(command, __doc__)
     command.add_argument("pipeline", type=Path, metavar="FILE", help="the pipeline, in TOML")
     add_options(
         command,

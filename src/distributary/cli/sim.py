@@ -1,4 +1,15 @@
-"""The command `distributary sim`: run a system in the simulator under faults, and compare traces."""
+"""Runs the nodes of a system in virtual time, in one thread, from one seed: the same seed gives the
+same trace, byte for byte. Faults come from the seed as well; a run that did not inject what its scenario
+promises has failed, as has one whose deliveries are not those that brute force finds.
+
+examples:
+  distributary sim list
+  distributary sim run churn --system central --nodes 64 --seed 7
+  distributary sim run calm --system flooding --nodes 1000 --latency transit-stub
+  distributary sim run random --system state-aware-sf --seed 3 --trace a.txt.gz
+  distributary sim queries --scenario messages --goal bandwidth
+  distributary sim compare a.txt.gz b.txt.gz
+"""
 
 from __future__ import annotations
 
@@ -10,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from distributary.cli.sim_queries import add_queries
-from distributary.cli.terminal import FAILED, WELL, Commands, add_command, add_options, console, describe
+from distributary.cli.terminal import FAILED, WELL, Commands, add_action, add_options, console, describe
 from distributary.cli.trials import SEEDS, Trials, fault_table, made_from
 
 if TYPE_CHECKING:
@@ -18,44 +29,22 @@ if TYPE_CHECKING:
 
 
 def configure(command: argparse.ArgumentParser) -> None:
-    """Describe the command and add its arguments."""
-    describe(
-        command,
-        """Runs the nodes of a system in virtual time, in one thread, from one seed: the same seed gives the
-same trace, byte for byte. Faults come from the seed as well; a run that did not inject what its scenario
-promises has failed, as has one whose deliveries are not those that brute force finds.""",
-        """  distributary sim list
-  distributary sim run churn --system central --nodes 64 --seed 7
-  distributary sim run calm --system flooding --nodes 1000 --latency transit-stub
-  distributary sim run random --system state-aware-sf --seed 3 --trace a.txt.gz
-  distributary sim queries --scenario messages --goal bandwidth
-  distributary sim compare a.txt.gz b.txt.gz""",
-    )
+    """Describe the command by the docstring of this module, and add its arguments."""
+    describe(command, __doc__)
     parts = command.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_run(parts)
     add_queries(parts)
-    _add_compare(parts)
-    _add_list(parts)
+    traces = add_action(parts, "compare", "find where two traces part", _compare)
+    traces.add_argument("first", type=Path, metavar="FILE")
+    traces.add_argument("second", type=Path, metavar="FILE")
+    add_action(parts, "list", "the systems and the scenarios", _list)
 
 
 def _add_run(parts: Commands[argparse.ArgumentParser]) -> None:
     from distributary.sim.networks import NETWORKS
 
     latencies = "\n".join(f"  {name:<14}{about}" for name, about in NETWORKS.items())
-    command = add_command(
-        parts,
-        "run",
-        "one system, one scenario, one seed",
-        f"""Clients subscribe, faults come and go, and when all has healed every delivery is compared with
-what brute force finds. `distributary sim list` names scenarios and systems.
-
-latencies:
-{latencies}
-
-exit codes: 0 all was delivered as it should be; 1 it was not, or a promised fault never happened.""",
-        """  distributary sim run everything --system attributes --nodes 32 --seed 11
-  distributary sim run loss --system flooding --seeds 50""",
-    )
+    command = add_action(parts, "run", "one system, one scenario, one seed", _run, latencies=latencies)
     command.add_argument("scenario", metavar="SCENARIO", help="what goes wrong, such as loss, churn, random")
     command.add_argument("--system", required=True, metavar="NAME", help="what is tried")
     add_options(
@@ -69,34 +58,14 @@ exit codes: 0 all was delivered as it should be; 1 it was not, or a promised fau
         ("--gap SECONDS", 5.0, "between events that are compared (5)"),
         ("--robust", False, "acknowledgements, upkeep, copies and refresh also when calm"),
     )
-    command.set_defaults(run=_run)
-
-
-def _add_compare(parts: Commands[argparse.ArgumentParser]) -> None:
-    command = add_command(
-        parts,
-        "compare",
-        "find where two traces part",
-        "Shows the first line in which two traces differ, after the lines before it. Exit code 1 if they do.",
-        "  distributary sim compare a.txt.gz b.txt.gz",
-    )
-    command.add_argument("first", type=Path, metavar="FILE")
-    command.add_argument("second", type=Path, metavar="FILE")
-    command.set_defaults(run=_compare)
-
-
-def _add_list(parts: Commands[argparse.ArgumentParser]) -> None:
-    command = add_command(
-        parts,
-        "list",
-        "the systems and the scenarios",
-        "Names every system and scenario, and what each is.",
-        "  distributary sim list",
-    )
-    command.set_defaults(run=_list)
 
 
 def _list(parsed: argparse.Namespace) -> int:
+    """Names every system and scenario, and what each is.
+
+    examples:
+      distributary sim list
+    """
     from distributary.sim.scenario import SCENARIOS
     from distributary.systems.table import SYSTEMS
 
@@ -114,6 +83,11 @@ def _list(parsed: argparse.Namespace) -> int:
 
 
 def _compare(parsed: argparse.Namespace) -> int:
+    """Shows the first line in which two traces differ, after the lines before it. Exit code 1 if they do.
+
+    examples:
+      distributary sim compare a.txt.gz b.txt.gz
+    """
     from distributary.sim.trace import compare
 
     difference = compare(parsed.first, parsed.second)
@@ -122,6 +96,18 @@ def _compare(parsed: argparse.Namespace) -> int:
 
 
 def _run(parsed: argparse.Namespace) -> int:
+    """Clients subscribe, faults come and go, and when all has healed every delivery is compared with
+    what brute force finds. `distributary sim list` names scenarios and systems.
+
+    latencies:
+    {latencies}
+
+    exit codes: 0 all was delivered as it should be; 1 it was not, or a promised fault never happened.
+
+    examples:
+      distributary sim run everything --system attributes --nodes 32 --seed 11
+      distributary sim run loss --system flooding --seeds 50
+    """
     from distributary.sim.trials.trial import Trial, run_trial
 
     return Trials(run_trial, _show).run_seeds(made_from(Trial, parsed), parsed)

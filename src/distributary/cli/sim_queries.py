@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from distributary.cli.terminal import Commands, add_command, add_options
+from distributary.cli.terminal import Commands, add_action, add_options
 from distributary.cli.trials import SEEDS, Trials, fault_table, made_from
 
 if TYPE_CHECKING:
@@ -18,23 +18,7 @@ if TYPE_CHECKING:
 
 def add_queries(parts: Commands[argparse.ArgumentParser]) -> None:
     """Add the command to those of `distributary sim`."""
-    command = add_command(
-        parts,
-        "queries",
-        "stream queries whose operators move, while items flow",
-        """Registers sources and queries at nodes of a simulated network and publishes events, while operators
-are moved and divided at random, or by the network itself towards a goal, and while messages are lost and
-nodes stop. In the end every client must have got what the interpreter gives, each item once.
-
-Without a file of queries it makes its own: chains of five operators over web feeds. Goals are bandwidth,
-latency and load, or a goal's text (docs/placement.md).
-
-exit codes: 0 all answers are right; 1 one is not, or a promised fault never happened.""",
-        """  distributary sim queries --goal bandwidth
-  distributary sim queries --scenario everything --changes 30 --seeds 20
-  distributary sim queries --gone 2 --changes 30
-  distributary sim queries queries.toml --events events.jsonl --nodes 8 --goal load""",
-    )
+    command = add_action(parts, "queries", "stream queries whose operators move, while items flow", _run)
     command.add_argument("file", nargs="?", default="", metavar="FILE", help="queries (made up)")
     command.add_argument(
         "--events", dest="events_file", default="", metavar="FILE", help="for the file's queries (made up)"
@@ -68,10 +52,24 @@ exit codes: 0 all answers are right; 1 one is not, or a promised fault never hap
         ("--latency MODEL", "uniform", "as for `sim run` (uniform)"),
         *SEEDS,
     )
-    command.set_defaults(run=_run)
 
 
 def _run(parsed: argparse.Namespace) -> int:
+    """Registers sources and queries at nodes of a simulated network and publishes events, while operators
+    are moved and divided at random, or by the network itself towards a goal, and while messages are lost and
+    nodes stop. In the end every client must have got what the interpreter gives, each item once.
+
+    Without a file of queries it makes its own: chains of five operators over web feeds. Goals are bandwidth,
+    latency and load, or a goal's text (docs/placement.md).
+
+    exit codes: 0 all answers are right; 1 one is not, or a promised fault never happened.
+
+    examples:
+      distributary sim queries --goal bandwidth
+      distributary sim queries --scenario everything --changes 30 --seeds 20
+      distributary sim queries --gone 2 --changes 30
+      distributary sim queries queries.toml --events events.jsonl --nodes 8 --goal load
+    """
     from distributary.sim.trials.query_trial import QueryTrial, run_query_trial
 
     return Trials(run_query_trial, _show).run_seeds(made_from(QueryTrial, parsed), parsed)

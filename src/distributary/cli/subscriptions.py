@@ -1,4 +1,13 @@
-"""The command `distributary subscriptions`: see and change what a subscription store holds."""
+"""The store is a directory, or a database by its URL: postgresql+psycopg://user@host/name, or
+sqlite:////absolute/path.db. It is made by the first commit. Each commit makes the next version, which is
+printed; a running pipeline uses it from its next micro-batch on.
+
+examples:
+  distributary subscriptions --store subs add --id s1 --subscriber ann --topic 'quotes/NYSE/*'
+  distributary subscriptions --store subs import subscriptions.jsonl --replace
+  distributary subscriptions --store subs list --subscriber ann
+  distributary subscriptions --store subs remove s1 s2
+"""
 
 from __future__ import annotations
 
@@ -16,21 +25,10 @@ from distributary.model import Subscription
 from distributary.quarantine import Quarantine, rejection
 from distributary.store import SubscriptionStore, open_store
 
-STORE = """The store is a directory, or a database by its URL: postgresql+psycopg://user@host/name, or
-sqlite:////absolute/path.db. It is made by the first commit. Each commit makes the next version, which is
-printed; a running pipeline uses it from its next micro-batch on."""
-
 
 def configure(command: argparse.ArgumentParser) -> None:
-    """Describe the command and add its arguments."""
-    terminal.describe(
-        command,
-        STORE,
-        """  distributary subscriptions --store subs add --id s1 --subscriber ann --topic 'quotes/NYSE/*'
-  distributary subscriptions --store subs import subscriptions.jsonl --replace
-  distributary subscriptions --store subs list --subscriber ann
-  distributary subscriptions --store subs remove s1 s2""",
-    )
+    """Describe the command by the docstring of this module, and add its arguments."""
+    terminal.describe(command, __doc__)
     command.add_argument(
         "--store", required=True, metavar="LOCATION", help="a directory or the URL of a database"
     )
@@ -38,21 +36,20 @@ def configure(command: argparse.ArgumentParser) -> None:
     terminal.add_options(command, ("--workspace DIRECTORY", Path, where))
     actions = command.add_subparsers(title="actions", required=True, metavar="ACTION")
     _add_add(actions)
-    _add_remove(actions)
-    _add_list(actions)
+    removed = terminal.add_action(actions, "remove", "remove subscriptions", _remove)
+    removed.add_argument("ids", nargs="+", metavar="ID", help="the ids of subscriptions")
+    terminal.add_options(
+        terminal.add_action(actions, "list", "list what is registered", _list),
+        ("--subscriber NAME", str, "only those of this subscriber"),
+        ("--version N", int, "as of this version (default: the newest)"),
+        ("--json", False, "JSON lines, which import can read"),
+    )
     _add_import(actions)
-    _add_compact(actions)
+    terminal.add_action(actions, "compact", "write a snapshot and sweep up", _compact)
 
 
 def _add_add(actions: terminal.Commands[argparse.ArgumentParser]) -> None:
-    action = terminal.add_command(
-        actions,
-        "add",
-        "register a subscription",
-        "Registers one subscription: at least one filter, and those given must all hold.",
-        """  distributary subscriptions --store subs add --id s1 --subscriber ann --topic 'quotes/NYSE/*' \\
-      --where 'price > 8.3' --change price=0.05""",
-    )
+    action = terminal.add_action(actions, "add", "register a subscription", _add)
     action.add_argument("--id", required=True, help="the subscription's id")
     action.add_argument("--subscriber", required=True, metavar="NAME", help="who gets the deliveries")
     terminal.add_options(
@@ -69,46 +66,10 @@ def _add_add(actions: terminal.Commands[argparse.ArgumentParser]) -> None:
         help="deliver only when that attribute has moved by more; may be given several times",
     )
     action.add_argument("--replace", action="store_true", help="replace the one that has this id")
-    action.set_defaults(run=_add)
-
-
-def _add_remove(actions: terminal.Commands[argparse.ArgumentParser]) -> None:
-    action = terminal.add_command(
-        actions,
-        "remove",
-        "remove subscriptions",
-        "Removes all of those named, or none when one of them is not registered.",
-        "  distributary subscriptions --store subs remove s1 s2",
-    )
-    action.add_argument("ids", nargs="+", metavar="ID", help="the ids of subscriptions")
-    action.set_defaults(run=_remove)
-
-
-def _add_list(actions: terminal.Commands[argparse.ArgumentParser]) -> None:
-    action = terminal.add_command(
-        actions,
-        "list",
-        "list what is registered",
-        "Prints a line for each subscription: id, subscriber and filters, or its record as JSON.",
-        """  distributary subscriptions --store subs list --subscriber ann
-  distributary subscriptions --store subs list --version 3 --json > subscriptions.jsonl""",
-    )
-    action.add_argument("--subscriber", metavar="NAME", help="only those of this subscriber")
-    action.add_argument("--version", type=int, metavar="N", help="as of this version (default: the newest)")
-    action.add_argument("--json", action="store_true", help="JSON lines, which import can read")
-    action.set_defaults(run=_list)
 
 
 def _add_import(actions: terminal.Commands[argparse.ArgumentParser]) -> None:
-    action = terminal.add_command(
-        actions,
-        "import",
-        "register the subscriptions of a file",
-        "Registers all that is well-formed in one commit, and sets the rest aside. The file holds JSON\n"
-        "lines, or a table when it ends in .parquet, .arrow or .feather; - is standard input.",
-        """  distributary subscriptions --store subs import subscriptions.jsonl
-  distributary subscriptions --store subs import all.parquet --replace --quarantine bad.jsonl""",
-    )
+    action = terminal.add_action(actions, "import", "register the subscriptions of a file", _import)
     action.add_argument("file", metavar="FILE", help="the subscriptions")
     terminal.add_options(
         action,
@@ -118,23 +79,15 @@ def _add_import(actions: terminal.Commands[argparse.ArgumentParser]) -> None:
     terminal.add_quarantine(
         action, "malformed and refused ones go here (quarantine.jsonl)", Path("quarantine.jsonl")
     )
-    action.set_defaults(run=_import)
-
-
-def _add_compact(actions: terminal.Commands[argparse.ArgumentParser]) -> None:
-    action = terminal.add_command(
-        actions,
-        "compact",
-        "write a snapshot and sweep up",
-        "Writes a snapshot of the newest version, so that who opens the store next reads no long log, and\n"
-        "sweeps up what killed processes left. No version is lost. Snapshots are also written by themselves\n"
-        "as the log grows.",
-        "  distributary subscriptions --store subs compact",
-    )
-    action.set_defaults(run=_compact)
 
 
 def _add(parsed: argparse.Namespace) -> int:
+    """Registers one subscription: at least one filter, and those given must all hold.
+
+    examples:
+      distributary subscriptions --store subs add --id s1 --subscriber ann --topic 'quotes/NYSE/*' \\
+          --where 'price > 8.3' --change price=0.05
+    """
     given = {kind: getattr(parsed, kind) for kind in ("topic", "where", "path")}
     change = dict(parsed.change) if parsed.change else None
     subscription = Subscription.from_record(
@@ -144,12 +97,23 @@ def _add(parsed: argparse.Namespace) -> int:
 
 
 def _remove(parsed: argparse.Namespace) -> int:
+    """Removes all of those named, or none when one of them is not registered.
+
+    examples:
+      distributary subscriptions --store subs remove s1 s2
+    """
     store = _store(parsed)
     store.version()  # to remove from a store that is not there must not make one
     return _say_version(store.commit(remove=parsed.ids))
 
 
 def _list(parsed: argparse.Namespace) -> int:
+    """Prints a line for each subscription: id, subscriber and filters, or its record as JSON.
+
+    examples:
+      distributary subscriptions --store subs list --subscriber ann
+      distributary subscriptions --store subs list --version 3 --json > subscriptions.jsonl
+    """
     store = _store(parsed)
     version = store.version() if parsed.version is None else parsed.version
     listed = (one for _, one in store.subscriptions(version) if parsed.subscriber in (None, one.subscriber))
@@ -166,6 +130,13 @@ def _list(parsed: argparse.Namespace) -> int:
 
 
 def _import(parsed: argparse.Namespace) -> int:
+    """Registers all that is well-formed in one commit, and sets the rest aside. The file holds JSON
+    lines, or a table when it ends in .parquet, .arrow or .feather; - is standard input.
+
+    examples:
+      distributary subscriptions --store subs import subscriptions.jsonl
+      distributary subscriptions --store subs import all.parquet --replace --quarantine bad.jsonl
+    """
     places: list[str] = []
     with (
         Quarantine(parsed.quarantine, strict=parsed.strict) as quarantine,
@@ -188,6 +159,13 @@ def _import(parsed: argparse.Namespace) -> int:
 
 
 def _compact(parsed: argparse.Namespace) -> int:
+    """Writes a snapshot of the newest version, so that who opens the store next reads no long log, and
+    sweeps up what killed processes left. No version is lost. Snapshots are also written by themselves
+    as the log grows.
+
+    examples:
+      distributary subscriptions --store subs compact
+    """
     return _say_version(_store(parsed).compact())
 
 

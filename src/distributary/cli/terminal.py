@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
+from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +27,16 @@ WIDTH_OF_FILES = 110
 """Columns of tables that go to a file or a pipe."""
 
 
-def describe(command: argparse.ArgumentParser, description: str, examples: str) -> None:
-    """Give a command its help: what it does, and how it is used."""
-    command.description = description
+def describe(command: argparse.ArgumentParser, text: str | None, examples: str = "", **inserted: str) -> None:
+    """Give a command its help: what it does, and how it is used.
+
+    Without `examples` the text is a docstring, which has them behind a line `examples:`. What is inserted
+    stands in braces there.
+    """
+    description = text or ""
+    if not examples:
+        description, _, examples = cleandoc(description).partition("\n\nexamples:\n")
+    command.description = description.format(**inserted) if inserted else description
     command.epilog = f"examples:\n{examples}"
 
 
@@ -37,6 +46,20 @@ def add_command(
     """Add a command below another one, with its help."""
     command = commands.add_parser(name, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter)
     describe(command, description, examples)
+    return command
+
+
+def add_action(
+    commands: Commands[argparse.ArgumentParser],
+    name: str,
+    summary: str,
+    run: Callable[[argparse.Namespace], int],
+    **inserted: str,
+) -> argparse.ArgumentParser:
+    """Add a command below another one, which runs a function; the function's docstring is its help."""
+    command = commands.add_parser(name, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter)
+    describe(command, run.__doc__, **inserted)
+    command.set_defaults(run=run)
     return command
 
 

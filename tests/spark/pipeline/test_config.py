@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from distributary.cli import run
 from distributary.cli.main import main
-from distributary.cli.run import EXAMPLE
 from distributary.errors import DistributaryError
 from distributary.spark.pipeline.config import (
     PipelineEvents,
@@ -331,7 +331,8 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, made: bytes | None) 
 
 def test_the_example_and_the_one_in_the_help_are_right() -> None:
     assert load_pipeline(EXAMPLE_FILE).events.order == "at"
-    assert parse_pipeline(EXAMPLE).events.order == "at"
+    in_help = (run.__doc__ or "").partition("has all keys:\n")[2]
+    assert parse_pipeline(in_help).events.order == "at"
 
 
 def test_check_validates_and_starts_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
