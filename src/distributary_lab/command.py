@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 SUMMARY = "measure again what the papers claim"
 OUT = Path("build/lab")
 COLOURS = {"holds": "green", "does not hold": "red", "not reproduced": "yellow"}
+PLURALS = {"holds": "hold", "does not hold": "do not hold", "not reproduced": "not reproduced"}
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -127,25 +129,21 @@ def _list(parsed: argparse.Namespace) -> int:
     from rich.table import Table
     from rich.text import Text
 
-    from distributary_lab.claims import DOCUMENTS, claims
-    from distributary_lab.registry import experiment_of
-    from distributary_lab.verdicts import NO_EXPERIMENT
+    from distributary_lab.claims import DOCUMENTS
+    from distributary_lab.verdicts import lines
 
-    listed = []
-    for claim in claims().values():
-        experiment = experiment_of().get(claim.id)
-        without = f"not reproduced: {claim.not_reproduced}" if claim.not_reproduced else NO_EXPERIMENT
-        listed.append(
-            {
-                "id": claim.id,
-                "document": claim.seed,
-                "figure": claim.figure,
-                "claim": claim.text,
-                "paper": claim.paper,
-                "experiment": experiment.name if experiment else None,
-                "state": "experiment" if experiment else without,
-            }
-        )
+    listed = [
+        {
+            "id": line.claim.id,
+            "document": line.claim.seed,
+            "figure": line.claim.figure,
+            "claim": line.claim.text,
+            "paper": line.claim.paper,
+            "experiment": line.experiment or None,
+            "state": "experiment" if line.experiment else ": ".join(filter(None, (line.state, line.reason))),
+        }
+        for line in lines({})
+    ]
     if parsed.json:
         print(json.dumps(listed, indent=2, ensure_ascii=False))
         return WELL
@@ -184,7 +182,11 @@ def _run(parsed: argparse.Namespace) -> int:
             say=say,
         )
     _print_verdicts(chosen, results)
-    return _say_failures(results)
+    failures = [(result, failure) for result in results for failure in result.failures]
+    for result, failure in failures:
+        again = result.command(failure.index)
+        say(f"failed: {result.experiment} at {dict(failure.point)}: {failure.reason}\n  again: {again}")
+    return FAILED if failures else WELL
 
 
 def _set(chosen: Sequence[Experiment], settings: dict[str, str]) -> list[Experiment]:
@@ -236,16 +238,6 @@ def _print_verdicts(chosen: Sequence[Experiment], results: Sequence[Result]) -> 
             console.print(Text.assemble((f"{line.claim.id} ", "bold"), (line.reason, "dim")))
 
 
-def _say_failures(results: Sequence[Result]) -> int:
-    code = WELL
-    for result in results:
-        for failure in result.failures:
-            again = result.command(failure.index)
-            say(f"failed: {result.experiment} at {dict(failure.point)}: {failure.reason}\n  again: {again}")
-            code = FAILED
-    return code
-
-
 def _report(parsed: argparse.Namespace) -> int:
     if parsed.json:
         from distributary_lab.verdicts import lines, results_in
@@ -260,11 +252,7 @@ def _report(parsed: argparse.Namespace) -> int:
     from distributary_lab.report import write_report
 
     page = parsed.out or parsed.results / "report.html"
-    told = [line for line in write_report(parsed.results, page) if line.state in COLOURS]
-    counts = ", ".join(f"{sum(line.state == state for line in told)} {_plural(state)}" for state in COLOURS)
-    say(f"{page}: {counts}")
+    told = write_report(parsed.results, page)
+    counted = Counter(line.state for line in told)
+    say(f"{page}: {', '.join(f'{counted[state]} {plural}' for state, plural in PLURALS.items())}")
     return WELL
-
-
-def _plural(state: str) -> str:
-    return {"holds": "hold", "does not hold": "do not hold"}.get(state, state)

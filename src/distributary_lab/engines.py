@@ -9,14 +9,13 @@
 
 from __future__ import annotations
 
-import json
 import os
+import pickle
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
-from dataclasses import asdict
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -26,7 +25,7 @@ import pyarrow as pa
 
 from distributary.cli.engine import require_engine
 from distributary.errors import DistributaryError
-from distributary_lab.tasks import PointFailure, PointOutcome, PointTask, failed, perform
+from distributary_lab.tasks import PointOutcome, PointTask, failed, perform
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,7 +36,7 @@ POLL = 0.2
 """Seconds between looks at a Spark job."""
 
 GROUP = "distributary lab"
-COLUMNS = "task bigint, done string"
+COLUMNS = "done binary"
 
 Finished = Callable[[int], None]
 """Told how many points have finished so far."""
@@ -147,23 +146,14 @@ def run_in_session(spark: SparkSession, tasks: Sequence[PointTask], finished: Fi
     if problems:
         raise problems[0]
     finished(len(collected))
-    return [_read(row["done"]) for row in collected]
+    return [pickle.loads(row["done"]) for row in collected]
 
 
 def _run_batches(tasks: Sequence[PointTask], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """What Spark's Python workers do with the numbers of tasks."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            told = json.dumps(asdict(perform(tasks[number])))
-            yield pa.record_batch({"task": pa.array([number], pa.int64()), "done": [told]})
-
-
-def _read(told: str) -> PointOutcome:
-    fields = json.loads(told)
-    failure = None if fields["failure"] is None else PointFailure(**fields["failure"])
-    return PointOutcome(
-        fields["experiment"], fields["index"], tuple(fields["rows"]), fields["seconds"], failure
-    )
+            yield pa.record_batch({"done": [pickle.dumps(perform(tasks[number]))]})
 
 
 def _tasks_completed(spark: SparkSession) -> int:

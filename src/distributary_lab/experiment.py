@@ -89,7 +89,7 @@ class Plot:
     """The columns whose values tell the lines apart."""
     where: Mapping[str, Value | tuple[Value, ...]] = field(default_factory=dict)
     """Only rows with these values are drawn; of a tuple, with any of them."""
-    kind: Literal["lines", "bars", "points"] = "lines"
+    kind: Literal["lines", "bars"] = "lines"
     x_label: str = ""
     y_label: str = ""
     log_x: bool = False

@@ -115,11 +115,9 @@ def _lines(plot: Plot, lines: Mapping[str, Mapping[Value, Spread]], axes: Axes) 
         colour = COLOURS[count % len(COLOURS)]
         xs: list[Any] = list(line)
         means = [mean for _, mean, _ in line.values()]
-        dash = "none" if plot.kind == "points" else DASHES[count % len(DASHES)]
-        marker = MARKERS[count % len(MARKERS)]
-        every = 1 if plot.kind == "points" else -(-len(xs) // MOST_MARKERS)
-        look: Any = {"color": colour, "marker": marker, "markersize": 5, "markevery": every}
-        axes.plot(xs, means, linestyle=dash, label=name, **look)
+        dash, marker = DASHES[count % len(DASHES)], MARKERS[count % len(MARKERS)]
+        look: Any = {"color": colour, "linestyle": dash, "marker": marker, "markersize": 5}
+        axes.plot(xs, means, markevery=-(-len(xs) // MOST_MARKERS), label=name, **look)
         lows, highs = [low for low, _, _ in line.values()], [high for _, _, high in line.values()]
         if lows != highs:
             axes.fill_between(xs, lows, highs, color=colour, alpha=0.18, linewidth=0)

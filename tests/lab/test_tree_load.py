@@ -25,7 +25,7 @@ from distributary_lab.tree.load import (
     run_drift,
     run_load,
 )
-from distributary_lab.tree.networks import network
+from distributary_lab.tree.networks import network_at
 
 
 def test_load_hits_the_star_hardest_and_the_optimiser_takes_it_off_again() -> None:
@@ -43,7 +43,7 @@ def test_load_hits_the_star_hardest_and_the_optimiser_takes_it_off_again() -> No
 
 
 def test_links_drift_a_little_and_struck_sites_are_several_times_further() -> None:
-    sites = network(20, np.random.default_rng(1))
+    sites = network_at({"nodes": 20}, np.random.default_rng(1))
     links = DriftingLinks(sites, np.random.default_rng(2))
     assert links.true == sites
     links.drift()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from distributary.errors import DistributaryError
-from distributary_lab.tree.networks import MOST_SITES, built_in, network, network_at, network_from_files
+from distributary_lab.tree.networks import MOST_SITES, built_in, network_at
 
 
 def test_the_built_in_network_is_symmetric_and_breaks_the_triangle_inequality() -> None:
@@ -26,8 +26,8 @@ def test_the_built_in_network_is_symmetric_and_breaks_the_triangle_inequality() 
 
 
 def test_a_selection_keeps_the_values_of_its_pairs_and_depends_on_the_seed_alone() -> None:
-    one, again = (network(30, np.random.default_rng(5)) for _ in range(2))
-    other = network(30, np.random.default_rng(6))
+    one, again = (network_at({"nodes": 30}, np.random.default_rng(5)) for _ in range(2))
+    other = network_at({"nodes": 30}, np.random.default_rng(6))
     assert one == again != other
     latency, bandwidth = built_in()
     at = int(np.flatnonzero(latency == one.latency[3][7])[0])
@@ -36,24 +36,25 @@ def test_a_selection_keeps_the_values_of_its_pairs_and_depends_on_the_seed_alone
 
 def test_more_sites_than_there_are_cannot_be_selected() -> None:
     with pytest.raises(DistributaryError, match="201 sites of the built-in network, which has 200"):
-        network(201, np.random.default_rng(1))
+        network_at({"nodes": 201}, np.random.default_rng(1))
 
 
 def test_files_of_either_form_make_a_network(tmp_path: Path) -> None:
     table, links = tmp_path / "latency.csv", tmp_path / "bandwidth.csv"
     table.write_text(",a,b,c\na,0,1,2\nb,10,0,3\nc,20,30,0\n")
     links.write_text("from,to,value\na,b,7\na,c,8\nc,b,9\n")
-    sites = network_from_files(table, links, 3, np.random.default_rng(1))
+    files = {"latency_file": str(table), "bandwidth_file": str(links)}
+    sites = network_at({**files, "nodes": 3}, np.random.default_rng(1))
     pairs = {(sites.latency[a][b], sites.bandwidth[a][b]) for a in range(3) for b in range(3) if a != b}
     assert pairs == {(1, 7), (10, 7), (2, 8), (20, 8), (3, 9), (30, 9)}
-    assert network_from_files(links, None, 2, np.random.default_rng(1)).count == 2
+    assert network_at({"nodes": 2, "latency_file": str(links)}, np.random.default_rng(1)).count == 2
 
 
 def test_a_missing_pair_is_named_with_its_file(tmp_path: Path) -> None:
     links = tmp_path / "latency.csv"
     links.write_text("from,to,value\na,b,7\na,c,8\n")
     with pytest.raises(DistributaryError, match=r"latency.csv: the value from 'b' to 'c' is missing"):
-        network_from_files(links, None, 2, np.random.default_rng(1))
+        network_at({"nodes": 2, "latency_file": str(links)}, np.random.default_rng(1))
 
 
 def test_files_that_are_set_take_the_place_of_the_built_in_network(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def broken_check(rows: Rows) -> Verdict:
 PLOTS = (
     Plot("Draws", x="rank", y="draw", series="name", reference={"the most": 1.0}),
     Plot("As bars", x="name", y=("draw", "rank"), kind="bars"),
-    Plot("As points", x="size", y="draw", series=("name", "big"), kind="points", log_x=True, log_y=True),
+    Plot("By size", x="size", y="draw", series=("name", "big"), log_x=True, log_y=True),
 )
 TINY = Experiment(
     name="tiny",

@@ -118,24 +118,16 @@ class Simulator:
         self._ready: dict[Address, Node] = {}
         """The nodes that are neither down nor paused."""
         self._observers: list[Observer] = []
-        self._on_sent: list[Callable[[float, Address, Address, Message, Cause, int], None]] = []
-        self._on_received: list[Callable[[float, Address, Address, Message], None]] = []
-        self._on_missed: list[Callable[[float, Address, Address, Message], None]] = []
-        self._on_woken: list[Callable[[float, Address, Token], None]] = []
-        self._on_delivered: list[Callable[[DeliveredItem], None]] = []
+        self._listeners: dict[str, list[Callable[..., None]]]
+        self._listeners = {name: [] for name in ("sent", "received", "missed", "woken", "delivered")}
+        """The observers' methods by name, without those that do nothing."""
         for observer in observers:
             self.observe(observer)
 
     def observe(self, observer: Observer) -> None:
         """Add an observer, which is told what happens from now on."""
         self._observers.append(observer)
-        for name, listeners in (
-            ("sent", self._on_sent),
-            ("received", self._on_received),
-            ("missed", self._on_missed),
-            ("woken", self._on_woken),
-            ("delivered", self._on_delivered),
-        ):
+        for name, listeners in self._listeners.items():
             if getattr(type(observer), name) is not getattr(Observer, name):
                 listeners.append(getattr(observer, name))
 
@@ -239,7 +231,8 @@ class Simulator:
 
         Every message passes here, so the common cases are written out with local names, for speed.
         """
-        due, ready, on_received, carry_out = self._due, self._ready, self._on_received, self._carry_out
+        due, ready, carry_out = self._due, self._ready, self._carry_out
+        on_received, on_woken = self._listeners["received"], self._listeners["woken"]
         while due and most:
             entry = heappop(due)
             now, _, kind, address, what, who, cause, depth = entry
@@ -263,7 +256,7 @@ class Simulator:
                     received(now, who, address, what)
                 effects = node.receive(what, who, now)
             elif kind == ALARM:
-                for woken in self._on_woken:
+                for woken in on_woken:
                     woken(now, address, what)
                 effects = node.wake(what, now)
             else:
@@ -287,7 +280,7 @@ class Simulator:
 
     def _carry_out(self, address: Address, effects: list[Effect], cause: Cause, depth: int) -> None:
         now, due, order = self.now, self._due, self._order
-        on_sent, delays, deeper = self._on_sent, self.network.delays, depth + 1
+        on_sent, delays, deeper = self._listeners["sent"], self.network.delays, depth + 1
         for effect in effects:
             if isinstance(effect, Send):
                 to, message = effect
@@ -298,7 +291,7 @@ class Simulator:
             elif isinstance(effect, Deliver):
                 delivered = DeliveredItem(now, address, effect.item, cause, depth)
                 self.delivered.append(delivered)
-                for listener in self._on_delivered:
+                for listener in self._listeners["delivered"]:
                     listener(delivered)
             else:
                 after, token = effect
@@ -306,7 +299,7 @@ class Simulator:
                 heappush(due, (now + after, next(order), ALARM, address, token, life, cause, depth))
 
     def _miss(self, sender: Address, to: Address, message: Message) -> None:
-        for missed in self._on_missed:
+        for missed in self._listeners["missed"]:
             missed(self.now, sender, to, message)
 
     def say(self, address: Address | None, what: str) -> None:

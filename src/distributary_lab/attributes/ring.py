@@ -6,7 +6,7 @@ same time, and nothing is sent but the system's own messages.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from random import Random
 from typing import Any
 
@@ -16,8 +16,6 @@ from distributary.overlay.ring.circle import Circle
 from distributary.overlay.ring.fingers import ONE_WAY, Rule
 from distributary.overlay.ring.placement import (
     ArcPlacement,
-    AttributeAxis,
-    AttributePlacement,
     OrderedPlacement,
     PlacementFactory,
     ScatteredPlacement,
@@ -107,22 +105,10 @@ def placements(addresses: list[Address]) -> dict[str, PlacementFactory]:
 
     The last is what the balancing comes to on these nodes when all values are asked for alike.
     """
-
-    @cache
-    def alike(circle: Circle, axis: AttributeAxis) -> AttributePlacement:
-        return ArcPlacement.balanced(circle, axis, addresses, {}, version=(0, 0))
-
-    @cache
-    def first(circle: Circle, axis: AttributeAxis) -> AttributePlacement:
-        return ArcPlacement.evenly(circle, axis)
-
-    def jumping(circle: Circle, axis: AttributeAxis) -> AttributePlacement:
-        return OrderedPlacement(circle, axis, spread=Spread.JUMP)
-
     return {
         "Chord": ScatteredPlacement,
         "OPChord": OrderedPlacement,
-        "OPChord, jumping": jumping,
-        "arcs, not yet balanced": first,
-        "arcs": alike,
+        "OPChord, jumping": partial(OrderedPlacement, spread=Spread.JUMP),
+        "arcs, not yet balanced": cache(ArcPlacement.evenly),
+        "arcs": cache(partial(ArcPlacement.balanced, nodes=addresses, weights={}, version=(0, 0))),
     }

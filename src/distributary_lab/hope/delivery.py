@@ -48,51 +48,49 @@ def run(point: Point, random: np.random.Generator) -> list[Row]:
     for length in LENGTHS:
         published, asked = workload.addresses(dimension, length)
         counted = model.count_deliveries(published, asked, dimension, exact)
-        rows.append({"length": length, **_row(counted, workload, asked, dimension, length, hops, rows)})
+        told = [model.subscription_messages(asked, dimension, suppress).mean() for suppress in (False, True)]
+        rows.append({"length": length, **_row(counted, workload, length, hops, *map(float, told))})
+        rows[-1]["false_relative"] = float(rows[-1]["false_relative"]) / max(1e-9, float(rows[0]["coverage"]))
     return rows
 
 
 def _row(
     counted: model.DeliveryCounts,
     workload: model.PublishedCollection,
-    asked: model.Addresses,
-    dimension: int,
     length: int,
     hops: float,
-    before: list[Row],
+    whole: float,
+    told: float,
 ) -> Row:
-    nodes = 1 << dimension
+    """One filter length; `whole` and `told` are the messages of a subscription that is told everywhere, and
+    of one that is told no further than it must."""
+    nodes = len(counted.handled)
     coverage = counted.covered.sum(axis=1)
     received = float(coverage.mean())
     false = received - float(counted.exact.sum(axis=1).mean())
-    received_unfiltered = float(before[0]["coverage"]) if before else received
-    multicast = {kind: float(edges.mean()) for kind, edges in counted.edges.items()}
-    whole = model.subscription_messages(asked, dimension, suppress=False)
-    told = model.subscription_messages(asked, dimension, suppress=True)
+    by_set, by_and, by_or = (float(counted.edges[kind].mean()) for kind in model.FilterAggregate)
     filter = 1 << max(1, length) - 1
     sample = [DirectMessage((0,), XmlPublication(event, filter, 0)) for event in workload.events[:200]]
     size = float(np.mean(list(map(size_of, sample))))
     advert = size_of(DirectMessage((0,), FilterAdvert(0, 0, (filter,), (), 1 << 63, False, 10**9)))
-    publishing = RATE * (hops + multicast[model.FilterAggregate.SET] + received) * size
+    publishing = RATE * (hops + by_set + received) * size
     return {
         "sent": nodes * RATE * SECONDS,
         "received": nodes * RATE * SECONDS * received,
         "coverage": received,
         "coverage_most": int(coverage.max()),
         "reached_most": int(counted.edges[model.FilterAggregate.SET].max()) + 1,
-        "subscription_requests": RATE * float(whole.mean()),
-        "subscription_requests_suppressed": RATE * float(told.mean()),
-        "publication_requests": RATE * (1 + multicast[model.FilterAggregate.SET]),
+        "subscription_requests": RATE * whole,
+        "subscription_requests_suppressed": RATE * told,
+        "publication_requests": RATE * (1 + by_set),
         "busiest": float(counted.handled.max() / max(1e-9, counted.handled.mean())),
-        "multicast": multicast[model.FilterAggregate.SET],
-        "multicast_and": multicast[model.FilterAggregate.AND],
-        "multicast_or": multicast[model.FilterAggregate.OR],
+        **dict(zip(LINKS, (by_set, by_and, by_or), strict=True)),
         "lost_by_or": counted.lost,
         "false_absolute": false / max(1e-9, received),
-        "false_relative": false / max(1e-9, received_unfiltered),
+        "false_relative": false,
         "exact": received - false,
-        "traffic": publishing + RATE * float(told.mean()) * advert,
-        "link_traffic": nodes * RATE * multicast[model.FilterAggregate.SET] * size / max(1, counted.used),
+        "traffic": publishing + RATE * told * advert,
+        "link_traffic": nodes * RATE * by_set * size / max(1, counted.used),
         "links": counted.used,
     }
 

@@ -9,7 +9,7 @@ it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
 from statistics import fmean
@@ -22,7 +22,7 @@ from distributary.overlay.hypercube import Cubes, CubeVertex, children_below, co
 from distributary.overlay.node import Address, Message, Node
 from distributary.overlay.ring.circle import Circle
 from distributary.overlay.ring.fingers import ONE_WAY
-from distributary.overlay.ring.ring import Arrival, Ring, settle
+from distributary.overlay.ring.ring import Ring, settle
 from distributary.overlay.wire import size_of
 from distributary.sim.latency import ConstantLatency
 from distributary.sim.simulator import Cause, Observer, Simulator
@@ -140,71 +140,65 @@ class PublicationCopy(NamedTuple):
 
 
 class LinkBytes(Observer):
-    """Bytes by cause and link."""
+    """Bytes by link of what follows from one call at a node."""
 
-    def __init__(self) -> None:
-        self.by_cause: dict[Cause, Counter[tuple[Address, Address]]] = {}
+    def __init__(self, world: Simulator) -> None:
+        self._world = world
+        self._links: Counter[tuple[Address, Address]] = Counter()
+        world.observe(self)
 
     def sent(
         self, now: float, sender: Address, to: Address, message: Message, cause: Cause, depth: int
     ) -> None:
-        """Add the bytes of a message to its cause and link."""
-        self.by_cause.setdefault(cause, Counter())[sender, to] += size_of(message)
+        """Add the bytes of a message to its link."""
+        self._links[sender, to] += size_of(message)
+
+    def of(self, at: Address, action: Callable[[], None]) -> list[int]:
+        """The bytes on each link that was used; [0] when there is none."""
+        self._links.clear()
+        self._world.call(at, action)
+        self._world.run()
+        return list(self._links.values()) or [0]
 
 
 def run_kbpp(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """Publications of one saturation through KBPP's nodes, and one by one through the ring."""
     nodes = int(point["nodes"])
     dimension = fitting_dimension(nodes)
-    counted = LinkBytes()
-    world = Simulator(1, ConstantLatency(0.05), [counted])
+    world = Simulator(1, ConstantLatency(0.05))
+    counted = LinkBytes(world)
     brokers = {
         address: Kbpp(Ring(Node(address), Circle(dimension), rule=ONE_WAY), Addressing(dimension, 0))
         for address in range(nodes)
     }
     for broker in brokers.values():
-        broker.ring.listen(PublicationCopy, _ignore)
+        broker.ring.listen(PublicationCopy, lambda copy, arrival: None)
         world.add(broker.node)
     settle([broker.ring for broker in brokers.values()])
     for number in range(int(point["publications"])):
         weight = round(float(point["saturation"]) * dimension)
         bits = random.choice(dimension, weight, replace=False)
         event = Event(f"e{number}", document="<a>" + "x" * (MESSAGE - 7) + "</a>")
-        yield _publish(world, brokers, counted, event, int((1 << bits).sum()), random)
+        start = brokers[int(random.integers(nodes))]
+        yield _publish(brokers, counted, event, int((1 << bits).sum()), start)
 
 
-def _ignore(message: PublicationCopy, arrival: Arrival) -> None:
-    """The event has come to a key; nothing follows."""
-
-
-def _publish(
-    world: Simulator,
-    brokers: dict[Address, Kbpp],
-    counted: LinkBytes,
-    event: Event,
-    key: int,
-    random: np.random.Generator,
-) -> Row:
-    """Send an event as if it had a key: from a random node by the tree, from its vertex one by one."""
-    start = brokers[int(random.integers(len(brokers)))]
+def _publish(brokers: dict[Address, Kbpp], counted: LinkBytes, event: Event, key: int, start: Kbpp) -> Row:
+    """Send an event as if it had a key: from some node by the tree, from its vertex one by one."""
     position = start.cubes.position(CubeVertex(key))
-    publication = XmlPublication(event, 0)
-    world.call(start.node.address, lambda: start.ring.route(position, publication), ("tree", event.id))
     meeting = brokers[position]
 
     def one_by_one() -> None:
         for covered in covered_keys(key):
             meeting.ring.route(meeting.cubes.position(CubeVertex(covered)), PublicationCopy(event))
 
-    world.call(position, one_by_one, ("one by one", event.id))
-    world.run()
-    by_tree, singly = (counted.by_cause.get((way, event.id), Counter()) for way in ("tree", "one by one"))
+    by_tree = counted.of(start.node.address, lambda: start.ring.route(position, XmlPublication(event, 0)))
     copy = size_of(DirectMessage((position,), XmlPublication(event, 0, key)))
     return {
-        "traffic": sum(by_tree.values()),
+        "traffic": sum(by_tree),
         "traffic_flooding": (len(brokers) - 1) * copy,
-        "busiest_link": max(by_tree.values(), default=0),
-        "busiest_link_without": max(singly.values(), default=0),
+        "busiest_link": max(by_tree),
+        "busiest_link_without": max(counted.of(position, one_by_one)),
     }
 
 

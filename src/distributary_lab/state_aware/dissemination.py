@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 from math import log2
-from statistics import fmean
+from statistics import correlation, fmean, linear_regression
 from typing import Any
 
 import numpy as np
@@ -140,10 +140,9 @@ class LogarithmFit:
     """A logarithm through means by number of nodes."""
 
     def __init__(self, costs: dict[int, float]) -> None:
-        x, y = np.array([log2(nodes) for nodes in costs]), np.array(list(costs.values()))
-        self.slope, self.base = (float(each) for each in np.polyfit(x, y, 1))
-        spread = float(((y - y.mean()) ** 2).sum())
-        self.r_squared = 1 - float(((y - self.slope * x - self.base) ** 2).sum()) / spread if spread else 1.0
+        logarithms, means = list(map(log2, costs)), list(costs.values())
+        self.slope, self.base = linear_regression(logarithms, means)
+        self.r_squared = correlation(logarithms, means) ** 2 if len(set(means)) > 1 else 1.0
 
     @property
     def good(self) -> bool:

@@ -12,7 +12,6 @@ compiles what is added when it is next asked, so adding includes that.
 
 from __future__ import annotations
 
-import gc
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -31,6 +30,7 @@ from distributary.model import Event
 from distributary.workloads import topics
 from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid
 from distributary_lab.rows import largest, listed, means, named, number, select, shown
+from distributary_lab.xml.paths import least_seconds
 
 LEVELS = 7
 OURS = "shapes"
@@ -116,38 +116,33 @@ def _change_microseconds(
     index: Index[Any], filters: Sequence[TopicFilter], first: int
 ) -> tuple[float, float]:
     """The least of three runs for adding one subscription and for removing one."""
-    probe = Event("probe", topic="nobody")
     slots = range(first, first + len(filters))
-    added, removed = [], []
-    gc.disable()
-    try:
-        for _ in range(3):
-            start = clock()
-            for slot, filter in zip(slots, filters, strict=True):
-                index.add(slot, filter)
-            if isinstance(index, CompiledIndex):
-                index.match(probe)
-            added.append(clock() - start)
-            start = clock()
-            for slot in slots:
-                index.remove(slot)
-            removed.append(clock() - start)
-    finally:
-        gc.enable()
-    return min(added) / len(filters) * 1e6, min(removed) / len(filters) * 1e6
+
+    def add() -> None:
+        for slot, filter in zip(slots, filters, strict=True):
+            index.add(slot, filter)
+        if isinstance(index, CompiledIndex):
+            index.match(Event("probe", topic="nobody"))
+
+    def remove() -> None:
+        for slot in slots:
+            index.remove(slot)
+
+    rounds = [[least_seconds(action, fewest=1, enough=0) for action in (add, remove)] for _ in range(3)]
+    added, removed = map(min, zip(*rounds, strict=True))
+    return added / len(filters) * 1e6, removed / len(filters) * 1e6
 
 
 def _compile_microseconds(filters: Sequence[TopicFilter]) -> float:
     """What adding a regular expression spends on compiling it."""
     expressions = [expression(filter) for filter in filters]
-    times = []
-    for _ in range(3):
+
+    def compile_all() -> None:
         re.purge()
-        start = clock()
         for text in expressions:
             re.compile(text)
-        times.append(clock() - start)
-    return min(times) / len(filters) * 1e6
+
+    return least_seconds(compile_all, enough=0) / len(filters) * 1e6
 
 
 def costs_of(rows: Rows, measure: str) -> dict[str, float]:

@@ -24,7 +24,6 @@ import numpy as np
 
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.escape import improve
-from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.optimiser import HYBRID, climb
 from distributary.plan.trees.rules import NODE_SWAP
 from distributary.plan.trees.starts import best_effort
@@ -85,7 +84,7 @@ def first_tree(problem: Problem, start: str, seed: int, fanout: int | None = Non
 @repeated
 def run(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """Every method from the same trees over the same sites; a new network and a new tree for every run."""
-    problem = Problem(parse_goal(climbs.WIDEST), bottleneck_network(point, random))
+    problem = climbs.problem_of(climbs.WIDEST, bottleneck_network(point, random))
     start = first_tree(problem, str(point["start"]), seed_from(random))
     ends = {climbs.UNTOUCHED: climbs.standing(problem, start)}
     ends |= {name: climb(problem, start, rules) for name, rules in RULES.items()}

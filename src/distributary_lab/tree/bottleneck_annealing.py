@@ -14,8 +14,6 @@ from random import Random
 import numpy as np
 
 from distributary.plan.trees.annealing import anneal
-from distributary.plan.trees.benefit import Problem
-from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.optimiser import climb
 from distributary_lab.experiment import Plot, Point, Row, Rows, Verdict, answer, grid, repeated, seed_from
 from distributary_lab.rows import curves, listed, named, percents
@@ -31,14 +29,11 @@ METHODS = [f"{search}, {rules}" for rules in RULES for search in ("climb", "anne
 def run(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """Both searches over the same sites."""
     name = str(point["rules"])
-    problem = Problem(parse_goal(climbs.WIDEST), bottleneck.bottleneck_network(point, random))
+    problem = climbs.problem_of(climbs.WIDEST, bottleneck.bottleneck_network(point, random))
     best, seed, rules = climbs.optimum(problem), seed_from(random), climbs.RULES[name]
     poor, good = (bottleneck.first_tree(problem, start, seed) for start in bottleneck.STARTS)
-    found = {
-        "climb": climb(problem, good, rules),
-        "annealing": anneal(problem, poor, Random(seed), rules),
-    }
-    for search, end in found.items():
+    annealed = anneal(problem, poor, Random(seed), rules)
+    for search, end in (("climb", climb(problem, good, rules)), ("annealing", annealed)):
         share = float(end.cost) / best
         yield {"method": f"{search}, {name}", "share": share, "rewrites": end.applied}
 

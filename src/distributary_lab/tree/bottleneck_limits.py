@@ -15,12 +15,11 @@ import numpy as np
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.climb import TreeClimb
 from distributary.plan.trees.escape import improve
-from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.optimiser import climb
 from distributary_lab.experiment import Plot, Point, Row, Rows, Verdict, answer, grid, repeated, seed_from
 from distributary_lab.rows import mean, means, select, stretched
 from distributary_lab.tree import bottleneck
-from distributary_lab.tree.climbs import OURS, WIDEST, measured, promised_costs
+from distributary_lab.tree.climbs import OURS, WIDEST, measured, problem_of, promised_costs
 from distributary_lab.tree.networks import site_experiment
 
 NO_LIMIT = "none"
@@ -39,8 +38,7 @@ def run(point: Point, random: np.random.Generator) -> Iterator[Row]:
     seed = seed_from(random)
     for fanout in LIMITS:
         limit = None if fanout == NO_LIMIT else int(fanout)
-        text = WIDEST if limit is None else f"{WIDEST}\nsubject to fanout <= {limit}"
-        problem = Problem(parse_goal(text), sites)
+        problem = problem_of(WIDEST, sites, "" if limit is None else f"fanout <= {limit}")
         start = bottleneck.first_tree(problem, str(point["start"]), seed, limit)
         found = {CLIMB: climb(problem, start), OURS: improve(problem, start)}
         for method, climbed in found.items():

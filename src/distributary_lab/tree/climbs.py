@@ -13,10 +13,11 @@ from distributary.errors import DistributaryError
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.climb import TreeClimb
 from distributary.plan.trees.cost import system_cost
+from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.optimiser import HYBRID
 from distributary.plan.trees.optimum import best_paths
 from distributary.plan.trees.rules import DIRECTED, LOCAL, TreeRule
-from distributary.plan.trees.tree import Tree
+from distributary.plan.trees.tree import Sites, Tree
 from distributary_lab.experiment import Row
 
 TOTAL_LATENCY = "minimise aggregate(SUM, aggregate(SUM, link latency, PATH), BROKERS)"
@@ -28,6 +29,11 @@ REDUNDANT_DATA = "minimise aggregate(SUM, superfluous data, BROKERS)"
 LOCAL_RULES, DIRECTED_RULES, HYBRID_RULES = "local", "directed", "hybrid"
 OURS, UNTOUCHED = "escape", "start"
 RULES: dict[str, Sequence[TreeRule]] = {LOCAL_RULES: LOCAL, DIRECTED_RULES: DIRECTED, HYBRID_RULES: HYBRID}
+
+
+def problem_of(goal: str, sites: Sites, constraint: str = "") -> Problem:
+    """A goal over sites, subject to a constraint if there is one."""
+    return Problem(parse_goal(f"{goal}; subject to {constraint}" if constraint else goal), sites)
 
 
 def optimum(problem: Problem) -> float:

@@ -20,7 +20,6 @@ from distributary.plan.trees.annealing import anneal
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.climb import TreeClimb
 from distributary.plan.trees.escape import improve
-from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.optimiser import HYBRID, climb
 from distributary.plan.trees.rules import LOCAL
 from distributary.plan.trees.tree import Tree, random_tree, star
@@ -62,7 +61,7 @@ DEVIATION = "Sites and latencies are the lab's wide-area network, not PlanetLab'
 
 def problem_at(point: Point, random: np.random.Generator, goal: str) -> tuple[Problem, Tree, Random]:
     """Sites, a random tree over them, and a generator for whoever needs one."""
-    problem = Problem(parse_goal(goal), network_at(point, random))
+    problem = climbs.problem_of(goal, network_at(point, random))
     source = Random(seed_from(random))
     return problem, random_tree(problem.sites.count, source), source
 

@@ -41,26 +41,6 @@ BUSY_SPREAD = 1.2
 Floats = NDArray[np.float64]
 
 
-def network(nodes: int, random: np.random.Generator) -> Sites:
-    """So many sites of the built-in network.
-
-    >>> sites = network(5, np.random.default_rng(1))
-    >>> sites.count, sites.latency[1][2] == sites.latency[2][1] > 0, sites.bandwidth[1][2] > 0
-    (5, True, True)
-    """
-    latency, bandwidth = built_in()
-    return _selection(latency, bandwidth, nodes, random, "the built-in network")
-
-
-def network_from_files(
-    latency: Path, bandwidth: Path | None, nodes: int, random: np.random.Generator
-) -> Sites:
-    """So many sites of those in the files: CSV, as `distributary plan` reads them (`plan.matrices`)."""
-    matrices = read_matrices([latency] if bandwidth is None else [latency, bandwidth])
-    links = [np.array(matrix, dtype=np.float64) for matrix in matrices]
-    return _selection(links[0], links[1] if bandwidth else None, nodes, random, str(latency))
-
-
 OPTIONS = {
     "latency_file": "a CSV file of latencies in place of the built-in network",
     "bandwidth_file": "a CSV file of bandwidths between the same sites",
@@ -73,14 +53,25 @@ site_experiment = partial(Experiment, options=OPTIONS)
 
 
 def network_at(point: Point, random: np.random.Generator) -> Sites:
-    """As many sites as the point has nodes: of the built-in network, or of the files that were set."""
-    nodes = int(point["nodes"])
-    latency, bandwidth = (str(point.get(name, "")) for name in OPTIONS)
-    if latency:
-        return network_from_files(Path(latency), Path(bandwidth) if bandwidth else None, nodes, random)
-    if bandwidth:
+    """As many sites as the point has nodes: of the built-in network, or of the files that were set.
+
+    Files are CSV, as `distributary plan` reads them (`plan.trees.matrices`).
+
+    >>> sites = network_at({"nodes": 5}, np.random.default_rng(1))
+    >>> sites.count, sites.latency[1][2] == sites.latency[2][1] > 0, sites.bandwidth[1][2] > 0
+    (5, True, True)
+    """
+    nodes, files = int(point["nodes"]), [str(point[name]) for name in OPTIONS if point.get(name)]
+    if files and not point.get("latency_file"):
         raise DistributaryError("--set bandwidth_file needs latency_file too: it says which sites there are")
-    return network(nodes, random)
+    links = map(np.array, read_matrices(list(map(Path, files)))) if files else built_in()
+    latency, *bandwidth = links
+    if not 2 <= nodes <= len(latency):
+        where = files[0] if files else "the built-in network"
+        raise DistributaryError(f"{nodes} sites of {where}, which has {len(latency)}; at least 2 are needed")
+    chosen = random.choice(len(latency), nodes, replace=False)
+    pairs = np.ix_(chosen, chosen)
+    return Sites(latency[pairs].tolist(), bandwidth[0][pairs].tolist() if bandwidth else ())
 
 
 @cache
@@ -97,15 +88,3 @@ def built_in() -> tuple[Floats, Floats]:
     bandwidth = np.minimum(lines[:, None], lines[None, :]) * np.exp(-busy - busy.T)
     np.fill_diagonal(bandwidth, 0.0)
     return latency, bandwidth
-
-
-def _selection(
-    latency: Floats, bandwidth: Floats | None, nodes: int, random: np.random.Generator, where: str
-) -> Sites:
-    if not 2 <= nodes <= len(latency):
-        raise DistributaryError(f"{nodes} sites of {where}, which has {len(latency)}; at least 2 are needed")
-    chosen = random.choice(len(latency), nodes, replace=False)
-    pairs = np.ix_(chosen, chosen)
-    return Sites(
-        latency=latency[pairs].tolist(), bandwidth=() if bandwidth is None else bandwidth[pairs].tolist()
-    )

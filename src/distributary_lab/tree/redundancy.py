@@ -28,7 +28,6 @@ from distributary.plan.trees import rules
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.climb import TreeClimb
 from distributary.plan.trees.escape import improve
-from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.optimiser import HYBRID, climb
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree, random_tree
 from distributary.workloads.feeds import FEEDS, SKEW, Zipf, feeds
@@ -81,13 +80,13 @@ PATIENCE = 200
 # What is measured
 
 
-def feed_sites(point: Point, random: np.random.Generator, clients: int = CLIENTS) -> Sites:
+def feed_sites(point: Point, random: np.random.Generator) -> Sites:
     """The sites of the point with the feed application's clients."""
     sites = network_at(point, random)
     popular = Zipf(FEEDS, SKEW)
     draws = Random(seed_from(random))
     interest, counts = [0] * sites.count, [0] * sites.count
-    for _ in range(clients):
+    for _ in range(CLIENTS):
         at = draws.randrange(sites.count)
         interest[at] |= 1 << popular.draw(draws)
         counts[at] += 1
@@ -107,10 +106,9 @@ def run_fanouts(point: Point, random: np.random.Generator) -> Iterator[Row]:
     seed = seed_from(random)
     for metric, goal in GOALS.items():
         # Without limits: shortest paths, and nothing redundant.
-        best = 0.0 if metric == REDUNDANT else climbs.optimum(Problem(parse_goal(goal), sites))
+        best = 0.0 if metric == REDUNDANT else climbs.optimum(climbs.problem_of(goal, sites))
         for fanout, limit in FANOUTS.items():
-            text = goal if limit is None else f"{goal}; subject to fanout <= {limit}"
-            problem = Problem(parse_goal(text), sites)
+            problem = climbs.problem_of(goal, sites, "" if limit is None else f"fanout <= {limit}")
             start = random_tree(sites.count, Random(seed), fanout=limit)
             methods = {climbs.LOCAL_RULES: climb(problem, start, rules.LOCAL)}
             if point["all_methods"]:
@@ -132,8 +130,8 @@ def run_fanouts(point: Point, random: np.random.Generator) -> Iterator[Row]:
 @repeated
 def run_rules(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """Redundant data step by step, with fewer and fewer rules, from the same tree."""
-    goal = parse_goal("minimise aggregate(AVERAGE, superfluous data, BROKERS)")
-    problem = Problem(goal, feed_sites(point, random))
+    goal = "minimise aggregate(AVERAGE, superfluous data, BROKERS)"
+    problem = climbs.problem_of(goal, feed_sites(point, random))
     start = random_tree(problem.sites.count, Random(seed_from(random)))
     for name, chosen in RULES.items():
         costs = costs_by_step(problem, climb(problem, start, chosen))
@@ -156,12 +154,10 @@ def run_bandwidth(point: Point, random: np.random.Generator) -> Iterator[Row]:
     best = sum(float(sites.rate_of(wanted)) for wanted in sites.interest[1:]) / sites.count
     seed = seed_from(random)
     for name, limit in LIMITS.items():
-        text = CONSUMED if limit is None else f"{CONSUMED}; subject to {ON_TIME} <= {limit}"
-        problem = Problem(parse_goal(text), sites)
+        problem = climbs.problem_of(CONSUMED, sites, "" if limit is None else f"{ON_TIME} <= {limit}")
         start = tree_in_time(sites, limit, Random(seed))
         costs = costs_by_step(problem, climb(problem, start, rules.LOCAL))
-        in_optima = [cost / best for cost in costs]
-        yield from ({"limit": name, **row} for row in _shown(in_optima))
+        yield from ({"limit": name, **row} for row in _shown([cost / best for cost in costs]))
 
 
 def timed_sites(sites: Sites) -> Sites:

@@ -31,7 +31,7 @@ from distributary.sim.simulator import Simulator
 from distributary.systems.assembly import Settings
 from distributary.systems.tree.broker import TreeAssembly, TreeBroker
 from distributary.systems.tree.messages import OPTIMISATION, STATISTICS, UPKEEP
-from distributary.systems.tree.optimiser import OptimisationSettings
+from distributary.systems.tree.optimiser import OptimisationSettings, TreeOptimiser
 from distributary.systems.tree.statistics import Gauges
 from distributary.workloads.feeds import FEEDS, SKEW, Zipf
 from distributary_lab.experiment import Plot, Point, Row, Rows, Verdict, answer, grid
@@ -110,16 +110,11 @@ class LiveTree:
         return broker
 
     @property
-    def rewrites(self) -> int:
-        """How many rewrites were carried out so far."""
+    def root(self) -> TreeOptimiser:
+        """The root's optimiser: it counts rewrites, and periods in which nobody had anything to improve."""
         optimiser = self.broker(1).optimiser
-        return 0 if optimiser is None else optimiser.executor.done
-
-    @property
-    def quiet(self) -> int:
-        """For how many periods nobody had anything to improve."""
-        optimiser = self.broker(1).optimiser
-        return 0 if optimiser is None else optimiser.quiet
+        assert optimiser is not None
+        return optimiser
 
     @property
     def shape(self) -> Tree:
@@ -148,7 +143,7 @@ def run_traffic(point: Point, random: np.random.Generator) -> Iterator[Row]:
     live = LiveTree(str(point["metric"]), sites, random_tree(sites.count, draw), EXACT, draw)
     live.fill(int(point["feeds"]), draw)
     periods = 0
-    while live.quiet < 2 and periods < MOST_PERIODS:
+    while live.root.quiet < 2 and periods < MOST_PERIODS:
         live.run_period()
         periods += 1
     seconds, nodes = periods * PERIOD, sites.count
@@ -159,7 +154,7 @@ def run_traffic(point: Point, random: np.random.Generator) -> Iterator[Row]:
         "optimisation": optimisation / periods,
         "upkeep_per_second": upkeep / seconds,
         "optimisation_per_second": optimisation / seconds,
-        "rewrites": live.rewrites,
+        "rewrites": live.root.executor.done,
         "periods": periods,
     }
 
@@ -172,11 +167,11 @@ def run_approximation(point: Point, random: np.random.Generator) -> Iterator[Row
         draw = Random(seed)
         live = LiveTree(VARIANCE, sites, random_tree(nodes, draw), approximate, draw)
         begun, best, best_after, periods = live.cost(), live.cost(), 0, 0
-        while live.quiet < 2 and periods < int(point["most_periods"]):
+        while live.root.quiet < 2 and periods < int(point["most_periods"]):
             live.run_period()
             periods += 1
             if live.cost() < best:
-                best, best_after = live.cost(), live.rewrites
+                best, best_after = live.cost(), live.root.executor.done
         told = live.bytes_of(*UPKEEP, *STATISTICS) / nodes * MAINTENANCE / (periods * PERIOD)
         broadcast = live.bytes_of(*STATISTICS) / nodes * MAINTENANCE / (periods * PERIOD)
         yield {
@@ -186,7 +181,7 @@ def run_approximation(point: Point, random: np.random.Generator) -> Iterator[Row
             "start": begun,
             "cost": live.cost(),
             "best": best,
-            "rewrites": live.rewrites,
+            "rewrites": live.root.executor.done,
             "rewrites_to_best": best_after,
         }
 
