@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import wraps
 from hashlib import sha256
+from itertools import product
 from typing import Literal
 
 import numpy as np
@@ -151,10 +152,7 @@ def grid(**choices: Sequence[Value]) -> tuple[Point, ...]:
     >>> grid(nodes=[1, 2], engine=["a"])
     ({'nodes': 1, 'engine': 'a'}, {'nodes': 2, 'engine': 'a'})
     """
-    points: list[dict[str, Value]] = [{}]
-    for name, values in choices.items():
-        points = [{**point, name: value} for point in points for value in values]
-    return tuple(points)
+    return tuple(dict(zip(choices, values, strict=True)) for values in product(*choices.values()))
 
 
 def repeated(run: Run) -> Run:

@@ -9,7 +9,7 @@ from distributary.errors import DistributaryError
 from distributary_lab import engines
 from distributary_lab.experiment import Experiment
 from distributary_lab.results import Result, result_of, save
-from distributary_lab.tasks import PointOutcome, in_order, perform, tasks_of
+from distributary_lab.tasks import PointOutcome, perform, tasks_of
 
 LOG = "spark.log"
 
@@ -37,8 +37,9 @@ def run_experiments(
     before = len(outcomes)
     outcomes += engines.run(used, together, jobs, out / LOG, lambda done: finished(before + done), say)
     results = []
+    outcomes.sort(key=lambda done: done.index)
     for each in chosen:
-        own = in_order([done for done in outcomes if done.experiment == each.name])
+        own = [done for done in outcomes if done.experiment == each.name]
         where = apart if each.alone else used
         results.append(result_of(each, own, seed=seed, quick=quick, engine=where))
         save(results[-1], out)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from distributary_lab.experiment import Experiment, Point, Row, Run, point_random
@@ -66,11 +65,6 @@ def failed(task: PointTask, reason: str, trace: str = "") -> PointOutcome:
     """What is told of a point that could not be run."""
     failure = PointFailure(task.experiment, task.index, task.point, reason, trace)
     return PointOutcome(task.experiment, task.index, failure=failure)
-
-
-def in_order(outcomes: Sequence[PointOutcome]) -> list[PointOutcome]:
-    """As the grid has them, whatever finished first."""
-    return sorted(outcomes, key=lambda done: (done.experiment, done.index))
 
 
 def _plain(row: Row) -> Row:

@@ -25,7 +25,7 @@ from distributary_lab.experiment import Experiment, grid
 from distributary_lab.registry import find
 from distributary_lab.results import load, result_of, run_command, save
 from distributary_lab.running import run_experiments, run_point
-from distributary_lab.tasks import PointOutcome, PointTask, in_order, perform, tasks_of
+from distributary_lab.tasks import PointOutcome, PointTask, perform, tasks_of
 from lab.tiny import TINY
 
 if TYPE_CHECKING:
@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 
 def ignored(count: int) -> None:
     """Told of progress that nobody looks at."""
+
+
+def in_order(outcomes: list[PointOutcome]) -> list[PointOutcome]:
+    return sorted(outcomes, key=lambda done: (done.experiment, done.index))
 
 
 def without_times(outcomes: list[PointOutcome]) -> list[PointOutcome]:

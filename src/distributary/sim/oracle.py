@@ -11,7 +11,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from distributary.filters.change import ChangeFilter
@@ -28,13 +28,6 @@ class ClientSubscription(NamedTuple):
     since: float = 0.0
 
 
-class _DeliveredValues(NamedTuple):
-    """The values last delivered of a topic, and when."""
-
-    values: Mapping[str, float]
-    time: float
-
-
 class Oracle:
     """Computes who must get which event.
 
@@ -49,7 +42,8 @@ class Oracle:
 
     def __init__(self) -> None:
         self._profiles: dict[str, tuple[Subscription, Profile]] = {}
-        self._held: dict[tuple[str, str | None], _DeliveredValues] = {}
+        self._delivered: dict[tuple[str, str | None], tuple[dict[str, float], float]] = {}
+        """By subscription and topic, the values last delivered, and when."""
 
     def wanted(
         self, event: Event, clients: Iterable[ClientSubscription]
@@ -68,7 +62,7 @@ class Oracle:
             change = self._profile(client.subscription).filters.get("change")
             if isinstance(change, ChangeFilter):
                 values = {**self._last(client, event.topic), **change.numbers(event)}
-                self._held[client.subscription.id, event.topic] = _DeliveredValues(values, now)
+                self._delivered[client.subscription.id, event.topic] = values, now
 
     def _wants(self, client: ClientSubscription, event: Event) -> bool:
         profile = self._profile(client.subscription)
@@ -77,11 +71,11 @@ class Oracle:
         change = profile.filters.get("change")
         if not isinstance(change, ChangeFilter):
             return True
-        return change.moved(change.numbers(event), dict(self._last(client, event.topic)))
+        return change.moved(change.numbers(event), self._last(client, event.topic))
 
-    def _last(self, client: ClientSubscription, topic: str | None) -> Mapping[str, float]:
-        held = self._held.get((client.subscription.id, topic))
-        return held.values if held is not None and held.time >= client.since else {}
+    def _last(self, client: ClientSubscription, topic: str | None) -> dict[str, float]:
+        values, time = self._delivered.get((client.subscription.id, topic), ({}, client.since))
+        return values if time >= client.since else {}
 
     def _profile(self, subscription: Subscription) -> Profile:
         known = self._profiles.get(subscription.id)

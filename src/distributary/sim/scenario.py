@@ -11,7 +11,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 from random import Random
@@ -214,17 +214,16 @@ class _Draw:
         if not self.untouched:
             return None
         node = self.untouched.pop()
-        makers: dict[str, Callable[[], Fault]] = {
-            "pause": lambda: Pause(start=start, end=end, node=node),
-            "leave": lambda: NodeLeave(start=start, node=node),
-            "restart with state": lambda: Crash(start=start, end=end, node=node),
-            "restart without state": lambda: Crash(start=start, end=end, node=node, keep_state=False),
-            "partition": lambda: Partition(start=start, end=end, side=self._side(node, largest_side)),
-            "one-way partition": lambda: Partition(
-                start=start, end=end, side=self._side(node, largest_side), one_way=True
-            ),
-        }
-        return makers[kind]()
+        match kind:
+            case "pause":
+                return Pause(start=start, end=end, node=node)
+            case "leave":
+                return NodeLeave(start=start, node=node)
+            case "partition" | "one-way partition":
+                side = self._side(node, largest_side)
+                return Partition(start=start, end=end, side=side, one_way=kind != "partition")
+            case _:
+                return Crash(start=start, end=end, node=node, keep_state=kind == "restart with state")
 
     def _side(self, node: Address, largest: int) -> tuple[Address, ...]:
         count = self.random.randint(1, largest)

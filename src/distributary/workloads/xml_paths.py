@@ -59,9 +59,7 @@ class Walk:
         """One path over a type."""
         valued = self.random.random() < self.style.valued
         labels = self._down(kind, kind.root, self.style.depth)
-        values = 0
-        if valued:
-            values = 2 if self.random.random() < 0.1 else 1
+        values = 1 + (self.random.random() < 0.1) if valued else 0
         steps: list[str] = []
         for number, label in enumerate(labels):
             last = number == len(labels) - 1
@@ -71,7 +69,7 @@ class Walk:
             if not last and self.random.random() < self.style.branching:
                 text += f"[{self._branch(kind, label, min(3, self.style.depth - number))}]"
             if values and (last or self.random.random() < 0.3):
-                text += self._comparisons(kind, label, values)
+                text += "".join(f"[{self._comparison(kind, label)}]" for _ in range(values))
                 values = 0
             steps.append(text)
         return self._joined(steps, "/", "//")
@@ -113,9 +111,6 @@ class Walk:
             other = self._relative(self._down(kind, label, depth)[1:])
             return f"{text} {self.random.choice(['and', 'or'])} {other}"
         return text
-
-    def _comparisons(self, kind: DocumentType, label: str, count: int) -> str:
-        return "".join(f"[{self._comparison(kind, label)}]" for _ in range(count))
 
     def _comparison(self, kind: DocumentType, label: str) -> str:
         labels = self._down(kind, label, 9)

@@ -1,15 +1,17 @@
 """Document types, each a small grammar held as data: what an element contains, how often, and which values.
 
 `TYPES` are the nine of Table 3.1, under its names and with as many elements and attributes as it gives; the
-element names, their nesting and the values are our own. A grammar says of an element what it contains
-wherever it stands, as a document type definition does.
+element names, their nesting (xml_types.toml) and the values (`LEAVES`) are our own. A grammar says of an
+element what it contains wherever it stands, as a document type definition does.
 """
 
 from __future__ import annotations
 
+import tomllib
 from bisect import bisect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.resources import files
 from itertools import accumulate
 from random import Random
 
@@ -94,11 +96,10 @@ class ObservedElement:
 
 Leaf = Text | Number | ObservedElement
 WORD = Text()
-MONEY = Number(1, 500, 2)
 LEAVES: Mapping[str, Leaf] = {
     "title": Text(3),
     **dict.fromkeys(("year", "@year", "joined", "since", "birthday"), Number(1950, 2012)),
-    **dict.fromkeys(("price", "high", "low", "open"), MONEY),
+    **dict.fromkeys(("price", "high", "low", "open"), Number(1, 500, 2)),
     **dict.fromkeys(("salary", "income"), Number(900, 9_000)),
     **dict.fromkeys(("zip", "isbn"), Number(10_000, 99_999)),
     **dict.fromkeys(("initPage", "endPage"), Number(1, 400)),
@@ -112,7 +113,12 @@ LEAVES: Mapping[str, Leaf] = {
     "change": Number(-9, 9, 2),
     "date": Number(1, 28),
 }
-"""What leaves of these labels hold in every type, unless it says otherwise; all others hold a word."""
+"""What leaves of these labels hold in every type but those of `OWN_LEAVES`; all others hold a word."""
+OWN_LEAVES: Mapping[str, Mapping[str, Leaf]] = {
+    "SigmodRecord": {"volume": Number(1, 40)},
+    "profile": {"title": WORD},
+    "quote": {"volume": Number(100, 99_999)},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +132,7 @@ class DocumentType:
     name: str
     root: str
     content: Mapping[str, str]
-    leaves: Mapping[str, Leaf] = field(default_factory=lambda: LEAVES)
+    leaves: Mapping[str, Leaf] = field(default_factory=dict)
 
     def children(self, element: str) -> list[str]:
         """The elements that may stand in an element."""
@@ -145,110 +151,12 @@ class DocumentType:
         return {(element, child) for element in self.content for child in self.children(element)}
 
 
-TYPES: tuple[DocumentType, ...] = (
-    DocumentType(
-        "SigmodRecord",
-        "SigmodRecord",
-        {
-            "SigmodRecord": "issue+",
-            "issue": "volume number articles",
-            "articles": "article article article*",
-            "article": "title initPage endPage? authors",
-            "authors": "author author*",
-            "author": "@position",
-        },
-        {**LEAVES, "volume": Number(1, 40)},
-    ),
-    DocumentType(
-        "actors",
-        "actors",
-        {
-            "actors": "actor+",
-            "actor": "name filmography?",
-            "name": "first last",
-            "filmography": "movie movie*",
-            "movie": "title year?",
-        },
-    ),
-    DocumentType(
-        "bib",
-        "bib",
-        {
-            "bib": "book+",
-            "book": "@year title author* editor? publisher price isbn?",
-            "author": "last first?",
-            "editor": "last first affiliation?",
-            "publisher": "name address?",
-        },
-    ),
-    DocumentType(
-        "club",
-        "club",
-        {
-            "club": "name location activities members",
-            "location": "city country",
-            "activities": "activity activity*",
-            "members": "member+",
-            "member": "nickname age? email? joined",
-        },
-    ),
-    DocumentType(
-        "department",
-        "department",
-        {
-            "department": "deptname people",
-            "people": "faculty* staff* student+",
-            "faculty": "name phone? email office?",
-            "staff": "name phone? office",
-            "student": "name email? address? gpa",
-            "name": "firstname lastname",
-            "address": "street city state? zip",
-        },
-    ),
-    DocumentType(
-        "movies",
-        "movies",
-        {
-            "movies": "movie+",
-            "movie": "title year director country? genres? cast?",
-            "genres": "genre genre*",
-            "cast": "performer performer*",
-            "performer": "actor role?",
-        },
-    ),
-    DocumentType(
-        "personal",
-        "personnel",
-        {
-            "personnel": "person+",
-            "person": "@id name email* phone? address? job",
-            "name": "family given",
-            "address": "street city zip?",
-            "job": "position salary? since?",
-        },
-    ),
-    DocumentType(
-        "profile",
-        "profiles",
-        {
-            "profiles": "profile+",
-            "profile": "name gender? birthday education? interests occupation? contact",
-            "name": "first last",
-            "education": "degree school?",
-            "interests": "interest interest*",
-            "occupation": "title income?",
-            "contact": "email phone?",
-        },
-        {**LEAVES, "title": WORD},
-    ),
-    DocumentType(
-        "quote",
-        "quotes",
-        {
-            "quotes": "quote+",
-            "quote": "symbol company? price change? volume range? date",
-            "range": "high low open?",
-        },
-        {**LEAVES, "volume": Number(100, 99_999)},
-    ),
-)
+def _table_3_1() -> tuple[DocumentType, ...]:
+    text = (files("distributary.workloads") / "xml_types.toml").read_text(encoding="utf-8")
+    return tuple(
+        DocumentType(name, next(iter(content)), content, {**LEAVES, **OWN_LEAVES.get(name, {})})
+        for name, content in tomllib.loads(text).items()
+    )
+
+
+TYPES = _table_3_1()

@@ -122,7 +122,6 @@ class AggregatedTree:
         join.at(level, asked.keys, asked.filters)
         some = np.zeros(size, bool)
         some[asked.keys] = True
-        self.own, self.own_some = level.copy(), some.copy()
         # filters[i] joins what is registered at a vertex and those below it that differ in bits i and above.
         self.filters, self.some = [level], [some]
         vertices = np.arange(size)

@@ -19,6 +19,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache, cached_property, partial
+from itertools import pairwise
 from random import Random
 from typing import Literal
 
@@ -247,10 +248,7 @@ class _Run(TrialRun):
             changed={**self.changed, "moves in all": moves, "went on elsewhere": revived},
             hosts=self._hosts(),
             traffic=traffic_by_purpose(self.metrics),
-            data=tuple(
-                10 * (after - before) / self.trial.seconds
-                for before, after in zip(self.data, self.data[1:], strict=False)
-            ),
+            data=tuple(10 * (after - before) / self.trial.seconds for before, after in pairwise(self.data)),
             steps=self.world.steps,
             virtual_seconds=self.world.now,
             seconds=time.perf_counter() - began,
