@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from distributary.errors import DistributaryError
 from distributary.flow import (
     Catalogue,
-    CombinedError,
     FilterOperation,
     Item,
     Operator,
@@ -23,6 +22,7 @@ from distributary.flow import (
     read_catalogue,
     read_query_file,
 )
+from distributary.flow.language.problems import CombinedError
 from flow.strategies import catalogues, streams
 
 TRADES = Source("trades", {"symbol": "text", "size": "integer", "at": "integer"}, time="at", topic="trades")

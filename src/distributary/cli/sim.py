@@ -22,7 +22,7 @@ from rich.table import Table
 
 from distributary.cli.sim_queries import add_queries
 from distributary.cli.terminal import FAILED, WELL, Commands, add_action, add_options, console, describe
-from distributary.cli.trials import SEEDS, Trials, fault_table, made_from
+from distributary.cli.trials import SEEDS, fault_table, run_trials
 
 if TYPE_CHECKING:
     from distributary.sim.trials.trial import TrialOutcome
@@ -110,7 +110,7 @@ def _run(parsed: argparse.Namespace) -> int:
     """
     from distributary.sim.trials.trial import Trial, run_trial
 
-    return Trials(run_trial, _show).run_seeds(made_from(Trial, parsed), parsed)
+    return run_trials(Trial, run_trial, _show, parsed)
 
 
 def _show(out: Console, outcome: TrialOutcome) -> None:

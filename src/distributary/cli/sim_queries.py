@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from distributary.cli.terminal import Commands, add_action, add_options
-from distributary.cli.trials import SEEDS, Trials, fault_table, made_from
+from distributary.cli.trials import SEEDS, fault_table, run_trials
 
 if TYPE_CHECKING:
     from distributary.sim.trials.query_trial import QueryOutcome
@@ -72,7 +72,7 @@ def _run(parsed: argparse.Namespace) -> int:
     """
     from distributary.sim.trials.query_trial import QueryTrial, run_query_trial
 
-    return Trials(run_query_trial, _show).run_seeds(made_from(QueryTrial, parsed), parsed)
+    return run_trials(QueryTrial, run_query_trial, _show, parsed)
 
 
 def _show(out: Console, outcome: QueryOutcome) -> None:

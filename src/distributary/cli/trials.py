@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from rich.console import Console
 from rich.table import Table
@@ -37,58 +37,59 @@ Passed = Callable[[float, float], None]
 """Told the virtual time that has passed, and the whole of it."""
 
 
-class Trials(Generic[T]):
-    """A kind of trial: how one is run, and how what came of it is shown."""
+Run = Callable[[M, Sequence["Observer"], Passed], T]
+"""Runs a trial before observers, tells what has passed, and gives what came of it."""
+Show = Callable[[Console, T], None]
 
-    def __init__(
-        self,
-        run: Callable[[Any, Sequence[Observer], Passed], T],
-        show: Callable[[Console, T], None],
-    ) -> None:
-        self._run = run
-        self._show = show
 
-    def run_seeds(self, trial: Any, parsed: argparse.Namespace) -> int:
-        """Run a trial, which is a frozen dataclass with a seed and a command, with all seeds asked for."""
-        if parsed.trace is not None and parsed.seeds > 1:
-            raise DistributaryError("--trace is for one seed; leave out --seeds")
-        failed = 0
-        for seed in range(parsed.seed, parsed.seed + parsed.seeds):
-            failed += not self._run_one(replace(trial, seed=seed), parsed.trace, brief=parsed.seeds > 1)
-        if parsed.seeds > 1:
-            say(f"{parsed.seeds - failed:,} of {parsed.seeds:,} seeds went well")
-        return FAILED if failed else WELL
+def run_trials(kind: type[M], run: Run[M, T], show: Show[T], parsed: argparse.Namespace) -> int:
+    """Run trials of a kind, one for each seed asked for, and tell what came of them; gives the exit code.
 
-    def _run_one(self, trial: Any, trace_path: Path | None, *, brief: bool) -> bool:
-        """Run and tell; whether it went well."""
-        from distributary.sim.trace import Trace
+    The kind is a frozen dataclass whose fields are the arguments of the same names.
+    """
+    if parsed.trace is not None and parsed.seeds > 1:
+        raise DistributaryError("--trace is for one seed; leave out --seeds")
+    given = vars(parsed)
+    trial = kind(**{each.name: given[each.name] for each in fields(kind) if each.name in given})
+    failed = 0
+    for seed in range(parsed.seed, parsed.seed + parsed.seeds):
+        brief = parsed.seeds > 1
+        failed += not _run_one(run, show, replace(trial, seed=seed), parsed.trace, brief=brief)
+    if parsed.seeds > 1:
+        say(f"{parsed.seeds - failed:,} of {parsed.seeds:,} seeds went well")
+    return FAILED if failed else WELL
 
-        with progress_shown() as progress:
-            task = progress.add_task(f"seed {trial.seed}", total=None)
 
-            def passed(now: float, end: float) -> None:
-                progress.update(task, completed=round(now), total=round(end))
+def _run_one(run: Run[M, T], show: Show[T], trial: Any, trace_path: Path | None, *, brief: bool) -> bool:
+    """Run and tell; whether it went well."""
+    from distributary.sim.trace import Trace
 
-            try:
-                if trace_path is None:
-                    outcome = self._run(trial, (), passed)
-                else:
-                    with Trace(trace_path) as trace:
-                        outcome = self._run(trial, [trace], passed)
-            except DistributaryError as error:
-                say(f"{error}\nrun it again with: {trial.command}")
-                return False
-        if trace_path is not None:
-            say(f"{trace.lines:,} lines in {trace_path}, digest {trace.digest()}")
-        if not brief:
-            self._show(console(), outcome)
-        for problem in outcome.problems[:SHOWN]:
-            say(problem)
-        if len(outcome.problems) > SHOWN:
-            say(f"and {len(outcome.problems) - SHOWN:,} more")
-        if outcome.problems:
-            say(f"run it again with: {trial.command}")
-        return not outcome.problems
+    with progress_shown() as progress:
+        task = progress.add_task(f"seed {trial.seed}", total=None)
+
+        def passed(now: float, end: float) -> None:
+            progress.update(task, completed=round(now), total=round(end))
+
+        try:
+            if trace_path is None:
+                outcome = run(trial, (), passed)
+            else:
+                with Trace(trace_path) as trace:
+                    outcome = run(trial, [trace], passed)
+        except DistributaryError as error:
+            say(f"{error}\nrun it again with: {trial.command}")
+            return False
+    if trace_path is not None:
+        say(f"{trace.lines:,} lines in {trace_path}, digest {trace.digest()}")
+    if not brief:
+        show(console(), outcome)
+    for problem in outcome.problems[:SHOWN]:
+        say(problem)
+    if len(outcome.problems) > SHOWN:
+        say(f"and {len(outcome.problems) - SHOWN:,} more")
+    if outcome.problems:
+        say(f"run it again with: {trial.command}")
+    return not outcome.problems
 
 
 def fault_table(fired: Mapping[str, int]) -> Table:
@@ -97,12 +98,6 @@ def fault_table(fired: Mapping[str, int]) -> Table:
     for kind, count in fired.items():
         table.add_row(kind, f"{count:,}")
     return table
-
-
-def made_from(kind: type[M], parsed: argparse.Namespace) -> M:
-    """A trial of this kind, a dataclass, whose fields are the arguments of the same names."""
-    given = vars(parsed)
-    return kind(**{each.name: given[each.name] for each in fields(kind) if each.name in given})
 
 
 SEEDS = (

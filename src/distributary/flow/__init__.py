@@ -19,18 +19,17 @@ from __future__ import annotations
 
 from distributary.flow.catalogue import Catalogue, SharedOperator
 from distributary.flow.incremental.graph import RunningGraph
-from distributary.flow.incremental.running import BEGINNING, END, RunningOperator
+from distributary.flow.incremental.running import BEGINNING, END
 from distributary.flow.incremental.start import start
 from distributary.flow.intake import SourceIntake
 from distributary.flow.interpreter import answer, apply, interpret
-from distributary.flow.language.file import make_operation, read_catalogue, read_query_file
+from distributary.flow.language.file import read_catalogue, read_query_file
 from distributary.flow.language.function import Function
 from distributary.flow.language.operators import Copy, FilterOperation, Map, Operation, Rename, Split, Union
-from distributary.flow.language.problems import CombinedError
 from distributary.flow.language.query import Operator, Query, QueryBuilder
 from distributary.flow.language.schema import Item, Schema, Type
 from distributary.flow.language.source import RejectedItem, Source
-from distributary.flow.language.window import CountWindow, TimeWindow, parse_window
+from distributary.flow.language.window import CountWindow, TimeWindow
 from distributary.flow.language.windowed import Aggregate, Count, Join, Sort, Truncate, Unique
 from distributary.flow.splitting import UnionBranch, splitting_of
 
@@ -39,7 +38,6 @@ __all__ = [
     "END",
     "Aggregate",
     "Catalogue",
-    "CombinedError",
     "Copy",
     "Count",
     "CountWindow",
@@ -55,7 +53,6 @@ __all__ = [
     "RejectedItem",
     "Rename",
     "RunningGraph",
-    "RunningOperator",
     "Schema",
     "SharedOperator",
     "Sort",
@@ -71,8 +68,6 @@ __all__ = [
     "answer",
     "apply",
     "interpret",
-    "make_operation",
-    "parse_window",
     "read_catalogue",
     "read_query_file",
     "splitting_of",

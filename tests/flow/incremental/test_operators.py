@@ -19,7 +19,6 @@ from distributary.flow import (
     Join,
     Operation,
     RunningGraph,
-    RunningOperator,
     Schema,
     SourceIntake,
     Truncate,
@@ -31,6 +30,7 @@ from distributary.flow import (
     splitting_of,
     start,
 )
+from distributary.flow.incremental.running import RunningOperator
 from flow.random_queries import (
     KINDS,
     LATENESS,

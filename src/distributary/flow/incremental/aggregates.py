@@ -7,7 +7,7 @@ windows also the items whose place in the stream is not certain yet, and how man
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Any
 
@@ -25,19 +25,21 @@ class RunningAggregate(RunningOperator):
 
     def __init__(
         self,
-        aggregate: Aggregate,
-        accumulators: Iterable[Accumulator],
-        merging: bool,
-        conclude: Callable[[Group, int, list[Partial]], dict[str, Any]],
+        operation: Aggregate | PartialOperation[Aggregate] | MergeOperation[Aggregate],
+        schemas: Schemas,
     ) -> None:
         super().__init__(1)
-        window = aggregate.span
-        assert isinstance(window, TimeWindow)
-        self._window = window
+        aggregate = operation if isinstance(operation, Aggregate) else operation.whole
+        assert isinstance(aggregate.span, TimeWindow)
+        self._window = aggregate.span
         self._group_by = aggregate.group_by
-        self._accumulators = list(accumulators)
-        self._merging = merging
-        self._conclude = conclude
+        self._merging = isinstance(operation, MergeOperation)
+        given = operation.input_schema if isinstance(operation, MergeOperation) else schemas[0]
+        accumulators = aggregate.accumulators(given)
+        self._accumulators = list(accumulators.values())
+        time_name = operation.schema(*schemas).time
+        conclude = handing_on if isinstance(operation, PartialOperation) else concluding
+        self._conclude = conclude(aggregate, accumulators, time_name)
         self._open: dict[int, dict[Group, list[Partial]]] = {}
 
     def _receive(self, input: int, item: Item) -> list[Item]:
@@ -88,36 +90,25 @@ class RunningAggregate(RunningOperator):
 
 def aggregation(operation: Aggregate, schemas: Schemas) -> RunningOperator:
     """Gives a result for each window and group when the window has passed, or is full."""
-    if not isinstance(operation.span, TimeWindow):
-        return RunningCountWindows(operation, schemas[0])
-    accumulators = operation.accumulators(schemas[0])
-    conclude = concluding(operation, accumulators, operation.schema(*schemas).time)
-    return RunningAggregate(operation, accumulators.values(), False, conclude)
+    timed = isinstance(operation.span, TimeWindow)
+    return RunningAggregate(operation, schemas) if timed else RunningCountWindows(operation, schemas[0])
 
 
-def partial_aggregation(operation: PartialOperation[Aggregate], schemas: Schemas) -> RunningOperator:
-    """Gives the partial results of each window and group when the window has passed."""
-    aggregate = operation.whole
-    time_name = operation.schema(*schemas).time
+Conclude = Callable[[Group, int, list[Partial]], dict[str, Any]]
+"""From a group, the time of a window's result and what is known of its items to the result's attributes."""
+
+
+def handing_on(aggregate: Aggregate, accumulators: dict[str, Accumulator], time_name: str) -> Conclude:
+    """How a replica hands the partial results of a window on."""
 
     def conclude(group: Group, time: int, partials: list[Partial]) -> dict[str, Any]:
         groups = dict(zip(aggregate.group_by, group, strict=True))
         return {**groups, time_name: time, PARTIAL: tuple(partials)}
 
-    return RunningAggregate(aggregate, aggregate.accumulators(schemas[0]).values(), False, conclude)
+    return conclude
 
 
-def merged_aggregation(operation: MergeOperation[Aggregate], schemas: Schemas) -> RunningOperator:
-    """Merges the partial results of replicas as they come."""
-    aggregate = operation.whole
-    accumulators = aggregate.accumulators(operation.input_schema)
-    conclude = concluding(aggregate, accumulators, operation.schema(*schemas).time)
-    return RunningAggregate(aggregate, accumulators.values(), True, conclude)
-
-
-def concluding(
-    aggregate: Aggregate, accumulators: dict[str, Accumulator], time_name: str
-) -> Callable[[Group, int, list[Partial]], dict[str, Any]]:
+def concluding(aggregate: Aggregate, accumulators: dict[str, Accumulator], time_name: str) -> Conclude:
     """How a window's partial results become the attributes of its result."""
     finishes = [(name, accumulator.finish) for name, accumulator in accumulators.items()]
 
@@ -169,13 +160,11 @@ class RunningCountWindows(RunningOperator):
         for partials in windows.values():
             for place, accumulator in enumerate(self._accumulators):
                 partials[place] = accumulator.add(partials[place], item.attributes)
-        full = [ordinal for ordinal in windows if ordinal * slide + size == number + 1]
-        return [
-            Item(
-                ordinal_id(ordinal, group), item.time, self._conclude(group, item.time, windows.pop(ordinal))
-            )
-            for ordinal in full
-        ]
+        ordinal, rest = divmod(number + 1 - size, slide)
+        if rest or ordinal < 0:
+            return []
+        attributes = self._conclude(group, item.time, windows.pop(ordinal))
+        return [Item(ordinal_id(ordinal, group), item.time, attributes)]
 
     def _state(self) -> State:
         return {

@@ -68,12 +68,9 @@ def _flat_settings(given: Any) -> Any:
     ]
     if faults:
         raise toml.FaultyValueError(faults)
-    return {name: _written(value) for name, value in flat.items()}
-
-
-def _written(value: str | float) -> str:
-    """A setting as Spark reads it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in flat.items()
+    }
 
 
 def _dotted(given: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

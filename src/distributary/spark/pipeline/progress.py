@@ -18,6 +18,8 @@ from rich.table import Table
 from distributary.spark.pipeline.commits import BatchRecord
 
 WINDOW = timedelta(seconds=10)
+COUNTED = ("events", "matches", "deliveries", "rejected", "derived", "late")
+"""What is added up over the records of batches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +95,7 @@ class Progress:
         """Take in the record of a finished batch."""
         self.version = record.version if record.version is not None else self.version
         self._records.append(record)
-        self._totals.update(batches=1, events=record.events, matches=record.matches)
-        self._totals.update(deliveries=record.deliveries, rejected=record.rejected)
-        self._totals.update(derived=record.derived, late=record.late)
+        self._totals.update(batches=1, **{name: getattr(record, name) for name in COUNTED})
 
     def snapshot(self, now: datetime) -> Snapshot:
         """Where the pipeline stands at a moment."""

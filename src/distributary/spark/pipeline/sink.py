@@ -12,9 +12,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -28,16 +27,6 @@ from distributary.spark.pipeline.deliveries import deliveries, write_deliveries
 from distributary.spark.pipeline.metrics import FlowCount, flow_counts, write_matching, write_operators
 from distributary.spark.pipeline.outputs import write_batch
 from distributary.spark.rows import DERIVED, EVENT, MATCH, REJECTED
-
-
-class BatchTotals(NamedTuple):
-    """How many rows of each kind a micro-batch has, its version and the greatest time of an event."""
-
-    events: int
-    matches: int
-    rejected: int
-    version: int | None
-    latest: datetime | None
 
 
 @dataclass(frozen=True)
@@ -67,32 +56,31 @@ class BatchWriter:
         started = datetime.now(UTC)
         tagged = rows.persist()
         try:
-            totals = self._totals(tagged)
+            counted = self._counted(tagged, batch, started)
             flows = flow_counts(tagged) if self.operators else {}
-            published = self._published(flows)
-            delivered = self._write(tagged, batch, totals, published)
+            # Topics with no items are there too if any stream had items.
+            topics = self.published.items() if flows else ()
+            published = {topic: flows.get(stream, FlowCount()).items for stream, topic in topics}
+            delivered = self._write(tagged, counted, published)
             if self.pipeline.metrics and flows:
                 write_operators(tagged.sparkSession, flows, self.operators, self.pipeline.metrics, batch)
         finally:
             tagged.unpersist()
-        record = BatchRecord(
-            batch=batch,
-            version=totals.version,
-            events=totals.events,
-            matches=totals.matches,
+        record = replace(
+            counted,
             deliveries=delivered,
-            rejected=totals.rejected,
-            started=started,
             finished=datetime.now(UTC),
-            latest=totals.latest,
             derived=sum(flow.items for name, flow in flows.items() if self.operators[name][1]),
             published=sum(published.values()),
             late=sum(flow.late for flow in flows.values()),
         )
         write_record(self.pipeline.commits, record)
 
-    def _totals(self, tagged: DataFrame) -> BatchTotals:
-        """Count the rows of each kind. This computes every partition, which stateful operators rely on."""
+    def _counted(self, tagged: DataFrame, batch: int, started: datetime) -> BatchRecord:
+        """The record of a batch with its events, matches and rejections counted, and nothing written yet.
+
+        This computes every partition, which stateful operators rely on.
+        """
         clock = F.lit(None)
         if self.clock:
             clock = F.unix_micros(F.col(f"event.{quoted(self.clock)}").cast("timestamp"))
@@ -104,29 +92,25 @@ class BatchWriter:
         versions = [row["version"] for row in kinds.values() if row["version"] is not None]
         latest = kinds[EVENT]["latest"] if EVENT in kinds else None
         moment = None if latest is None else datetime.fromtimestamp(latest / 1e6, UTC)
-        return BatchTotals(rows[EVENT], rows[MATCH], rows[REJECTED], max(versions, default=None), moment)
+        counts = rows[EVENT], rows[MATCH], 0, rows[REJECTED]
+        return BatchRecord(batch, max(versions, default=None), *counts, started, started, moment)
 
-    def _published(self, flows: Mapping[str, FlowCount]) -> dict[str, int]:
-        """How many items each topic of queries had; topics with none are there if any stream had items."""
-        none = FlowCount()
-        return {topic: flows.get(stream, none).items for stream, topic in self.published.items() if flows}
-
-    def _write(self, tagged: DataFrame, batch: int, totals: BatchTotals, published: Mapping[str, int]) -> int:
+    def _write(self, tagged: DataFrame, counted: BatchRecord, published: Mapping[str, int]) -> int:
         """Write all there is; returns the number of deliveries."""
-        given, delivered, items = self.pipeline, 0, sum(published.values())
-        if totals.matches:
+        given, batch, delivered, items = self.pipeline, counted.batch, 0, sum(published.values())
+        if counted.matches:
             found = deliveries(tagged.where(_is(MATCH)), given.sink.columns)
-            delivered = write_deliveries(found, given.sink, batch, totals.matches)
-        if given.archive and totals.events:
+            delivered = write_deliveries(found, given.sink, batch, counted.matches)
+        if given.archive and counted.events:
             events = tagged.where(_is(EVENT)).select("event.*").drop(UNREADABLE)
-            write_batch(events, given.archive, batch, rows=totals.events)
+            write_batch(events, given.archive, batch, rows=counted.events)
         if given.archive and items:
             derived = tagged.where(_is(DERIVED)).select("derived.*")
             write_batch(derived, derived_in(given.archive), batch, rows=items)
-        if totals.rejected:
-            write_batch(_rejected(tagged), given.quarantine, batch, rows=totals.rejected)
-        if given.metrics and (totals.events or totals.matches or published):
-            write_matching(tagged, given.metrics, batch, self.topic, totals.events, published)
+        if counted.rejected:
+            write_batch(_rejected(tagged), given.quarantine, batch, rows=counted.rejected)
+        if given.metrics and (counted.events or counted.matches or published):
+            write_matching(tagged, given.metrics, batch, self.topic, counted.events, published)
         return delivered
 
 

@@ -16,7 +16,7 @@ from distributary.flow.language.parse import resolve_text
 from distributary.spark.queries.aggregates import slot_counts, slot_names, slot_value
 from distributary.spark.queries.explode import RowRequest
 from distributary.spark.queries.packed import ARRAY_OF, ARRAYS, group_key, packed, struct
-from distributary.spark.queries.plan import Stage, StatefulTask, StreamBranch, TaskInput
+from distributary.spark.queries.plan import Stage, StatefulTask, StreamBranch
 from distributary.spark.queries.sql import Value, expression_sql, literal
 
 PASS, RANK, JOIN, CALL = range(4)
@@ -39,10 +39,10 @@ Row = dict[str, str]
 def requests_of_tasks(stage: Stage, source: str | None) -> Iterator[RowRequest]:
     """What the tasks of a stage ask of the rows of a source, or (None) of earlier results."""
     for task in stage.tasks:
-        for given in task.inputs:
-            for branch in given.view.branches:
+        for number, view in enumerate(task.inputs):
+            for branch in view.branches:
                 if branch.source == source:
-                    yield _InputBranch(stage, task, given, branch).request()
+                    yield _InputBranch(stage, task, view.schema, number == 1, branch).request()
 
 
 def requests_to_pass_on(stage: Stage) -> Iterator[RowRequest]:
@@ -72,7 +72,9 @@ class _InputBranch:
 
     stage: Stage
     task: StatefulTask
-    given: TaskInput
+    schema: flow.Schema
+    right: bool
+    """Whether it is of the right input of a join."""
     branch: StreamBranch
 
     def request(self) -> RowRequest:
@@ -95,11 +97,11 @@ class _InputBranch:
         return RowRequest(present, str(self.task.number), tuple(row.items()), within)
 
     def _values(self, names: Iterable[str]) -> list[Value]:
-        values = self.branch.values(self.given.view.schema)
+        values = self.branch.values(self.schema)
         return [values[name] for name in names]
 
     def _join_keys(self, join: flow.Join) -> list[str]:
-        return list(join.on.values() if self.given.right else join.on)
+        return list(join.on.values() if self.right else join.on)
 
     def _windows(self, reach: int = 0) -> Row:
         """The windows that an item is in, and by how much they close after their end."""
@@ -120,7 +122,7 @@ class _InputBranch:
         }
 
     def _aggregate_row(self) -> Row:
-        schema = self.given.view.schema
+        schema = self.schema
         groups = self._values(self.task.operation.canonical.group_by)  # type: ignore[attr-defined]
         slots = _empty_slots(self.stage)
         for (kind, argument), number in self.task.slots.filled.items():
@@ -146,7 +148,7 @@ class _InputBranch:
             case flow.Function():
                 mode, keys = CALL, list(operation.by)
         return {
-            **self._windows(reach if self.given.right else 0),
+            **self._windows(reach if self.right else 0),
             "key": group_key(self._values(keys)),
             "mode": str(mode),
             "take": str(min(take, ALL)),
@@ -156,10 +158,10 @@ class _InputBranch:
 
     def _item(self, order: str = NO_ORDER) -> str:
         """An item as it is collected; what comes first decides the order."""
-        branch, id, right = self.branch, self.branch.id, self.given.right
+        branch, id, right = self.branch, self.branch.id, self.right
         if isinstance(self.task.operation, flow.Join) and not right:
             id = f"replace(replace({id}, '%', '%25'), '&', '%26')"
-        values = branch.values(self.given.view.schema)
+        values = branch.values(self.schema)
         known = {"order": order, "time": branch.time, "rank": branch.rank, "id": id}
         return struct(**known, right="true" if right else "false", **packed(list(values.values())))
 

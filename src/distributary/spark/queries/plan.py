@@ -97,14 +97,6 @@ class StreamView:
     branches: tuple[StreamBranch, ...]
 
 
-@dataclass(frozen=True)
-class TaskInput:
-    """One input of a task: whose items it gets, and from which side of a join."""
-
-    view: StreamView
-    right: bool = False
-
-
 @dataclass
 class StatefulTask:
     """An operation with memory."""
@@ -112,7 +104,8 @@ class StatefulTask:
     number: int
     """What its results are tagged with."""
     operation: flow.Operation
-    inputs: tuple[TaskInput, ...]
+    inputs: tuple[StreamView, ...]
+    """The streams whose items it gets; of a join, left and right."""
     kind: str
     """How it is grouped: "aggregate", "call" (not at all), "collect" or "number"."""
     name: str
@@ -295,7 +288,7 @@ class _Planner:
             case flow.Sort() | flow.Truncate():
                 return self._collected(operator, view)
             case flow.Unique():
-                first = self._task(operator, operation, (TaskInput(view),), "collect", first=True)
+                first = self._task(operator, operation, (view,), "collect", first=True)
                 distinct = self._result(first, operator.input_schemas[0], _whole_items(view.schema))
                 return self._collected(operator, distinct)
         raise DistributaryError(f"a {operation.kind} cannot run on Spark")
@@ -304,17 +297,17 @@ class _Planner:
         self,
         operator: flow.SharedOperator,
         operation: flow.Operation,
-        inputs: tuple[TaskInput, ...],
+        inputs: Sequence[StreamView],
         kind: str,
         *,
         first: bool = False,
     ) -> StatefulTask:
-        branches = [branch for one in inputs for branch in one.view.branches]
+        branches = [branch for view in inputs for branch in view.branches]
         before = [self.tasks[branch.frame] for branch in branches if branch.frame != EVENTS]
         level = 1 + max((task.level for task in before), default=0)
         delay = max((task.result_delay for task in before), default=0)
         named = operator.name, operator.schema
-        task = StatefulTask(len(self.tasks), operation, inputs, kind, *named, level, delay, first)
+        task = StatefulTask(len(self.tasks), operation, tuple(inputs), kind, *named, level, delay, first)
         self.tasks.append(task)
         return task
 
@@ -329,7 +322,7 @@ class _Planner:
         assert isinstance(operation, flow.Aggregate)
         key = (operator.inputs, operation.window, operation.group_by)
         if key not in self._merged:
-            self._merged[key] = self._task(operator, operation, (TaskInput(view),), "aggregate")
+            self._merged[key] = self._task(operator, operation, (view,), "aggregate")
         task = self._merged[key]
         lengths = array_lengths(operation.group_by, view.schema)
         columns = unpacked(operation.group_by, view.schema)
@@ -342,14 +335,14 @@ class _Planner:
 
     def _collected(self, operator: flow.SharedOperator, view: StreamView) -> StreamView:
         """A task that gives items of its input as they are."""
-        task = self._task(operator, operator.operation, (TaskInput(view),), "collect")
+        task = self._task(operator, operator.operation, (view,), "collect")
         return self._result(task, operator.schema, _whole_items(view.schema))
 
     def _called(
         self, operator: flow.SharedOperator, operation: flow.Operation, view: StreamView, kind: str
     ) -> StreamView:
         """A task that runs in Python gives its results packed as their schema says, but for the time."""
-        task = self._task(operator, operation, (TaskInput(view),), kind)
+        task = self._task(operator, operation, (view,), kind)
         schema = operator.schema
         return self._result(task, schema, unpacked(without_time(schema), schema))
 
@@ -357,7 +350,7 @@ class _Planner:
         self, operator: flow.SharedOperator, join: flow.Join, views: Sequence[StreamView]
     ) -> StreamView:
         left, right = (view.schema for view in views)
-        task = self._task(operator, join, (TaskInput(views[0]), TaskInput(views[1], right=True)), "collect")
+        task = self._task(operator, join, views, "collect")
         behind = array_lengths(list(left.attributes), left)
         of_right = unpacked(list(right.attributes), right, behind)
         taken = {name: of_right[original] for name, original in join.from_right(right).items()}
@@ -377,7 +370,7 @@ class _Planner:
         for (_, kind), tasks in reversed(groups.items()):
             own = {task.number for task in tasks}
             needed -= own | {failed(number) for number in own}
-            read = {branch.frame for task in tasks for one in task.inputs for branch in one.view.branches}
+            read = {branch.frame for task in tasks for view in task.inputs for branch in view.branches}
             stages.append(Stage(kind, tuple(tasks), frozenset(needed)))
             needed |= read - {EVENTS}
         return tuple(stages[::-1])

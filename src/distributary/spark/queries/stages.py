@@ -50,7 +50,7 @@ def _with_event_time(rows: DataFrame) -> DataFrame:
 
 def _calls(stage: Stage) -> dict[int, PythonCall]:
     return {
-        task.number: PythonCall(task.number, task.operation, task.inputs[0].view.schema, task.gives)
+        task.number: PythonCall(task.number, task.operation, task.inputs[0].schema, task.gives)
         for task in stage.tasks
         if isinstance(task.operation, Function) or stage.kind == "number"
     }
@@ -107,7 +107,7 @@ def _group_columns(stage: Stage) -> list[str]:
     if stage.passed:
         return [*keys, "own", "rank", *ARRAYS]
     types = {
-        ARRAY_OF[task.inputs[0].view.schema.attributes[name]]
+        ARRAY_OF[task.inputs[0].schema.attributes[name]]
         for task in stage.tasks
         for name in task.operation.canonical.group_by  # type: ignore[attr-defined]
     }
