@@ -33,12 +33,12 @@ from distributary.flow import (
     Truncate,
     Union,
     Unique,
-    make_operation,
-    parse_window,
     splitting_of,
 )
 from distributary.flow.aggregates import accumulator, parse_aggregate
+from distributary.flow.language.file import make_operation
 from distributary.flow.language.identifiers import join_id, window_id
+from distributary.flow.language.window import parse_window
 from distributary.model import Event
 from flow.random_queries import INTEGERS, KINDS, NUMBERS, RANDOMS, SOURCES, random_operation
 
