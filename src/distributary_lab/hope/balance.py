@@ -24,6 +24,7 @@ from distributary.systems.hope.kbsp import Kbsp
 from distributary.systems.hope.messages import EventNotice
 from distributary.workloads import xml_collection
 from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid
+from distributary_lab.hope.model import subscriptions
 from distributary_lab.rows import largest, listed, mean, means, shown
 
 CIRCLE = Circle(24)
@@ -55,9 +56,7 @@ def run(point: Point, random: np.random.Generator) -> list[Row]:
     brokers = map(deployment.add, places)
     settle([broker.ring for broker in brokers if isinstance(broker, Kbsp)])
     seeds = random.integers(2**31, size=2).tolist()
-    for place, subscription in zip(
-        places, xml_collection.subscriptions(nodes, seed=seeds[0], depth=3, branching=0.2), strict=True
-    ):
+    for place, subscription in zip(places, subscriptions(nodes, seed=seeds[0]), strict=True):
         deployment.subscribe(subscription, at=place)
     deployment.simulator.run()
     handled = HandledMessages()

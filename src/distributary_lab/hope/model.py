@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -35,8 +36,8 @@ Keys = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 WORD = 64
-DEPTH = 3
-"""Gives paths of three steps on average, as Table 4.1 has them."""
+subscriptions = partial(xml_collection.subscriptions, depth=3, branching=0.2)
+"""Those of 001, section 4.6: paths have three steps on average, as in Table 4.1."""
 CHUNK = 256
 """Events that are compared with all subscriptions at a time, so that memory stays small."""
 
@@ -200,10 +201,7 @@ class PublishedCollection:
     def of(cls, documents: int, nodes: int, random: np.random.Generator) -> PublishedCollection:
         """Draw so many documents, and a path for each of so many nodes."""
         events = list(xml_collection.events(documents, seed=seed_from(random)))
-        subscriptions = xml_collection.subscriptions(
-            nodes, seed=seed_from(random), depth=DEPTH, branching=0.2
-        )
-        paths = [parse_filters(each)["path"] for each in subscriptions]
+        paths = [parse_filters(each)["path"] for each in subscriptions(nodes, seed=seed_from(random))]
         parsed = [parse_document(event.document) for event in events if event.document is not None]
         items = [document_items(document) for document in parsed]
         return cls(events, parsed, items, [path for path in paths if isinstance(path, PathFilter)])

@@ -42,8 +42,8 @@ from distributary.systems.hope.messages import (
     OwnershipDenial,
     OwnershipNotice,
 )
-from distributary.workloads import xml_collection
 from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid, seed_from
+from distributary_lab.hope.model import subscriptions
 from distributary_lab.rows import column_means, largest, listed, mean, means, shown
 
 PERIOD = 20.0
@@ -92,9 +92,7 @@ def run(point: Point, random: np.random.Generator) -> list[Row]:
     deployment = _deployment(nodes, dimension, length, copies - 1)
     world = deployment.simulator
     changes = int(nodes * RATE * seconds) if point["changing"] else 0
-    wanted = iter(
-        xml_collection.subscriptions(nodes + changes, seed=seed_from(random), depth=3, branching=0.2)
-    )
+    wanted = subscriptions(nodes + changes, seed=seed_from(random))
     living = [next(wanted) for _ in range(nodes)]
     for node, subscription in enumerate(living):
         deployment.subscribe(subscription, at=node)

@@ -20,7 +20,6 @@ from distributary.plan.queries.placement import Placement
 from distributary.plan.queries.relaxation import relaxed
 from distributary.plan.queries.rules import DIRECTED, HYBRID, LOCAL, MIGRATIONS
 from distributary.plan.queries.shedding import shed_load
-from distributary.plan.queries.state import Floats
 from distributary_lab.experiment import Point, Row, Rows, Verdict, answer, grid
 from distributary_lab.placement import setup
 from distributary_lab.rows import curves, listed, mean, means, named, number, numbers
@@ -108,9 +107,8 @@ def lost_alike(placement: Placement, limit: float) -> float:
     A query passes all its sites, and keeps what the most loaded of them lets through.
     """
     workload = placement.workload
-    loads: Floats = np.zeros(placement.network.sites.count)
-    for index, host in enumerate(placement.hosts):
-        loads[host] += float(workload.load(index))
+    weights = [float(workload.load(index)) for index in range(len(placement.hosts))]
+    loads = np.bincount(placement.hosts, weights, placement.network.sites.count)
     let_through = np.minimum(1.0, limit / np.maximum(loads, limit))
     worth = np.array([float(query.utility) for query in workload.queries])
     kept = np.array(

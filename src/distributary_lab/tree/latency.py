@@ -24,18 +24,7 @@ from distributary.plan.trees.optimiser import HYBRID, climb
 from distributary.plan.trees.rules import LOCAL
 from distributary.plan.trees.tree import Tree, random_tree, star
 from distributary_lab.experiment import Plot, Point, Row, Rows, Verdict, answer, grid, repeated, seed_from
-from distributary_lab.rows import (
-    column_means,
-    curves,
-    listed,
-    mean,
-    means,
-    named,
-    numbers,
-    percents,
-    select,
-    stretched,
-)
+from distributary_lab.rows import curves, listed, mean, means, named, numbers, percents, stretched
 from distributary_lab.tree import climbs
 from distributary_lab.tree.networks import network_at, site_experiment
 
@@ -135,8 +124,7 @@ def off(rows: Rows, method: str) -> dict[int, float]:
 def check_steps(rows: Rows) -> Verdict:
     """Figure 4.7: from far above the star to the star, and a little below."""
     start = mean(rows, "latency", period=0) / 1000
-    ends = column_means(rows, "latency", "star", "optimum", period=PERIODS)
-    end, shape, best = (each / 1000 for each in ends)
+    end, shape, best = (mean(rows, name, period=PERIODS) / 1000 for name in ("latency", "star", "optimum"))
     return Verdict.of(
         end <= 1.01 * shape < start and end <= 1.05 * best,
         ours=f"from {start:.1f} s to {end:.1f} s; the star has {shape:.1f} s, shortest paths {best:.1f} s",
@@ -228,12 +216,12 @@ def check_annealing(rows: Rows) -> Verdict:
 def check_escape(rows: Rows) -> Verdict:
     """Ours: the maximum latency within 5 % at any size, with fewer rewrites than the climb."""
     methods = (climbs.OURS, climbs.HYBRID_RULES)
-    worst, climbed = (max(numbers(rows, "share", method=name)) - 1 for name in methods)
-    runs = len(select(rows, method=climbs.OURS))
+    shares, climbs_shares = (numbers(rows, "share", method=name) for name in methods)
+    worst, climbed = max(shares) - 1, max(climbs_shares) - 1
     made, climbs_made = (mean(rows, "connections", method=name) for name in methods)
     return Verdict.of(
         worst <= 0.05 and made <= climbs_made,
-        ours=f"{100 * worst:.1f} % above the optimum in the worst of {runs} runs",
+        ours=f"{100 * worst:.1f} % above the optimum in the worst of {len(shares)} runs",
         ratio=1 + worst,
         reason=f"The climb is {100 * climbed:.0f} % above in its worst run; by size on average "
         f"{spans(off(rows, climbs.HYBRID_RULES))} against {spans(off(rows, climbs.OURS))}. New connections: "

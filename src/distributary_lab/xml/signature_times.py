@@ -20,15 +20,8 @@ from statistics import correlation
 import numpy as np
 
 from distributary.filters.path.document import parse_document
-from distributary.matching.path.signature import (
-    Item,
-    Signature,
-    SignatureShape,
-    document_items,
-    document_signature,
-    path_signature,
-    structure_signatures,
-)
+from distributary.matching.path import signature
+from distributary.matching.path.signature import Item, Signature, SignatureShape
 from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid
 from distributary_lab.rows import means
 from distributary_lab.xml.paths import MADE, documents, keep_least, paths
@@ -68,8 +61,8 @@ def run(point: Point, random: np.random.Generator) -> list[Row]:
     compared = [
         partial(
             _compare,
-            [document_signature(tree, *shape) for tree in trees],
-            [path_signature(each, *shape) for each in filters],
+            [signature.document_signature(tree, *shape) for tree in trees],
+            [signature.path_signature(each, *shape) for each in filters],
         )
         for shape in shapes
     ]
@@ -85,17 +78,17 @@ def run(point: Point, random: np.random.Generator) -> list[Row]:
 
 
 def _compare(shipped: Sequence[Signature], asked: Sequence[Signature]) -> int:
-    return sum(signature.covers(wanted) for signature in shipped for wanted in asked)
+    return sum(document.covers(wanted) for document in shipped for wanted in asked)
 
 
 def _preprocess(
     texts: Sequence[str], shape: SignatureShape, sign: Callable[[Iterable[Item], SignatureShape], Signature]
 ) -> list[Signature]:
-    return [sign(document_items(parse_document(text)), shape) for text in texts]
+    return [sign(signature.document_items(parse_document(text)), shape) for text in texts]
 
 
 def _signed(items: Iterable[Item], shape: SignatureShape) -> Signature:
-    return structure_signatures(items, [shape])[0]
+    return signature.structure_signatures(items, [shape])[0]
 
 
 def _signed_afresh(items: Iterable[Item], shape: SignatureShape) -> Signature:
@@ -153,10 +146,17 @@ def check_preprocessing_by_hashes(rows: Rows) -> Verdict:
 
 PREPROCESSING = ("preprocessing", "preprocessing_ours")
 
-by_length = partial(
-    Plot, x="length", where={"sweep": "length"}, x_label="bits", y_label="microseconds", log_x=True
-)
-by_hashes = partial(Plot, x="hashes", where={"sweep": "hashes"}, x_label="hashes k", y_label="microseconds")
+ONE_DIGEST = "Independent hash functions cost in proportion; positions from one digest do not."
+X_LABELS = {"length": "bits", "hashes": "hashes k"}
+
+
+def _plot(what: str, y: str | tuple[str, ...], sweep: str, about: str) -> Plot:
+    title, where, log_x = f"{what}, by {sweep}", {"sweep": sweep}, sweep == "length"
+    return Plot(title, sweep, y, (), where, "lines", X_LABELS[sweep], "microseconds", log_x, about=about)
+
+
+compared = partial(_plot, "Comparing two signatures", "comparison")
+preprocessed = partial(_plot, "Preprocessing a document", PREPROCESSING)
 
 EXPERIMENTS = (
     Experiment(
@@ -168,36 +168,17 @@ EXPERIMENTS = (
         answers={
             "001-fig3.10": answer(
                 check_comparison_by_length,
-                by_length(
-                    "Comparing two signatures, by length",
-                    y="comparison",
-                    about="A path against a document; longer vectors take a little longer.",
-                ),
+                compared("length", "A path against a document; longer vectors take a little longer."),
             ),
             "001-fig3.11": answer(
                 check_comparison_by_hashes,
-                by_hashes(
-                    "Comparing two signatures, by hashes",
-                    y="comparison",
-                    about="Vectors of 256 bits compare alike, however many hashes set them.",
-                ),
+                compared("hashes", "Vectors of 256 bits compare alike, however many hashes set them."),
             ),
             "001-fig3.12": answer(
                 check_preprocessing_by_length,
-                by_length(
-                    "Preprocessing a document, by length",
-                    y=PREPROCESSING,
-                    about="Parsing and hashing do not depend on the length.",
-                ),
+                preprocessed("length", "Parsing and hashing do not depend on the length."),
             ),
-            "001-fig3.13": answer(
-                check_preprocessing_by_hashes,
-                by_hashes(
-                    "Preprocessing a document, by hashes",
-                    y=PREPROCESSING,
-                    about="Independent hash functions cost in proportion; positions from one digest do not.",
-                ),
-            ),
+            "001-fig3.13": answer(check_preprocessing_by_hashes, preprocessed("hashes", ONE_DIGEST)),
         },
         deviation=f"{MADE} Times are processor time in Python, not Java.",
         alone=True,

@@ -276,20 +276,17 @@ class _Run(TrialRun):
     def _scenario(self, start: float) -> Scenario:
         name = self.trial.scenario
         kinds = BEARABLE if name == "everything" else SCENARIOS[name]
+        busy = {*self.proxies.values(), *self.clients.values()}
         return random_scenario(
             self.trial.seed,
-            self._struck(),
+            # Those with sources or clients, if there are enough of them.
+            sorted(busy) if len(busy) >= ENOUGH else self.nodes,
             kinds=kinds,
             start=start,
             duration=max(self.trial.seconds, 15.0 * len(kinds)) if kinds else 0.0,
             largest_side=max(1, len(self.nodes) // 8),
             name=name,
         )
-
-    def _struck(self) -> list[Address]:
-        """The nodes that faults happen to: those with sources or clients, if there are enough of them."""
-        busy = {*self.proxies.values(), *self.clients.values()}
-        return sorted(busy) if len(busy) >= ENOUGH else self.nodes
 
     def _plan(self, start: float) -> None:
         """Schedule publications, changes, stopping nodes and measurements."""

@@ -15,7 +15,7 @@ Rules:
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from random import Random
@@ -131,13 +131,15 @@ class _Run(TrialRun):
             self.world.observe(self.load)
         robust = trial.robust or trial.faulty
         shared = Settings.robust(trial.nodes) if robust else Settings(trial.nodes)
-        *self.spares, self.founders = self._addresses(shared.circle.size)
+        drawn = Random(f"{trial.seed}/addresses").sample(range(shared.circle.size), trial.nodes + SPARES)
+        self.spares, self.founders = drawn[:SPARES], sorted(drawn[SPARES:])
         self.assembly = self.system.assemble(shared, self.founders, lambda one: self.deployment.contact(one))
         self.deployment = Deployment(self.world, self.assembly)
         self.deployment.add_settled(self.founders, self.assembly.settle)
         self.upkeep = shared.upkeep
         self.scenario = self._scenario()
-        self.events = self._events()
+        self.workload = workload(trial.workload or self.system.workload)
+        self.events = self.workload.events(trial.events, seed=trial.seed)
         self.oracle = Oracle()
         self.refused = 0
         self.checked = 0
@@ -172,11 +174,6 @@ class _Run(TrialRun):
 
     # Before.
 
-    def _addresses(self, size: int) -> tuple[Address, Address, Address, list[Address]]:
-        drawn = Random(f"{self.trial.seed}/addresses").sample(range(size), self.trial.nodes + SPARES)
-        one, two, three, *founders = drawn
-        return one, two, three, sorted(founders)
-
     def _scenario(self) -> Scenario:
         name = self.trial.scenario
         kinds = None if name == "random" else SCENARIOS[name]
@@ -189,10 +186,6 @@ class _Run(TrialRun):
             duration=15.0 * max(4, len(kinds or ())) if self.trial.faulty else 0.0,
             name=name,
         )
-
-    def _events(self) -> Iterator[Event]:
-        name = self.trial.workload or self.system.workload
-        return workload(name).events(self.trial.events, seed=self.trial.seed)
 
     # Life.
 
@@ -209,7 +202,10 @@ class _Run(TrialRun):
             span = self.scenario.healed - SUBSCRIBING
             world.at(SUBSCRIBING + span * number / during, self._publish_somewhere)
         self.run_to(begin, end)
-        self.clients = self._current_clients()
+        self.clients = {  # they do not change any more
+            name: ClientSubscription(subscription, at, self.deployment.subscribed_since(name))
+            for name, (subscription, at) in self.deployment.subscriptions.items()
+        }
         self._note(self._amid_faults, 0)
         for event in self.events:
             self._compare(event, end)
@@ -217,11 +213,9 @@ class _Run(TrialRun):
         return dict(sorted(injection.fired.items()))
 
     def _plan_subscriptions(self) -> None:
-        name = self.trial.workload or self.system.workload
         count = 0 if self.system.promise == "once" else self.trial.subscriptions
         homes: dict[str, Address] = {}
-        made = workload(name).subscriptions(count, seed=self.trial.seed)
-        for number, subscription in enumerate(made):
+        for number, subscription in enumerate(self.workload.subscriptions(count, seed=self.trial.seed)):
             at = homes.setdefault(subscription.subscriber, self.random.choice(self.founders))
             when = SUBSCRIBING / 2 * number / count
             self.world.at(when, lambda one=subscription, at=at: self._subscribe(one, at))  # type: ignore[misc]
@@ -249,13 +243,6 @@ class _Run(TrialRun):
 
     # What is promised.
 
-    def _current_clients(self) -> dict[str, ClientSubscription]:
-        """The subscriptions when checking begins; they do not change after that."""
-        return {
-            name: ClientSubscription(subscription, at, self.deployment.subscribed_since(name))
-            for name, (subscription, at) in self.deployment.subscriptions.items()
-        }
-
     def _compare(self, event: Event, end: float) -> None:
         """Publish an event, let it arrive everywhere, and compare its deliveries with the oracle's."""
         wanted = self.oracle.wanted(event, self.clients.values())
@@ -276,16 +263,13 @@ class _Run(TrialRun):
         if self.system.promise == "exact":
             missing = [who for who in wanted if who not in dict(got)]
             self.problems += [f"event {event.id} did not reach {who} at node {at}" for at, who in missing]
-        wider = wanted if self.system.promise == "exact" else self._matched(event)
+        else:  # what matches when tolerances are ignored may be delivered
+            wanted = Oracle().wanted(event, self.clients.values())
         for (at, who), names in got:
-            if not set(names) <= set(wider.get((at, who), ())):
+            if not set(names) <= set(wanted.get((at, who), ())):
                 self.problems.append(f"event {event.id} reached {who} at node {at} unasked, for {names}")
         if len(dict(got)) < len(got):
             self.problems.append(f"event {event.id} reached somebody twice")
-
-    def _matched(self, event: Event) -> Mapping[tuple[Address, str], tuple[str, ...]]:
-        """The subscriptions that match an event when tolerances are ignored."""
-        return Oracle().wanted(event, self.clients.values())
 
     def _note(self, events: Mapping[str, Event], first: int) -> None:
         """Tell the oracle of the deliveries of these events, from delivery number `first` on."""
