@@ -1,4 +1,11 @@
-"""The command `distributary lab`: which claims there are, running experiments, and the report about them."""
+"""Experiments that check the figures and tables of the seed documents, and a report about them.
+
+examples:
+  distributary lab list
+  distributary lab run 000-fig5 --quick
+  distributary lab run all
+  distributary lab report --out lab.html
+"""
 
 from __future__ import annotations
 
@@ -10,7 +17,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from distributary.cli.terminal import FAILED, WELL, Commands, add_command, describe, progress_shown, say
+from distributary.cli.terminal import FAILED, WELL, add_action, add_options, describe, progress_shown, say
 from distributary.errors import DistributaryError
 
 if TYPE_CHECKING:
@@ -24,60 +31,28 @@ PLURALS = {"holds": "hold", "does not hold": "do not hold", "not reproduced": "n
 
 
 def configure(command: argparse.ArgumentParser) -> None:
-    """Describe the command and add its arguments."""
-    describe(
-        command,
-        "Experiments that check the figures and tables of the seed documents, and a report about them.",
-        """  distributary lab list
-  distributary lab run 000-fig5 --quick
-  distributary lab run all
-  distributary lab report --out lab.html""",
-    )
+    """Describe the command by the docstring of this module, and add its arguments."""
+    describe(command, __doc__)
     parts = command.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    _add_list(parts)
-    _add_run(parts)
-    _add_report(parts)
-
-
-def _add_list(parts: Commands[argparse.ArgumentParser]) -> None:
-    command = add_command(
-        parts,
-        "list",
-        "every claim, and the experiment that answers it",
-        "Names each figure and table with results by its id, and says whether an experiment exists for it.",
-        "  distributary lab list\n  distributary lab list --json",
-    )
-    command.add_argument("--json", action="store_true", help="an array of objects, for programs")
-    command.set_defaults(run=_list)
-
-
-def _add_run(parts: Commands[argparse.ArgumentParser]) -> None:
-    command = add_command(
-        parts,
-        "run",
-        "run experiments",
-        """Runs the points of experiments in parallel, as one Spark job where Spark is installed and in
-processes where it is not; those that measure time run one by one before. Writes a directory of Parquet for
-each experiment and prints what became of its claims. A point that fails does not stop the others: it is
-reported with the command that runs it again, and the exit code is 1.""",
-        """  distributary lab run 000-fig6 --quick
-  distributary lab run topic-costs --seed 7
-  distributary lab run 000
-  distributary lab run all --engine processes --jobs 4""",
-    )
-    command.add_argument(
+    listing = add_action(parts, "list", "every claim, and the experiment that answers it", _list)
+    add_options(listing, ("--json", False, "an array of objects, for programs"))
+    running = add_action(parts, "run", "run experiments", _run)
+    running.add_argument(
         "name", nargs="+", metavar="NAME", help="a claim id, an experiment, a document such as 000, or all"
     )
-    command.add_argument("--quick", action="store_true", help="the small grids: seconds instead of minutes")
-    command.add_argument("--seed", type=int, default=1, help="where the randomness starts (1)")
-    command.add_argument("--out", type=Path, default=OUT, metavar="DIRECTORY", help=f"where to write ({OUT})")
-    command.add_argument(
+    add_options(
+        running,
+        ("--quick", False, "the small grids: seconds instead of minutes"),
+        ("--seed SEED", 1, "where the randomness starts (1)"),
+        ("--out DIRECTORY", OUT, f"where to write ({OUT})"),
+    )
+    running.add_argument(
         "--engine",
         choices=("auto", "spark", "processes", "here"),
         default="auto",
         help="where points run (auto: Spark if it is installed, else processes)",
     )
-    command.add_argument(
+    running.add_argument(
         "--set",
         action="append",
         default=[],
@@ -85,29 +60,18 @@ reported with the command that runs it again, and the exit code is 1.""",
         metavar="NAME=VALUE",
         help="what an experiment leaves open, such as the files of a network (latency_file, bandwidth_file)",
     )
-    command.add_argument("--jobs", type=_positive, metavar="N", help="points at a time (one a core)")
-    command.add_argument(
-        "--point", type=int, metavar="N", help="run only this point, here, and print its rows; keep nothing"
+    add_options(
+        running,
+        ("--jobs N", _positive, "points at a time (one a core)"),
+        ("--point N", int, "run only this point, here, and print its rows; keep nothing"),
     )
-    command.set_defaults(run=_run)
-
-
-def _add_report(parts: Commands[argparse.ArgumentParser]) -> None:
-    command = add_command(
-        parts,
-        "report",
-        "one page about all claims",
-        "Writes one HTML page that needs nothing else: the table of claims, and plots of what has been run.",
-        "  distributary lab report --out lab.html\n  distributary lab report --json",
+    report = add_action(parts, "report", "one page about all claims", _report)
+    add_options(
+        report,
+        ("--out FILE", Path, "the page (report.html beside the results; - with --json)"),
+        ("--results DIRECTORY", OUT, f"what lab run has written ({OUT})"),
+        ("--json", False, "the table of claims instead, for programs"),
     )
-    command.add_argument(
-        "--out", type=Path, metavar="FILE", help="the page (report.html beside the results; - with --json)"
-    )
-    command.add_argument(
-        "--results", type=Path, default=OUT, metavar="DIRECTORY", help=f"what lab run has written ({OUT})"
-    )
-    command.add_argument("--json", action="store_true", help="the table of claims instead, for programs")
-    command.set_defaults(run=_report)
 
 
 def _positive(text: str) -> int:
@@ -125,6 +89,12 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def _list(parsed: argparse.Namespace) -> int:
+    """Names each figure and table with results by its id, and says whether an experiment exists for it.
+
+    examples:
+      distributary lab list
+      distributary lab list --json
+    """
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -161,6 +131,17 @@ def _list(parsed: argparse.Namespace) -> int:
 
 
 def _run(parsed: argparse.Namespace) -> int:
+    """Runs the points of experiments in parallel, as one Spark job where Spark is installed and in processes
+    where it is not; those that measure time run one by one before. Writes a directory of Parquet for each
+    experiment and prints what became of its claims. A point that fails does not stop the others: it is
+    reported with the command that runs it again, and the exit code is 1.
+
+    examples:
+      distributary lab run 000-fig6 --quick
+      distributary lab run topic-costs --seed 7
+      distributary lab run 000
+      distributary lab run all --engine processes --jobs 4
+    """
     from distributary_lab.registry import find
     from distributary_lab.running import run_experiments
 
@@ -239,6 +220,12 @@ def _print_verdicts(chosen: Sequence[Experiment], results: Sequence[Result]) -> 
 
 
 def _report(parsed: argparse.Namespace) -> int:
+    """Writes one HTML page that needs nothing else: the table of claims, and plots of what has been run.
+
+    examples:
+      distributary lab report --out lab.html
+      distributary lab report --json
+    """
     if parsed.json:
         from distributary_lab.verdicts import lines, results_in
 

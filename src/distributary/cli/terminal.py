@@ -40,15 +40,6 @@ def describe(command: argparse.ArgumentParser, text: str | None, examples: str =
     command.epilog = f"examples:\n{examples}"
 
 
-def add_command(
-    commands: Commands[argparse.ArgumentParser], name: str, summary: str, description: str, examples: str
-) -> argparse.ArgumentParser:
-    """Add a command below another one, with its help."""
-    command = commands.add_parser(name, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter)
-    describe(command, description, examples)
-    return command
-
-
 def add_action(
     commands: Commands[argparse.ArgumentParser],
     name: str,
