@@ -6,6 +6,7 @@ rows answer a check and plots. Reading order:
 - `claims`: the catalogue of claims (claims.toml), one for each figure or table with results, and our own.
 - `experiment`: what an experiment, a check's verdict and a plot are.
 - `rows`: what checks do with rows: pick, average, group, write numbers out.
+- `sparse_ring`: rings of many nodes, made when they are needed, for experiments on several systems.
 - `registry`: which experiments there are; `tasks`, `engines`, `running`: their points, and where they run.
 - `results`: what a run leaves behind; `verdicts`: each claim with what the results say of it.
 - `plots`, `report`: the page about all of it. `command`: the command `distributary lab`.

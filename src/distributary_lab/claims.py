@@ -53,10 +53,8 @@ class Claim:
         ['Figure 5', 'Table 4.7', 'store']
         """
         place = self.id.partition("-")[2]
-        for short, long in (("fig", "Figure "), ("tab", "Table ")):
-            if place.startswith(short):
-                return long + place.removeprefix(short)
-        return place
+        kind = {"fig": "Figure ", "tab": "Table "}.get(place[:3])
+        return kind + place[3:] if kind else place
 
 
 @cache

@@ -1,10 +1,10 @@
 """Where points run: one Spark job, a pool of processes, or this process.
 
-- All engines give the same rows: a point knows its seed and nothing of its surroundings.
-- Points go out from the last to the first, as grids grow towards the end: the long ones start early.
-- A process that dies takes nothing along but its own point: what the pool lost runs again, each point in a
-  process of its own, and only one that dies again is a failure. A Spark job that fails as a whole (each point
-  was tried several times by then) leaves its points to the processes, and that is said.
+- All engines give the same rows: what a point does depends on its values and its seed alone.
+- Points start from the last to the first: grids grow towards their end, so the long points start early.
+- When a process of the pool dies, the points that the pool lost run again, each in a process of its own; one
+  whose process dies again is a failure. When a Spark job fails as a whole (each point was tried several times
+  by then), its points run in processes instead, and the user is told.
 """
 
 from __future__ import annotations

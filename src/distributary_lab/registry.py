@@ -44,27 +44,22 @@ def find(name: str) -> tuple[Experiment, ...]:
     """The experiments behind a claim id, an experiment's name, a seed document such as '000', or 'all'."""
     if name == ALL:
         return experiments()
-    if name in claims():
-        answered = experiment_of().get(name)
-        if answered is None:
-            reason = claims()[name].not_reproduced or "no experiment yet"
-            raise DistributaryError(f"nothing to run for {name}: {reason}")
-        return (answered,)
-    seeds = {claim.seed for claim in claims().values()}
     found = tuple(
         each
         for each in experiments()
-        if each.name == name or (name in seeds and any(claims()[id].seed == name for id in each.answers))
+        if name in (each.name, *each.answers, *(claims()[claim_id].seed for claim_id in each.answers))
     )
-    if not found and name in seeds:
-        raise DistributaryError(f"nothing to run for {name}: no experiment yet")
-    if not found:
-        names = ", ".join(each.name for each in experiments())
-        raise DistributaryError(
-            f"no experiment {name!r}; choose a claim id (distributary lab list), a document "
-            f"({', '.join(sorted(seeds - {BEYOND}))}), {ALL}, or one of {names}"
-        )
-    return found
+    if found:
+        return found
+    seeds = {claim.seed for claim in claims().values()}
+    if name in claims() or name in seeds:
+        reason = claims()[name].not_reproduced if name in claims() else ""
+        raise DistributaryError(f"nothing to run for {name}: {reason or 'no experiment yet'}")
+    names = ", ".join(each.name for each in experiments())
+    raise DistributaryError(
+        f"no experiment {name!r}; choose a claim id (distributary lab list), a document "
+        f"({', '.join(sorted(seeds - {BEYOND}))}), {ALL}, or one of {names}"
+    )
 
 
 def _listed() -> Iterator[Experiment]:

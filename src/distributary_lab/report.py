@@ -1,7 +1,7 @@
-"""The report: one page that stands on its own, with the table of claims and a plot for each answer.
+"""The report: one HTML page with the table of claims and the plots of each answer.
 
-Nothing is fetched when the page is opened: style and plots are part of it. Outcomes carry a sign and a word
-beside their colour. Claims without an experiment, or not run yet, are listed too, folded away.
+Style and plots are part of the page, so nothing is fetched when it is opened. Outcomes have a sign and a word
+besides their colour. Claims without an experiment, and those not run yet, are in a folded list.
 """
 
 from __future__ import annotations

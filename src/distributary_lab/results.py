@@ -1,4 +1,4 @@
-"""What a run left behind: a directory for each experiment, with its rows in Parquet and a JSON about the run.
+"""The results of a run: a directory for each experiment, with its rows in Parquet and a JSON about the run.
 
     build/lab/<experiment>/rows.parquet    a row of the experiment each; `point` is the number of its point
     build/lab/<experiment>/run.json        seed, grid, version, machine, duration, and points that failed
@@ -32,7 +32,7 @@ POINT = "point"
 
 @dataclass(frozen=True)
 class Result:
-    """The rows of an experiment and how they came about."""
+    """The rows of an experiment, and how, where and when they were made."""
 
     experiment: str
     seed: int
@@ -51,7 +51,7 @@ class Result:
     """What was set for all points."""
 
     def command(self, point: int | None = None, name: str | None = None) -> str:
-        """What runs it, or one of its points, again; under another name, such as that of a claim."""
+        """The command that runs it again, or one of its points; `name` may be a claim's instead."""
         return run_command(
             name or self.experiment, seed=self.seed, quick=self.quick, point=point, settings=self.settings
         )
@@ -78,7 +78,7 @@ def run_command(
 def result_of(
     experiment: Experiment, outcomes: Sequence[PointOutcome], *, seed: int, quick: bool, engine: str
 ) -> Result:
-    """Put together what the points gave."""
+    """The result of an experiment, from the outcomes of its points."""
     return Result(
         experiment=experiment.name,
         seed=seed,
@@ -97,7 +97,7 @@ def result_of(
 
 
 def save(result: Result, out: Path) -> Path:
-    """Write a result in place of what was there of this experiment; returns its directory."""
+    """Write a result, replacing an earlier one of this experiment; returns its directory."""
     directory = out / result.experiment
     directory.mkdir(parents=True, exist_ok=True)
     (directory / ABOUT).unlink(missing_ok=True)
@@ -109,7 +109,7 @@ def save(result: Result, out: Path) -> Path:
 
 
 def load(name: str, out: Path) -> Result | None:
-    """What is there of an experiment, or None when it has not been run."""
+    """The result of an experiment in a directory of results; None when it has not been run."""
     directory = out / name
     if not (directory / ABOUT).exists():
         return None

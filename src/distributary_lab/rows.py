@@ -136,7 +136,7 @@ def gini(loads: NDArray[np.int64]) -> float:
 
 
 def shown(value: str | float) -> str:
-    """A value as text, with no more figures than it deserves.
+    """A value as text: three significant digits, and whole numbers from 100 on.
 
     >>> shown(1234567.0), shown(0.01234), shown("12 us")
     ('1,234,567', '0.0123', '12 us')

@@ -1,4 +1,4 @@
-"""Running experiments: points that time things one by one, all others together; results are written then."""
+"""Runs experiments, those that measure time one point after another, and writes their results."""
 
 from __future__ import annotations
 

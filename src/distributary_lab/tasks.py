@@ -1,4 +1,4 @@
-"""One point to run, and what came of it, be it rows or an error. Both travel between processes."""
+"""One point to run, and its outcome: rows, or an error. Both are sent between processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from distributary_lab.experiment import Experiment, Point, Row, Run, point_rando
 
 @dataclass(frozen=True)
 class PointTask:
-    """One point of one experiment, with all it takes to run it anywhere."""
+    """One point of one experiment, with everything that another process needs to run it."""
 
     experiment: str
     index: int
@@ -51,7 +51,7 @@ def tasks_of(experiment: Experiment, *, quick: bool, seed: int) -> list[PointTas
 
 
 def perform(task: PointTask) -> PointOutcome:
-    """Run a point. Whatever it raises is told, never lets the others down."""
+    """Run a point. An exception becomes the failure of its outcome, so that other points still run."""
     start = time.perf_counter()
     try:
         measured = task.run(task.point, point_random(task.seed, task.experiment, task.index))
@@ -62,7 +62,7 @@ def perform(task: PointTask) -> PointOutcome:
 
 
 def failed(task: PointTask, reason: str, trace: str = "") -> PointOutcome:
-    """What is told of a point that could not be run."""
+    """The outcome of a point that could not be run."""
     failure = PointFailure(task.experiment, task.index, task.point, reason, trace)
     return PointOutcome(task.experiment, task.index, failure=failure)
 

@@ -62,7 +62,7 @@ def lines(results: Mapping[str, Result]) -> list[ClaimLine]:
 
 
 def judge(experiment: Experiment, claim_id: str, result: Result) -> Verdict:
-    """What the check says. Nothing is reproduced without rows, or with rows that it cannot deal with."""
+    """The check's verdict; "not reproduced" where there are no rows or the check fails on them."""
     if not result.rows:
         return Verdict(Outcome.NOT_REPRODUCED, "no rows", reason="no point of the experiment finished")
     try:

@@ -37,8 +37,8 @@ def test_nodes_made_when_needed_are_those_of_a_settled_ring() -> None:
     lazy = run_application(trace, "sf", nodes=40, seed=3)
     assert 0 < lazy.built <= 40
     rings = {address: broker.ring for address, broker in lazy.deployment.members.items()}
-    deployment, addresses = deploy("sf", 40, 3)
-    for address in addresses:
+    deployment = deploy("sf", 40, 3)
+    for address in deployment.addresses:
         deployment.add(address)
     settle([broker.ring for broker in deployment.members.values()])
     for address, ring in rings.items():

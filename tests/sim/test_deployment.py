@@ -60,7 +60,6 @@ def test_each_operation_has_its_own_cost() -> None:
     assert publish.bytes == 4 * deployment.metrics.cost(("publish", "e0")).bytes / 4
     assert publish.delivery_hops == pytest.approx(2 / 3)
     assert publish.delay == pytest.approx(0.1 / 3)
-    assert publish.longest_delay == pytest.approx(0.05)
     assert deployment.metrics.upkeep() == {}
 
 

@@ -56,7 +56,6 @@ class Costs:
     """Messages in the chain from the operation to a delivery."""
     delay: float = 0.0
     """Seconds from the operation to a delivery."""
-    longest_delay: float = 0.0
 
 
 @dataclass
@@ -187,7 +186,6 @@ class Deployment(Population[Broker]):
             deliveries=len(waits) / count,
             delivery_hops=depths / len(waits) if waits else 0.0,
             delay=sum(waits) / len(waits) if waits else 0.0,
-            longest_delay=max(waits, default=0.0),
         )
 
     # Lives, as clients see them.

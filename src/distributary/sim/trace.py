@@ -26,7 +26,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, fields, is_dataclass
 from itertools import zip_longest
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, Self, cast
 
 from distributary.errors import DistributaryError
@@ -68,9 +67,7 @@ class Trace(Observer):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     # What the simulator calls.

@@ -118,18 +118,17 @@ def trace(
     subscribers: int = 200,
     minutes: int = 240,
     every_minutes: float = 10.0,
-    pool: int = 1,
 ) -> StockTrace:
     """A run as in section 5.1: sources publish every minute, subscribers subscribe every ten on average.
 
-    `pool` is the seed of the stock-days, `seed` that of everything else, as in runs on one set of real data.
+    The pool of stock-days is always the same, as in runs on one set of real data.
 
     >>> short = trace(seed=1, sources=10, subscribers=5, minutes=3)
     >>> len(short.publications), short.sources
     (30, 10)
     """
     random = Random(f"stock application {seed}")
-    picked = _picked(random, stock_days(pool), sources)
+    picked = _picked(random, stock_days(1), sources)
     offsets = [60 * random.random() for _ in picked]
     published = sorted(
         StockQuote(60.0 * minute + offsets[number], number, _quote(source, number, minute))

@@ -98,7 +98,7 @@ class SkewedLoad:
 
     def loads(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """By node: lookups served so far, and entries kept."""
-        brokers = [self.ring.brokers[address] for address in self.ring.addresses]
+        brokers = list(map(self.ring.broker, self.ring.addresses))
         return np.array([each.served for each in brokers]), np.array([each.entries for each in brokers])
 
 

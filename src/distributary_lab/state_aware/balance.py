@@ -33,7 +33,8 @@ def _work(point: Point, random: np.random.Generator, period: float) -> Row:
     """How the work of the second half of a run spreads over the nodes."""
     nodes, items, minutes = (int(point[name]) for name in ("nodes", "items", "minutes"))
     balance = WorkTarget(spacing=CIRCLE.size // nodes, period=period)
-    deployment, addresses = deploy("lengths", nodes, seed_from(random), balance=balance)
+    deployment = deploy("lengths", nodes, seed_from(random), balance=balance)
+    addresses = deployment.addresses
     for address in addresses:
         deployment.add(address)
     _subscribe_by_popularity(deployment, addresses, random, int(point["subscriptions"]), items)

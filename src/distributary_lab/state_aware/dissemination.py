@@ -59,16 +59,9 @@ def run_distributions(point: Point, random: np.random.Generator) -> list[Row]:
 def _rows(point: Point, distributions: str, seed: int) -> list[Row]:
     """A row for each system."""
     tolerances, groups = (DRAWN_FROM[part] for part in distributions.split("-"))
-    trace = stock_days.trace(
-        seed=seed,
-        tolerances=tolerances,
-        groups=groups,
-        maximum=int(point["maximum"]),
-        sources=int(point["sources"]),
-        subscribers=int(point["subscribers"]),
-        minutes=int(point["minutes"]),
-        every_minutes=float(point["every"]),
-    )
+    counts = {name: int(point[name]) for name in ("maximum", "sources", "subscribers", "minutes")}
+    every = float(point["every"])
+    trace = stock_days.trace(seed=seed, tolerances=tolerances, groups=groups, every_minutes=every, **counts)
     nodes, span, maximum = int(point["nodes"]), float(point["span"]), float(point["maximum"])
     run = partial(run_application, trace, nodes=nodes, seed=seed, span=span, maximum=maximum)
     runs = {system: run(system) for system in COMPARED}

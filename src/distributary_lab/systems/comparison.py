@@ -74,16 +74,9 @@ class ReachedInVain(Observer):
 
 def _costs(point: Point, random: np.random.Generator) -> Iterator[Row]:
     reached = ReachedInVain()
-    nodes = int(point["nodes"])
-    trial = Trial(
-        str(point["system"]),
-        nodes=nodes,
-        seed=seed_from(random),
-        subscriptions=int(point["subscriptions"]),
-        events=int(point["events"]),
-        workload=WORKLOAD,
-        latency=LATENCY,
-    )
+    nodes, wishes, events = (int(point[each]) for each in ("nodes", "subscriptions", "events"))
+    name, seed = str(point["system"]), seed_from(random)
+    trial = Trial(name, "calm", nodes, seed, wishes, events, workload=WORKLOAD, latency=LATENCY)
     outcome = run_trial(trial, [reached])
     publish, subscribe = outcome.costs["publish"], outcome.costs["subscribe"]
     sent = np.array([*outcome.loads.values(), *[0] * (nodes - len(outcome.loads))])
@@ -105,11 +98,9 @@ def _costs(point: Point, random: np.random.Generator) -> Iterator[Row]:
 def _recovery(point: Point, random: np.random.Generator) -> Iterator[Row]:
     """Publish in steps, before and after the crash, and see what did not arrive within its step."""
     late = _Crashing(str(point["system"]), int(point["nodes"]), seed_from(random)).run()
-    yield {
-        "recovery": float(max([second + STEP for second in late if second >= 0], default=0)),
-        "late steps": len([second for second in late if second >= 0]),
-        "late before": len([second for second in late if second < 0]),
-    }
+    after = [second for second in late if second >= 0]
+    recovery = float(max(after) + STEP) if after else 0.0
+    yield {"recovery": recovery, "late steps": len(after), "late before": len(late) - len(after)}
 
 
 class _Crashing:
