@@ -21,7 +21,7 @@ before it and calls no other; `node` passes on what concerns several.
 - `events`: the events that come, each once and in order, and how missing ones are fetched.
 - `probing`: how far other nodes are, for a node that chooses its parent.
 - `parent`: how a node gets, keeps and changes its parent.
-- `root`: what the root does, and how the role is handed over; `election`: how a failed root is replaced.
+- `root`: what the root does, how the role is handed over, and how a failed root is replaced.
 - `node`: `TreeNode`, which puts the parts together.
 - `topology`: the first shape of a tree, and what must be true of any.
 

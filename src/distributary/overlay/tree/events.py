@@ -27,7 +27,8 @@ class EventReception:
     def __init__(self, state: TreeState, upstream: UpstreamInterest, children: Children) -> None:
         self._node, self._root, self._link, self._log = state.node, state.root, state.link, state.log
         self._upstream, self._children = upstream, children
-        self._listeners: list[Callable[[Event], None]] = []
+        self.listeners: list[Callable[[Event], None]] = []
+        """Called with every event, each once and in the order of the root."""
         self._early: dict[int, ForwardedEvent] = {}
         self._gap = 0
         """Events up to this number are known to be missing, unless the position is above it."""
@@ -35,10 +36,6 @@ class EventReception:
         """Up to this number what comes over the link may not be all that was asked for."""
         self._fetching: float | None = None
         """When something was last fetched that has not come."""
-
-    def listen(self, listener: Callable[[Event], None]) -> None:
-        """Have every event given to the listener."""
-        self._listeners.append(listener)
 
     @property
     def complete(self) -> bool:
@@ -74,7 +71,7 @@ class EventReception:
     def take(self, number: int, event: Event) -> None:
         """Hand the next event to the clients, and to the children who asked for it."""
         self._log.take(number, event)
-        for listener in self._listeners:
+        for listener in self.listeners:
             listener(event)
         self._children.forward(number, event)
 
@@ -140,8 +137,7 @@ class EventReception:
         if epoch != log.epoch:
             return
         if is_root or log.answers(interest, after, through):
-            found = log.between(interest, after, through)
-            missing = log.forgotten(after)
+            found, missing = log.between(interest, after, through), log.forgotten(after)
             self._node.send(node, EventFetchReply(version, epoch, after, through, found, missing))
         elif self._link.parent is not None:
             self._node.send(self._link.parent, message)

@@ -110,8 +110,6 @@ class ParentLink:
     change: ParentTransition | None = None
     moves: int = 0
     """Changes of parent that have come about."""
-    refusals: int = 0
-    """Changes of parent that the root has denied."""
 
     def hears(self, sender: Address, stamp: int) -> bool:
         """Whether a message belongs to the link to the parent."""

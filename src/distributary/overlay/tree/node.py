@@ -12,7 +12,6 @@ from distributary.overlay.courier import Courier
 from distributary.overlay.node import Address, Node
 from distributary.overlay.tree import messages
 from distributary.overlay.tree.children import Children
-from distributary.overlay.tree.election import RootElection
 from distributary.overlay.tree.event_log import EventLog
 from distributary.overlay.tree.events import EventReception
 from distributary.overlay.tree.interest import Form
@@ -67,7 +66,6 @@ class TreeNode:
         parts = (state, self.upstream, self._children, self._events)
         self._parent = ParentProtocol(*parts, self.prober, contacts)
         self._role = RootRole(*parts, self._parent, on_elected)
-        self._election = RootElection(state, self._role)
         if courier is not None:
             courier.on_failure(self.root.undeliverable)
         if is_root:
@@ -91,7 +89,7 @@ class TreeNode:
             messages.RootHandover: role.take_over,
             # About the root.
             messages.RootAnnouncement: lambda message, sender: role.compare(message.term, sender),
-            messages.RootTimeout: self._election.timed_out,
+            messages.RootTimeout: role.root_timed_out,
             # From a child.
             messages.AttachRequest: children.attach,
             messages.InterestChange: children.change_interest,
@@ -126,11 +124,11 @@ class TreeNode:
 
     def on_event(self, listener: Callable[[Event], None]) -> None:
         """Have this called with every event that comes here, each once and in the order of the root."""
-        self._events.listen(listener)
+        self._events.listeners.append(listener)
 
     def on_move(self, listener: Callable[[Address], None]) -> None:
         """Have this called, while this node is the root, with every node that has changed its parent."""
-        self._role.on_move(listener)
+        self._role.move_listeners.append(listener)
 
     def choose_parent_by(self, choose: Callable[[ProbeResults], Address]) -> None:
         """Have this choose among the parents on offer, when this node comes or has lost its own."""
@@ -153,8 +151,8 @@ class TreeNode:
     def change_parent(self, new: Address | None) -> None:
         """Go to another parent, to any with None, as soon as the root allows it.
 
-        Events are neither lost nor repeated. A change that is under way is given up for this one. A denial is
-        counted in `link.refusals`, and nothing changes.
+        Events are neither lost nor repeated. A change that is under way is given up for this one. If the
+        root denies it, nothing changes.
         """
         if self.is_root:
             raise DistributaryError(f"node {self.address} is the root, which has no parent to change")
@@ -237,7 +235,7 @@ class TreeNode:
         if not self.is_root or self.root.term is None:
             self._parent.send_heartbeat(interval)
             if not self.leaving:
-                self._election.check(interval)
+                self._role.check_root(interval)
             if not self.leaving and not self.is_root:  # the election may just have made it the root
                 self._parent.check(interval)
 

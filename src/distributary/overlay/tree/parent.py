@@ -117,16 +117,9 @@ class ParentProtocol:
             wanted = None
         link.change = ParentTransition(self._stamp, wanted, node.now, must or not link.attached)
         choosing = wanted is None and self._choosing and self._choose is not None
-        message = messages.ParentRequest(
-            node.address,
-            self._stamp,
-            self._root.term,
-            link.parent,
-            wanted,
-            avoid,
-            link.stamp if link.attached else 0,
-            offers=self._settings.offers if choosing else 0,
-        )
+        asked = (node.address, self._stamp, self._root.term, link.parent, wanted, avoid)
+        offers = self._settings.offers if choosing else 0
+        message = messages.ParentRequest(*asked, link.stamp if link.attached else 0, offers=offers)
         known = (root, *link.root_children, *self._contacts)
         helpers = [one for one in dict.fromkeys(known) if one is not None and one != node.address]
         if helpers:
@@ -160,7 +153,6 @@ class ParentProtocol:
         change = self._answered(message)
         if change is None:
             return
-        self._link.refusals += 1
         self._link.change = None
         if change.must and change.wanted is not None:
             self._choosing = not change.chosen

@@ -24,21 +24,12 @@ Cost: a way up for each request; memory of one entry for each node of the tree.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from random import Random
 
 from distributary.overlay.node import Address
 from distributary.overlay.tree.messages import ParentRequest, RegistryEntry
-
-
-@dataclass(frozen=True)
-class ParentDecision:
-    """What a node may do: the parent it may take, or the reason why it may not have the one it wanted."""
-
-    parent: Address | None
-    reason: str = ""
 
 
 class ParentRegistry:
@@ -49,9 +40,9 @@ class ParentRegistry:
     ...     _ = registry.request(ParentRequest(node, stamp=1, term=None, current=None, wanted=parent))
     ...     registry.taken(node, stamp=1)
     >>> registry.request(ParentRequest(2, stamp=2, term=None, current=1, wanted=3))
-    ParentDecision(parent=None, reason='3 is below 2')
+    '3 is below 2'
     >>> registry.request(ParentRequest(3, stamp=2, term=None, current=2, wanted=1))
-    ParentDecision(parent=1, reason='')
+    1
     """
 
     def __init__(self, root: Address, fanout: int | None, random: Random) -> None:
@@ -76,28 +67,29 @@ class ParentRegistry:
             if each.node != self.root:
                 self._put(each)
 
-    def request(self, request: ParentRequest) -> ParentDecision | None:
-        """Decide on a request for a parent, or for any; None if a later request of the node came before."""
+    def request(self, request: ParentRequest) -> Address | str | None:
+        """Decide on a request for a parent, or for any at random.
+
+        Returns the parent that the node may take, or the reason why it may not have the one it wanted; None
+        if a later request of the node came before.
+        """
         node, stamp, _, current, wanted, avoid, link, *_ = request
         if not self._state(request):
             return None
-        if wanted is None:
-            decision = self._any_for(node, avoid)
-        else:
-            reason = self.why_not(node, wanted)
-            decision = ParentDecision(None, reason) if reason else ParentDecision(wanted)
-        if decision.parent is not None:
-            possible = (decision.parent,) if current is None else (current, decision.parent)
-            self._put(RegistryEntry(node, stamp, tuple(dict.fromkeys(possible)), link))
-        return decision
+        if wanted is not None and (reason := self.why_not(node, wanted)):
+            return reason
+        parent = next(self._able(node, avoid), None) if wanted is None else wanted
+        if parent is None:
+            return "nobody can take another child"
+        possible = (parent,) if current is None else (current, parent)
+        self._put(RegistryEntry(node, stamp, tuple(dict.fromkeys(possible)), link))
+        return parent
 
     def offers(self, request: ParentRequest) -> tuple[Address, ...] | None:
         """Parents that a node may have, for it to choose from; it is granted none of them yet."""
         if not self._state(request):
             return None
-        node = request.node
-        able = (one for one in self._candidates(node, request.avoid) if not self.why_not(node, one))
-        return tuple(sorted(islice(able, request.offers)))
+        return tuple(sorted(islice(self._able(request.node, request.avoid), request.offers)))
 
     def _state(self, request: ParentRequest) -> bool:
         """Note the parent that a node has as its only possible one; False if a later request came before."""
@@ -170,18 +162,12 @@ class ParentRegistry:
         children = self._children.get(parent, ())
         return sum(one != without and parent not in self._missed.get(one, ()) for one in children)
 
-    def _any_for(self, node: Address, avoid: Collection[Address]) -> ParentDecision:
-        """Any parent that a node may have, at random; those to avoid only if there are no others."""
-        for candidate in self._candidates(node, avoid):
-            if not self.why_not(node, candidate):
-                return ParentDecision(candidate)
-        return ParentDecision(None, "nobody can take another child")
-
-    def _candidates(self, node: Address, avoid: Collection[Address]) -> list[Address]:
-        """All other nodes in random order; those to avoid at the end."""
+    def _able(self, node: Address, avoid: Collection[Address]) -> Iterator[Address]:
+        """The parents that a node may have, in random order; those to avoid at the end."""
         candidates = [self.root, *(one for one in self._known if one != node and one not in self._missed)]
         self._random.shuffle(candidates)
-        return sorted(candidates, key=lambda one: one in avoid)
+        candidates.sort(key=lambda one: one in avoid)
+        return (one for one in candidates if not self.why_not(node, one))
 
     def _put(self, known: RegistryEntry) -> None:
         before = self._known.get(known.node)

@@ -1,4 +1,4 @@
-"""The root: numbers the events, decides who may be whose child, and hands its role over.
+"""The root: numbers the events, decides who may be whose child, hands its role over, and is replaced.
 
 Rules:
 
@@ -6,12 +6,15 @@ Rules:
 - Only requests of the root's own term are answered; who knows another term is told of this one.
 - A root that leaves makes a child the root (`RootHandover`) and tells it everything: numbers go on.
 - A root that hears of a later term is an ordinary node from then on.
+- The root tells its children of each other. When more than half of them have not heard of it for long, the
+  one with the lowest address becomes the root. With a root of one child, that child decides alone.
+- That begins a new epoch: numbers start again, and events that only the lost root had are lost.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from distributary.overlay.node import Address
 from distributary.overlay.tree import messages
@@ -27,7 +30,7 @@ EVERYTHING = Interest(((),))
 
 
 class RootRole:
-    """What a node does if it is the root, and forwards if it is not; how it learns of and becomes a root."""
+    """What a node does if it is the root, and forwards if it is not; how it learns of and becomes one."""
 
     def __init__(
         self,
@@ -43,18 +46,19 @@ class RootRole:
         self._root, self._link, self._log = state.root, state.link, state.log
         self._upstream, self._children, self._events, self._parent = upstream, children, events, parent
         self._on_elected = on_elected
-        self._move_listeners: list[Callable[[Address], None]] = []
+        self.move_listeners: list[Callable[[Address], None]] = []
+        """Called, at the root, with every node that has changed its parent."""
         self._silent: set[Address] = set()
         """At the root: children that fell silent, who may have found another root."""
         self._ids: OrderedDict[str, None] = OrderedDict()
+        self._timeouts: dict[Address, float] = {}
+        """Other children of the root that have not heard of it for long, and when they said so."""
 
-    def on_move(self, listener: Callable[[Address], None]) -> None:
-        """Have this called, at the root, with every node that has changed its parent."""
-        self._move_listeners.append(listener)
-
-    def begin(self) -> None:
-        """Be the root, with an empty register."""
-        self._root.registry = ParentRegistry(self._node.address, self._settings.fanout, self._random)
+    def begin(self, known: Iterable[messages.RegistryEntry] = ()) -> None:
+        """Be the root, with a register of what another root knew."""
+        registry = ParentRegistry(self._node.address, self._settings.fanout, self._random)
+        registry.learn(known)
+        self._root.registry = registry
 
     # Terms.
 
@@ -122,19 +126,17 @@ class RootRole:
                 self._post(node, messages.ParentOffers(stamp, parents, present))
         else:
             decision = registry.request(message)
-            if decision is None:
-                return
-            if decision.parent is None:
-                self._post(node, messages.ParentDenial(stamp, decision.reason, present))
-            else:
-                self._post(node, messages.ParentGrant(stamp, decision.parent, present))
+            if isinstance(decision, str):
+                self._post(node, messages.ParentDenial(stamp, decision, present))
+            elif decision is not None:
+                self._post(node, messages.ParentGrant(stamp, decision, present))
 
     def parent_confirmed(self, message: messages.ParentConfirmation, sender: Address) -> None:
         """A node has changed to the parent that it was granted."""
         if self._root.registry is not None:
             self._root.registry.taken(message.node, message.stamp)
             self._silent.discard(message.node)
-            for listener in self._move_listeners:
+            for listener in self.move_listeners:
                 listener(message.node)
 
     def child_timed_out(self, message: messages.ChildTimeout, sender: Address) -> None:
@@ -180,9 +182,31 @@ class RootRole:
             (log.take if number <= position else self._events.take)(number, event)
         log.skip_to(max(message.position, position))
         self._ids = OrderedDict.fromkeys(message.ids)
-        self._act_as_root(message)
+        self._act_as_root(message.known)
 
-    def be_elected(self, others: list[Address]) -> None:
+    # Replacing a root that has failed.
+
+    def check_root(self, interval: float) -> None:
+        """As a child of the root: tell the others that it is silent; become the root if enough agree."""
+        link, term, me, now = self._link, self._root.term, self._node.address, self._node.now
+        if not link.root_children or now - link.heard <= self._settings.election * interval:
+            return
+        if term is None or link.parent != term.root:
+            return
+        others = [one for one in link.root_children if one != me]
+        for other in others:
+            self._node.send(other, messages.RootTimeout(term))
+        agreed = [one for one, when in self._timeouts.items() if now - when < 3 * interval]
+        majority = 2 * (len(agreed) + 1) > len(link.root_children)
+        if majority and me < min(agreed, default=me + 1):
+            self._be_elected(others)
+
+    def root_timed_out(self, message: messages.RootTimeout, sender: Address) -> None:
+        """Another child of the same root has not heard of it for long."""
+        if message.term == self._root.term and sender in self._link.root_children:
+            self._timeouts[sender] = self._node.now
+
+    def _be_elected(self, others: list[Address]) -> None:
         """Become the root in place of one that has failed, in a new epoch; tell the others who elected."""
         self._parent.abandon()
         term = self._root.term = messages.RootTerm(self._node.now, 0, self._node.address)
@@ -194,12 +218,10 @@ class RootRole:
         self._log.begin(term.epoch, 0)
         self._log.ask(EVERYTHING, 0)
         self._children.restart()
-        self._act_as_root(None)
+        self._act_as_root(())
 
-    def _act_as_root(self, handed_over: messages.RootHandover | None) -> None:
-        self.begin()
-        if self._root.registry is not None and handed_over is not None:
-            self._root.registry.learn(handed_over.known)
+    def _act_as_root(self, known: Iterable[messages.RegistryEntry]) -> None:
+        self.begin(known)
         self._children.grant_all()
         if self._root.term is not None:
             self._children.announce(self._root.term)
