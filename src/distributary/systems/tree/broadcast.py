@@ -44,6 +44,11 @@ class HeardStatistic(NamedTuple):
     via: Address
     """The neighbour that it came from."""
 
+    @property
+    def entry(self) -> CostEntry:
+        """The node's part in the system's cost."""
+        return CostEntry(max(self.times, 0), self.values)
+
 
 class StatisticsBroadcast:
     """The statistics that one node has heard, and passes on."""
@@ -94,29 +99,19 @@ class StatisticsBroadcast:
 
     def below(self, child: Address, values: Values) -> Entries:
         """Those below a child, relative to its values; where everybody tells everybody."""
-        entries = [
-            CostEntry(
-                max(each.times, 0), tuple(one - other for one, other in zip(each.values, values, strict=True))
-            )
-            for address, each in self._heard.items()
-            if each.via == child and address != child
-        ]
-        return self._model.fewer(entries)
+        found = [one.entry for at, one in self._heard.items() if one.via == child and at != child]
+        return self._model.fewer(
+            CostEntry(times, tuple(one - above for one, above in zip(own, values, strict=True)))
+            for times, own in found
+        )
 
     def elsewhere(self) -> list[CostEntry]:
         """All that are not below this node, nor this node itself."""
-        return [
-            CostEntry(max(each.times, 0), each.values)
-            for each in self._heard.values()
-            if each.via not in self.tree.children
-        ]
+        return [each.entry for each in self._heard.values() if each.via not in self.tree.children]
 
     def everybody(self) -> list[CostEntry]:
         """All nodes that are known, this one included."""
-        return [
-            *self.statistics.own,
-            *(CostEntry(max(each.times, 0), each.values) for each in self._heard.values()),
-        ]
+        return [*self.statistics.own, *(each.entry for each in self._heard.values())]
 
     # Telling.
 

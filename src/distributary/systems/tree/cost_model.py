@@ -49,9 +49,6 @@ class CostEntry(NamedTuple):
 
 Entries = tuple[CostEntry, ...]
 
-IDENTITY = {GoalFunction.SUM: 0.0, GoalFunction.MIN: math.inf, GoalFunction.MAX: -math.inf}
-"""What an aggregate begins with, by its function."""
-
 
 class CostModel:
     """A goal, and what of it each broker keeps.
@@ -68,15 +65,13 @@ class CostModel:
     def __init__(self, goal: goals.Goal) -> None:
         self.goal = goal
         node, function = goal.cost.value, goal.cost.function
-        constrained = [
-            (each, each.metric) for each in goal.constraints if not isinstance(each.metric, goals.SystemCost)
-        ]
+        limits = [(each, each.metric) for each in goal.constraints]
+        constrained = [(each, metric) for each, metric in limits if not isinstance(metric, goals.SystemCost)]
         expressions = [node, *(metric for _, metric in constrained)]
         """The cost of a node, and what is constrained of it."""
         self.metrics = [metric for each in expressions for metric in metrics_of(each)]
-        aggregates = [
-            part for each in expressions for part in goals.parts(each) if isinstance(part, GoalAggregate)
-        ]
+        parts = [part for each in expressions for part in goals.parts(each)]
+        aggregates = [part for part in parts if isinstance(part, GoalAggregate)]
         self.paths = tuple(dict.fromkeys(one for one in aggregates if one.over is goals.Scope.PATH))
         """The aggregates over the path, each once; those of the cost before those of constraints."""
         self.additive = function.is_additive
@@ -105,7 +100,7 @@ class CostModel:
             raise DistributaryError(
                 "a live tree sums or averages costs of nodes that are not aggregated over the path"
             )
-        self.nothing: Values = tuple(IDENTITY[path.function] for path in self.paths)
+        self.nothing: Values = tuple(path.function.identity for path in self.paths)
         """The values of the root, where only links count."""
 
     @staticmethod
@@ -178,9 +173,8 @@ class CostModel:
     def _moments(self, entries: Sequence[CostEntry]) -> Entries:
         """Entries with the same count and sum; for a variance also with the same sum of squares."""
         count = sum(each.times for each in entries)
-        mean = tuple(
-            sum(each.times * each.values[path] for each in entries) / count for path in range(len(self.paths))
-        )
+        columns = zip(*([each.times * one for one in each.values] for each in entries), strict=True)
+        mean = tuple(sum(column) / count for column in columns)
         if self.additive:
             return (CostEntry(count, mean),)
         if self.goal.cost.function is GoalFunction.PRODUCT or count < 2:

@@ -20,7 +20,6 @@ latest document, contents and ids are remembered.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -72,33 +71,31 @@ class News:
     def __init__(self, *, changes: bool = True, remembered: int = REMEMBERED) -> None:
         self._changes = changes
         self._remembered = remembered
-        self._contents: OrderedDict[str, None] = OrderedDict()
-        self._ids: OrderedDict[str, None] = OrderedDict()
+        self._contents: dict[str, None] = {}
+        """Contents, those that were said last at the end."""
+        self._ids: dict[str, None] = {}
 
     def take(self, items: Iterable[FeedItem], *, outdated: bool = False) -> list[FeedItem]:
         """The new ones of a document, the oldest first; documents have the newest first."""
-        held = list(items)
+        document = list(items)
         new = []
-        for item in reversed(held):
-            content = item.content
-            known = item.id in self._ids
+        for item in reversed(document):
+            is_change = item.id in self._ids
+            is_said = item.content in self._contents
             self._note(self._ids, item.id)
-            if known and content not in self._contents and (outdated or not self._changes):
+            if is_change and not is_said and (outdated or not self._changes):
                 continue
-            if content not in self._contents:
-                new.append(item)
-            self._note(self._contents, content)
-        self._forget(max(self._remembered, len(held)))
+            new += [] if is_said else [item]
+            self._note(self._contents, item.content)
+        for memory in (self._contents, self._ids):
+            for name in list(memory)[: -max(self._remembered, len(document))]:
+                del memory[name]
         return new
 
-    def _note(self, memory: OrderedDict[str, None], name: str) -> None:
+    def _note(self, memory: dict[str, None], name: str) -> None:
+        """Put a name at the end of a memory."""
+        memory.pop(name, None)
         memory[name] = None
-        memory.move_to_end(name)
-
-    def _forget(self, most: int) -> None:
-        for memory in (self._contents, self._ids):
-            while len(memory) > most:
-                memory.popitem(last=False)
 
 
 @dataclass

@@ -201,13 +201,6 @@ class ParentOrder(NamedTuple):
 UPKEEP = (SubtreeReport, PathReport)
 STATISTICS = (StatisticsUpdate,)
 OPTIMISATION = (
-    PeriodStart,
-    NeighbourhoodRequest,
-    PathRequest,
-    NeighbourhoodReply,
-    PathReply,
-    LinksRequest,
-    LinksReply,
-    RewriteProposal,
-    ParentOrder,
+    *(PeriodStart, RewriteProposal, ParentOrder, NeighbourhoodRequest, NeighbourhoodReply),
+    *(PathRequest, PathReply, LinksRequest, LinksReply),
 )

@@ -130,10 +130,7 @@ class TreeOptimiser:
         """Links that were measured, and when."""
         if settings.best_effort:
             tree.choose_parent_by(self.statistics.best_parent)
-        self._register()
-
-    def _register(self) -> None:
-        node = self._node
+        node = tree.node
         node.handle(messages.PeriodStart, self._period_started)
         node.handle(messages.NeighbourhoodRequest, self._neighbourhood_requested)
         node.handle(messages.PathRequest, self._path_requested)
@@ -248,11 +245,9 @@ class TreeOptimiser:
         above, parent, link = self.statistics.parent_values, self.tree.parent, self.statistics.link
         if not self.tree.is_root and parent is not None:
             values = self.model.nothing if above is None else above
-            link = link or messages.UNMEASURED
-            fanout, size = len(own.children), self.statistics.size
-            me = messages.ChildState(own.address, link, own.facts, fanout, size, (), ())
-            facts = messages.BrokerFacts()
-            known.add(messages.TreeNeighbourhood(parent, NOWHERE, values, facts, (me,)))
+            sizes = (len(own.children), self.statistics.size)
+            me = messages.ChildState(own.address, link or messages.UNMEASURED, own.facts, *sizes, (), ())
+            known.add(messages.TreeNeighbourhood(parent, NOWHERE, values, messages.BrokerFacts(), (me,)))
         if self.model.holistic:
             known.rest = self.model.fewer(self.broadcast.elsewhere())
         elif self.model.bottleneck:
@@ -276,17 +271,10 @@ class TreeOptimiser:
             else:
                 self._send(address, messages.PathRequest(period, me, address, ()))
 
-        search = RewriteSearch(
-            known,
-            me,
-            rules,
-            period,
-            ask=ask,
-            measure=lambda child, parents: self._send(child, messages.LinksRequest(period, parents)),
-            propose=self._propose,
-            levels=levels,
-            partners=partners,
-        )
+        def measure(child: Address, parents: tuple[Address, ...]) -> None:
+            self._send(child, messages.LinksRequest(period, parents))
+
+        search = RewriteSearch(known, me, rules, period, ask, measure, self._propose, levels, partners)
         self._searches.append(search)
         search.begin(asked)
 

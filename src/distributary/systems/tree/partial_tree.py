@@ -30,14 +30,10 @@ from distributary.plan.trees.metrics import Metric, Reads, metrics_of
 from distributary.plan.trees.path_cost import Links
 from distributary.plan.trees.rules import TreeRewrite, TreeRule
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree, star
+from distributary.systems.tree import messages
 from distributary.systems.tree.cost_model import CostModel, Entries, Values
-from distributary.systems.tree.messages import (
-    BrokerFacts,
-    ChildState,
-    LinkMeasurement,
-    Streams,
-    TreeNeighbourhood,
-)
+from distributary.systems.tree.messages import BrokerFacts, ChildState, LinkMeasurement, TreeNeighbourhood
+from distributary.systems.tree.statistics import known_sites
 
 LinkKey = tuple[Address, Address]
 """Parent and child."""
@@ -50,7 +46,7 @@ class _Site(NamedTuple):
     times: int
     """How many nodes it stands for."""
     facts: BrokerFacts = BrokerFacts()
-    streams: Streams = ()
+    streams: messages.Streams = ()
     stored: Values | None = None
     """Its values, if they are not measured here."""
 
@@ -159,30 +155,12 @@ class PartialProblem(Problem):
             if parent in draft.index and child in draft.index
         }
         stored = {number: site.stored for number, site in enumerate(draft.sites) if site.stored is not None}
-        super().__init__(_stored_goal(model, stored), self._make_sites(draft.sites))
+        _, times, facts, streams, _ = zip(*draft.sites, strict=True)
+        sites = known_sites(self._pairs, facts, streams, unknown=math.inf, counts=times)
+        super().__init__(_stored_goal(model, stored), sites)
         self.tree = Tree(tuple(site.parent for site in draft.sites))
         self.addresses = {site: address for address, site in draft.index.items()}
         self.estimate = TreeEstimate(self, self.tree)
-
-    def _make_sites(self, drafted: list[_Site]) -> Sites:
-        count = len(drafted)
-        latency = [[math.inf] * count for _ in range(count)]
-        bandwidth = [[0.0] * count for _ in range(count)]
-        for (parent, child), link in self._pairs.items():
-            latency[parent][child], bandwidth[parent][child] = link
-        rates: dict[str, float] = {}
-        for name, rate in (stream for site in drafted for stream in site.streams):
-            rates[name] = max(rate, rates.get(name, 0.0))
-        bits = {name: 1 << number for number, name in enumerate(rates)}
-        return Sites(
-            latency=latency,
-            bandwidth=bandwidth,
-            clients=[site.facts.clients for site in drafted],
-            processing=[site.facts.processing for site in drafted],
-            interest=[sum(bits[name] for name, _ in site.streams) for site in drafted],
-            rates=list(rates.values()),
-            counts=[site.times for site in drafted],
-        )
 
     def links(self, cost: SystemCost) -> Links:
         """The local values, but only where a link is known or a site has its parent now."""

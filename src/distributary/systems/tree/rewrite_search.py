@@ -13,6 +13,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 
 from distributary.overlay.node import Address
 from distributary.plan.trees.optimiser import NEGLIGIBLE
@@ -30,39 +31,31 @@ def plain(benefit: float) -> float:
     return float(f"{benefit:.9g}")
 
 
+@dataclass(eq=False)
 class RewriteSearch:
-    """One search for the best rewrite around a node, in one optimisation period.
+    """One search for the best rewrite around a node, in one optimisation period."""
 
-    `ask` requests the neighbourhood of a node, or with `partners` those of all nodes up from it; `measure`
-    has a node measure its links to possible parents; `propose` takes the best rewrite, if there is any.
-    """
-
-    def __init__(
-        self,
-        known: PartialTree,
-        owner: Address,
-        rules: Sequence[TreeRule],
-        period: int,
-        *,
-        ask: Callable[[Address], None],
-        measure: Callable[[Address, tuple[Address, ...]], None],
-        propose: Callable[[RewriteProposal], None],
-        levels: int = 0,
-        partners: frozenset[Address] | None = None,
-    ) -> None:
-        self.partners = partners
-        """For directed rules: the nodes that they may be about."""
-        self._known, self._owner, self._rules, self._period = known, owner, rules, period
-        self._ask, self._measure, self._propose = ask, measure, propose
-        self._levels = levels
-        """So many levels of neighbourhoods below the owner are asked for, its own being the first."""
-        self._waiting: set[Address] = set()
-        """Nodes that have not sent their neighbourhoods."""
-        self._measuring: dict[Address, set[Address]] = {}
-        """Nodes that have not sent their links, and to which parents."""
-        self._over = False
-        self._level = 1
-        self._row: tuple[Address, ...] = (owner,)
+    known: PartialTree
+    owner: Address
+    rules: Sequence[TreeRule]
+    period: int
+    ask: Callable[[Address], None]
+    """Requests the neighbourhood of a node, or with `partners` those of all nodes up from it."""
+    measure: Callable[[Address, tuple[Address, ...]], None]
+    """Has a node measure its links to possible parents."""
+    propose: Callable[[RewriteProposal], None]
+    """Takes the best rewrite, if there is any."""
+    levels: int = 0
+    """So many levels of neighbourhoods below the owner are asked for, its own being the first."""
+    partners: frozenset[Address] | None = None
+    """For directed rules: the nodes that they may be about."""
+    _waiting: set[Address] = field(default_factory=set)
+    """Nodes that have not sent their neighbourhoods."""
+    _measuring: dict[Address, set[Address]] = field(default_factory=dict)
+    """Nodes that have not sent their links, and to which parents."""
+    _over: bool = False
+    _rows: int = 0
+    """How many levels below the owner have been asked for."""
 
     def begin(self, asked: Iterable[Address]) -> None:
         """Ask these for their neighbourhoods; then, level by level, those below the owner."""
@@ -70,7 +63,7 @@ class RewriteSearch:
         if not self._waiting:
             self._descend()
         for address in sorted(self._waiting):
-            self._ask(address)
+            self.ask(address)
 
     def take_neighbourhoods(self, node: Address, found: tuple[TreeNeighbourhood, ...]) -> None:
         """Take the neighbourhood of a node, or those of all on its way to the root; none ends the search."""
@@ -80,25 +73,26 @@ class RewriteSearch:
             self._over = True
             return
         for each in found:
-            self._known.add(each)
+            self.known.add(each)
         self._waiting.discard(node)
         if not self._waiting:
             self._descend()
 
     def _descend(self) -> None:
-        if self._level < self._levels:
-            self._level += 1
-            children = [child for address in self._row for child in self._known.children(address)]
-            self._row = tuple(child.address for child in children)
-            self.begin(child.address for child in children if child.fanout)
-        else:
+        self._rows += 1
+        if self._rows >= self.levels:
             self._measure_links()
+            return
+        children = self.known.children(self.owner)
+        for _ in range(self._rows - 1):
+            children = tuple(below for one in children for below in self.known.children(one.address))
+        self.begin(child.address for child in children if child.fanout)
 
     def _measure_links(self) -> None:
-        if not self._known.is_sound(whole=self.partners is not None):
+        if not self.known.is_sound(whole=self.partners is not None):
             self._over = True
             return
-        problem = self._known.problem()
+        problem = self.known.problem()
         for rewrite in self._rewrites(problem):
             for parent, child in problem.links_needed(rewrite):
                 self._measuring.setdefault(child, set()).add(parent)
@@ -106,7 +100,7 @@ class RewriteSearch:
         if not needed:
             self._weigh(problem)
         for child, parents in needed:
-            self._measure(child, tuple(sorted(parents)))
+            self.measure(child, tuple(sorted(parents)))
 
     def take_links(
         self, child: Address, asked: Iterable[Address], links: Iterable[tuple[Address, LinkMeasurement]]
@@ -115,15 +109,15 @@ class RewriteSearch:
         if self._over or child not in self._measuring:
             return
         for parent, link in links:
-            self._known.links[parent, child] = link
+            self.known.links[parent, child] = link
         self._measuring[child] -= set(asked)
         if not self._measuring[child]:
             del self._measuring[child]
         if not self._measuring:
-            self._weigh(self._known.problem())
+            self._weigh(self.known.problem())
 
     def _rewrites(self, problem: PartialProblem) -> list[TreeRewrite]:
-        found = problem.rewrites(self._rules, self._owner)
+        found = problem.rewrites(self.rules, self.owner)
         if self.partners is None:
             return list(found)
         return [each for each in found if problem.addresses[each.arguments[1]] in self.partners]
@@ -142,5 +136,5 @@ class RewriteSearch:
             if problem.estimate.legal(rewrite.changes):
                 changes = tuple((name[site], name[parent]) for site, parent in rewrite.changes.items())
                 before = tuple((name[site], name[parents[site]]) for site in rewrite.changes)
-                self._propose(RewriteProposal(self._period, -loss, rule, arguments, changes, before))
+                self.propose(RewriteProposal(self.period, -loss, rule, arguments, changes, before))
                 return

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -30,17 +30,9 @@ from distributary.plan.trees.cost import local_value
 from distributary.plan.trees.metrics import Reads
 from distributary.plan.trees.tree import NO_PARENT, Sites
 from distributary.plan.trees.tree import Tree as Plan
-from distributary.systems.tree.cost_model import IDENTITY, CostEntry, CostModel, Entries, Values
-from distributary.systems.tree.messages import (
-    UNMEASURED,
-    BrokerFacts,
-    ChildState,
-    LinkMeasurement,
-    PathReport,
-    Streams,
-    SubtreeReport,
-    TreeNeighbourhood,
-)
+from distributary.systems.tree import messages
+from distributary.systems.tree.cost_model import CostEntry, CostModel, Entries, Values
+from distributary.systems.tree.messages import BrokerFacts, LinkMeasurement, Streams, SubtreeReport
 
 
 def _topic(event: Event) -> str:
@@ -107,14 +99,11 @@ def local_values(
     model: CostModel, link: LinkMeasurement | None, facts: BrokerFacts, fanout: int, streams: Streams
 ) -> Values:
     """A node's part in its own values, under a parent at the end of a link; as the root, without one."""
-    if not model.paths:
-        return ()
-    sites, tree, me = _alone(link, facts, fanout, streams)
-    found = [local_value(path.value, sites, tree, me) for path in model.paths]
-    return tuple(
-        IDENTITY[path.function] if value is None else float(value)
-        for path, value in zip(model.paths, found, strict=True)
-    )
+    found, alone = [], _alone(link, facts, fanout, streams)
+    for path in model.paths:
+        value = local_value(path.value, *alone)
+        found.append(path.function.identity if value is None else float(value))
+    return tuple(found)
 
 
 @lru_cache(1 << 12)
@@ -133,27 +122,41 @@ def _alone(
     link: LinkMeasurement | None, facts: BrokerFacts, fanout: int, streams: Streams
 ) -> tuple[Sites, Plan, int]:
     """A node, its parent if it has a link, and its children, the first of which wants those streams."""
-    me = 0 if link is None else 1
-    count = me + 1 + fanout
-    latency = [[0.0] * count for _ in range(count)]
-    bandwidth = [[0.0] * count for _ in range(count)]
-    if link is not None:
-        latency[0][1], bandwidth[0][1] = link
-    rates = dict(merged(streams, facts.streams))
+    links = {} if link is None else {(0, 1): link}
+    me = len(links)
+    below: list[Streams] = [streams, *[()] * (fanout - 1)] if fanout else []
+    wanted: list[Streams] = [*[()] * me, facts.streams, *below]
+    sites = known_sites(links, [facts] * len(wanted), wanted, unknown=0.0)
+    return sites, Plan((NO_PARENT, *[0] * me, *[me] * fanout)), me
+
+
+def known_sites(
+    links: Mapping[tuple[int, int], LinkMeasurement],
+    facts: Sequence[BrokerFacts],
+    streams: Sequence[Streams],
+    *,
+    unknown: float,
+    counts: Sequence[int] = (),
+) -> Sites:
+    """The planner's sites: those of some brokers, of the streams they want, and of the links between them.
+
+    `unknown` is the latency where there is no link; `counts` says how many brokers each site stands for.
+    """
+    size = len(facts)
+    latency, bandwidth = ([[value] * size for _ in facts] for value in (unknown, 0.0))
+    for (parent, child), link in links.items():
+        latency[parent][child], bandwidth[parent][child] = link
+    rates = dict(merged(*streams))
     bits = {stream: 1 << number for number, stream in enumerate(rates)}
-    interest = [0] * count
-    interest[me] = sum(bits[stream] for stream, _ in facts.streams)
-    if fanout:
-        interest[me + 1] = sum(bits[stream] for stream, _ in streams)
-    sites = Sites(
+    return Sites(
         latency=latency,
         bandwidth=bandwidth,
-        clients=[facts.clients] * count,
-        processing=[facts.processing] * count,
-        interest=interest,
+        clients=[one.clients for one in facts],
+        processing=[one.processing for one in facts],
+        interest=[sum(bits[stream] for stream, _ in row) for row in streams],
         rates=list(rates.values()),
+        counts=counts,
     )
-    return sites, Plan((NO_PARENT, *([0] if me else []), *([me] * fanout))), me
 
 
 R = TypeVar("R")
@@ -196,8 +199,8 @@ class BrokerStatistics:
         self.remembered_at = -1.0
         self._clients = clients
         self._rates = StreamRates(gauges, wants)
-        self._above: tuple[int, LinkMeasurement, Values] | None = None
-        """The link to the parent and the parent's values, with the stamp of the link."""
+        self._above: tuple[int, LinkMeasurement | None, Values | None] = (-1, None, None)
+        """The stamp of the link to the parent, what was measured of it, and the parent's values."""
         self._reports: dict[Address, tuple[float, SubtreeReport]] = {}
         """The latest report of each child, and when it came."""
         self._last: tuple[Address | None, SubtreeReport] | None = None
@@ -209,7 +212,7 @@ class BrokerStatistics:
         if model.needs_streams:
             tree.on_event(lambda event: self._rates.note(event, tree.node.now))
         tree.node.handle(SubtreeReport, self._subtree_reported)
-        tree.node.handle(PathReport, self._path_reported)
+        tree.node.handle(messages.PathReport, self._path_reported)
         tree.prober.answer_with(lambda: self.values or ())
 
     def forget(self) -> None:
@@ -229,14 +232,14 @@ class BrokerStatistics:
     @property
     def link(self) -> LinkMeasurement | None:
         """The link to the parent, once it has been measured."""
-        above = self._above
-        return None if above is None or above[0] != self.tree.link.stamp else above[1]
+        stamp, link, _ = self._above
+        return link if stamp == self.tree.link.stamp else None
 
     @property
     def parent_values(self) -> Values | None:
         """The parent's values, once they are known."""
-        above = self._above
-        return None if above is None or above[0] != self.tree.link.stamp else above[2]
+        stamp, _, values = self._above
+        return values if stamp == self.tree.link.stamp else None
 
     @_momentary
     def children(self) -> dict[Address, SubtreeReport]:
@@ -254,26 +257,24 @@ class BrokerStatistics:
     def values(self) -> Values | None:
         """This node's values; None while they are not known."""
         if self.tree.is_root or not self.regular:
-            return local_values(*self._under(None))
+            return self._under(None)
         above, link = self.parent_values, self.link
         if above is None or link is None:
             return None
-        return self.model.joined(above, local_values(*self._under(link)))
+        return self.model.joined(above, self._under(link))
 
-    def _under(
-        self, link: LinkMeasurement | None
-    ) -> tuple[CostModel, LinkMeasurement | None, BrokerFacts, int, Streams]:
-        """This node at the end of a link, for `local_values` and `local_cost`."""
-        return self.model, link, self.facts, len(self.tree.children), self.streams
+    def _under(self, link: LinkMeasurement | None) -> Values:
+        """This node's part in its own values, at the end of a link; as the root, without one."""
+        return local_values(self.model, link, self.facts, len(self.tree.children), self.streams)
 
     @property
     def _present_link(self) -> LinkMeasurement | None:
-        return None if self.tree.is_root else self.link or UNMEASURED
+        return None if self.tree.is_root else self.link or messages.UNMEASURED
 
     @property
     def local(self) -> Values:
         """This node's part in its own values."""
-        return local_values(*self._under(self._present_link))
+        return self._under(self._present_link)
 
     @_momentary
     def streams(self) -> Streams:
@@ -294,7 +295,7 @@ class BrokerStatistics:
         return [own, *(CostEntry(times, self.model.joined(values, each)) for times, each in child.below)]
 
     def _local(self, child: SubtreeReport) -> Values:
-        link = child.link or UNMEASURED
+        link = child.link or messages.UNMEASURED
         return local_values(self.model, link, child.facts, child.fanout, child.streams)
 
     @_momentary
@@ -336,9 +337,11 @@ class BrokerStatistics:
         return self.model.root_counts or not self.tree.is_root
 
     def _local_cost(self) -> float | None:
-        return local_cost(*self._under(self._present_link)) if self._has_cost else None
+        fanout = len(self.tree.children)
+        known = (self.model, self._present_link, self.facts, fanout, self.streams)
+        return local_cost(*known) if self._has_cost else None
 
-    def absolute(self, entries: Entries) -> list[CostEntry]:
+    def absolute(self, entries: Iterable[CostEntry]) -> list[CostEntry]:
         """Entries relative to this node as they are in the tree."""
         values, join = self.values, self.model.joined
         return [] if values is None else [CostEntry(times, join(values, each)) for times, each in entries]
@@ -350,7 +353,7 @@ class BrokerStatistics:
 
     def neighbourhood(
         self, below_of: Callable[[Address, Values], Entries] | None = None
-    ) -> TreeNeighbourhood | None:
+    ) -> messages.TreeNeighbourhood | None:
         """This node and its children; None while something of it is not known.
 
         Where everybody tells everybody their costs, `below_of` gives the nodes below a child, relative to its
@@ -361,13 +364,13 @@ class BrokerStatistics:
             return None
         children = []
         for child, told in sorted(self.children.items()):
-            below = told.below
+            _, link, facts, fanout, size, below, streams = told
             if below_of is not None:
                 below = below_of(child, self.model.joined(values, self._local(told)))
-            link = told.link or UNMEASURED
-            children.append(ChildState(child, link, told.facts, told.fanout, told.size, below, told.streams))
+            known = (child, link or messages.UNMEASURED, facts, fanout, size)
+            children.append(messages.ChildState(*known, below, streams))
         parent = None if tree.is_root else tree.parent
-        return TreeNeighbourhood(tree.address, parent, values, self.facts, tuple(children))
+        return messages.TreeNeighbourhood(tree.address, parent, values, self.facts, tuple(children))
 
     # Telling.
 
@@ -388,27 +391,20 @@ class BrokerStatistics:
             for child, (came, each) in self._reports.items():
                 held = tree.node.now - came
                 rest = self._rest_of(child)
-                tree.node.send(child, PathReport(each.sent, held, values, rest, self.system))
+                tree.node.send(child, messages.PathReport(each.sent, held, values, rest, self.system))
 
     def _report(self) -> SubtreeReport:
-        tree, facts, streams = self.tree, self.facts, self.streams
+        tree, facts = self.tree, self.facts
         below = () if self.model.broadcasts_costs else self.below
-        everything = merged(facts.streams, streams)
-        return SubtreeReport(
-            tree.node.now, self.link, facts, len(tree.children), self.size, below, everything
-        )
+        measured = (tree.node.now, self.link, facts, len(tree.children), self.size)
+        return SubtreeReport(*measured, below, merged(facts.streams, self.streams))
 
     def _rest_of(self, child: Address) -> Entries:
         """What a MIN or MAX must know of those who are not below a child: the worst of them."""
         if not self.model.bottleneck:
             return ()
-        others = [
-            each
-            for other, told in self.children.items()
-            if other != child
-            for each in self.absolute(tuple(self._entries(told)))
-        ]
-        worst = self.model.worst([*self.rest, *self.own, *others])
+        others = [each for at, one in self.children.items() if at != child for each in self._entries(one)]
+        worst = self.model.worst([*self.rest, *self.own, *self.absolute(others)])
         return () if worst is None else (worst._replace(times=1),)
 
     def _subtree_reported(self, message: SubtreeReport, sender: Address) -> None:
@@ -417,7 +413,7 @@ class BrokerStatistics:
         if before is None or before[1].sent < message.sent:
             self._reports[sender] = (self.tree.node.now, message)
 
-    def _path_reported(self, message: PathReport, sender: Address) -> None:
+    def _path_reported(self, message: messages.PathReport, sender: Address) -> None:
         self.forget()
         if sender != self.tree.parent:
             return
@@ -437,15 +433,13 @@ class BrokerStatistics:
     def best_parent(self, answers: ProbeResults) -> Address:
         """Of some parents on offer, the one under which this node's own cost is best."""
         sign = self.model.goal.sign
-        facts, streams = self.facts, self.streams
 
         def rank(parent: Address) -> tuple[bool, float, Address]:
             link = self.measured(parent, answers[parent])
             told = answers[parent].told
             if not self.model.along_path or len(told) != len(self.model.paths):
                 return True, link.latency, parent
-            own = local_values(self.model, link, facts, len(self.tree.children), streams)
-            values = self.model.joined(told, own)
+            values = self.model.joined(told, self._under(link))
             return not self.model.within(values), sign * self.model.cost(values), parent
 
         return min(answers, key=rank)
