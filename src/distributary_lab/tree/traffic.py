@@ -31,8 +31,8 @@ from distributary.sim.simulator import Simulator
 from distributary.systems.assembly import Settings
 from distributary.systems.tree.broker import TreeAssembly, TreeBroker
 from distributary.systems.tree.messages import OPTIMISATION, STATISTICS, UPKEEP
-from distributary.systems.tree.optimiser import OptimisationSettings, TreeOptimiser
-from distributary.systems.tree.statistics import Gauges
+from distributary.systems.tree.optimiser import TreeOptimiser
+from distributary.systems.tree.settings import Gauges, OptimisationSettings
 from distributary.workloads.feeds import FEEDS, SKEW, Zipf
 from distributary_lab.experiment import Plot, Point, Row, Rows, Verdict, answer, grid
 from distributary_lab.rows import largest, mean, means, number, select

@@ -24,10 +24,10 @@ from distributary.sim.faults import Injection
 from distributary.sim.simulator import Observer
 from distributary.systems.queries.local_goals import is_local
 from distributary.systems.queries.local_problem import LocalProblem
+from distributary.systems.queries.messages import DownwardStatistics, UpwardStatistics
 from distributary.systems.queries.optimiser import OPTIMISATION, STATISTICS, NeighbourhoodOptimiser
 from distributary.systems.queries.settings import QueryOptimiserSettings
 from distributary.systems.queries.snapshot import PlanningSnapshot, TrafficRates, planning_snapshot
-from distributary.systems.queries.statistics_messages import DownwardStatistics, UpwardStatistics
 from flow.random_queries import random_catalogue
 from systems.queries.test_optimiser import (
     LATENCY,

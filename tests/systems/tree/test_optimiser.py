@@ -23,8 +23,7 @@ from distributary.plan.trees.tree import NO_PARENT, Sites, Tree, random_tree
 from distributary.sim.latency import MatrixLatency
 from distributary.systems.tree.cost_model import CostModel
 from distributary.systems.tree.messages import OPTIMISATION, STATISTICS, UPKEEP
-from distributary.systems.tree.optimiser import OptimisationSettings
-from distributary.systems.tree.statistics import Gauges
+from distributary.systems.tree.settings import Gauges, OptimisationSettings
 from systems.tree.worlds import World
 
 GOALS = {

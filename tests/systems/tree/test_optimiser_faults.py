@@ -12,7 +12,7 @@ import pytest
 from distributary.overlay.tree.topology import unsettled
 from distributary.plan.trees.goals import parse_goal
 from distributary.sim.scenario import random_scenario
-from distributary.systems.tree.optimiser import OptimisationSettings
+from distributary.systems.tree.settings import OptimisationSettings
 from replay import replayed_by
 from systems.tree.test_faults import LOSSLESS, NODES, SPARES
 from systems.tree.worlds import World

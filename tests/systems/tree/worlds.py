@@ -17,7 +17,8 @@ from distributary.sim.latency import Latency, UniformLatency
 from distributary.sim.simulator import Observer, Simulator
 from distributary.systems.assembly import Settings
 from distributary.systems.tree.broker import TreeAssembly, TreeBroker
-from distributary.systems.tree.optimiser import OptimisationSettings, TreeOptimiser
+from distributary.systems.tree.optimiser import TreeOptimiser
+from distributary.systems.tree.settings import OptimisationSettings
 
 FANOUT = 3
 

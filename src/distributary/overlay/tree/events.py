@@ -12,6 +12,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from distributary.model import Event
 from distributary.overlay.node import Address
@@ -158,3 +159,12 @@ class EventReception:
             log.skip_to(message.through)
         self.drain()
         return True
+
+
+class LowerParts(NamedTuple):
+    """The parts of a node that those which change the tree work with: its parent's and the root's."""
+
+    state: TreeState
+    upstream: UpstreamInterest
+    children: Children
+    events: EventReception

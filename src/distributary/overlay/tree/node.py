@@ -13,7 +13,7 @@ from distributary.overlay.node import Address, Node
 from distributary.overlay.tree import messages
 from distributary.overlay.tree.children import Children
 from distributary.overlay.tree.event_log import EventLog
-from distributary.overlay.tree.events import EventReception
+from distributary.overlay.tree.events import EventReception, LowerParts
 from distributary.overlay.tree.interest import Form
 from distributary.overlay.tree.link import ParentLink
 from distributary.overlay.tree.parent import ParentProtocol
@@ -63,9 +63,9 @@ class TreeNode:
         self.upstream = UpstreamInterest(state)
         self._children = Children(state, self.upstream, routes or ScannedRoutes())
         self._events = EventReception(state, self.upstream, self._children)
-        parts = (state, self.upstream, self._children, self._events)
-        self._parent = ParentProtocol(*parts, self.prober, contacts)
-        self._role = RootRole(*parts, self._parent, on_elected)
+        parts = LowerParts(state, self.upstream, self._children, self._events)
+        self._parent = ParentProtocol(parts, self.prober, contacts)
+        self._role = RootRole(parts, self._parent, on_elected)
         if courier is not None:
             courier.on_failure(self.root.undeliverable)
         if is_root:

@@ -17,12 +17,10 @@ from collections.abc import Callable, Iterable
 
 from distributary.overlay.node import Address
 from distributary.overlay.tree import messages
-from distributary.overlay.tree.children import Children
-from distributary.overlay.tree.events import EventReception
+from distributary.overlay.tree.events import LowerParts
 from distributary.overlay.tree.link import ChangeState, ParentTransition
 from distributary.overlay.tree.probing import ProbeResults, TreeProber
-from distributary.overlay.tree.state import TreeState
-from distributary.overlay.tree.upstream import NOT_GRANTED, UpstreamInterest
+from distributary.overlay.tree.upstream import NOT_GRANTED
 
 MOST_TRIES = 4
 """How often a node asks a new root to let it stay where it is; then it asks for any parent."""
@@ -31,21 +29,13 @@ MOST_TRIES = 4
 class ParentProtocol:
     """The link to the parent at work."""
 
-    def __init__(
-        self,
-        state: TreeState,
-        upstream: UpstreamInterest,
-        children: Children,
-        events: EventReception,
-        prober: TreeProber,
-        contacts: Iterable[Address],
-    ) -> None:
+    def __init__(self, parts: LowerParts, prober: TreeProber, contacts: Iterable[Address]) -> None:
         self.granted_in: messages.RootTerm | None = None
         """The term in which this node's place was granted; a root of another term must be told of it."""
+        state, self._upstream, self._children, self._events = parts
         self._node, self._post, self._settings = state.node, state.post, state.settings
         self._root, self._link, self._log = state.root, state.link, state.log
-        self._upstream, self._children, self._events, self._prober = upstream, children, events, prober
-        self._contacts = tuple(contacts)
+        self._prober, self._contacts = prober, tuple(contacts)
         self._choose: Callable[[ProbeResults], Address] | None = None
         self._stamp = 0
         self._tries = 0

@@ -18,13 +18,11 @@ from collections.abc import Callable, Iterable
 
 from distributary.overlay.node import Address
 from distributary.overlay.tree import messages
-from distributary.overlay.tree.children import Children
-from distributary.overlay.tree.events import EventReception
+from distributary.overlay.tree.events import LowerParts
 from distributary.overlay.tree.interest import Interest
 from distributary.overlay.tree.parent import ParentProtocol
 from distributary.overlay.tree.registry import ParentRegistry
-from distributary.overlay.tree.state import TreeState
-from distributary.overlay.tree.upstream import NOT_GRANTED, UpstreamInterest
+from distributary.overlay.tree.upstream import NOT_GRANTED
 
 EVERYTHING = Interest(((),))
 
@@ -33,19 +31,13 @@ class RootRole:
     """What a node does if it is the root, and forwards if it is not; how it learns of and becomes one."""
 
     def __init__(
-        self,
-        state: TreeState,
-        upstream: UpstreamInterest,
-        children: Children,
-        events: EventReception,
-        parent: ParentProtocol,
-        on_elected: Callable[[Address], None] | None,
+        self, parts: LowerParts, parent: ParentProtocol, on_elected: Callable[[Address], None] | None
     ) -> None:
+        state, self._upstream, self._children, self._events = parts
         self._node, self._post = state.node, state.post
         self._settings, self._random = state.settings, state.random
         self._root, self._link, self._log = state.root, state.link, state.log
-        self._upstream, self._children, self._events, self._parent = upstream, children, events, parent
-        self._on_elected = on_elected
+        self._parent, self._on_elected = parent, on_elected
         self.move_listeners: list[Callable[[Address], None]] = []
         """Called, at the root, with every node that has changed its parent."""
         self._silent: set[Address] = set()

@@ -15,8 +15,8 @@ In reading order, with the parts of the seed's Figure 5.3:
 - `reconfiguration`: moving and dividing operators (query manager).
 - `source_trees`, `registry`: sources, their trees, queries, and where each stream is (bootstrap node).
 - `registry_failover`: primary and standby of the registry. `checkpoints`: operators of lost nodes continue.
-- `node_model`, `statistics_messages`, `statistics`: what a node measures, and rounds of values up and down
-  the trees (statistics manager).
+- `node_model`, `statistics`: what a node measures, and rounds of values up and down the trees (statistics
+  manager).
 - `local_goals`, `probes`, `local_problem`, `snapshot`, `proposals`, `optimiser`: the network improves its
   placement by itself, with what a neighbourhood knows or with a snapshot of the whole (optimiser).
 - `broker`: the node as a whole, and what its clients call (query manager).

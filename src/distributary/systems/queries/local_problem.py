@@ -32,10 +32,10 @@ from distributary.plan.queries.moves import OperatorMove
 from distributary.plan.queries.optimiser import Climber
 from distributary.plan.queries.state import Floats, Indices, PlacementState
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree
+from distributary.systems.queries.messages import NodeValue, SourceRate
 from distributary.systems.queries.node_model import SUPER, NodeModel, PlacementUnit, ReaderInfo
 from distributary.systems.queries.probes import ProbeResults, StreamUsage
 from distributary.systems.queries.settings import QueryOptimiserSettings, Surroundings
-from distributary.systems.queries.statistics_messages import NodeValue, SourceRate
 
 STAND_IN = "stand-in"
 """The kind of an operator elsewhere whose stream is read here."""

@@ -1,8 +1,9 @@
 """The messages of a query network: streams, subscriptions of readers, registration, hand-over of operators.
 
 Kinds are grouped by purpose, so that metrics tell what each purpose costs: `DATA` carries streams, `CONTROL`
-registers, subscribes and moves. `STATISTICS` and `OPTIMISATION` are in `optimiser`, `CHECKPOINT_MESSAGES` in
-`checkpoints`. The number and order of fields decide the size of a message on the wire.
+registers, subscribes and moves, `ROUND_MESSAGES` are of a round of statistics. `STATISTICS` and
+`OPTIMISATION` are in `optimiser`, `CHECKPOINT_MESSAGES` in `checkpoints`. The number and order of fields
+decide the size of a message on the wire.
 """
 
 from __future__ import annotations
@@ -344,6 +345,103 @@ class TrafficCounts(NamedTuple):
     work: int
 
 
+# Rounds of statistics (`statistics` and `node_model` say what is done with them)
+
+
+class NodeValue(NamedTuple):
+    """The goal's value of a node."""
+
+    site: Address
+    value: float
+
+
+class SourceRate(NamedTuple):
+    """What a stream carries in a second."""
+
+    stream: str
+    items: float
+    bytes: float
+
+
+class StreamDemand(NamedTuple):
+    """How much of a stream is asked for, in parts of the planner's `WHOLE`; more where several ask for it."""
+
+    stream: str
+    share: int
+
+
+class TreePosition(NamedTuple):
+    """Where a node is in a tree."""
+
+    root: Address
+    parent: Address | None
+    children: tuple[Address, ...]
+    levels: int
+    """Below the node."""
+    height: int
+    """Levels of the whole tree."""
+
+
+class RoundAnnouncement(NamedTuple):
+    """A period begins; from the registry to each broker."""
+
+    period: int
+    brokers: int
+    queries: int
+    positions: tuple[TreePosition, ...]
+    """In each tree."""
+
+
+class UpwardStatistics(NamedTuple):
+    """From a node to its parent: what it knows of itself and of the nodes below."""
+
+    period: int
+    tree: int
+    values: tuple[NodeValue, ...]
+    widest: float
+    """The worst value below: no node there wants to hear of worse."""
+    worst: tuple[NodeValue, ...]
+    total: float
+    """What all nodes below together contribute to the cost."""
+    demand: tuple[StreamDemand, ...]
+    below: tuple[tuple[Address, int], ...]
+    """Nodes below, and how many levels."""
+
+
+class DownwardStatistics(NamedTuple):
+    """From a node to one of its children: what the nodes there can use of what is known above."""
+
+    period: int
+    tree: int
+    values: tuple[NodeValue, ...]
+    worst: tuple[NodeValue, ...]
+    total: float
+    path_cost: float
+    """From the root to the sender: the values of the links together."""
+    rates: tuple[SourceRate, ...]
+    above: tuple[Address, ...]
+    """Nodes above the sender, the nearest first."""
+    siblings: tuple[Address, ...]
+    """The sender's other children."""
+
+
+class SendRate(NamedTuple):
+    """The bytes a second that the operators of a node send to another one, all streams together."""
+
+    period: int
+    bytes: float
+
+
+class FilterRates(NamedTuple):
+    """Filters that read an operator's stream, and the items a second that pass them; to its host.
+
+    Sent when they change. What passes a filter is all that it is sent.
+    """
+
+    filters: tuple[tuple[str, str, float], ...]
+    """Stream, filter, items."""
+
+
 DATA = (StreamElements,)
 CONTROL = (
     *(Subscribe, SubscriptionGrant, Unsubscribe, ReadAcknowledgement, StreamMove, SubscriptionRedirect),
@@ -352,3 +450,4 @@ CONTROL = (
     *(OperatorHandover, UnregisterQuery, UnregisterSubscription, WithdrawalNotice, WithdrawalConfirmation),
     LeaveTree,
 )
+ROUND_MESSAGES = (RoundAnnouncement, UpwardStatistics, DownwardStatistics, SendRate, FilterRates)

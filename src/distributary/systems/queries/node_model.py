@@ -27,14 +27,14 @@ from distributary.flow import splitting_of
 from distributary.overlay.node import Address
 from distributary.plan.queries.evaluation import evaluated
 from distributary.plan.queries.graph import FILTER, FINALS, WHOLE
+from distributary.systems.queries import messages
 from distributary.systems.queries.connections import Connections
 from distributary.systems.queries.engine import Engine, HostedClient, HostedOperator
 from distributary.systems.queries.local_goals import path_cost_of, totals_of, value_of
-from distributary.systems.queries.messages import PART, OperatorSpec, StreamLocation, TrafficCounts
+from distributary.systems.queries.messages import PART, OperatorSpec, SourceRate, StreamLocation
 from distributary.systems.queries.retention import discard
 from distributary.systems.queries.settings import QueryOptimiserSettings
 from distributary.systems.queries.snapshot import RateEstimates, TrafficRates
-from distributary.systems.queries.statistics_messages import FilterRates, SendRate, SourceRate
 
 NOTHING = TrafficRates(0.0, 0.0, 0.0)
 SUPER = "super"
@@ -44,7 +44,7 @@ CHANGED = 0.05
 CLIENTS = "client:"
 """The prefix of the names of queries' clients (`registry.client_name`)."""
 
-TrafficMeter = Callable[[], tuple[Iterable[TrafficCounts], Iterable[TrafficCounts]]]
+TrafficMeter = Callable[[], tuple[Iterable[messages.TrafficCounts], Iterable[messages.TrafficCounts]]]
 """Gives what was counted of operators and of sources since the last call."""
 
 
@@ -142,15 +142,15 @@ class NodeModel:
         self.by_path = self._path_cost is not None
         """Whether a node's value is the cost of the path from a tree's root to the node."""
         self._kinds: dict[str, tuple[OperatorSpec, tuple[str, str, bool]]] = {}
-        self._received: dict[Address, SendRate] = {}
+        self._received: dict[Address, messages.SendRate] = {}
         """What other nodes send here."""
         self._demand: dict[int, dict[str, int]] = {}
         self._passing: dict[tuple[str, str], float] = {}
         """Items that pass filters elsewhere which read streams of operators here."""
         self._told_passing: dict[tuple[Address, str, str], float] = {}
         """What hosts of streams were told of filters here."""
-        node.handle(SendRate, lambda message, sender: self._received.update({sender: message}))
-        node.handle(FilterRates, self._filter_rates)
+        node.handle(messages.SendRate, lambda message, sender: self._received.update({sender: message}))
+        node.handle(messages.FilterRates, self._filter_rates)
 
     # Measuring
 
@@ -165,7 +165,7 @@ class NodeModel:
         self._tell_passing()
         if "incoming" in self.total_names:
             for hop, bytes in self._send_rates().items():
-                self._send(hop, SendRate(period, bytes))
+                self._send(hop, messages.SendRate(period, bytes))
 
     def forget_others(self) -> None:
         """Keep nothing of operators that are not here."""
@@ -195,9 +195,9 @@ class NodeModel:
                 news.setdefault(host, []).append((stream, name, items))
         self._told_passing = now
         for host, filters in news.items():
-            self._send(host, FilterRates(tuple(filters)))
+            self._send(host, messages.FilterRates(tuple(filters)))
 
-    def _filter_rates(self, message: FilterRates, sender: Address) -> None:
+    def _filter_rates(self, message: messages.FilterRates, sender: Address) -> None:
         self._passing.update(((stream, name), items) for stream, name, items in message.filters)
 
     def source_rates(self, tree: int) -> list[SourceRate]:

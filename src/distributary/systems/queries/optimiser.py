@@ -38,7 +38,7 @@ from distributary.systems.queries import snapshot
 from distributary.systems.queries.connections import Connections
 from distributary.systems.queries.engine import Engine
 from distributary.systems.queries.local_problem import LocalClimber, LocalProblem
-from distributary.systems.queries.messages import TrafficCounts
+from distributary.systems.queries.messages import ROUND_MESSAGES, TrafficCounts
 from distributary.systems.queries.node_model import NodeModel
 from distributary.systems.queries.probes import PROBE_MESSAGES, Prober, ProbeResults
 from distributary.systems.queries.proposals import ChangeOrder, ChangeProposal, ProposalSelection
@@ -47,8 +47,7 @@ from distributary.systems.queries.registry_failover import RegistryLink
 from distributary.systems.queries.retention import discard
 from distributary.systems.queries.settings import Addresses, QueryOptimiserSettings, Surroundings
 from distributary.systems.queries.snapshot import PlanningSnapshot, RateEstimates, planning_snapshot
-from distributary.systems.queries.statistics import StatisticsManager
-from distributary.systems.queries.statistics_messages import ROUND_MESSAGES, statistics_rounds
+from distributary.systems.queries.statistics import StatisticsManager, statistics_rounds
 
 
 class MeasurementReport(NamedTuple):

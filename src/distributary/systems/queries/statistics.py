@@ -20,7 +20,7 @@ of the area and on the tree's sources, and not on the number of queries.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -29,18 +29,12 @@ from distributary.overlay.node import Address
 from distributary.plan.goal.expression import GoalFunction, GoalMembers
 from distributary.plan.queries.graph import WHOLE
 from distributary.plan.queries.statistics import drawn
+from distributary.plan.trees.tree import Tree
+from distributary.systems.queries import messages
 from distributary.systems.queries.connections import Connections
+from distributary.systems.queries.messages import DownwardStatistics, NodeValue, SourceRate, UpwardStatistics
 from distributary.systems.queries.node_model import NodeModel
 from distributary.systems.queries.settings import QueryOptimiserSettings
-from distributary.systems.queries.statistics_messages import (
-    DownwardStatistics,
-    NodeValue,
-    RoundAnnouncement,
-    SourceRate,
-    StreamDemand,
-    TreePosition,
-    UpwardStatistics,
-)
 
 WORST = 10
 """How many of the worst nodes all nodes are told of, where the cost is a MIN or MAX."""
@@ -52,7 +46,7 @@ ROUNDING = 1e-9
 class TreeRound:
     """One tree in one round."""
 
-    position: TreePosition
+    position: messages.TreePosition
     reports: dict[Address, UpwardStatistics] = field(default_factory=dict)
     """Of the children."""
     reported: bool = False
@@ -73,7 +67,7 @@ class StatisticsManager:
     ) -> None:
         self.node = node = connections.node
         self.period = 0
-        self.round: RoundAnnouncement | None = None
+        self.round: messages.RoundAnnouncement | None = None
         self.rates: dict[str, SourceRate] = {}
         """Of the sources that pass here, and those that are published here."""
         self.shares: dict[int, dict[str, int]] = {}
@@ -92,10 +86,10 @@ class StatisticsManager:
         """By tree, the parent and the cost of the path from the root to it, as it told."""
         self._value = self._contribution = 0.0
         """Of this node in this round."""
-        self._demand: dict[tuple[int, Address], tuple[StreamDemand, ...]] = {}
+        self._demand: dict[tuple[int, Address], tuple[messages.StreamDemand, ...]] = {}
         """What children asked for when they were last heard of."""
         self._over = True
-        node.handle(RoundAnnouncement, self._begin)
+        node.handle(messages.RoundAnnouncement, self._begin)
         node.handle(UpwardStatistics, self._report)
         node.handle(DownwardStatistics, self._down)
         node.at_alarm("flow up", self._report_timeout)
@@ -185,7 +179,7 @@ class StatisticsManager:
 
     # A round begins, and ends
 
-    def _begin(self, message: RoundAnnouncement, sender: Address) -> None:
+    def _begin(self, message: messages.RoundAnnouncement, sender: Address) -> None:
         if message.period <= self.period:
             return
         self.period, self.round = message.period, message
@@ -266,7 +260,7 @@ class StatisticsManager:
             max([*signed, *(report.widest for report in reports)], default=-np.inf),
             worst,
             total,
-            tuple(StreamDemand(*each) for each in sorted(shares.items())),
+            tuple(messages.StreamDemand(*each) for each in sorted(shares.items())),
             tuple(each for each in below if each[1] < self._settings.area.levels),
         )
         self._send(tree.position.parent, report)
@@ -317,16 +311,12 @@ class StatisticsManager:
             own, limit = {value.site for value in report.values}, self._widest(report)
             values = self._drawn([one for one in known if self._signed(one) < limit and one.site not in own])
         demand = {stream for stream, _ in self._demand.get((number, child), ())}
-        return DownwardStatistics(
-            self.period,
-            number,
-            values,
-            down.worst,
-            down.total,
-            self.path_cost(number) or 0.0,
-            tuple(self.rates[stream] for stream in sorted(demand & self.rates.keys())),
-            self.above(number) or (),
-            tuple(one for one in tree.position.children if one != child),
+        return down._replace(
+            values=values,
+            path_cost=self.path_cost(number) or 0.0,
+            rates=tuple(self.rates[stream] for stream in sorted(demand & self.rates.keys())),
+            above=self.above(number) or (),
+            siblings=tuple(one for one in tree.position.children if one != child),
         )
 
     # Values
@@ -360,3 +350,26 @@ class StatisticsManager:
         """At most `top` of these, by lottery."""
         worth = np.array([self._signed(one) for one in held], dtype=np.float64)
         return tuple(held[index] for index in drawn(self._random, worth, self._settings.top))
+
+
+def statistics_rounds(
+    period: int, sites: Sequence[Address], trees: Sequence[Sequence[int]], queries: int
+) -> dict[Address, messages.RoundAnnouncement]:
+    """What each site is sent as a period begins; trees are rows of the sites' parents.
+
+    >>> statistics_rounds(1, [10, 20], [(-1, 0)], 5)[20].positions
+    (TreePosition(root=10, parent=10, children=(), levels=0, height=1),)
+    """
+    positions: list[list[messages.TreePosition]] = [[] for _ in sites]
+    for tree in [Tree(tuple(parents)) for parents in trees]:
+        height = max(tree.depth)
+        levels = [0] * len(sites)
+        for site in reversed(tree.order[1:]):
+            above = tree.parents[site]
+            levels[above] = max(levels[above], levels[site] + 1)
+        for site, row in enumerate(positions):
+            parent = None if site == tree.root else sites[tree.parents[site]]
+            children = tuple(sites[child] for child in tree.children[site])
+            row.append(messages.TreePosition(sites[tree.root], parent, children, levels[site], height))
+    rows = zip(sites, positions, strict=True)
+    return {site: messages.RoundAnnouncement(period, len(sites), queries, tuple(row)) for site, row in rows}

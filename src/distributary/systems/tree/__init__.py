@@ -3,7 +3,8 @@
 Modules, in reading order:
 
 - `broker`: `TreeBroker`, a tree node that serves clients; `TreeAssembly` makes the brokers of one tree.
-- `optimiser`: `TreeOptimiser`, the part of a broker that optimises; `OptimisationSettings` says how.
+- `settings`: `OptimisationSettings` says how a tree optimises itself, `Gauges` what brokers measure with.
+- `optimiser`: `TreeOptimiser`, the part of a broker that optimises.
 - `messages`: what optimising brokers tell each other, by purpose.
 - `cost_model`: what of a goal each broker must know of the others.
 - `statistics`: what a broker measures and hears from its neighbours; `broadcast`: what goes further along the

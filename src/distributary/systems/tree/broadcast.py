@@ -24,6 +24,7 @@ from distributary.overlay.node import Address
 from distributary.plan.goal.expression import GoalFunction
 from distributary.systems.tree.cost_model import CostEntry, Entries, Values
 from distributary.systems.tree.messages import NodeStatistic, StatisticsUpdate
+from distributary.systems.tree.settings import OptimisationSettings
 from distributary.systems.tree.statistics import BrokerStatistics
 
 REMEMBERED = 30
@@ -54,23 +55,17 @@ class StatisticsBroadcast:
     """The statistics that one node has heard, and passes on."""
 
     def __init__(
-        self,
-        statistics: BrokerStatistics,
-        *,
-        period: float,
-        directed: bool,
-        approximate: float | None,
-        is_critical: Callable[[], bool],
+        self, statistics: BrokerStatistics, settings: OptimisationSettings, is_critical: Callable[[], bool]
     ) -> None:
         self.statistics = statistics
         self.tree = statistics.tree
         self.nodes = 1
         """How many there are in the tree, as the root last said."""
         self._model = statistics.model
-        self._period = period
+        self._period = settings.statistics
         self._everything = self._model.holistic
-        self._active = self._everything or directed
-        self._approximate = approximate if self._everything else None
+        self._active = self._everything or bool(settings.directed)
+        self._approximate = settings.approximate if self._everything else None
         self._is_critical = is_critical
         self._phase = 0
         self._own: HeardStatistic | None = None

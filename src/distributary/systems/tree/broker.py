@@ -23,7 +23,9 @@ from distributary.overlay.tree.topology import Parents, balanced_parents, settle
 from distributary.systems.assembly import CONTACTS, Contact, Settings
 from distributary.systems.home import Home
 from distributary.systems.tree.cost_model import CostModel
-from distributary.systems.tree.optimiser import OptimisationSettings, TreeOptimiser
+from distributary.systems.tree.optimiser import TreeOptimiser
+from distributary.systems.tree.settings import OptimisationSettings
+from distributary.systems.tree.statistics import LocalClients
 
 HEARTBEAT = 1.0
 """Seconds between heartbeats, where nodes may fail."""
@@ -50,9 +52,8 @@ class TreeBroker:
         self.optimiser: TreeOptimiser | None = None
         if optimising is not None:
             model = CostModel.with_fanout(optimising.goal, tree.settings.fanout)
-            self.optimiser = TreeOptimiser(
-                tree, optimising, model, wants=self.wants, clients=lambda: len(self.home)
-            )
+            clients = LocalClients(self.wants, self.home.__len__)
+            self.optimiser = TreeOptimiser(tree, optimising, model, clients)
 
     def subscribe(self, subscription: Subscription) -> None:
         """Register a subscription of a client of this node, in place of one with the same id."""

@@ -21,16 +21,12 @@ The optimisation ends by itself: when no rewrite helps none is proposed. It goes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
-from distributary.errors import DistributaryError
-from distributary.model import Event
 from distributary.overlay.node import Address
 from distributary.overlay.tree.node import TreeNode
 from distributary.overlay.tree.probing import ProbeResults
-from distributary.plan.goal.expression import Goal
-from distributary.plan.trees.optimiser import HYBRID, NEGLIGIBLE
+from distributary.plan.trees.optimiser import NEGLIGIBLE
 from distributary.plan.trees.rules import TreeRule
 from distributary.systems.tree import messages
 from distributary.systems.tree.broadcast import StatisticsBroadcast
@@ -38,84 +34,23 @@ from distributary.systems.tree.cost_model import CostModel
 from distributary.systems.tree.partial_tree import LinkKey, PartialTree
 from distributary.systems.tree.rewrite_executor import RewriteExecutor
 from distributary.systems.tree.rewrite_search import RewriteSearch
-from distributary.systems.tree.statistics import BrokerStatistics, Gauges
+from distributary.systems.tree.settings import OptimisationSettings
+from distributary.systems.tree.statistics import BrokerStatistics, LocalClients
 
 NOWHERE: Address = -1
 """Stands for a grandparent that does not matter to the search."""
-
-
-@dataclass(frozen=True)
-class OptimisationSettings:
-    """How a tree optimises itself."""
-
-    goal: Goal
-    rules: Sequence[TreeRule] = HYBRID
-    statistics: float = 1.0
-    """Seconds between maintenance messages (S)."""
-    period: float = 60.0
-    """Seconds between optimisation periods (P); enough for statistics to reach everybody."""
-    window: float = 10.0
-    """Seconds from the beginning of a period until the root decides."""
-    slack: float = 0.0
-    """Nodes whose cost is within this share of the system's are critical too."""
-    concurrent: bool = False
-    """Whether several independent rewrites are granted in one period."""
-    approximate: float | None = None
-    """The constant p of equation 4.4, where costs are broadcast; None to broadcast all in every period."""
-    best_effort: bool = False
-    """Whether nodes that need a parent choose the best for themselves."""
-    most_heard: int | None = 8
-    """Of so many better nodes a critical one considers for directed rules; None for all."""
-    fresh: float = 300.0
-    """Seconds for which a measured link is not measured again."""
-    gauges: Gauges = field(default_factory=Gauges)
-
-    def __post_init__(self) -> None:
-        if not 0 < self.statistics < self.period or not 0 < self.window < self.period:
-            raise DistributaryError(
-                "an optimisation period is longer than a maintenance period, and than the window for rewrites"
-            )
-        if self.approximate is not None and self.approximate < 1:
-            raise DistributaryError(f"the period of broadcasts is at least 1, not {self.approximate}")
-
-    @property
-    def local(self) -> list[TreeRule]:
-        """The rules that a node applies to its own unit."""
-        return [rule for rule in self.rules if not rule.directed]
-
-    @property
-    def directed(self) -> list[TreeRule]:
-        """The rules about a critical node and another that does better."""
-        return [rule for rule in self.rules if rule.directed]
-
-    @property
-    def levels(self) -> int:
-        """The size of an optimisation unit."""
-        return max((rule.levels for rule in self.local), default=0)
 
 
 class TreeOptimiser:
     """The part of a broker that optimises the tree."""
 
     def __init__(
-        self,
-        tree: TreeNode,
-        settings: OptimisationSettings,
-        model: CostModel,
-        *,
-        wants: Callable[[Event], bool],
-        clients: Callable[[], int],
+        self, tree: TreeNode, settings: OptimisationSettings, model: CostModel, clients: LocalClients
     ) -> None:
         self.settings = settings
         self.model = model
-        self.statistics = BrokerStatistics(tree, model, settings.gauges, wants=wants, clients=clients)
-        self.broadcast = StatisticsBroadcast(
-            self.statistics,
-            period=settings.statistics,
-            directed=bool(settings.directed),
-            approximate=settings.approximate,
-            is_critical=self._is_critical,
-        )
+        self.statistics = BrokerStatistics(tree, model, settings.gauges, clients)
+        self.broadcast = StatisticsBroadcast(self.statistics, settings, self._is_critical)
         self.executor = RewriteExecutor(tree, patience=settings.period)
         self.active = True
         """Whether this node begins periods when it is the root."""

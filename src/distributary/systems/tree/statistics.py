@@ -17,9 +17,8 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from distributary.model import Event
 from distributary.overlay.node import Address
@@ -33,32 +32,22 @@ from distributary.plan.trees.tree import Tree as Plan
 from distributary.systems.tree import messages
 from distributary.systems.tree.cost_model import CostEntry, CostModel, Entries, Values
 from distributary.systems.tree.messages import BrokerFacts, LinkMeasurement, Streams, SubtreeReport
+from distributary.systems.tree.settings import Gauges
 
 
-def _topic(event: Event) -> str:
-    return event.topic or ""
+class LocalClients(NamedTuple):
+    """What is asked of the clients of a broker."""
 
-
-@dataclass(frozen=True)
-class Gauges:
-    """What brokers measure with."""
-
-    bandwidth: Callable[[Address, Address], float] | None = None
-    """From a parent to a child."""
-    processing: Callable[[Address], float] | None = None
-    """The time a node takes over a message for each child and client."""
-    stream: Callable[[Event], str] = _topic
-    """The stream that an event belongs to."""
-    window: float | None = 60.0
-    """Seconds over which rates are taken; None for counts since the beginning."""
+    want: Callable[[Event], bool]
+    """Whether one of them wants an event."""
+    number: Callable[[], int]
 
 
 class StreamRates:
     """Which streams come in at a broker, how fast, and which of them its own clients want."""
 
     def __init__(self, gauges: Gauges, wants: Callable[[Event], bool]) -> None:
-        self._gauges = gauges
-        self._wants = wants
+        self._gauges, self._wants = gauges, wants
         self._latest: deque[tuple[float, str]] = deque()
         self._counts: dict[str, int] = {}
         self._wanted: dict[str, float] = {}
@@ -179,15 +168,7 @@ def _momentary(measure: Callable[[Any], R]) -> R:
 class BrokerStatistics:
     """What one broker knows for a goal."""
 
-    def __init__(
-        self,
-        tree: TreeNode,
-        model: CostModel,
-        gauges: Gauges,
-        *,
-        wants: Callable[[Event], bool],
-        clients: Callable[[], int],
-    ) -> None:
+    def __init__(self, tree: TreeNode, model: CostModel, gauges: Gauges, clients: LocalClients) -> None:
         self.tree = tree
         self.model = model
         self.gauges = gauges
@@ -198,7 +179,7 @@ class BrokerStatistics:
         self.remembered: dict[str, Any] = {}
         self.remembered_at = -1.0
         self._clients = clients
-        self._rates = StreamRates(gauges, wants)
+        self._rates = StreamRates(gauges, clients.want)
         self._above: tuple[int, LinkMeasurement | None, Values | None] = (-1, None, None)
         """The stamp of the link to the parent, what was measured of it, and the parent's values."""
         self._reports: dict[Address, tuple[float, SubtreeReport]] = {}
@@ -227,7 +208,7 @@ class BrokerStatistics:
         """What this broker knows of itself."""
         gauge = self.gauges.processing
         streams = self._rates.own(self.tree.node.now) if self.model.needs_streams else ()
-        return BrokerFacts(self._clients(), 0.0 if gauge is None else gauge(self.tree.address), streams)
+        return BrokerFacts(self._clients.number(), 0.0 if gauge is None else gauge(self.tree.address), streams)
 
     @property
     def link(self) -> LinkMeasurement | None:
@@ -309,7 +290,7 @@ class BrokerStatistics:
         values = self.values
         if values is None or not self._has_cost:
             return []
-        return [CostEntry(self.model.weight(self._clients()), values)]
+        return [CostEntry(self.model.weight(self._clients.number()), values)]
 
     @property
     def told_values(self) -> Values | None:
