@@ -379,7 +379,7 @@ def test_a_source_that_nobody_wants_any_more_is_not_sent() -> None:
     world.run(5)
     world.feed("trades", trades(1)["trades"][0])
     world.run(5)
-    assert world.broker(1).unwanted == 1
+    assert world.broker(1).router.publications["trades"].number == 0
 
 
 def test_a_member_stays_in_a_tree_for_those_below_it() -> None:

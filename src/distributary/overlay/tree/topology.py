@@ -5,6 +5,7 @@ A plan may start from any of them (003, section 3.1). Nodes that come later ask 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 
@@ -60,14 +61,13 @@ def _one_by_one(
     if fanout is not None and fanout < 1:
         raise DistributaryError(f"a fanout of {fanout} lets nobody have a child; give 1 or more")
     parents: dict[Address, Address] = {}
-    children = dict.fromkeys(nodes[:1], 0)
+    children: Counter[Address] = Counter()
     able = list(nodes[:1])
     for node in nodes[1:]:
         parents[node] = parent = choose(node, able)
         children[parent] += 1
         if children[parent] == fanout:
             able.remove(parent)
-        children[node] = 0
         able.append(node)
     return parents
 

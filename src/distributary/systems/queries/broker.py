@@ -16,7 +16,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from distributary.errors import DistributaryError
@@ -24,22 +24,17 @@ from distributary.flow import Item, Query, Source, SourceIntake
 from distributary.flow.incremental.running import END
 from distributary.model import Delivery, Event, Subscription
 from distributary.overlay.node import Address, Node
-from distributary.systems.queries import messages
+from distributary.systems.queries import messages, settings
 from distributary.systems.queries.checkpoints import CheckpointManager
 from distributary.systems.queries.connections import Connections
 from distributary.systems.queries.engine import Engine, TrafficCounter, first_cursors
 from distributary.systems.queries.messages import InputCursor, Selection, StreamLocation, TrafficCounts
-from distributary.systems.queries.optimiser import MeasurementReport, QueryOptimiser, Site, optimiser_of
+from distributary.systems.queries.node_model import MeasurementReport, Site
+from distributary.systems.queries.optimiser import QueryOptimiser, optimiser_of
 from distributary.systems.queries.publications import StreamPublication
 from distributary.systems.queries.reconfiguration import Reconfiguration
 from distributary.systems.queries.registry import QueryRegistry, client_name, subscriber_name
 from distributary.systems.queries.registry_failover import RegistryClient, RegistryLink
-from distributary.systems.queries.settings import (
-    CheckpointSettings,
-    QueryOptimiserSettings,
-    Regrouping,
-    Surroundings,
-)
 
 
 @dataclass(frozen=True)
@@ -79,19 +74,19 @@ class FlowBroker:
         self,
         node: Node,
         registry: Address,
-        surroundings: Surroundings | None = None,
+        surroundings: settings.Surroundings | None = None,
         *,
-        optimising: QueryOptimiserSettings | None = None,
-        checkpoints: CheckpointSettings | None = None,
-        regrouping: Regrouping | None = None,
+        optimising: settings.QueryOptimiserSettings | None = None,
+        checkpoints: settings.CheckpointSettings | None = None,
+        regrouping: settings.Regrouping | None = None,
     ) -> None:
-        around = surroundings or Surroundings()
+        around = surroundings or settings.Surroundings()
+        if regrouping is not None:
+            around = replace(around, regrouping=regrouping)
         self.node = node
         self.connections = connections = Connections(node)
         self.refused: dict[str, str] = {}
         """Queries and subscriptions that the registry refused, and why."""
-        self.unwanted = 0
-        """Events that were not sent, as nobody reads their source's stream."""
         self._intakes: dict[str, SourceIntake] = {}
         """Of the sources whose proxy this is."""
         self._source_traffic: dict[str, TrafficCounter] = {}
@@ -102,14 +97,13 @@ class FlowBroker:
         # The parts, each made after those that it works with.
         self.registry_link: RegistryLink
         if checkpoints is not None:
-            self.registry_link = RegistryClient(connections, registry, around, regrouping, checkpoints)
+            self.registry_link = RegistryClient(connections, registry, around, checkpoints)
         else:
             here = node.address == registry
-            made = QueryRegistry(node, around, connections.send, regrouping=regrouping) if here else None
+            made = QueryRegistry(node, around, connections.send) if here else None
             self.registry_link = RegistryLink(connections, registry, made)
         self.engine = Engine(
-            connections,
-            self.registry_link.send,
+            self.registry_link,
             checkpointed=checkpoints is not None,
             on_settled=lambda operator: self.reconfiguration.settled(operator),
         )
@@ -144,13 +138,11 @@ class FlowBroker:
         self.registry_link.send(messages.RegisterSource(source, self.node.address, volume))
 
     def publish(self, event: Event) -> None:
-        """Publish an event of the external sources whose proxy this is."""
+        """Publish an event of the external sources whose proxy this is, as far as somebody reads them."""
         for name, intake in self._intakes.items():
             if intake.source.accepts(event):
                 publication = self.router.publications.get(name)
-                if publication is None or not publication.acknowledged:
-                    self.unwanted += 1
-                else:
+                if publication is not None and publication.acknowledged:
                     self._take_in(intake, event)
 
     def end(self, source: str) -> None:

@@ -20,12 +20,12 @@ from enum import Enum
 
 from distributary.flow import FilterOperation, Item, RejectedItem, Union, start
 from distributary.flow.splitting import PARTIAL
-from distributary.overlay.node import Address, Message
+from distributary.overlay.node import Address
 from distributary.overlay.wire import size_of
 from distributary.systems.queries import messages
-from distributary.systems.queries.connections import Connections
 from distributary.systems.queries.messages import Element, InputCursor, OperatorSpec, StreamReader
 from distributary.systems.queries.publications import EVERYTHING, StreamPublication
+from distributary.systems.queries.registry_failover import RegistryLink
 from distributary.systems.queries.retention import discard
 from distributary.systems.queries.router import Router
 
@@ -194,10 +194,10 @@ class HostedOperator(HostedReader):
         for element in elements:
             if element.item is not None:
                 self.traffic.take_in(element.item)
-                results += running.receive(number, unpacked(element.item))
+                results += running.receive(number, _with_partial(element.item, json.loads))
             elif element.watermark is not None:
                 results += running.advance(number, element.watermark)
-        results = [packed(item) for item in results]
+        results = [_with_partial(item, json.dumps) for item in results]
         for item in results:
             self.traffic.give_out(item)
         return results
@@ -211,34 +211,23 @@ class HostedOperator(HostedReader):
         return found
 
 
-def selection_of(spec: OperatorSpec) -> messages.Selection:
-    """What an operator can use of its inputs: a filter only what passes it."""
-    operation = spec.operation
-    if not isinstance(operation, FilterOperation):
-        return EVERYTHING
-    return messages.Selection(operation.where, operation.block)
-
-
 def first_cursors(spec: OperatorSpec) -> list[InputCursor]:
-    """The cursors of an operator that begins with what comes next."""
-    return [InputCursor(stream, selection_of(spec)) for stream in spec.inputs]
+    """The cursors of an operator that begins with what comes next; a filter can use what passes it."""
+    operation, selection = spec.operation, EVERYTHING
+    if isinstance(operation, FilterOperation):
+        selection = messages.Selection(operation.where, operation.block)
+    return [InputCursor(stream, selection) for stream in spec.inputs]
 
 
 class Engine:
     """All operators and clients of one node; makes the node's router, whose local readers they are."""
 
-    def __init__(
-        self,
-        connections: Connections,
-        tell_registry: Callable[[Message], None],
-        checkpointed: bool,
-        on_settled: Callable[[str], None],
-    ) -> None:
-        self.router = Router(connections, tell_registry, self)
+    def __init__(self, registry: RegistryLink, checkpointed: bool, on_settled: Callable[[str], None]) -> None:
+        self.router = Router(registry, self)
         self.hosted: dict[str, HostedReader] = {}
         self.woken = 0
         """How many idle operators somebody read again."""
-        self._node = connections.node
+        self._node = registry.connections.node
         self._checkpointed = checkpointed
         """Whether operators may continue from checkpoints: then items may come again, and what operators
         have read is acknowledged after the next checkpoint."""
@@ -437,17 +426,8 @@ class Engine:
             self.router.acknowledge(cursor.stream, hosted.reader(number), cursor.position)
 
 
-def packed(item: Item) -> Item:
-    """An item whose partial result, if it carries one, is a text that any wire can take."""
-    return _with_partial(item, json.dumps)
-
-
-def unpacked(item: Item) -> Item:
-    """The item whose partial result was packed."""
-    return _with_partial(item, json.loads)
-
-
 def _with_partial(item: Item, convert: Callable[..., object]) -> Item:
+    """An item with its partial result, if it carries one, converted to a text for the wire, or back."""
     if PARTIAL not in item.attributes:
         return item
     return replace(item, attributes={**item.attributes, PARTIAL: convert(item.attributes[PARTIAL])})

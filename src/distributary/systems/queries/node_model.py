@@ -32,8 +32,10 @@ from distributary.systems.queries.connections import Connections
 from distributary.systems.queries.engine import Engine, HostedClient, HostedOperator
 from distributary.systems.queries.local_goals import path_cost_of, totals_of, value_of
 from distributary.systems.queries.messages import PART, OperatorSpec, SourceRate, StreamLocation
+from distributary.systems.queries.proposals import ChangeOrder
+from distributary.systems.queries.registry_failover import RegistryLink
 from distributary.systems.queries.retention import discard
-from distributary.systems.queries.settings import QueryOptimiserSettings
+from distributary.systems.queries.settings import QueryOptimiserSettings, Surroundings
 from distributary.systems.queries.snapshot import RateEstimates, TrafficRates
 
 NOTHING = TrafficRates(0.0, 0.0, 0.0)
@@ -43,9 +45,6 @@ CHANGED = 0.05
 """By what share the items that pass a filter change before the host of the stream is told."""
 CLIENTS = "client:"
 """The prefix of the names of queries' clients (`registry.client_name`)."""
-
-TrafficMeter = Callable[[], tuple[Iterable[messages.TrafficCounts], Iterable[messages.TrafficCounts]]]
-"""Gives what was counted of operators and of sources since the last call."""
 
 
 def requested_share(passing: float, items: float | None) -> int:
@@ -64,6 +63,25 @@ def query_of(client: str) -> str:
     'client:busy'
     """
     return client.partition(".")[0]
+
+
+class MeasurementReport(NamedTuple):
+    """What a node has counted since its last report."""
+
+    operators: tuple[messages.TrafficCounts, ...]
+    sources: tuple[messages.TrafficCounts, ...]
+
+
+class Site(NamedTuple):
+    """The parts of a node that its optimiser works with."""
+
+    connections: Connections
+    surroundings: Surroundings
+    engine: Engine
+    registry_link: RegistryLink
+    measure: Callable[[], MeasurementReport]
+    """Gives what was counted since the last call."""
+    carry_out: Callable[[ChangeOrder], None]
 
 
 class ReaderInfo(NamedTuple):
@@ -117,27 +135,21 @@ class PlacementUnit(NamedTuple):
 class NodeModel:
     """What a node knows of itself."""
 
-    def __init__(
-        self,
-        connections: Connections,
-        engine: Engine,
-        settings: QueryOptimiserSettings,
-        latency: Callable[[Address, Address], float],
-        measure: TrafficMeter,
-    ) -> None:
-        self.node = node = connections.node
+    def __init__(self, site: Site, settings: QueryOptimiserSettings) -> None:
+        self.node = node = site.connections.node
+        self.settings = settings
+        self.offer = site.connections.offer
+        """Sends a message, unless the receiver does not answer at present."""
         self.total_names = totals_of(settings.goal)
         self.estimates = RateEstimates(settings.period)
         self.query_counts: dict[str, int] = {}
         """How many queries each operator here is of, as the registry told."""
-        self._goal = settings.goal
         self._rest = settings.rest * settings.period
         """Seconds for which an operator stays at a node that it has moved to."""
-        self._engine = engine
-        self._router = engine.router
-        self._latency = latency
-        self._measure = measure
-        self._send = connections.offer
+        self._engine = site.engine
+        self._router = site.engine.router
+        self._latency = site.surroundings.latency
+        self._measure = site.measure
         self._path_cost = path_cost_of(settings.goal.cost)
         self.by_path = self._path_cost is not None
         """Whether a node's value is the cost of the path from a tree's root to the node."""
@@ -165,7 +177,7 @@ class NodeModel:
         self._tell_passing()
         if "incoming" in self.total_names:
             for hop, bytes in self._send_rates().items():
-                self._send(hop, messages.SendRate(period, bytes))
+                self.offer(hop, messages.SendRate(period, bytes))
 
     def forget_others(self) -> None:
         """Keep nothing of operators that are not here."""
@@ -195,7 +207,7 @@ class NodeModel:
                 news.setdefault(host, []).append((stream, name, items))
         self._told_passing = now
         for host, filters in news.items():
-            self._send(host, messages.FilterRates(tuple(filters)))
+            self.offer(host, messages.FilterRates(tuple(filters)))
 
     def _filter_rates(self, message: messages.FilterRates, sender: Address) -> None:
         self._passing.update(((stream, name), items) for stream, name, items in message.filters)
@@ -389,7 +401,7 @@ class NodeModel:
 
     def value(self, flows: tuple[float, float], since: int) -> float:
         """The goal's cost of this node; 0 if that is a path's, which depends on the tree."""
-        return 0.0 if self.by_path else value_of(self._goal.cost.value, self.totals(flows, since))
+        return 0.0 if self.by_path else value_of(self.settings.goal.cost.value, self.totals(flows, since))
 
     def path_costs(self, path_cost: Callable[[int], float | None]) -> float:
         """What operators and clients here contribute to a cost of paths, given those from trees' roots."""

@@ -24,7 +24,6 @@ Messages are of kinds of their own, `STATISTICS` and `OPTIMISATION`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from distributary.overlay.node import Address
@@ -35,26 +34,16 @@ from distributary.plan.queries.rules import QueryRewrite as Change
 from distributary.plan.queries.statistics import critical_sites
 from distributary.plan.trees.tree import Sites
 from distributary.systems.queries import snapshot
-from distributary.systems.queries.connections import Connections
-from distributary.systems.queries.engine import Engine
 from distributary.systems.queries.local_problem import LocalClimber, LocalProblem
-from distributary.systems.queries.messages import ROUND_MESSAGES, TrafficCounts
-from distributary.systems.queries.node_model import NodeModel
+from distributary.systems.queries.messages import ROUND_MESSAGES
+from distributary.systems.queries.node_model import MeasurementReport, NodeModel, Site
 from distributary.systems.queries.probes import PROBE_MESSAGES, Prober, ProbeResults
 from distributary.systems.queries.proposals import ChangeOrder, ChangeProposal, ProposalSelection
 from distributary.systems.queries.registry import QueryRegistry
-from distributary.systems.queries.registry_failover import RegistryLink
 from distributary.systems.queries.retention import discard
-from distributary.systems.queries.settings import Addresses, QueryOptimiserSettings, Surroundings
+from distributary.systems.queries.settings import Addresses, QueryOptimiserSettings
 from distributary.systems.queries.snapshot import PlanningSnapshot, RateEstimates, planning_snapshot
 from distributary.systems.queries.statistics import StatisticsManager, statistics_rounds
-
-
-class MeasurementReport(NamedTuple):
-    """What a node has counted since its last report."""
-
-    operators: tuple[TrafficCounts, ...]
-    sources: tuple[TrafficCounts, ...]
 
 
 class RateHandover(NamedTuple):
@@ -75,18 +64,6 @@ OPTIMISATION = (ChangeProposal, ChangeOrder, RateHandover, *PROBE_MESSAGES)
 
 ELECTION_GAP = 1 << 20
 """How many periods are skipped when another node begins them: this node may not have heard of the last."""
-
-
-class Site(NamedTuple):
-    """The parts of a node that its optimiser works with."""
-
-    connections: Connections
-    surroundings: Surroundings
-    engine: Engine
-    registry_link: RegistryLink
-    measure: Callable[[], MeasurementReport]
-    """Gives what was counted since the last call."""
-    carry_out: Callable[[ChangeOrder], None]
 
 
 class QueryOptimiser:
@@ -142,16 +119,15 @@ class NeighbourhoodOptimiser(QueryOptimiser):
 
     def __init__(self, settings: QueryOptimiserSettings, site: Site) -> None:
         super().__init__(settings, site)
-        connections, node = site.connections, self.node
-        self.model = NodeModel(connections, site.engine, settings, site.surroundings.latency, site.measure)
-        self.statistics = StatisticsManager(connections, settings, self.model, self._round_over)
-        self.prober = Prober(connections, settings, self.model, self.statistics, self._weigh)
+        self.model = NodeModel(site, settings)
+        self.statistics = StatisticsManager(self.model, self._round_over)
+        self.prober = Prober(self.statistics, self._weigh)
         self.problem: LocalProblem | None = None
         """What was weighed last."""
         self._told_counts: dict[Address, dict[str, int]] = {}
         """At the registry: what hosts were told of their operators' queries."""
-        node.handle(RateHandover, self._rates_received)
-        node.handle(QueryCounts, lambda message, sender: self.model.query_counts.update(message.queries))
+        self.node.handle(RateHandover, self._rates_received)
+        self.node.handle(QueryCounts, lambda message, sender: self.model.query_counts.update(message.queries))
 
     def withdraw(self) -> None:
         """Keep nothing of operators that are withdrawn."""

@@ -23,9 +23,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from distributary.overlay.node import Address
-from distributary.systems.queries.connections import Connections
-from distributary.systems.queries.node_model import NodeModel, ReaderInfo
-from distributary.systems.queries.settings import QueryOptimiserSettings
+from distributary.systems.queries.node_model import ReaderInfo
 from distributary.systems.queries.statistics import StatisticsManager
 
 
@@ -114,18 +112,10 @@ class ProbeResults:
 class Prober:
     """Probes of a node, and replies to those of others; `weigh` is called with the results of a period."""
 
-    def __init__(
-        self,
-        connections: Connections,
-        settings: QueryOptimiserSettings,
-        model: NodeModel,
-        statistics: StatisticsManager,
-        weigh: Callable[[ProbeResults], None],
-    ) -> None:
-        self.node = node = connections.node
-        self._send = connections.offer
-        self._settings = settings
-        self._model = model
+    def __init__(self, statistics: StatisticsManager, weigh: Callable[[ProbeResults], None]) -> None:
+        self.node = node = statistics.node
+        self._model = statistics.model
+        self._settings = statistics.model.settings
         self._statistics = statistics
         self._weigh = weigh
         self._results: ProbeResults | None = None
@@ -157,7 +147,7 @@ class Prober:
         self._results = ProbeResults(tuple(allowed), requests, by_path)
         self.node.wake_after(self._settings.window, "flow answers", self._period)
         for site, request in list(requests.items()):
-            self._send(site, request)
+            self._model.offer(site, request)
 
     def _sources(self) -> tuple[tuple[int, tuple[str, ...]], ...]:
         """By tree the sources that operators here read."""
@@ -202,7 +192,7 @@ class Prober:
             further = dict.fromkeys(results.unprobed(), request)
             results.requests.update(further)
             for site in further:
-                self._send(site, request)
+                self._model.offer(site, request)
             if results.all_replied:
                 self._finish(self._period)
 
@@ -229,7 +219,7 @@ class Prober:
         totals = model.told_totals(statistics.flows(), statistics.period)
         uplinks = tuple(self._uplink(tree, sources) for tree, sources in message.sources)
         readers = tuple(model.reader_infos(message.readers))
-        self._send(sender, ProbeReply(message.period, totals, uplinks, tuple(published), readers))
+        self._model.offer(sender, ProbeReply(message.period, totals, uplinks, tuple(published), readers))
 
     def answer_deferred(self) -> None:
         """A round is over here: answer the probes that came before."""

@@ -224,12 +224,11 @@ class Reconfiguration:
                 keys = None if splitting.keys is None else splitting.keys[number]
                 selection = cursor.selection._replace(part=part, parts=parts, keys=keys)
                 cursors.append(cursor._replace(epoch=0, selection=selection))
-            made = OperatorSpec(
-                messages.replica_name(operator, part), splitting.replica, spec.inputs, spec.schemas
-            )
+            name = messages.replica_name(operator, part)
+            made = OperatorSpec(name, splitting.replica, spec.inputs, spec.schemas)
             replicas.append(Replica(made, cursors, state, [one.copy() for one in hosted.duplicates]))
-        self._divide(operator, replicas, splitting.final, final, None)
-        self._report(messages.DivisionReport(operator, "partition", _names(replicas), None), to)
+        report = messages.DivisionReport(operator, "partition", _names(replicas), None)
+        self._divide(report, replicas, splitting.final, final, to)
 
     def _replicate(self, operator: str, to: Sequence[Address]) -> None:
         union = self._union_of(operator) if self.can_partition(operator) else None
@@ -243,26 +242,33 @@ class Reconfiguration:
         replicas = []
         for index, (cursor, state) in enumerate(zip(above.cursors, states, strict=True)):
             operation = UnionBranch(index, None if behind is None else splitting.replica)
-            made = OperatorSpec(
-                messages.replica_name(operator, index), operation, (cursor.stream,), spec.schemas[:1]
-            )
+            name = messages.replica_name(operator, index)
+            made = OperatorSpec(name, operation, (cursor.stream,), spec.schemas[:1])
             # A union leaves attributes as they are: what the operator can use of it can be said before it.
             selection = cursor.selection if behind is None else first_cursors(spec)[0].selection
             cursors = [cursor._replace(epoch=0, selection=selection)]
             replicas.append(Replica(made, cursors, state, [above.duplicates[index].copy()]))
         retired = None if union == operator else union
-        self._divide(operator, replicas, splitting.final, final, retired)
-        self._report(messages.DivisionReport(operator, "replication", _names(replicas), retired), to)
+        report = messages.DivisionReport(operator, "replication", _names(replicas), retired)
+        self._divide(report, replicas, splitting.final, final, to)
 
     def _divide(
-        self, operator: str, replicas: list[Replica], operation: Operation, final: State, union: str | None
+        self,
+        report: messages.DivisionReport,
+        replicas: list[Replica],
+        operation: Operation,
+        final: State,
+        to: Sequence[Address],
     ) -> None:
-        """Put replicas and a final operator in the place of an operator, and of the union it reads."""
+        """Put replicas, and a final operator, in the place of an operator and of the union it reads.
+
+        The replicas then move to nodes `to`, and the registry is told.
+        """
+        operator, _, names, union = report
         replaced = self._engine.stop(operator).readers()
         if union is not None:
             replaced = self._engine.retire(union, forget=False)
         given = replicas[0].spec.operation.schema(*replicas[0].spec.schemas)
-        names = _names(replicas)
         last = OperatorSpec(operator, operation, names, (given,) * len(names))
         self._install(last, first_cursors(last), final).replaced = tuple(replaced)
         for replica in replicas:
@@ -274,11 +280,8 @@ class Reconfiguration:
             self._engine.begin(name)
         if self._checkpoints is not None:
             self._checkpoints.checkpoint()
-
-    def _report(self, report: messages.DivisionReport, to: Sequence[Address]) -> None:
-        """Move the replicas of a division to their nodes, and tell the registry of it."""
-        for replica, address in zip(report.replicas, to, strict=False):
-            self.move(replica, address)
+        for name, address in zip(names, to, strict=False):
+            self.move(name, address)
         self._router.tell_registry(report)
 
     def _install(self, spec: OperatorSpec, cursors: list[InputCursor], state: State) -> HostedOperator:

@@ -36,6 +36,8 @@ from distributary.systems.queries.retention import discard
 from distributary.systems.queries.settings import Regrouping, Surroundings
 from distributary.systems.queries.source_trees import SourceFeed, SourceTree, best_root, mergeable
 
+Send = Callable[[Address, Message], None]
+
 
 class MergeCheck(NamedTuple):
     """It is time to look for trees that share so many members; the registry sends this to itself."""
@@ -63,14 +65,9 @@ class QueryRegistry:
     """
 
     def __init__(
-        self,
-        node: Node,
-        surroundings: Surroundings,
-        send: Callable[[Address, Message], None],
-        submit: Callable[[Message], None] | None = None,
-        regrouping: Regrouping | None = None,
+        self, node: Node, around: Surroundings, send: Send, submit: Callable[[Message], None] | None = None
     ) -> None:
-        self.surroundings = surroundings
+        self.surroundings = around
         self.runs: dict[str, str] = {}
         """From operators of queries, as `query.operator`, to those that run in their place."""
         self.specs: dict[str, OperatorSpec] = {}
@@ -104,18 +101,10 @@ class QueryRegistry:
         """What a standby is given as it is; never assigned anew."""
         self._offered: dict[str, dict[str, str]] = {}
         """The streams that subscriptions were told of, and those that are computed in their place."""
-        self._nodes: set[Address] = {*surroundings.brokers, node.address}
+        self._nodes: set[Address] = {*around.brokers, node.address}
         self._send = send
         self._submit = submit or (lambda message: self.handle(message, node.address))
-        self.handlers = self._handler_table()
-        for kind in self.handlers if submit is None else ():
-            node.handle(kind, self.handle)
-        if regrouping is not None:
-            node.at_alarm("flow regroup", lambda about: self._time_to_merge(node, regrouping))
-            node.at_start(lambda: node.wake_after(regrouping.period, "flow regroup"))
-
-    def _handler_table(self) -> dict[type, Callable[[Any, Address], None]]:
-        return {
+        self.handlers: dict[type, Callable[[Any, Address], None]] = {
             messages.RegisterSource: self._register_source,
             messages.RegisterQuery: self._register_query,
             messages.RegisterSubscription: self._register_subscription,
@@ -127,6 +116,11 @@ class QueryRegistry:
             messages.LeaveTree: lambda message, sender: self.trees[message.tree].retire(sender),
             MergeCheck: self._merge_check,
         }
+        for kind in self.handlers if submit is None else ():
+            node.handle(kind, self.handle)
+        if (regrouping := around.regrouping) is not None:
+            node.at_alarm("flow regroup", lambda about: self._time_to_merge(node, regrouping))
+            node.at_start(lambda: node.wake_after(regrouping.period, "flow regroup"))
 
     def handle(self, message: Message, sender: Address) -> None:
         """Do what a node asks for, or take in what it reports."""
@@ -347,8 +341,8 @@ class QueryRegistry:
 
     def _unregister_query(self, message: messages.UnregisterQuery, sender: Address) -> None:
         name = message.name
-        if self.clients.get(name) != sender:
-            at = self.clients.get(name)
+        at = self.clients.get(name)
+        if at != sender:
             reason = "no query of this name is registered" if at is None else f"its client is at node {at}"
             self._refuse(sender, name, f"cannot be withdrawn: {reason}")
             return

@@ -31,7 +31,7 @@ from distributary.systems.queries.connections import Connections
 from distributary.systems.queries.messages import Locations
 from distributary.systems.queries.registry import QueryRegistry, RegistryState
 from distributary.systems.queries.retention import Outbox
-from distributary.systems.queries.settings import CheckpointSettings, Regrouping, Surroundings
+from distributary.systems.queries.settings import CheckpointSettings, Surroundings
 
 
 class RegistryRequest(NamedTuple):
@@ -153,27 +153,20 @@ def next_broker(brokers: Sequence[Address], after: Address, removed: Iterable[Ad
 class RegistryReplica:
     """The registry of a broker as primary or standby; most brokers are members, and their registry is empty.
 
-    `primary` gives the address of the primary, as this node knows it.
+    `link` knows the address of the primary.
     """
 
-    def __init__(
-        self,
-        connections: Connections,
-        surroundings: Surroundings,
-        regrouping: Regrouping | None,
-        settings: CheckpointSettings,
-        primary: Callable[[], Address],
-    ) -> None:
-        node = connections.node
-        self.registry = QueryRegistry(node, surroundings, self._reply, self._enter_own, regrouping)
+    def __init__(self, link: RegistryLink, around: Surroundings, settings: CheckpointSettings) -> None:
+        self._connections = link.connections
+        node = link.connections.node
+        self.registry = QueryRegistry(node, around, self._reply, self._enter_own)
         self.role = Role.MEMBER
         self.peer: Address | None = None
         """The standby, if this is the primary; the primary, if this is its standby."""
         self._node = node
-        self._connections = connections
-        self._brokers = tuple(sorted(surroundings.brokers))
+        self._link = link
+        self._brokers = tuple(sorted(around.brokers))
         self._settings = settings
-        self._primary = primary
         self._log: Outbox[RegistryLogEntry] = Outbox()
         """Entries that are not acted on yet."""
         self._entered: dict[Address, int] = {}
@@ -197,7 +190,7 @@ class RegistryReplica:
         node.handle(BrokerHeartbeat, lambda message, sender: self._last_beat.update({sender: node.now}))
         node.at_alarm("flow beat", self._beat)
         node.at_start(self._start)
-        first = primary()
+        first = link.address
         if node.address == first:
             self.role, self.peer = Role.PRIMARY, self._next_standby()
         elif first in self._brokers and next_broker(self._brokers, first, ()) == node.address:
@@ -216,7 +209,7 @@ class RegistryReplica:
     def _beat(self, about: object) -> None:
         self._node.wake_after(self._settings.beat, "flow beat")
         # Not by the connection: a heartbeat that is sent again comes too late, and another follows soon.
-        to = self.peer if self.role is Role.PRIMARY else self._primary()
+        to = self.peer if self.role is Role.PRIMARY else self._link.address
         if to is not None:
             self._node.send(to, BrokerHeartbeat())
         if self.role is Role.PRIMARY:
@@ -362,7 +355,7 @@ class RegistryLink:
     def __init__(self, connections: Connections, at: Address, registry: QueryRegistry | None = None) -> None:
         self.address = at
         """The node that has the registry."""
-        self._connections = connections
+        self.connections = connections
         self._registry = registry
 
     @property
@@ -372,21 +365,16 @@ class RegistryLink:
 
     def send(self, message: Message) -> None:
         """Tell the registry something."""
-        self._connections.send(self.address, message)
+        self.connections.send(self.address, message)
 
 
 class RegistryClient(RegistryLink):
     """How a node sends to the registry and hears from it, whichever broker is the primary."""
 
     def __init__(
-        self,
-        connections: Connections,
-        address: Address,
-        surroundings: Surroundings,
-        regrouping: Regrouping | None,
-        settings: CheckpointSettings,
+        self, connections: Connections, at: Address, around: Surroundings, settings: CheckpointSettings
     ) -> None:
-        super().__init__(connections, address)
+        super().__init__(connections, at)
         self._requests: Outbox[Message] = Outbox()
         self._acted_on = 0
         """The number of the last reply that was acted on."""
@@ -394,7 +382,7 @@ class RegistryClient(RegistryLink):
         node.handle(RequestReceipt, self._receipt)
         node.handle(RegistryReply, self._reply)
         node.handle(PrimaryAnnouncement, self._announced)
-        self.replica = RegistryReplica(connections, surroundings, regrouping, settings, lambda: self.address)
+        self.replica = RegistryReplica(self, around, settings)
 
     @property
     def local_registry(self) -> QueryRegistry | None:
@@ -411,7 +399,7 @@ class RegistryClient(RegistryLink):
     def _reply(self, message: RegistryReply, sender: Address) -> None:
         if message.number == self._acted_on + 1:
             self._acted_on += 1
-            self._connections.node.dispatch(message.message, sender)
+            self.connections.node.dispatch(message.message, sender)
         super().send(ReplyReceipt(min(self._acted_on, message.number)))
 
     def _announced(self, message: PrimaryAnnouncement, sender: Address) -> None:

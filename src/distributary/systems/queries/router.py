@@ -33,11 +33,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from distributary.flow import Item
-from distributary.overlay.node import Address, Message
+from distributary.overlay.node import Address
 from distributary.systems.queries import messages
-from distributary.systems.queries.connections import Connections
 from distributary.systems.queries.messages import Element, Selection, StreamLocation, StreamReader
 from distributary.systems.queries.publications import StreamPublication, usable
+from distributary.systems.queries.registry_failover import RegistryLink
 from distributary.systems.queries.retention import discard
 
 STREAM_MESSAGES = (messages.StreamElements, messages.StreamMove)
@@ -82,18 +82,16 @@ class LocalReaders(Protocol):
 class Router:
     """Subscriptions, routes and publications of one node."""
 
-    def __init__(
-        self, connections: Connections, tell_registry: Callable[[Message], None], readers: LocalReaders
-    ) -> None:
-        self.node = node = connections.node
-        self.tell_registry = tell_registry
+    def __init__(self, registry: RegistryLink, readers: LocalReaders) -> None:
+        self.node = node = registry.connections.node
+        self.tell_registry = registry.send
         self.publications: dict[str, StreamPublication] = {}
         self.locations: dict[str, StreamLocation] = {}
         """Where streams are, as far as this node knows."""
         self.parents: dict[int, Address] = {}
         """The parent in each tree of sources that this node has joined."""
         self.routes: dict[str, dict[StreamReader, ReaderRoute]] = {}
-        self._send = connections.send
+        self._send = registry.connections.send
         self._readers = readers
         self._proxies: dict[str, Address] = {}
         """Of the sources whose root broker this is."""
@@ -166,10 +164,8 @@ class Router:
 
     def drop_readers(self, stream: str) -> None:
         """Wait for no reader of a stream that is published here."""
-        publication = self.publications[stream]
-        publication.acknowledged.clear()
-        publication.epochs.clear()
-        publication.kept.clear()
+        before = self.publications[stream]
+        self.publications[stream] = StreamPublication(before.number, before.watermark)
         self.routes.pop(stream, None)
 
     # Withdrawing
@@ -230,8 +226,7 @@ class Router:
 
     def acknowledge(self, stream: str, reader: StreamReader, position: int) -> None:
         """Tell the publisher that a reader of this node needs nothing up to its position any more."""
-        if not self.is_withdrawn(stream, reader.name):
-            self._acknowledged(messages.ReadAcknowledgement(stream, reader, position), self.node.address)
+        self._unless_withdrawn(messages.ReadAcknowledgement(stream, reader, position), self.node.address)
 
     def unreachable_readers(self) -> list[tuple[str, StreamReader]]:
         """Readers of streams published here that are waited for, and that no route leads to now."""

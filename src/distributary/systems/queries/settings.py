@@ -17,6 +17,15 @@ Addresses = Sequence[Address]
 
 
 @dataclass(frozen=True)
+class Regrouping:
+    """How often trees that have nearly the same members are looked for, to be merged."""
+
+    period: float = 60.0
+    likeness: float = 0.8
+    """The share of the members of either tree that must be members of both."""
+
+
+@dataclass(frozen=True)
 class Surroundings:
     """What is known of the network below."""
 
@@ -28,19 +37,12 @@ class Surroundings:
     """The nodes that can be a root broker."""
     most_trees: int = 4
     fanout: int = 4
+    regrouping: Regrouping | None = None
+    """How trees of sources are merged, if they are."""
 
     def delay(self, one: Address, other: Address) -> float:
         """Seconds from one node to another, which may be the same."""
         return 0.0 if one == other else self.latency(one, other)
-
-
-@dataclass(frozen=True)
-class Regrouping:
-    """How often trees that have nearly the same members are looked for, to be merged."""
-
-    period: float = 60.0
-    likeness: float = 0.8
-    """The share of the members of either tree that must be members of both."""
 
 
 @dataclass(frozen=True)
@@ -85,10 +87,9 @@ class QueryOptimiserSettings:
     def __post_init__(self) -> None:
         if self.told not in ("neighbourhood", "whole"):
             raise DistributaryError(f"told is neighbourhood or whole, not {self.told!r}")
-        if self.top is not None and self.top < 1:
-            raise DistributaryError(f"top is at least 1, not {self.top}")
-        if self.most_streams < 1:
-            raise DistributaryError(f"most_streams is at least 1, not {self.most_streams}")
+        for name, least in (("top", self.top), ("most_streams", self.most_streams)):
+            if least is not None and least < 1:
+                raise DistributaryError(f"{name} is at least 1, not {least}")
 
     @property
     def extreme(self) -> bool:

@@ -31,10 +31,8 @@ from distributary.plan.queries.graph import WHOLE
 from distributary.plan.queries.statistics import drawn
 from distributary.plan.trees.tree import Tree
 from distributary.systems.queries import messages
-from distributary.systems.queries.connections import Connections
 from distributary.systems.queries.messages import DownwardStatistics, NodeValue, SourceRate, UpwardStatistics
 from distributary.systems.queries.node_model import NodeModel
-from distributary.systems.queries.settings import QueryOptimiserSettings
 
 WORST = 10
 """How many of the worst nodes all nodes are told of, where the cost is a MIN or MAX."""
@@ -58,14 +56,9 @@ class TreeRound:
 class StatisticsManager:
     """The statistics manager of a node; `on_round_over` is called when a round is over here."""
 
-    def __init__(
-        self,
-        connections: Connections,
-        settings: QueryOptimiserSettings,
-        model: NodeModel,
-        on_round_over: Callable[[], None],
-    ) -> None:
-        self.node = node = connections.node
+    def __init__(self, model: NodeModel, on_round_over: Callable[[], None]) -> None:
+        self.node = node = model.node
+        self.model = model
         self.period = 0
         self.round: messages.RoundAnnouncement | None = None
         self.rates: dict[str, SourceRate] = {}
@@ -74,10 +67,8 @@ class StatisticsManager:
         """By tree, how much of each source is asked for here and below."""
         self.better_nodes: dict[Address, float] = {}
         """Nodes that do better than this one in a tree, and their best values, the less the better."""
-        self._send = connections.offer
-        self._settings = settings
+        self._settings = settings = model.settings
         self._goal = settings.goal
-        self._model = model
         self._on_round_over = on_round_over
         self._random = np.random.default_rng([settings.seed, node.address])
         self._trees: list[TreeRound] = []
@@ -153,7 +144,7 @@ class StatisticsManager:
         """Whether the system's cost depends on this node."""
         cost = self.cost
         at_cost = not self._settings.extreme or (cost is not None and self._at_cost(self._value, cost))
-        return at_cost and self._model.busy
+        return at_cost and self.model.busy
 
     def flows(self) -> tuple[float, float]:
         """The bytes of sources that come in and are forwarded here in a second, by what is asked for."""
@@ -175,7 +166,7 @@ class StatisticsManager:
         if parent is None:
             return 0.0
         known, cost = self._parent_paths.get(number, (None, 0.0))
-        return cost + self._model.link_cost(parent) if known == parent else None
+        return cost + self.model.link_cost(parent) if known == parent else None
 
     # A round begins, and ends
 
@@ -185,13 +176,13 @@ class StatisticsManager:
         self.period, self.round = message.period, message
         self.better_nodes, self._over = {}, False
         self._trees = [TreeRound(position) for position in message.positions]
-        self._model.begin_round(self.period)
+        self.model.begin_round(self.period)
         # The others have not said yet what they send in this round: what they said in the last one counts.
-        self._value = self._model.value(self.flows(), self.period - 1)
-        by_path = self._model.by_path
-        self._contribution = self._model.path_costs(self.path_cost) if by_path else self._value
+        self._value = self.model.value(self.flows(), self.period - 1)
+        by_path = self.model.by_path
+        self._contribution = self.model.path_costs(self.path_cost) if by_path else self._value
         for number, tree in enumerate(self._trees):
-            self.rates.update((rate.stream, rate) for rate in self._model.source_rates(number))
+            self.rates.update((rate.stream, rate) for rate in self.model.source_rates(number))
             for child, report in self._early:
                 if (report.period, report.tree) == (self.period, number) and child in tree.position.children:
                     tree.reports[child] = report
@@ -238,7 +229,7 @@ class StatisticsManager:
         tree.reported = True
         for child, report in tree.reports.items():
             self._demand[number, child] = report.demand
-        shares = dict(self._model.demand(number, self.rates))
+        shares = dict(self.model.demand(number, self.rates))
         for child in tree.position.children:
             for stream, share in self._demand.get((number, child), ()):
                 shares[stream] = shares.get(stream, 0) + share
@@ -250,7 +241,7 @@ class StatisticsManager:
             self._take_down(number, nothing_above)
             return
         own = self._own_values(number)
-        signed = [self._signed(one) for one in own if self._model.busy]
+        signed = [self._signed(one) for one in own if self.model.busy]
         children = [(child, 1) for child in tree.position.children]
         below = (*children, *((site, at + 1) for report in reports for site, at in report.below))
         report = UpwardStatistics(
@@ -263,7 +254,7 @@ class StatisticsManager:
             tuple(messages.StreamDemand(*each) for each in sorted(shares.items())),
             tuple(each for each in below if each[1] < self._settings.area.levels),
         )
-        self._send(tree.position.parent, report)
+        self.model.offer(tree.position.parent, report)
 
     def _worst(self, number: int) -> tuple[NodeValue, ...]:
         """The worst values here and below: only under a MIN or MAX, and in the first tree."""
@@ -297,7 +288,7 @@ class StatisticsManager:
                     best = self.better_nodes.get(other.site, np.inf)
                     self.better_nodes[other.site] = min(best, self._signed(other))
         for child in tree.position.children:
-            self._send(child, self._to_child(number, child, known, down))
+            self.model.offer(child, self._to_child(number, child, known, down))
         if self.complete:
             self._end(self.period)
 
@@ -324,7 +315,7 @@ class StatisticsManager:
     def _own_values(self, number: int) -> list[NodeValue]:
         """This node's value in a tree, if it has one there."""
         own = None if number else self._value
-        value = self.path_cost(number) if self._model.by_path else own
+        value = self.path_cost(number) if self.model.by_path else own
         return [] if value is None else [NodeValue(self.node.address, value)]
 
     def _signed(self, value: NodeValue) -> float:

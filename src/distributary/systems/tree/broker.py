@@ -22,7 +22,6 @@ from distributary.overlay.tree.state import TreeSettings
 from distributary.overlay.tree.topology import Parents, balanced_parents, settle, unsettled
 from distributary.systems.assembly import CONTACTS, Contact, Settings
 from distributary.systems.home import Home
-from distributary.systems.tree.cost_model import CostModel
 from distributary.systems.tree.optimiser import TreeOptimiser
 from distributary.systems.tree.settings import OptimisationSettings
 from distributary.systems.tree.statistics import LocalClients
@@ -51,9 +50,8 @@ class TreeBroker:
         tree.on_event(self.home.offer)
         self.optimiser: TreeOptimiser | None = None
         if optimising is not None:
-            model = CostModel.with_fanout(optimising.goal, tree.settings.fanout)
             clients = LocalClients(self.wants, self.home.__len__)
-            self.optimiser = TreeOptimiser(tree, optimising, model, clients)
+            self.optimiser = TreeOptimiser(tree, optimising, clients)
 
     def subscribe(self, subscription: Subscription) -> None:
         """Register a subscription of a client of this node, in place of one with the same id."""

@@ -158,15 +158,11 @@ class FeedPoller:
         every: float = POLL_EVERY,
         patience: float | None = None,
         changes: bool = True,
-        remembered: int = REMEMBERED,
     ) -> None:
         if every <= 0:
             raise DistributaryError(f"feeds cannot be polled every {every} seconds; give a time above 0")
         self.broker = broker
-        self.feeds = {
-            name: FeedState(source, News(changes=changes, remembered=remembered))
-            for name, source in feeds.items()
-        }
+        self.feeds = {name: FeedState(source, News(changes=changes)) for name, source in feeds.items()}
         self._every = every
         self._patience = every if patience is None else patience
         node = broker.node

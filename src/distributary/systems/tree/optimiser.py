@@ -44,11 +44,9 @@ NOWHERE: Address = -1
 class TreeOptimiser:
     """The part of a broker that optimises the tree."""
 
-    def __init__(
-        self, tree: TreeNode, settings: OptimisationSettings, model: CostModel, clients: LocalClients
-    ) -> None:
+    def __init__(self, tree: TreeNode, settings: OptimisationSettings, clients: LocalClients) -> None:
         self.settings = settings
-        self.model = model
+        self.model = model = CostModel.with_fanout(settings.goal, tree.settings.fanout)
         self.statistics = BrokerStatistics(tree, model, settings.gauges, clients)
         self.broadcast = StatisticsBroadcast(self.statistics, settings, self._is_critical)
         self.executor = RewriteExecutor(tree, patience=settings.period)

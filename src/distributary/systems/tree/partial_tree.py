@@ -118,25 +118,19 @@ class PartialTree:
     def _grow(
         self, draft: _Draft, address: Address, parent: int, facts: BrokerFacts, stored: Values | None
     ) -> None:
-        """Add a node whose neighbourhood is known, and what is below it."""
+        """Add a node, and what is below it."""
         # A top that hangs on a site of its own stays as it is, whatever is done below it.
         count = 0 if stored is not None else self.model.weight(facts.clients)
         site = draft.index[address] = draft.add(_Site(parent, count, facts, facts.streams, stored))
         for child in self.children(address):
-            if child.address in draft.index:
-                continue
-            if child.address in self.neighbourhoods:
+            if child.address not in draft.index:
                 self._grow(draft, child.address, site, child.facts, None)
-            else:
-                self._hang(draft, child, site)
+                if child.address not in self.neighbourhoods and child.fanout:
+                    self._hang(draft, child)
 
-    def _hang(self, draft: _Draft, child: ChildState, parent: int) -> None:
-        """Add a child of which no more is known than its parent does."""
-        facts, nothing = child.facts, self.model.nothing
-        weight = self.model.weight(facts.clients)
-        site = draft.index[child.address] = draft.add(_Site(parent, weight, facts, facts.streams))
-        if not child.fanout:
-            return
+    def _hang(self, draft: _Draft, child: ChildState) -> None:
+        """Add what is below a child of which no more is known than its parent does."""
+        site, nothing = draft.index[child.address], self.model.nothing
         gate = draft.add(_Site(site, 0, streams=child.streams, stored=nothing))
         for times, values in child.below:
             draft.add(_Site(gate, times, stored=values))

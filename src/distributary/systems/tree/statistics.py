@@ -206,9 +206,10 @@ class BrokerStatistics:
     @_momentary
     def facts(self) -> BrokerFacts:
         """What this broker knows of itself."""
-        gauge = self.gauges.processing
-        streams = self._rates.own(self.tree.node.now) if self.model.needs_streams else ()
-        return BrokerFacts(self._clients.number(), 0.0 if gauge is None else gauge(self.tree.address), streams)
+        gauge, now = self.gauges.processing, self.tree.node.now
+        processing = 0.0 if gauge is None else gauge(self.tree.address)
+        streams = self._rates.own(now) if self.model.needs_streams else ()
+        return BrokerFacts(self._clients.number(), processing, streams)
 
     @property
     def link(self) -> LinkMeasurement | None:
