@@ -95,7 +95,7 @@ def expect_nobody_is_awaited_in_vain(world: World) -> None:
 def chosen_victims(random: Random, world: World, count: int, roots: bool) -> list[Address]:
     """Who goes: hosts, often one and then the one who went on with its operators; or root brokers first."""
     able = [node for node in world.nodes if node not in ENDS]
-    registry = world.broker(REGISTRY).registry
+    registry = world.broker(REGISTRY).registry_link.local_registry
     assert registry is not None
     found = sorted({tree.root for tree in registry.trees}) if roots else [random.choice(able)]
     random.shuffle(found)
@@ -127,7 +127,7 @@ def test_answers_are_exact_after_a_node_and_then_its_backup_host_are_gone(seed: 
 @pytest.mark.parametrize("seed", range(200, 204))
 def test_answers_are_exact_after_a_root_broker_is_gone(seed: int) -> None:
     world, _ = with_nodes_gone(seed, random_changes(seed), roots=True)
-    registry = world.broker(REGISTRY).registry
+    registry = world.broker(REGISTRY).registry_link.local_registry
     assert registry is not None
     roots = {registry.locations[name].host for name in registry.sources}
     assert roots == {tree.root for tree in registry.trees}

@@ -101,7 +101,7 @@ def test_sources_are_grouped_onto_few_trees_and_one_connection_serves_all_of_the
     catalogue = random_catalogue(random, queries=6)
     world = World(6, 2)
     world.register(catalogue)
-    registry = world.broker(REGISTRY).registry
+    registry = world.broker(REGISTRY).registry_link.local_registry
     assert registry is not None
     assert len(registry.trees) <= 2
     items = random_streams(random)
@@ -278,4 +278,4 @@ def test_an_operator_that_is_not_here_cannot_be_changed() -> None:
     world = World(2, 1)
     with pytest.raises(DistributaryError, match=r"'q\.x' is not at node 1"):
         world.broker(1).move("q.x", 2)
-    assert isinstance(world.broker(1).registry, QueryRegistry)
+    assert isinstance(world.broker(1).registry_link.local_registry, QueryRegistry)

@@ -87,11 +87,11 @@ def believed(world: World) -> RateEstimates:
 def placed(world: World) -> tuple[PlanningSnapshot, Placement]:
     """The placement as it is, with what was measured."""
     broker = world.broker(REGISTRY)
-    assert broker.registry is not None
+    assert broker.registry_link.local_registry is not None
     assert broker.optimiser is not None
-    situation = planning_snapshot(broker.registry, 0, believed(world))
+    situation = planning_snapshot(broker.registry_link.local_registry, 0, believed(world))
     assert situation is not None
-    latency = broker.registry.surroundings.latency
+    latency = broker.registry_link.local_registry.surroundings.latency
     nodes = situation.sites
     matrix = [[0.0 if one == other else latency(one, other) for other in nodes] for one in nodes]
     return situation, situation.placement(Sites(matrix))

@@ -30,7 +30,7 @@ ENDS = (3, 4)
 def primaries(world: World) -> list[FlowBroker]:
     """The brokers that are up and have the registry."""
     up = [broker for broker in world.brokers if world.simulator.is_up(broker.node.address)]
-    return [broker for broker in up if broker.registry is not None]
+    return [broker for broker in up if broker.registry_link.local_registry is not None]
 
 
 def with_the_registry_gone(

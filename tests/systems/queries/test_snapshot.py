@@ -46,7 +46,7 @@ def feed(world: World, seconds: int = SECONDS) -> dict[str, list[Item]]:
 
 def placement_of(world: World) -> Placement:
     """The planner's problem by what was measured so far, with a second between any two sites."""
-    registry = world.broker(REGISTRY).registry
+    registry = world.broker(REGISTRY).registry_link.local_registry
     assert registry is not None
     estimates = RateEstimates(memory=1.0)
     for broker in world.brokers:

@@ -75,7 +75,7 @@ def optimiser(world: World, node: int) -> NeighbourhoodOptimiser:
 
 def believe(world: World, random: Random) -> None:
     """Let all nodes believe in some rates that go together, and measure no others."""
-    registry = world.broker(REGISTRY).registry
+    registry = world.broker(REGISTRY).registry_link.local_registry
     assert registry is not None
     rates: dict[str, TrafficRates] = {}
     for name in registry.sources:
@@ -125,7 +125,7 @@ def after_rounds(world: World, count: int) -> None:
 
 def whole(world: World) -> tuple[PlanningSnapshot, PlacementEstimate]:
     """The situation as one who knows everything sees it."""
-    registry = world.broker(REGISTRY).registry
+    registry = world.broker(REGISTRY).registry_link.local_registry
     assert registry is not None
     situation = planning_snapshot(registry, 0, believed(world))
     assert situation is not None

@@ -25,7 +25,7 @@ ENDS = (1, 2, 3)
 
 
 def registry_of(world: World) -> QueryRegistry:
-    registry = world.broker(REGISTRY).registry
+    registry = world.broker(REGISTRY).registry_link.local_registry
     assert registry is not None
     return registry
 

@@ -45,13 +45,13 @@ def state(world: World) -> dict[Address, dict[str, Any]]:
 
 
 def sources_of(world: World) -> dict[str, Source]:
-    registry = world.broker(REGISTRY).registry
+    registry = world.broker(REGISTRY).registry_link.local_registry
     assert registry is not None
     return registry.sources
 
 
 def state_of(broker: FlowBroker, sources: set[str]) -> dict[str, Any]:
-    router, registry, optimiser = broker.router, broker.registry, broker.optimiser
+    router, registry, optimiser = broker.router, broker.registry_link.local_registry, broker.optimiser
     manager, changes = broker.checkpoints, broker.reconfiguration
     known: dict[str, Any] = {
         "hosted": set(broker.engine.hosted),
@@ -328,7 +328,7 @@ def test_withdrawn_queries_are_forgotten_though_their_operators_go_on_for_anothe
     world = World(3, 11)
     catalogue = Catalogue([TRADES], [one.query(), two.query(), both.query()])
     world.register(catalogue, {"trades": 1, "one": 2, "two": 3, "both": 2})
-    registry = world.broker(REGISTRY).registry
+    registry = world.broker(REGISTRY).registry_link.local_registry
     assert registry is not None
     for name, at, left in (("one", 2, ["one", "two", "both"]), ("two", 3, ["both"])):
         withdraw(world, name, at)

@@ -39,8 +39,6 @@ class ParentProtocol:
         self._choose: Callable[[ProbeResults], Address] | None = None
         self._stamp = 0
         self._tries = 0
-        self._choosing = True
-        """Whether to ask for offers: not when the parent chosen from the last ones was denied."""
 
     def choose_by(self, choose: Callable[[ProbeResults], Address]) -> None:
         """Choose the parent oneself, whenever any will do: the best of those that answered a probe."""
@@ -94,10 +92,11 @@ class ParentProtocol:
 
     # Asking the root.
 
-    def seek(self, wanted: Address | None, *, must: bool = False) -> None:
+    def seek(self, wanted: Address | None, *, must: bool = False, choose: bool = True) -> None:
         """Ask the root for a parent; for any with None. Replaces a change that is under way.
 
-        With `must`, or if the old parent is gone, any parent is requested when this one is denied.
+        With `must`, or if the old parent is gone, any parent is requested when this one is denied. Without
+        `choose`, the root picks it although this node chooses its parents otherwise.
         """
         node, link, root = self._node, self._link, self._root.address
         avoid = () if link.attached or link.parent is None else (link.parent,)
@@ -106,7 +105,7 @@ class ParentProtocol:
         if wanted == node.address:
             wanted = None
         link.change = ParentTransition(self._stamp, wanted, node.now, must or not link.attached)
-        choosing = wanted is None and self._choosing and self._choose is not None
+        choosing = wanted is None and choose and self._choose is not None
         asked = (node.address, self._stamp, self._root.term, link.parent, wanted, avoid)
         offers = self._settings.offers if choosing else 0
         message = messages.ParentRequest(*asked, link.stamp if link.attached else 0, offers=offers)
@@ -145,9 +144,7 @@ class ParentProtocol:
             return
         self._link.change = None
         if change.must and change.wanted is not None:
-            self._choosing = not change.chosen
-            self.seek(None, must=True)
-            self._choosing = True
+            self.seek(None, must=True, choose=not change.chosen)
 
     def offered(self, message: messages.ParentOffers, sender: Address) -> None:
         """Probe the parents on offer, and request the best; any, when none of them answers."""
@@ -161,9 +158,7 @@ class ParentProtocol:
             return
         change.advance(messages.ParentRequest)
         best = self._choose(results) if results else None
-        self._choosing = best is not None
-        self.seek(best, must=True)
-        self._choosing = True
+        self.seek(best, must=True, choose=best is not None)
         if self._link.change is not None:
             self._link.change.chosen = True
 

@@ -125,11 +125,6 @@ class FlowBroker:
         node.handle(messages.WithdrawalConfirmation, self._withdrawal_confirmed)
         node.handle(TrafficCounts, lambda message, sender: self._source_counts.append(message))
 
-    @property
-    def registry(self) -> QueryRegistry | None:
-        """The registry, if it is at this node now."""
-        return self.registry_link.local_registry
-
     # What clients call: sources
 
     def register_source(self, source: Source, volume: float = 0.0) -> None:

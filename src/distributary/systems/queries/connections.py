@@ -77,11 +77,8 @@ class Connections(Courier):
             return
         self.node.send(sender, Ack(packet.incarnation, packet.number, packet.tried))
         early = self._early.setdefault(sender, {})
-        due = self._next.setdefault(sender, 1)
-        if packet.number < due or packet.number in early:
-            self.suppressed += 1
-            return
-        early[packet.number] = packet.message
+        if packet.number >= self._next.setdefault(sender, 1):
+            early[packet.number] = packet.message
         while (due := self._next[sender]) in early:
             self._next[sender] = due + 1
             self.node.dispatch(early.pop(due), sender)

@@ -260,10 +260,10 @@ class StatisticsManager:
         """The worst values here and below: only under a MIN or MAX, and in the first tree."""
         if not self._settings.extreme or number:
             return ()
-        held = [NodeValue(self.node.address, self._value)]
-        held += [value for report in self._trees[number].reports.values() for value in report.worst]
+        values = [NodeValue(self.node.address, self._value)]
+        values += [value for report in self._trees[number].reports.values() for value in report.worst]
         sign = -1 if self._goal.cost.function is GoalFunction.MAX else 1
-        return tuple(sorted(held, key=lambda one: (sign * one.value, one.site))[:WORST])
+        return tuple(sorted(values, key=lambda one: (sign * one.value, one.site))[:WORST])
 
     # Down
 
@@ -337,10 +337,10 @@ class StatisticsManager:
             return report.widest if self._at_cost(sign * report.widest, cost) else -np.inf
         return sign * cost + (self._settings.slack + ROUNDING) * abs(cost)
 
-    def _drawn(self, held: list[NodeValue]) -> tuple[NodeValue, ...]:
+    def _drawn(self, values: list[NodeValue]) -> tuple[NodeValue, ...]:
         """At most `top` of these, by lottery."""
-        worth = np.array([self._signed(one) for one in held], dtype=np.float64)
-        return tuple(held[index] for index in drawn(self._random, worth, self._settings.top))
+        worth = np.array([self._signed(one) for one in values], dtype=np.float64)
+        return tuple(values[index] for index in drawn(self._random, worth, self._settings.top))
 
 
 def statistics_rounds(

@@ -142,12 +142,11 @@ class TreeOptimiser:
         settings = self.settings
         if settings.local and own.children and self._leads_to_critical():
             levels = settings.levels - 1 + self.model.aggregates_children
-            self._search(self._unit(own), settings.local, (), levels=levels)
+            self._search(self._unit(own), settings.local, levels, frozenset())
         heard = self.broadcast.better()[: settings.most_heard] if settings.directed else []
         if heard and self._is_critical():
             known = PartialTree(self.model, links=self._fresh_links())
-            asked = (self.tree.address, *heard)
-            self._search(known, settings.directed, asked, partners=frozenset(heard))
+            self._search(known, settings.directed, 0, frozenset(heard))
 
     def _neighbourhood(self) -> messages.TreeNeighbourhood | None:
         below_of = self.broadcast.below if self.model.broadcasts_costs else None
@@ -188,28 +187,22 @@ class TreeOptimiser:
         return known
 
     def _search(
-        self,
-        known: PartialTree,
-        rules: Sequence[TreeRule],
-        asked: Sequence[Address],
-        *,
-        levels: int = 0,
-        partners: frozenset[Address] | None = None,
+        self, known: PartialTree, rules: Sequence[TreeRule], levels: int, partners: frozenset[Address]
     ) -> None:
         period, me = self.period, self.tree.address
 
         def ask(address: Address) -> None:
-            if partners is None:
-                self._send(address, messages.NeighbourhoodRequest(period, me))
-            else:
+            if partners:
                 self._send(address, messages.PathRequest(period, me, address, ()))
+            else:
+                self._send(address, messages.NeighbourhoodRequest(period, me))
 
         def measure(child: Address, parents: tuple[Address, ...]) -> None:
             self._send(child, messages.LinksRequest(period, parents))
 
         search = RewriteSearch(known, me, rules, period, ask, measure, self._propose, levels, partners)
         self._searches.append(search)
-        search.begin(asked)
+        search.begin((me, *partners) if partners else ())
 
     def _propose(self, proposal: messages.RewriteProposal) -> None:
         if proposal.period == self.period:
@@ -239,12 +232,12 @@ class TreeOptimiser:
     def _neighbourhood_replied(self, message: messages.NeighbourhoodReply, sender: Address) -> None:
         found = () if message.found is None else (message.found,)
         for search in self._searches:
-            if message.period == self.period and search.partners is None:
+            if message.period == self.period and not search.partners:
                 search.take_neighbourhoods(sender, found)
 
     def _path_replied(self, message: messages.PathReply, sender: Address) -> None:
         for search in self._searches:
-            if message.period == self.period and search.partners is not None:
+            if message.period == self.period and search.partners:
                 search.take_neighbourhoods(message.node, message.found)
 
     def _links_requested(self, message: messages.LinksRequest, sender: Address) -> None:

@@ -47,8 +47,8 @@ class RewriteSearch:
     """Takes the best rewrite, if there is any."""
     levels: int = 0
     """So many levels of neighbourhoods below the owner are asked for, its own being the first."""
-    partners: frozenset[Address] | None = None
-    """For directed rules: the nodes that they may be about."""
+    partners: frozenset[Address] = frozenset()
+    """For directed rules: the nodes that they may be about; none for local rules."""
     _waiting: set[Address] = field(default_factory=set)
     """Nodes that have not sent their neighbourhoods."""
     _measuring: dict[Address, set[Address]] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class RewriteSearch:
         self.begin(child.address for child in children if child.fanout)
 
     def _measure_links(self) -> None:
-        if not self.known.is_sound(whole=self.partners is not None):
+        if not self.known.is_sound(whole=bool(self.partners)):
             self._over = True
             return
         problem = self.known.problem()
@@ -118,7 +118,7 @@ class RewriteSearch:
 
     def _rewrites(self, problem: PartialProblem) -> list[TreeRewrite]:
         found = problem.rewrites(self.rules, self.owner)
-        if self.partners is None:
+        if not self.partners:
             return list(found)
         return [each for each in found if problem.addresses[each.arguments[1]] in self.partners]
 
