@@ -275,8 +275,8 @@ class Constraint:
         """Whether a value keeps the constraint."""
         return COMPARISONS[self.comparison](value, self.threshold)
 
-    def no_worse(self, new: Number, old: Number) -> bool:
-        """Whether the new value breaks the constraint no more than the old one did."""
+    def no_worse(self, new: Any, old: Any) -> Any:
+        """Whether the new value breaks the constraint no more than the old one did; also of arrays."""
         if self.comparison in ("<", "<="):
             return new <= old
         return new >= old if self.comparison in (">", ">=") else False

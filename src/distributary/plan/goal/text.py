@@ -122,11 +122,8 @@ class GoalReader:
             cost = self._whole(asked[0][1:], self._system_cost, asked[0][0])
         elif SYSTEM_COST in self.definitions:
             cost = self._named_system_cost(SYSTEM_COST)
-            direction = (
-                goals.Direction.MAXIMISE
-                if cost.function is goals.GoalFunction.MIN
-                else goals.Direction.MINIMISE
-            )
+            of_smallest = cost.function is goals.GoalFunction.MIN
+            direction = goals.Direction.MAXIMISE if of_smallest else goals.Direction.MINIMISE
         else:
             self._refuse("no goal; expected `minimise ...`, `maximise ...` or `system cost = ...`", 0)
         return goals.Goal(cost, direction, tuple(map(self._constraint, constraints)))

@@ -48,12 +48,7 @@ class Bound:
 
     def kept(self, new: Floats, old: Floats) -> Booleans:
         """Whether each new value keeps the constraint, or breaks it no more than the old one did."""
-        comparison = self.constraint.comparison
-        allowed = self.holds(new)
-        if comparison != "!=":
-            better = np.less_equal if comparison in ("<", "<=") else np.greater_equal
-            allowed = allowed | (~self.holds(old) & better(new, old))
-        return allowed
+        return np.asarray(self.holds(new) | (~self.holds(old) & self.constraint.no_worse(new, old)))
 
     def legal(self, move: OperatorMove) -> Booleans:
         """For each site tried, whether the constraint allows it."""

@@ -55,8 +55,6 @@ class WorkloadStatistics:
     selectivity: Mapping[str, Number] = field(default_factory=dict)
     growth: Mapping[str, Number] = field(default_factory=dict)
     cost: Mapping[str, Number] = field(default_factory=dict)
-    utility: Mapping[str, Number] = field(default_factory=dict)
-    """What a query is worth to its client."""
 
 
 def workload_of(
@@ -110,7 +108,7 @@ def workload_of(
         operators.append(
             PlannedOperator(name, graph.CLIENT, tuple(ends), selectivity=0, cost=0, pinned=clients[name])
         )
-        queries.append(graph.PlannedQuery(name, (*members, len(operators) - 1), known.utility.get(name, 1)))
+        queries.append(graph.PlannedQuery(name, (*members, len(operators) - 1)))
     return QueryWorkload(sources, tuple(operators), tuple(queries))
 
 
@@ -194,10 +192,7 @@ class _Operators:
 def _with_all_before(own: list[int], operators: list[PlannedOperator], sources: int) -> list[int]:
     """These operators and all that they read, directly or not."""
     found = set(own)
-    waiting = list(own)
-    while waiting:
-        for stream in operators[waiting.pop()].inputs:
-            if stream >= sources and stream - sources not in found:
-                found.add(stream - sources)
-                waiting.append(stream - sources)
+    for index in reversed(range(len(operators))):  # each is after those that it reads
+        if index in found:
+            found.update(stream - sources for stream in operators[index].inputs if stream >= sources)
     return sorted(found)

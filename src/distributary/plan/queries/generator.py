@@ -122,12 +122,10 @@ def feed_workload(
 
 def at_clients(workload: QueryWorkload, network: SiteNetwork) -> Placement:
     """Every operator at the site of the (first) client that it works for: where queries start."""
-    hosts = [0] * len(workload.operators)
+    pinned = [operator.pinned for operator in workload.operators]
+    hosts = [site or 0 for site in pinned]
     for query in reversed(workload.queries):
-        site = workload.operators[query.operators[-1]].pinned
         for index in query.operators:
-            hosts[index] = site if site is not None else 0
-    for index, operator in enumerate(workload.operators):
-        if operator.pinned is not None:
-            hosts[index] = operator.pinned
+            if pinned[index] is None:
+                hosts[index] = pinned[query.operators[-1]] or 0
     return Placement(workload, network, tuple(hosts))

@@ -30,7 +30,7 @@ Cost: making one is linear in the operators.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
@@ -191,20 +191,13 @@ class QueryWorkload:
     @cached_property
     def readers(self) -> tuple[tuple[int, ...], ...]:
         """The operators that read each stream."""
-        rows: list[list[int]] = [[] for _ in range(len(self.sources) + len(self.operators))]
-        for index, operator in enumerate(self.operators):
-            for stream in operator.inputs:
-                rows[stream].append(index)
-        return tuple(map(tuple, rows))
+        streams = len(self.sources) + len(self.operators)
+        return _rows_with((operator.inputs for operator in self.operators), streams)
 
     @cached_property
     def queries_of(self) -> tuple[tuple[int, ...], ...]:
         """The queries that each operator is of."""
-        rows: list[list[int]] = [[] for _ in self.operators]
-        for number, query in enumerate(self.queries):
-            for index in query.operators:
-                rows[index].append(number)
-        return tuple(map(tuple, rows))
+        return _rows_with((query.operators for query in self.queries), len(self.operators))
 
     def runs(self, operator: int) -> bool:
         """Whether there is anything to run: neither a client nor retired."""
@@ -324,6 +317,15 @@ class QueryWorkload:
             final_cost=self.final_cost,
         )
         return made
+
+
+def _rows_with(rows: Iterable[Sequence[int]], count: int) -> tuple[tuple[int, ...], ...]:
+    """For every number up to a count, in which rows it is."""
+    found: list[list[int]] = [[] for _ in range(count)]
+    for place, row in enumerate(rows):
+        for number in row:
+            found[number].append(place)
+    return tuple(map(tuple, found))
 
 
 def shared(value: Number, share: int) -> Number:

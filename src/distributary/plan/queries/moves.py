@@ -48,15 +48,14 @@ class OperatorMove:
 
     def total(self, name: str) -> Floats:
         """By how much the sum of a quantity over all nodes would change, for each of the sites tried."""
-        if name == "forwarding":
-            return self._forwarded_in_all
-        if name == "published":
-            return self._published_in_all
-        if name == "incoming":
-            return self._forwarded_in_all + self._published_in_all
         if name == "fanout":
             return np.asarray(self._forwarded[name].sum(axis=1))
-        return np.zeros(len(self.sites))
+        found = np.zeros(len(self.sites))
+        if name in ("forwarding", "incoming"):
+            found += self._forwarded_in_all
+        if name in ("published", "incoming"):
+            found += self._published_in_all
+        return found
 
     def _shifted(self, amount: float) -> Floats:
         change = np.zeros((len(self.sites), self.state.count))

@@ -267,10 +267,8 @@ class _Reader:
 
         catalogue, table = self.catalogue, self.tables.rates
         items, bytes_ = given(self.tables.source, "items"), given(self.tables.source, "rate")
-        selectivity, growth = (
-            given(self.tables.operator, "selectivity"),
-            given(self.tables.operator, "growth"),
-        )
+        known = ("selectivity", "growth", "cost")
+        selectivity, growth, cost = (given(self.tables.operator, key) for key in known)
         if table is not None:
             rates = read_rates(self.path.parent / table.metrics, table.seconds)
             items = self._source_items(rates, items)
@@ -283,7 +281,7 @@ class _Reader:
             {**dict.fromkeys(catalogue.sources, ITEMS), **items},
             selectivity,
             growth,
-            given(self.tables.operator, "cost"),
+            cost,
         )
 
     def _source_items(self, rates: PipelineRates, given: Mapping[str, float]) -> dict[str, float]:

@@ -19,11 +19,12 @@ Cost: that of `path_cost` where that applies, else that of `incremental`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from distributary.plan.goal.expression import Constraint, Goal, GoalFunction, Number, SystemCost
 from distributary.plan.trees.cost import TreeCost
@@ -124,12 +125,11 @@ class TreeEstimate:
         links = self.problem.link_array(self.problem.goal.cost)
         return layout_of(links, weights, functions, self.tree.parents)
 
-    def move_benefits(self, site: int, parents: Sequence[int]) -> Floats:
+    def move_benefits(self, site: int, parents: npt.NDArray[np.intp]) -> Floats:
         """The benefit of moving the site under each of these parents, none of which is below it."""
         if self.moves is None:
-            return np.array([float(self.benefit({site: parent})) for parent in parents])
-        costs = self.moves.system_costs(site, np.asarray(parents, dtype=np.intp))
-        return self.problem.goal.sign * (float(self.cost) - costs)
+            return np.array([float(self.benefit({site: parent})) for parent in parents.tolist()])
+        return self.problem.goal.sign * (float(self.cost) - self.moves.system_costs(site, parents))
 
     def legal(self, changes: Mapping[int, int], after: Tree | None = None) -> bool:
         """Whether the constraints allow these changes; `after` is the tree with them, if it is known."""

@@ -13,6 +13,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import accumulate
 
 from distributary.plan.goal.expression import Number
 from distributary.plan.svg import svg_page
@@ -137,11 +138,8 @@ def _site(picture: Picture, site: int, text: str, colour: str, inner: bool) -> l
 def _spread(tree: Tree) -> list[float]:
     """A place for every leaf in the tree's order; every parent in the middle of its children."""
     across = [0.0] * len(tree.parents)
-    leaves = 0
-    for site in tree.order:
-        if not tree.children[site]:
-            across[site] = leaves
-            leaves += 1
+    for place, leaf in enumerate(site for site in tree.order if not tree.children[site]):
+        across[leaf] = place
     for site in reversed(tree.order):
         children = tree.children[site]
         if children:
@@ -152,13 +150,11 @@ def _spread(tree: Tree) -> list[float]:
 def _to_the_right(tree: Tree, texts: Sequence[str], title: str) -> Picture:
     """The root at the left; each level as wide as its longest text."""
     across = _spread(tree)
-    levels = max(tree.depth) + 1
-    widest = [0] * levels
-    for site, text in enumerate(texts):
-        widest[tree.depth[site]] = max(widest[tree.depth[site]], len(text))
-    starts = [float(MARGIN)]
-    for letters in widest:
-        starts.append(starts[-1] + CHARACTER * letters + GAP)
+    widest = [0] * (max(tree.depth) + 1)
+    for depth, text in zip(tree.depth, texts, strict=True):
+        widest[depth] = max(widest[depth], len(text))
+    widths = (CHARACTER * letters + GAP for letters in widest)
+    starts = list(accumulate(widths, initial=float(MARGIN)))
     places = [
         (starts[depth], HEAD + MARGIN + ROW * place) for place, depth in zip(across, tree.depth, strict=True)
     ]

@@ -288,23 +288,17 @@ Scored = list[tuple[int, Sites, Floats]]
 
 def _scores(estimate: TreeEstimate, best: TreeEstimate, random: Random, effort: Effort) -> Scored:
     """For the sites worth moving, the parents and how good each is."""
-    tree = estimate.tree
-    bottleneck = estimate.problem.goal.cost.function.is_bottleneck
-    if estimate.moves is not None and bottleneck:
-        sign = estimate.problem.goal.sign
-        best_cost = float(best.cost)
-        excess = Excess(estimate.moves, sign, best_cost - sign * effort.step * abs(best_cost))
-        rows = ((site, outsiders(tree, excess.order, site)) for site in excess.sites)
-        return [(site, parents, excess.gains(site, parents)) for site, parents in rows if len(parents)]
     if not isinstance(estimate.system, TreePathCost):
         return _sampled(estimate, estimate.system, random, effort)
+    tree, goal = estimate.tree, estimate.problem.goal
+    sites, score = sorted({*tree.order} - {tree.root}), estimate.move_benefits
+    if estimate.moves is not None and goal.cost.function.is_bottleneck:
+        best_cost = float(best.cost)
+        excess = Excess(estimate.moves, goal.sign, best_cost - goal.sign * effort.step * abs(best_cost))
+        sites, score = excess.sites, excess.gains
     order = np.array(tree.order, dtype=np.intp)
-    rows = ((site, outsiders(tree, order, site)) for site in range(len(tree.parents)) if site != tree.root)
-    return [
-        (site, parents, estimate.move_benefits(site, parents.tolist()))
-        for site, parents in rows
-        if len(parents)
-    ]
+    rows = ((site, outsiders(tree, order, site)) for site in sites)
+    return [(site, parents, score(site, parents)) for site, parents in rows if len(parents)]
 
 
 def _sampled(estimate: TreeEstimate, system: IncrementalCost, random: Random, effort: Effort) -> Scored:
@@ -319,7 +313,7 @@ def _sampled(estimate: TreeEstimate, system: IncrementalCost, random: Random, ef
         if len(parents) > effort.parents:
             parents = np.sort(np.array(random.sample(parents.tolist(), effort.parents), dtype=np.intp))
         if len(parents):
-            scored.append((site, parents, estimate.move_benefits(site, parents.tolist())))
+            scored.append((site, parents, estimate.move_benefits(site, parents)))
         if system.measured > effort.measured:
             break
     return scored

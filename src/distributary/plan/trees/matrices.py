@@ -86,14 +86,7 @@ class SiteNames:
 
     def numbers(self, cells: Sequence[str], where: str) -> Floats:
         """A row of cells as numbers; an empty cell is none."""
-        try:
-            values = np.array([cell or "nan" for cell in cells], dtype=np.float64)
-            good = bool(np.all(np.isfinite(values) & (values >= 0) | np.array([not cell for cell in cells])))
-        except ValueError:
-            good = False
-        if not good:
-            return np.array([self.number(cell, where) if cell else math.nan for cell in cells])
-        return values
+        return np.array([self.number(cell, where) if cell else math.nan for cell in cells])
 
 
 def csv_rows(path: Path, file: Path) -> list[tuple[int, list[str]]]:
@@ -157,7 +150,7 @@ def from_csv(path: Path, names: SiteNames, what: str) -> Floats:
             raise names.refused(f"{where}: there is a line for {row[0]!r} already")
         seen.add(one)
         values[one, columns] = names.numbers(row[1:], where)
-    return _without_diagonal(values, names, what)
+    return values
 
 
 def _from_links(path: Path, rows: Sequence[tuple[int, list[str]]], names: SiteNames, what: str) -> Floats:
@@ -168,7 +161,7 @@ def _from_links(path: Path, rows: Sequence[tuple[int, list[str]]], names: SiteNa
         if not math.isnan(values[one, other]):
             raise names.refused(f"{where}: {names.pair(what, one, other)} was there before")
         values[one, other] = names.number(cell, where)
-    return _without_diagonal(values, names, what)
+    return values
 
 
 def from_rows(rows: Sequence[Sequence[Any]], names: SiteNames, what: str) -> Floats:
@@ -176,26 +169,21 @@ def from_rows(rows: Sequence[Sequence[Any]], names: SiteNames, what: str) -> Flo
     count = len(names)
     if len(rows) != count or any(len(row) != count for row in rows):
         raise names.refused(f"{what} must have {count} rows of {count} numbers, one for each site")
-    values = np.array(
+    return np.array(
         [
             [names.number(value, names.pair(what, one, other)) for other, value in enumerate(row)]
             for one, row in enumerate(rows)
         ]
     )
-    return _without_diagonal(values, names, what)
 
 
-def _without_diagonal(values: Floats, names: SiteNames, what: str) -> Floats:
+def completed(values: Floats, names: SiteNames, what: str, symmetric: bool) -> list[list[float]]:
+    """The whole matrix, where every pair was given; those given one way only count both ways if they may."""
     own = np.diagonal(values)
     if what == LATENCY and np.any(own > 0):
         site = int(np.argmax(own > 0))
         raise names.refused(f"{names.pair(what, site, site)} is {own[site]}; expected 0 or nothing")
     np.fill_diagonal(values, 0.0)
-    return values
-
-
-def completed(values: Floats, names: SiteNames, what: str, symmetric: bool) -> list[list[float]]:
-    """The whole matrix, where every pair was given; those given one way only count both ways if they may."""
     if symmetric:
         values = np.where(np.isnan(values), values.T, values)
         apart = np.abs(values - values.T) > ALIKE * np.maximum(values, values.T)

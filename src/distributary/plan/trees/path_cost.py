@@ -58,7 +58,6 @@ def link_values(cost: SystemCost, sites: Sites) -> Links:
     """Measure the local metric of a cost that this module knows, for every pair of sites."""
     assert isinstance(cost.value, GoalAggregate)
     expression = cost.value.value
-    everyone = range(sites.count)
     if isinstance(expression, Metric) and expression.name in MATRICES:
         matrix = getattr(sites, MATRICES[expression.name])
         if expression is BUILT_IN[expression.name] and matrix:
@@ -66,8 +65,8 @@ def link_values(cost: SystemCost, sites: Sites) -> Links:
                 [None if site == parent else value for site, value in enumerate(row)]
                 for parent, row in enumerate(matrix)
             ]
-    stars = (star(sites.count, root) for root in everyone)
-    return [[local_value(expression, sites, tree, site) for site in everyone] for tree in stars]
+    stars = (star(sites.count, root) for root in range(sites.count))
+    return [[local_value(expression, sites, tree, site) for site in range(sites.count)] for tree in stars]
 
 
 class TreePathCost(TreeCost):
@@ -112,11 +111,8 @@ class TreePathCost(TreeCost):
                 self._extremes.append(list(map(self.extreme, last, last[width:])))
                 width *= 2
         else:
-            moments = [self.moments(self.weights[site], self.costs[site]) for site in order]
-            sums: list[list[Number]] = [
-                list(accumulate((moment[part] for moment in moments), initial=0)) for part in range(3)
-            ]
-            self._sums = sums
+            moments = (self.moments(self.weights[site], self.costs[site]) for site in order)
+            self._sums = [list(accumulate(row, initial=0)) for row in zip(*moments, strict=True)]
 
     def extreme_between(self, start: int, end: int) -> Number:
         """The extreme cost in an interval of the order."""

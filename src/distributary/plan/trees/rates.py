@@ -98,7 +98,9 @@ def read_rates(metrics: Path | str, seconds: float | None = None) -> PipelineRat
         raise DistributaryError(
             f"{directory}: no finished batch; expected batches/<number>.json of a pipeline"
         )
-    span = _span(records) if seconds is None else seconds
+    started = min(record.started for record in records)
+    own = (max(record.finished for record in records) - started).total_seconds()
+    span = own if seconds is None else seconds
     if not math.isfinite(span) or span <= 0:
         raise DistributaryError(f"{directory}: its events are from {span} seconds; give `seconds` above 0")
     batches = [record.batch for record in records]
@@ -154,11 +156,6 @@ def _records(directory: Path) -> Iterator[_Record]:
             raise DistributaryError(f"{path}: no {error}; expected the record of a batch") from error
         except (OSError, TypeError, ValueError) as error:
             raise DistributaryError(f"{path}: {error}") from error
-
-
-def _span(records: Sequence[_Record]) -> float:
-    started = min(record.started for record in records)
-    return (max(record.finished for record in records) - started).total_seconds()
 
 
 def _rows(directory: Path, batches: Sequence[int], columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
