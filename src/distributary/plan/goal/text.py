@@ -25,6 +25,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
+from itertools import takewhile
 from typing import NamedTuple, NoReturn, TypeVar
 
 from distributary.errors import DistributaryError, InputError
@@ -92,12 +93,7 @@ class GoalToken(NamedTuple):
 
 def _leading_words(statement: Sequence[GoalToken]) -> list[str]:
     """The words at the beginning of a row of tokens, in lower case."""
-    words = []
-    for token in statement:
-        if token.kind != "word":
-            break
-        words.append(token.text.lower())
-    return words
+    return [token.text.lower() for token in takewhile(lambda token: token.kind == "word", statement)]
 
 
 class GoalReader:

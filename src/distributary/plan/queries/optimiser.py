@@ -11,9 +11,9 @@ Rules:
 - In every period each site that can matter (`statistics.critical_sites`) weighs all rules on its operators.
   The best is carried out, then the best of the remaining ones given that, and so on for `BATCH` steps.
   Sites take turns, so that each sees what those before it did.
-- Where the system's cost is a MIN or MAX and several have it, no single change helps. A change that takes one
-  of them away and makes no other one counts as an improvement too: there is one less to deal with. Of changes
-  that are equally good, the one that leaves all values most even (by their squares) is taken.
+- Where the system's cost is a MIN or MAX and several sites or queries have it, no single change makes it
+  better. A change after which fewer have it counts as an improvement too. Of changes that are equally good,
+  the one that leaves all values most even (by their squares) is taken.
 - A change must bring more than rounding. The climb ends with the first period in which nothing does; where
   statistics are drawn by lottery, only after `IDLE` such periods.
 

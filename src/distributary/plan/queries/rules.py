@@ -2,9 +2,10 @@
 
 Rules:
 
-- MIGRATION moves one operator. TOGETHER moves what hangs together at a site as if it were one operator: an
-  operator with those behind it, or all that read one feed there. Where a feed is shared, no single move saves
-  its link, and all together do. REPLICATION and PARTITION split an operator and place the replicas.
+- MIGRATION moves one operator. TOGETHER moves several operators of a site as if they were one: an operator
+  with those that read it, directly or not, or all operators that read one feed. Where operators share a feed,
+  the feed still travels to the site until the last of them has moved. REPLICATION and PARTITION split an
+  operator and place the replicas.
 - A local rule reaches the sites around an operator's host: parents and descendants up to so many levels and
   siblings, in every tree, the operators' own trees (producers, their other readers, readers) included.
 - A directed rule reaches the sites that the host has heard of (`statistics`).

@@ -101,17 +101,15 @@ def _thin_out(work: _Work, kept: Floats, limits: Floats) -> None:
         if over[site] <= ROOM * max(limits[site], 1.0):
             return
         too_much = over > 0
-        best: tuple[float, int, float] | None = None
-        for number in np.flatnonzero(kept > 0):
-            freed = work.freed(int(number), kept)
-            if freed[site] > 0:
-                price = float(work.utility[number] * kept[number]) / float(freed[too_much].sum())
-                if best is None or price < best[0]:
-                    best = price, int(number), float(freed[site])
-        if best is None:
+        offers = [
+            (float(work.utility[number] * kept[number] / freed[too_much].sum()), number, freed[site])
+            for number in map(int, np.flatnonzero(kept > 0))
+            if (freed := work.freed(number, kept))[site] > 0
+        ]
+        if not offers:
             _thin_shared(work, kept, site)
             continue
-        _, chosen, spared = best
+        _, chosen, spared = min(offers)
         kept[chosen] *= max(0.0, 1 - over[site] / spared)
 
 

@@ -4,16 +4,17 @@ Rules:
 
 - Every site has one value (where the goal is over nodes), or one for each tree: what lies between the tree's
   root and the site (the seed's phi), as the goal aggregates it. Values travel up the tree and down again.
-- Who is interested: where the system's cost is a sum or an average, everybody; where it is a MIN or MAX, only
-  sites whose own value is within `slack` of it, or that host a query whose value is (Table 5.2's conditions).
-- In what: only in what is better than one's own. Table 5.2 has a site hear of paths with less latency than
-  its link to its parent; as better paths than one's own may be longer than one link, the bound here is the
-  site's own path (`own_link=True` for the table's).
-- On the way: parents know the bounds of everybody below and pass down only what somebody there can use.
-- At most `top` values are passed on over a link each way, drawn by lottery: a value has the more tickets the
-  better it is, and each has at least a few.
-- Counted are bytes: `VALUE` for a number, `NAME` for a site or a stream. Maintenance is what keeps the values
-  themselves known; optimisation is what a site asks its neighbourhood when it weighs rules.
+- Where the system's cost is a sum or an average, every site is told values. Where it is a MIN or MAX, only
+  those sites are whose own value is within `slack` of it, or that host a query whose value is (the conditions
+  of Table 5.2).
+- A site is told only of values that are better than a bound: its own value. (In Table 5.2 the bound is the
+  latency of the link to its parent, which leaves out paths that are longer than that and still better than
+  the site's own; `own_link=True` is the table's.)
+- Parents know the bounds of all sites below them, and pass down only values that are better than one of them.
+- At most `top` values are passed on over a link each way, drawn by lottery: a better value has more tickets,
+  and each has at least a few.
+- The cost is counted in bytes: `VALUE` for a number, `NAME` for a site or a stream. Maintenance is what keeps
+  the values themselves known; optimisation is what a site asks its neighbourhood when it weighs rules.
 
 Cost: a period costs, for each tree, its links times the values that pass them.
 """
@@ -160,11 +161,10 @@ class Dissemination:
         for site in reversed(tree.order[1:]):
             widest[tree.parents[site]] = max(widest[tree.parents[site]], widest[site])
         up: dict[int, Indices] = {}
-        sent = 0
-        for site in reversed(tree.order):
-            held = np.concatenate([[site], *(up[child] for child in tree.children[site])]).astype(np.intp)
-            up[site] = self._drawn(held, values) if site != tree.root else held
-            sent += len(up[site]) if site != tree.root else 0
+        for site in reversed(tree.order[1:]):
+            heard = np.concatenate([[site], *(up[child] for child in tree.children[site])]).astype(np.intp)
+            up[site] = self._drawn(heard, values)
+        sent = sum(map(len, up.values()))
         down: dict[int, Indices] = {tree.root: np.array([], dtype=np.intp)}
         for site in tree.order:
             known = np.concatenate([[site], down[site], *(up[child] for child in tree.children[site])])
@@ -180,9 +180,9 @@ class Dissemination:
                 sent += len(down[child])
         return sent
 
-    def _drawn(self, held: Indices, values: Floats) -> Indices:
+    def _drawn(self, sites: Indices, values: Floats) -> Indices:
         """At most `top` of these, by lottery."""
-        return held[drawn(self._random, values[held], self.top)]
+        return sites[drawn(self._random, values[sites], self.top)]
 
 
 def drawn(random: np.random.Generator, worth: Floats, top: int | None) -> Indices:

@@ -68,11 +68,8 @@ def _at_best(
     if not lower and constraint.comparison not in (">", ">="):
         return None
     direction = goals.Direction.MINIMISE if lower else goals.Direction.MAXIMISE
-    whole = (
-        metric
-        if isinstance(metric, SystemCost)
-        else SystemCost(goals.GoalFunction.MAX if lower else goals.GoalFunction.MIN, metric)
-    )
+    worst = goals.GoalFunction.MAX if lower else goals.GoalFunction.MIN
+    whole = metric if isinstance(metric, SystemCost) else SystemCost(worst, metric)
     problem = Problem(goals.Goal(whole, direction), sites)
     if not has_best_paths(problem):
         return None

@@ -28,6 +28,7 @@ Cost: a tree is read in the sites times the logarithm (T: times the depth); a re
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from itertools import accumulate
 
@@ -131,19 +132,16 @@ class TreePathCost(TreeCost):
 
     def below(self, site: int) -> dict[Number, int]:
         """T: how many below the site see each worst link between the site and themselves."""
-        known = self._below.get(site)
-        if known is None:
-            known = {}
+        if site not in self._below:
+            known: Counter[Number] = Counter()
             for child in self.tree.children[site]:
                 local = self.local[child]
                 assert local is not None
-                known[local] = known.get(local, 0) + self.weights[child]
+                known[local] += self.weights[child]
                 for worst, times in self.below(child).items():
-                    worse = self.joined(worst, local)
-                    assert worse is not None
-                    known[worse] = known.get(worse, 0) + times
+                    known[self._join(worst, local)] += times
             self._below[site] = known
-        return known
+        return self._below[site]
 
     # A rewrite
 

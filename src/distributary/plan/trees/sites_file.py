@@ -170,11 +170,8 @@ def read_plan(path: Path, **instead: str | None) -> TreePlan:
 
 def read_tables(kind: type[T], path: Path, instead: Mapping[str, Any]) -> T:
     """The tables of a plan's file, with those in it that are in CSV files beside it."""
-    given: dict[str, Any] = {}
-    if path.suffix.lower() == ".csv":
-        given["latency"] = str(path.resolve())
-    else:
-        given = read_toml(path)
+    is_csv = path.suffix.lower() == ".csv"
+    given: dict[str, Any] = {"latency": str(path.resolve())} if is_csv else read_toml(path)
     given |= {key: value for key, value in instead.items() if value is not None}
     if isinstance(given.get("site"), str):
         rows = _csv_table(path, given["site"], SITE_COLUMNS)
