@@ -412,7 +412,8 @@ class QueryForm(Form):
 
     def after(self, move: OperatorMove) -> tuple[list[int], Floats]:
         """The queries a move reaches (with values of nodes, all), and their values for each site tried."""
-        changed = {index: self._rest_after(index, move) for index in self.operators.affected(move)}
+        rest_of, affected = self.operators.rest_of, self.operators.affected(move)
+        changed = {index: rest_of(index, move.operators, move.sites) for index in affected}
         queries = sorted({number for index in changed for number in self.state.queries_of[index]})
         columns = np.zeros((len(move.sites), 0))
         if queries:
@@ -430,9 +431,6 @@ class QueryForm(Form):
                 found[:, number] += change
         return list(range(len(self.rest))), found
 
-    def _rest_after(self, operator: int, move: OperatorMove) -> Floats:
-        return self.operators.rest_of(operator, move.operators, move.sites)
-
     def _folded(self, number: int, changed: Mapping[int, Floats]) -> Floats:
         size = len(next(iter(changed.values())))
         rows = [
@@ -447,8 +445,8 @@ class QueryForm(Form):
         affected = self.operators.affected(move)
         asked = {index: len(self.state.queries_of[index]) for index in affected}
         for index in affected:
-            change = self._rest_after(index, move) - self.operators.known[index]
-            found = found + asked[index] * change
+            rest = self.operators.rest_of(index, move.operators, move.sites)
+            found = found + asked[index] * (rest - self.operators.known[index])
         found = found + float(self.rest.sum())
         if not self.times:
             return found

@@ -275,12 +275,8 @@ class Climber:
         These are where from and where to, and the hosts of all that the operators read or are read by.
         """
         state = self.estimate.state
-        found = {rewrite.origin, *rewrite.changes.values()}
-        for operator in {rewrite.operator, *rewrite.changes}:
-            found.update(state.reading[operator])
-            inputs = [stream - state.sources for stream in state.inputs[operator] if stream >= state.sources]
-            found.update(state.hosts[producer] for producer in inputs)
-        return found
+        near = (one for operator in {rewrite.operator, *rewrite.changes} for one in state.near(operator))
+        return {rewrite.origin, *rewrite.changes.values(), *(state.hosts[one] for one in near)}
 
     def carry_out(self, rewrite: QueryRewrite) -> None:
         """Make a rewrite in the placement."""

@@ -73,15 +73,10 @@ def aggregated(function: GoalFunction, costs: Sequence[Number | None], weight: S
     if not pairs:
         raise DistributaryError("no site has the cost that the goal aggregates")
     values = [cost for cost, _ in pairs]
-    if function is GoalFunction.MIN:
-        return min(values)
-    if function is GoalFunction.MAX:
-        return max(values)
+    if function.is_bottleneck:
+        return min(values) if function is GoalFunction.MIN else max(values)
     if function is GoalFunction.PRODUCT:
-        product: Number = 1
-        for cost, times in pairs:
-            product *= cost**times
-        return product
+        return math.prod(cost**times for cost, times in pairs)
     count = sum(times for _, times in pairs)
     total = sum(cost * times for cost, times in pairs)
     if function is GoalFunction.SUM:

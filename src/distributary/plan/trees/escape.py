@@ -216,11 +216,11 @@ class _Choice:
 def _tabu_search(problem: Problem, tree: Tree, random: Random, effort: Effort) -> TreeClimb:
     """Walks from the tree, made legal, and from near the best tree found, as far as the budget goes."""
     budget = _Budget(effort.work)
-    best = _walk(problem, problem.at(mended(problem, tree)), random, effort, budget)
+    best = _walk(problem.at(mended(problem, tree)), random, effort, budget)
     for _ in range(effort.restarts):
         if not budget.left:
             break
-        found = _walk(problem, _perturbed(best, random), random, effort, budget)
+        found = _walk(_perturbed(best, random), random, effort, budget)
         if _better(found, best):
             best = found
     return _migration(problem, tree, best, budget.considered)
@@ -256,9 +256,7 @@ def _perturbed(estimate: TreeEstimate, random: Random) -> TreeEstimate:
     return estimate
 
 
-def _walk(
-    problem: Problem, estimate: TreeEstimate, random: Random, effort: Effort, budget: _Budget
-) -> TreeEstimate:
+def _walk(estimate: TreeEstimate, random: Random, effort: Effort, budget: _Budget) -> TreeEstimate:
     """The best tree on a walk that always takes the best move left."""
     best = estimate
     memory = min(effort.memory, len(estimate.tree.parents) // 4)
@@ -277,7 +275,7 @@ def _walk(
             continue
         for site in choice.changes:
             resting[site] = turn + memory
-        estimate = problem.at(estimate.tree.changed(choice.changes))
+        estimate = estimate.problem.at(estimate.tree.changed(choice.changes))
         if _better(estimate, best):
             best, idle = estimate, 0
     return best
