@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -89,9 +90,9 @@ def test_all_moves_at_once_are_worth_what_each_is_alone(
     goal = parse_goal(f"minimise aggregate({system}, {node}, {members})")
     estimate = Problem(goal, sites).at(tree)
     for site in range(len(tree.parents)):
-        parents = [other for other in range(len(tree.parents)) if not tree.below(other, site)]
+        parents = np.array([other for other in range(len(tree.parents)) if not tree.below(other, site)])
         if site != tree.root:
-            alone = [float(estimate.benefit({site: parent})) for parent in parents]
+            alone = [float(estimate.benefit({site: parent})) for parent in parents.tolist()]
             assert list(estimate.move_benefits(site, parents)) == pytest.approx(alone, rel=1e-9, abs=1e-6)
 
 

@@ -127,7 +127,7 @@ def test_it_moves_until_no_rule_helps_and_answers_stay_exact(
     )
     standing = PlacementEstimate(TRAFFIC, placement)
     assert standing.cost < 0.7 * PlacementEstimate(TRAFFIC, at_clients).cost
-    further = climb(TRAFFIC, placement, rules, HYBRID, batch=1, together=False)
+    further = climb(TRAFFIC, placement, rules, HYBRID)
     assert further.cost >= 0.95 * standing.cost
 
 
