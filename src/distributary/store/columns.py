@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -77,16 +78,14 @@ def _more(subscription: Subscription) -> str | None:
 
 def from_rows(rows: Iterable[tuple[Any, ...]], schema: pa.Schema = SUBSCRIPTIONS) -> pa.Table:
     """Rows as a table, a chunk at a time."""
-    batches: list[pa.RecordBatch] = []
-    chunk: list[tuple[Any, ...]] = []
-    for row in rows:
-        chunk.append(row)
-        if len(chunk) == CHUNK:
-            batches.append(_batch(chunk, schema))
-            chunk = []
-    if chunk:
-        batches.append(_batch(chunk, schema))
-    return pa.Table.from_batches(batches, schema)
+    return pa.Table.from_batches([_batch(chunk, schema) for chunk in chunks(rows, CHUNK)], schema)
+
+
+def chunks(things: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    """Things in lists of so many, the last of which may be shorter."""
+    iterator = iter(things)
+    while chunk := list(islice(iterator, size)):
+        yield chunk
 
 
 def _batch(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:

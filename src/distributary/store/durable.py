@@ -24,7 +24,7 @@ STALE = 24 * 60 * 60
 NO_HARD_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK})
 
 
-def publish(path: Path, temporary: Path, write: Callable[[IO[bytes]], None]) -> bool:
+def publish(path: Path, temporary: Path, write: Callable[[IO[bytes]], object]) -> bool:
     """Make a file durable under `path`; False, and nothing changed, when that name is taken."""
     partial = temporary / f"{uuid.uuid4().hex}.partial"
     try:

@@ -23,7 +23,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from itertools import groupby, islice
+from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,15 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
 
 from distributary.errors import DistributaryError
-from distributary.store.columns import CHANGES, CHUNK, ROW_BITS, from_rows, serial_of, to_subscriptions
+from distributary.store.columns import (
+    CHANGES,
+    CHUNK,
+    ROW_BITS,
+    chunks,
+    from_rows,
+    serial_of,
+    to_subscriptions,
+)
 from distributary.store.store import BINDINGS_KEPT, EPOCH, Life, SubscriptionStore
 
 FORMAT = 1
@@ -265,7 +273,7 @@ class SqlStore(SubscriptionStore):
     def _serials(self, ids: pa.Array, version: int) -> dict[str, int]:
         found: dict[str, int] = {}
         with self._transaction() as connection:
-            for some in _chunks(ids.to_pylist(), PARAMETERS):
+            for some in chunks(ids.to_pylist(), PARAMETERS):
                 asked = sa.select(_registrations).where(_registered_among(connection, some))
                 found.update(
                     (subscription_id, serial) for subscription_id, serial in connection.execute(asked)
@@ -281,7 +289,7 @@ class SqlStore(SubscriptionStore):
                 row = {"version": version, "committed": committed}
                 connection.execute(sa.insert(_versions).values(row))
                 _insert(connection, _changes, _rows(version, changes))
-                for some in _chunks(removed, PARAMETERS):
+                for some in chunks(removed, PARAMETERS):
                     connection.execute(sa.delete(_registrations).where(_registered_among(connection, some)))
                 serials = range(serial_of(version, removals), serial_of(version, len(changes)))
                 _insert(connection, _registrations, zip(added, serials, strict=True))
@@ -391,7 +399,7 @@ def _insert(connection: sa.Connection, table: sa.Table, rows: Iterable[tuple[Any
         _copy(connection, table, rows)
         return
     names = table.columns.keys()
-    for some in _chunks(rows, PARAMETERS):
+    for some in chunks(rows, PARAMETERS):
         connection.execute(sa.insert(table), [dict(zip(names, row, strict=True)) for row in some])
 
 
@@ -409,9 +417,3 @@ def _with_tolerances(row: Sequence[Any], change: int | None) -> tuple[Any, ...]:
     if change is None or row[change] is None:
         return tuple(row)
     return (*row[:change], list(json.loads(row[change]).items()), *row[change + 1 :])
-
-
-def _chunks(things: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    iterator = iter(things)
-    while chunk := list(islice(iterator, size)):
-        yield chunk

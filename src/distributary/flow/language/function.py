@@ -29,9 +29,9 @@ from typing import Any, ClassVar
 
 from distributary.errors import DistributaryError, InputError
 from distributary.flow.language.identifiers import function_id, item_in_window_id, window_id
-from distributary.flow.language.operators import Operation, names_tuple, set_fields, table_of_texts
+from distributary.flow.language.operators import Operation, names_tuple, table_of_texts
 from distributary.flow.language.problems import Checks
-from distributary.flow.language.schema import PUBLIC_TYPES, FrozenMapping, Item, Schema, Type
+from distributary.flow.language.schema import PUBLIC_TYPES, FrozenMapping, Item, Schema, Type, set_fields
 from distributary.flow.language.window import TimeWindow, parse_window
 from distributary.flow.language.windowed import group_types
 

@@ -21,7 +21,7 @@ from distributary.filters.where.filter import WhereFilter
 from distributary.flow.language.expression import TypedExpression, literal_type
 from distributary.flow.language.parse import canonical, resolve_text
 from distributary.flow.language.problems import Checks
-from distributary.flow.language.schema import FrozenMapping, Schema, Type, listed
+from distributary.flow.language.schema import FrozenMapping, Schema, Type, listed, set_fields
 from distributary.model import require_text
 
 
@@ -42,12 +42,6 @@ class Operation(ABC):
     def canonical(self) -> Operation:
         """The operation that stands for all that mean the same."""
         return self
-
-
-def set_fields(operation: Operation, **values: Any) -> None:
-    """Give a frozen operation fields in their canonical form; only while it is being made."""
-    for name, value in values.items():
-        object.__setattr__(operation, name, value)
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from distributary.errors import InputError
 from distributary.flow.language.function import Function
 from distributary.flow.language.operators import Copy, FilterOperation, Map, Operation, Rename, Split, Union
 from distributary.flow.language.problems import Checks
-from distributary.flow.language.schema import FrozenMapping, require_name
+from distributary.flow.language.schema import FrozenMapping, require_name, set_fields
 from distributary.flow.language.source import Source
 from distributary.flow.language.windowed import Aggregate, Count, Join, Sort, Truncate, Unique
 
@@ -52,7 +52,7 @@ class Operator:
         require_name(self.name, "an operator")
         if isinstance(self.inputs, str) or not all(isinstance(name, str) for name in self.inputs):
             raise InputError(f"must be names of streams, not {self.inputs!r}", field="from")
-        object.__setattr__(self, "inputs", tuple(self.inputs))
+        set_fields(self, inputs=tuple(self.inputs))
         least, most = self.operation.arity
         if not least <= len(self.inputs) <= (most or len(self.inputs)):
             wanted = str(least) if least == most else f"at least {least}"
@@ -100,10 +100,8 @@ class Query:
         if outputs is not None and not (listed and outputs):
             checks.fault('must be a list of streams such as ["large"]', field="outputs")
         checks.finish(query=str(name))
-        object.__setattr__(self, "name", name)
-        object.__setattr__(self, "operators", tuple(operators))
-        object.__setattr__(self, "outputs", tuple(outputs or _unread(operators)))
-        object.__setattr__(self, "units", FrozenMapping({k: tuple(v) for k, v in (units or {}).items()}))
+        set_fields(self, name=name, operators=tuple(operators), outputs=tuple(outputs or _unread(operators)))
+        set_fields(self, units=FrozenMapping({k: tuple(v) for k, v in (units or {}).items()}))
 
 
 def _unread(operators: Sequence[Operator]) -> list[str]:

@@ -75,6 +75,12 @@ class FrozenMapping(Mapping[str, V]):
         return repr(self._given)
 
 
+def set_fields(frozen: object, **values: Any) -> None:
+    """Give a frozen object fields in their canonical form; only while it is being made."""
+    for name, value in values.items():
+        object.__setattr__(frozen, name, value)
+
+
 @dataclass(frozen=True, slots=True)
 class Item:
     """One element of a stream.
@@ -121,8 +127,7 @@ class Schema:
                 known = ", ".join(PUBLIC_TYPES)
                 reason = f"the type of {name!r} is {given!r}; types are {known}"
                 raise InputError(reason, field="schema") from None
-        object.__setattr__(self, "attributes", FrozenMapping(types))
-        object.__setattr__(self, "time", time)
+        set_fields(self, attributes=FrozenMapping(types), time=time)
         if types.get(time) is not Type.INTEGER:
             raise InputError(
                 f"must name an attribute of type integer (milliseconds since 1970), not {time!r}; "

@@ -15,7 +15,7 @@ from distributary.errors import InputError
 from distributary.filters.topic import TopicFilter
 from distributary.filters.where.filter import WhereFilter
 from distributary.flow.language.problems import Checks
-from distributary.flow.language.schema import MAX_TIME, Item, Schema, Type, require_name
+from distributary.flow.language.schema import MAX_TIME, Item, Schema, Type, require_name, set_fields
 from distributary.flow.language.window import parse_duration
 from distributary.model import Event
 
@@ -58,8 +58,7 @@ class Source:
             "lateness": checks.attempt(parse_duration, lateness, "lateness"),
         }
         checks.finish(source=str(name))
-        for field, value in fields.items():
-            object.__setattr__(self, field, value)
+        set_fields(self, **fields)
 
     @property
     def time(self) -> str:

@@ -14,9 +14,9 @@ from typing import ClassVar
 
 from distributary.errors import InputError
 from distributary.flow.aggregates import Accumulator, AggregateCall, accumulator, parse_aggregate
-from distributary.flow.language.operators import Operation, names_tuple, set_fields, table_of_texts
+from distributary.flow.language.operators import Operation, names_tuple, table_of_texts
 from distributary.flow.language.problems import Checks
-from distributary.flow.language.schema import FrozenMapping, Schema, Type
+from distributary.flow.language.schema import FrozenMapping, Schema, Type, set_fields
 from distributary.flow.language.window import TimeWindow, Window, parse_duration, parse_window
 
 GROUPABLE = (Type.TEXT, Type.INTEGER, Type.BOOLEAN)

@@ -41,6 +41,7 @@ from distributary.spark.index import find
 from distributary.spark.rows import Batches
 from distributary.store import SubscriptionStore, open_store
 from distributary.store.columns import to_subscriptions
+from distributary.store.durable import make_directory, publish
 
 Strategy = Literal["auto", "index", "rendezvous"]
 Entry = tuple[int | None, Subscription]
@@ -247,16 +248,9 @@ def _plan_of(
     if strategy == "index" or (strategy == "auto" and store.table(version).num_rows <= INDEX_LIMIT):
         return None
     text = _make_plan(_frame(spark, store.table(version)), options.capacity).to_json()
-    attempt = place.with_name(f"{place.name}.{uuid.uuid4().hex}")
-    place.parent.mkdir(parents=True, exist_ok=True)
-    attempt.write_text(text)
-    try:
-        os.link(attempt, place)  # the first to get here decides for all
-    except FileExistsError:
-        text = place.read_text()
-    finally:
-        attempt.unlink()
-    return text
+    make_directory(place.parent)
+    first = publish(place, place.parent, lambda stream: stream.write(text.encode()))
+    return text if first else place.read_text()  # the first to get here decides for all
 
 
 def _has_recent_base(index: find.LiveIndex, version: int) -> bool:

@@ -28,10 +28,8 @@ from distributary.spark.pipeline.outputs import read_batches, write_batch
 from distributary.spark.rows import EVENT, FLOW, MATCH
 
 OPERATORS = "stream STRING, kind STRING, items LONG, bytes LONG, inputs LONG, selectivity DOUBLE, late LONG"
-RECORDS = (
-    "batch LONG, version LONG, events LONG, matches LONG, deliveries LONG, rejected LONG, "
-    "started TIMESTAMP, finished TIMESTAMP, latest TIMESTAMP"
-)
+TIMES = "batch LONG, started TIMESTAMP, finished TIMESTAMP"
+"""The columns that are read of the records of batches."""
 
 
 def write_matching(
@@ -108,7 +106,7 @@ def read_metrics(
     spark: SparkSession, path: str, of: Literal["topics", "subscriptions", "operators"] = "topics"
 ) -> DataFrame:
     """The counts of finished batches with their times: `started`, `finished` and the `seconds` between."""
-    times = spark.read.schema(RECORDS).json(f"{path}/batches").select("batch", "started", "finished")
+    times = spark.read.schema(TIMES).json(f"{path}/batches")
     seconds = (F.unix_micros("finished") - F.unix_micros("started")) / 1e6
     return read_batches(spark, f"{path}/{of}").join(times.withColumn("seconds", seconds), "batch")
 
