@@ -135,19 +135,15 @@ def read_folder(folder: Path) -> tuple[dict[str, ReadFeed], list[Rejection]]:
     rejected: list[Rejection] = []
     for path in sorted(path for path in folder.iterdir() if path.suffix in ENDINGS):
         try:
-            found[path.stem] = feed = read_feed(_content(path))
+            found[path.stem] = feed = read_feed(path.read_bytes())
+        except OSError as error:
+            unread = InputError(f"cannot be read: {error.strerror or error}")
+            rejected.append(rejection(str(path), unread, ""))
         except InputError as error:
             rejected.append(rejection(str(path), error, ""))
         else:
             rejected.extend(Rejection(str(path), None, reason, "") for reason in feed.rejected)
     return found, rejected
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror or error}") from None
 
 
 def write_feed(title: str, items: Sequence[FeedItem]) -> str:

@@ -12,6 +12,7 @@ from pyspark.sql.types import ArrayType, DataType, IntegralType, MapType, String
 
 from distributary.errors import DistributaryError, InputError
 from distributary.matching.batch import EventBatch
+from distributary.spark.rows import Batches, rejection_columns
 
 RESERVED = "__distributary_"
 """How the names of the columns start that the dataflow adds on its way."""
@@ -97,6 +98,13 @@ class EventColumns:
                     row, InputError("is null, so the event has no place in the order", field=self.order)
                 )
         return batch
+
+    def rejections(self, batches: Batches) -> Batches:
+        """The `REJECTION_COLUMNS` of the malformed events in batches of rows."""
+        for batch in batches:
+            events = self.batch(batch)
+            found = rejection_columns(pa.table(batch), events, sorted(events.rejected))
+            yield pa.RecordBatch.from_pydict(found)
 
     def _require(
         self, schema: StructType, role: str, name: str, kinds: tuple[type[DataType], ...], what: str

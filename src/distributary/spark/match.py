@@ -10,9 +10,7 @@ tolerances (see `tolerances`). With an index of one part there is nothing to rou
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BooleanType, IntegerType, StructField, StructType
@@ -20,7 +18,7 @@ from pyspark.sql.types import BooleanType, IntegerType, StructField, StructType
 from distributary.quarantine import Rejection
 from distributary.spark.columns import HOME, PART, EventColumns
 from distributary.spark.index.build import CAPACITY, IndexOptions, Strategy, find_or_build
-from distributary.spark.rows import REJECTION_COLUMNS, Batches, MatchRows, rejection_columns
+from distributary.spark.rows import REJECTION_COLUMNS, MatchRows
 from distributary.spark.tasks import MatchTasks
 from distributary.spark.tolerances import matched_in_batch, matched_in_stream
 from distributary.store import SubscriptionStore
@@ -110,17 +108,4 @@ def rejected(
     columns = EventColumns(id, topic, document, order)
     columns.check(events.schema)
     schema = ", ".join(f"{name} string" for name in REJECTION_COLUMNS)
-    return events.mapInArrow(_RejectTask(columns).run, schema)
-
-
-@dataclass(frozen=True)
-class _RejectTask:
-    """Finds the malformed events."""
-
-    columns: EventColumns
-
-    def run(self, batches: Batches) -> Batches:
-        for batch in batches:
-            events = self.columns.batch(batch)
-            rows = sorted(events.rejected)
-            yield pa.RecordBatch.from_pydict(rejection_columns(pa.table(batch), events, rows))
+    return events.mapInArrow(columns.rejections, schema)

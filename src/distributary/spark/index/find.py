@@ -118,14 +118,12 @@ class LiveIndex(SparkIndex):
         if opened is None or opened.version != version:
             base = newest_base(self.root, version)
             if opened is None or opened.version > version or (base is not None and base > opened.version):
-                opened = self._opened(base, part)
+                opened = _OpenMatcher(Matcher(), 0)
+                if base is not None:
+                    directory = part_directory(base_directory(self.root, base), part)
+                    opened = _OpenMatcher(Matcher.open(directory), base)
             self._apply_changes(opened, version, part)
         return _kept_open(key, _OpenMatcher(opened.matcher, version))
-
-    def _opened(self, base: int | None, part: int) -> _OpenMatcher:
-        if base is None:
-            return _OpenMatcher(Matcher(), 0)
-        return _OpenMatcher(Matcher.open(part_directory(base_directory(self.root, base), part)), base)
 
     def _apply_changes(self, opened: _OpenMatcher, version: int, part: int) -> None:
         """Bring a matcher of one part to a later version."""
