@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -24,6 +25,7 @@ from distributary.spark.micro_batch import query_id, tagging
 from distributary.spark.pipeline.commits import BatchRecord, write_record
 from distributary.spark.pipeline.config import UNREADABLE, Pipeline, derived_in
 from distributary.spark.pipeline.deliveries import deliveries, write_deliveries
+from distributary.spark.pipeline.derived import published_topics
 from distributary.spark.pipeline.metrics import FlowCount, flow_counts, write_matching, write_operators
 from distributary.spark.pipeline.outputs import write_batch
 from distributary.spark.rows import DERIVED, EVENT, MATCH, REJECTED
@@ -38,10 +40,16 @@ class BatchWriter:
     """The column of `event` that holds the topic, if there is one."""
     clock: str | None = None
     """The order column, if it holds times."""
-    operators: Mapping[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
-    """The streams of queries: of what kind each is, and of which streams it is made."""
-    published: Mapping[str, str] = field(default_factory=dict)
-    """Those of them that are published, with their topics."""
+
+    @cached_property
+    def operators(self) -> dict[str, tuple[str, tuple[str, ...]]]:
+        """The streams of queries, each with its kind and the streams it is made of."""
+        streams: dict[str, tuple[str, tuple[str, ...]]] = {}
+        if self.pipeline.queries is not None:
+            streams |= dict.fromkeys(self.pipeline.queries.sources, ("source", ()))
+            for each in self.pipeline.queries.operators:
+                streams |= dict.fromkeys(each.streams, (each.operation.kind, each.inputs))
+        return streams
 
     def __call__(self, rows: DataFrame, batch: int) -> None:
         """Write the rows of a batch and then its record; what the batch wrote before is replaced."""
@@ -59,8 +67,8 @@ class BatchWriter:
             counted = self._counted(tagged, batch, started)
             flows = flow_counts(tagged) if self.operators else {}
             # Topics with no items are there too if any stream had items.
-            topics = self.published.items() if flows else ()
-            published = {topic: flows.get(stream, FlowCount()).items for stream, topic in topics}
+            topics = published_topics(self.pipeline.queries) if self.pipeline.queries and flows else {}
+            published = {topic: flows.get(stream, FlowCount()).items for stream, topic in topics.items()}
             delivered = self._write(tagged, counted, published)
             if self.pipeline.metrics and flows:
                 write_operators(tagged.sparkSession, flows, self.operators, self.pipeline.metrics, batch)

@@ -20,7 +20,7 @@ from distributary.spark import storage
 from distributary.spark.index.build import live_index
 from distributary.spark.match import match_with
 from distributary.spark.pipeline.config import FILE_FORMATS, UNREADABLE, Pipeline, derived_in
-from distributary.spark.pipeline.derived import derived_rows, published_topics
+from distributary.spark.pipeline.derived import derived_rows
 from distributary.spark.pipeline.outputs import batches_begun
 from distributary.spark.pipeline.sink import BatchWriter
 from distributary.spark.pipeline.source import read_source
@@ -71,24 +71,9 @@ def tagged_rows(events: DataFrame, pipeline: Pipeline) -> DataFrame:
 
 def batch_writer(events: DataFrame, pipeline: Pipeline) -> BatchWriter:
     """What writes the micro-batches of a pipeline with such events."""
-    catalogue = pipeline.queries
     order, topic = pipeline.events.order, pipeline.events.topic
     times = order is not None and isinstance(events.schema[order].dataType, TimestampType | TimestampNTZType)
-    return BatchWriter(
-        pipeline,
-        topic=topic if topic in events.columns else None,
-        clock=order if times else None,
-        operators={} if catalogue is None else _query_operators(catalogue),
-        published={} if catalogue is None else published_topics(catalogue),
-    )
-
-
-def _query_operators(catalogue: Catalogue) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """The streams of queries, each with its kind and the streams it is made of."""
-    streams: dict[str, tuple[str, tuple[str, ...]]] = dict.fromkeys(catalogue.sources, ("source", ()))
-    for each in catalogue.operators:
-        streams |= dict.fromkeys(each.streams, (each.operation.kind, each.inputs))
-    return streams
+    return BatchWriter(pipeline, topic if topic in events.columns else None, order if times else None)
 
 
 def queries_digest(catalogue: Catalogue) -> str:
