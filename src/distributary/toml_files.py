@@ -24,7 +24,7 @@ Rules:
 - Keys that are right each by itself but not together are found by validators of the file's model, which
   `report` them and go on, so that such a fault hides no other.
 - After the first validation, unknown keys and keys of a wrong type are taken out and the rest is validated
-  again, so that those validators see the rest. What is said of a key that was told of before is not told.
+  again, so that those validators see the rest. A key that was told of before is not told of again.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ WIDTH_OF_FILES = 110
 def describe(command: argparse.ArgumentParser, text: str | None, examples: str = "", **inserted: str) -> None:
     """Give a command its help: what it does, and how it is used.
 
-    Without `examples` the text is a docstring, which has them behind a line `examples:`. What is inserted
-    stands in braces there.
+    Without `examples` the text is a docstring, which has them after a line `examples:`. Names in braces in
+    the docstring are replaced by what is `inserted`.
     """
     description = text or ""
     if not examples:

@@ -249,7 +249,7 @@ class Catalogue:
         return bound
 
     def _spread(self, ordered: list[tuple[Query, Operator]], names: StreamNames, faulty: set[str]) -> None:
-        """A query that reads a stream of a faulty query is faulty too, and so on."""
+        """Mark every query as faulty that reads, directly or through others, a stream of a faulty one."""
         before = -1
         while before < len(faulty):
             before = len(faulty)
@@ -311,6 +311,7 @@ class StreamNames:
                 yield InputError(f"no stream {output!r} in this query; there are {own}", field="outputs")
 
     def _misread(self, query: Query, read: str) -> str | None:
+        """Why a query cannot read a stream of that name; None when it can."""
         stream = self.stream(query, read)
         if stream in self._streams:
             foreign = not stream.startswith(f"{query.name}.")

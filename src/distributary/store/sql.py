@@ -142,7 +142,7 @@ class SqlStore(SubscriptionStore):
             return  # another process has made it meanwhile
 
     def _make_tables(self) -> None:
-        """Make the tables; others may be at it too, and creating a table twice at once fails in odd ways."""
+        """Make the tables. Another process may do so at the same time: errors count only if no table is there."""
         if self._url.get_backend_name() == "sqlite":
             Path(self._url.database or "").parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -298,7 +298,7 @@ class SqlStore(SubscriptionStore):
         return True
 
     def _committed(self, version: int) -> None:
-        """Nothing: who only writes need not share the workspace, so whoever reads keeps the snapshots."""
+        """Do nothing: a process that only writes may not see the workspace, so readers write the snapshots."""
 
     def _exists(self) -> bool:
         database = self._url.database
@@ -314,7 +314,7 @@ class SqlStore(SubscriptionStore):
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Say which store it is that the database complains about; a number that is taken is no complaint."""
+        """Raise the database's errors as ours, which name the store; `IntegrityError` (a number is taken) passes."""
         try:
             yield
         except IntegrityError:

@@ -174,7 +174,7 @@ def _running(pipeline: Pipeline, log: Path, master: str, console: Console) -> It
 
 @contextmanager
 def _telling(what: str, console: Console) -> Iterator[None]:
-    """Say what takes so long: with a sign of life on a terminal, in a line elsewhere."""
+    """Say what takes a while: beside a moving sign on a terminal, in a line elsewhere."""
     if console.is_terminal:
         with console.status(what):
             yield

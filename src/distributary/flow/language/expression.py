@@ -34,7 +34,7 @@ from distributary.flow.language.schema import MAX_INTEGER, MIN_INTEGER, Schema, 
 MAX_DEPTH = 60
 
 Place = int | None
-"""Where in the text an expression stands; of no account when two are compared."""
+"""Where in the text an expression stands; ignored when two expressions are compared."""
 
 
 @dataclass(frozen=True, slots=True)

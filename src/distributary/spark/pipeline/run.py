@@ -259,7 +259,7 @@ class BatchWatch:
         return self._progress.snapshot(utc_now())
 
     def _take(self, record: BatchRecord) -> None:
-        """Called with each new record."""
+        """Called with each new record; does nothing unless a subclass does."""
 
     def _show_line(self) -> None:
         """Called after each look where there is no terminal."""
