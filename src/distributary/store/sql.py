@@ -142,7 +142,7 @@ class SqlStore(SubscriptionStore):
             return  # another process has made it meanwhile
 
     def _make_tables(self) -> None:
-        """Make the tables. Another process may do so at the same time: errors count only if no table is there."""
+        """Make the tables. If another process does so at once, an error counts only if none is there then."""
         if self._url.get_backend_name() == "sqlite":
             Path(self._url.database or "").parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -298,7 +298,7 @@ class SqlStore(SubscriptionStore):
         return True
 
     def _committed(self, version: int) -> None:
-        """Do nothing: a process that only writes may not see the workspace, so readers write the snapshots."""
+        """Do nothing: a process that only writes may not see the workspace, so readers write snapshots."""
 
     def _exists(self) -> bool:
         database = self._url.database
@@ -314,7 +314,7 @@ class SqlStore(SubscriptionStore):
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Raise the database's errors as ours, which name the store; `IntegrityError` (a number is taken) passes."""
+        """Raise the database's errors as ours, naming the store; that a number is taken passes as it is."""
         try:
             yield
         except IntegrityError:
