@@ -18,7 +18,6 @@ from distributary.overlay.hypercube import (
     children_below,
     covered_keys,
     covers,
-    weight,
 )
 from distributary.overlay.ring.circle import Circle
 
@@ -105,9 +104,9 @@ def test_a_vertex_is_as_deep_as_its_distance_and_none_deeper_than_the_root_is_he
     """Lemma 1 and Theorem 1, and the same upwards."""
     root, dimension = drawn
     for vertex, (_, depth) in down(root).items():
-        assert depth == weight(root ^ vertex) <= weight(root)
+        assert depth == (root ^ vertex).bit_count() <= root.bit_count()
     for vertex, (_, depth) in up(root, dimension).items():
-        assert depth == weight(root ^ vertex) <= dimension - weight(root)
+        assert depth == (root ^ vertex).bit_count() <= dimension - root.bit_count()
 
 
 @given(keys_and_dimension())
@@ -115,10 +114,10 @@ def test_a_vertex_passes_on_to_at_most_as_many_as_it_is_heavy(drawn: tuple[int, 
     """Theorem 2, and the same upwards."""
     root, dimension = drawn
     for vertex, (parent, _) in down(root).items():
-        assert len(list(children_below(vertex, None if parent < 0 else parent))) <= weight(vertex)
+        assert len(list(children_below(vertex, None if parent < 0 else parent))) <= vertex.bit_count()
     for vertex, (parent, _) in up(root, dimension).items():
         children = list(children_above(vertex, dimension, None if parent < 0 else parent))
-        assert len(children) <= dimension - weight(vertex)
+        assert len(children) <= dimension - vertex.bit_count()
 
 
 def test_vertices_that_differ_in_more_than_one_bit_are_no_neighbours() -> None:

@@ -16,7 +16,7 @@ Rules:
 - How long an answer is awaited follows the round trips measured: a packet carries the time of its try, which
   its acknowledgement returns. Otherwise, on a network that has become slow, a next hop would be given
   up while it passes the message on, which doubles the message at every hop.
-- What the ring cannot place now is kept for `pause` seconds and handled again.
+- What the ring cannot place now is kept for `PAUSE` seconds and handled again.
 
 Cost: an acknowledgement for each message, of a kind of its own so that costs can be counted without.
 """
@@ -33,6 +33,14 @@ from distributary.overlay.ring.ring import Ring
 
 DECAY = 0.125
 """How much a measured round trip counts against those before."""
+HOP_TRIES = 3
+"""How often a message of the ring is tried before its next hop is suspected."""
+PAUSE = 0.5
+"""Seconds after which a message that the ring could not place is handled again."""
+SUSPICION = 10.0
+"""Seconds until a suspected node is given another try."""
+MOST_PATIENCE = 4.0
+"""How many times the timeout an answer is awaited at most."""
 
 
 class Packet(NamedTuple):
@@ -106,31 +114,14 @@ class _Incoming:
 class Courier:
     """The courier of a node; systems send through `send` what must not get lost."""
 
-    def __init__(
-        self,
-        node: Node,
-        *,
-        timeout: float = 1.0,
-        tries: int = 6,
-        hop_tries: int = 3,
-        pause: float = 0.5,
-        suspicion: float = 10.0,
-        most_patience: float = 4.0,
-    ) -> None:
+    def __init__(self, node: Node, *, timeout: float = 1.0, tries: int = 6) -> None:
         self.node = node
+        self.tries = tries
+        """How often a message sent to one node directly is tried before it is given up."""
         self.timeout = timeout
         """Seconds until a packet is first sent again, unless round trips are found to take about as long."""
-        self.most_patience = most_patience
-        """How many times `timeout` that may become."""
-        self.tries = tries
-        self.hop_tries = hop_tries
-        self.pause = pause
-        self.suspicion = suspicion
-        """Seconds until a suspected node is given another try."""
         self.repeated = 0
         """Packets sent again."""
-        self.suppressed = 0
-        """Packets that came again and were not handled again."""
         self.given_up = 0
         self.round_trip = 0.0
         """Seconds that answers of all nodes take on average of late."""
@@ -184,16 +175,16 @@ class Courier:
 
         Measurements that are too old do not count: the node may have become faster, or have failed.
         """
-        recent = self.node.now - outgoing.measured < self.suspicion
+        recent = self.node.now - outgoing.measured < SUSPICION
         usual = max(outgoing.round_trip, self.round_trip) if recent else self.round_trip
-        return min(max(self.timeout, 2 * usual), self.most_patience * self.timeout)
+        return min(max(self.timeout, 2 * usual), MOST_PATIENCE * self.timeout)
 
     def _again(self, about: tuple[Address, int]) -> None:
         to, number = about
         waiting = self._outgoing[to].waiting.get(number)
         if waiting is None:
             return
-        if waiting.tries < (self.hop_tries if waiting.is_hop else self.tries):
+        if waiting.tries < (HOP_TRIES if waiting.is_hop else self.tries):
             self.repeated += 1
             self._try(to, number)
         else:
@@ -204,7 +195,7 @@ class Courier:
         self.given_up += 1
         if self._ring is not None:
             self._ring.suspect(to)
-            self.node.wake_after(self.suspicion, "courier suspicion", to)
+            self.node.wake_after(SUSPICION, "courier suspicion", to)
         if waiting.is_hop:
             self.node.dispatch(waiting.message, self.node.address)
         else:
@@ -226,8 +217,6 @@ class Courier:
             incoming = self._incoming[sender] = _Incoming(incarnation)
         if incarnation == incoming.incarnation and incoming.take(number, lowest):
             self.node.dispatch(message, sender)
-        else:
-            self.suppressed += 1
 
     def _ack(self, ack: Ack, sender: Address) -> None:
         self._trust(sender)
@@ -244,7 +233,7 @@ class Courier:
     def _hold(self, message: Message) -> None:
         self._holds += 1
         self._held[self._holds] = message
-        self.node.wake_after(self.pause, "courier held", self._holds)
+        self.node.wake_after(PAUSE, "courier held", self._holds)
 
     def _release(self, number: int) -> None:
         self.node.dispatch(self._held.pop(number), self.node.address)
@@ -260,4 +249,4 @@ class Courier:
             for number in outgoing.waiting:
                 self.node.wake_after(self.timeout, "courier again", (to, number))
         for number in self._held:
-            self.node.wake_after(self.pause, "courier held", number)
+            self.node.wake_after(PAUSE, "courier held", number)

@@ -33,11 +33,6 @@ Key = int
 """A bit vector; bit i of it is bit i of the number."""
 
 
-def weight(key: Key) -> int:
-    """How many bits are set (Equation 4.1)."""
-    return key.bit_count()
-
-
 def covers(key: Key, other: Key) -> bool:
     """Whether a key has every bit of another.
 
@@ -149,7 +144,9 @@ class Cubes:
         """Where a vertex stands. Cubes differ in the trailing bits, so no two vertices share a position."""
         vertex, facet, rank = place
         dimension = self.dimensions[rank]
-        turned = self._turned(vertex, facet, dimension)
+        every = (1 << dimension) - 1
+        turn = facet * (1 << dimension) // self.facets
+        turned = (vertex ^ every if self.mirrored else vertex) + turn & every
         return self.circle.add(turned << self.circle.bits - dimension, -(rank * self.facets + facet))
 
     def place(self, position: int) -> CubeVertex:
@@ -162,8 +159,6 @@ class Cubes:
         vertex = (turned - facet * (1 << dimension) // self.facets) & every
         return CubeVertex(vertex ^ every if self.mirrored else vertex, facet, rank)
 
-    def _turned(self, vertex: Key, facet: int, dimension: int) -> int:
-        every = (1 << dimension) - 1
-        if self.mirrored:
-            vertex ^= every
-        return (vertex + facet * (1 << dimension) // self.facets) & every
+    def across(self, place: CubeVertex, bit: int) -> int:
+        """Where the neighbour of a vertex across a bit stands."""
+        return self.position(place._replace(vertex=place.vertex ^ 1 << bit))

@@ -22,7 +22,7 @@ from distributary.systems.attributes.matching import Matching
 from distributary.systems.attributes.schema import AttributeSchema, NumberAttribute
 from distributary.systems.central import CentralBroker
 from distributary.systems.flooding import FloodingBroker
-from distributary.systems.hope.addressing import Addressing
+from distributary.systems.hope.addressing import Addressing, fitting_dimension
 from distributary.systems.hope.broker import HopeBroker
 from distributary.systems.hope.kbpp import Kbpp
 from distributary.systems.hope.kbsp import Kbsp
@@ -102,7 +102,7 @@ def hope(kind: Callable[..., HopeBroker]) -> MakeBroker:
     """Make nodes of HOPE, with about as many vertices as nodes."""
     return lambda parts: kind(
         parts.ring,
-        Addressing(dimension=max(1, (parts.settings.nodes - 1).bit_length())),
+        Addressing(dimension=fitting_dimension(parts.settings.nodes)),
         **parts.options,
     )
 

@@ -23,7 +23,12 @@ def subscribe(deployment: Deployment, name: str, tolerance: float, at: Address) 
 
 
 def filters_of(deployment: Deployment) -> list[tuple[int, int]]:
-    return sorted(pair for broker in deployment.members.values() for pair in broker.filters_of(ITEM))
+    """The sub-filters of the item, at all nodes: the units of each, and how many subscriptions it has."""
+    return sorted(
+        (name.key[0], len(hosted.slots))
+        for broker in deployment.members.values()
+        for name, hosted in broker._filters.get(ITEM, {}).items()
+    )
 
 
 def casts(deployment: Deployment) -> list[LevelValue]:

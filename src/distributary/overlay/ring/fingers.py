@@ -30,8 +30,6 @@ class Finger:
 class OneWay:
     """Chord: fingers at powers of two; a message goes to whoever most closely precedes its key."""
 
-    name: str = "one way"
-
     def fingers(self, circle: Circle, identifier: int) -> list[Finger]:
         """The places in the finger table of a node."""
         return [Finger(circle.add(identifier, 1 << bit)) for bit in range(circle.bits)]
@@ -52,7 +50,6 @@ class OneWay:
 class BothWays:
     """Fingers at powers of four in both directions; a message goes to whoever is nearest to its key."""
 
-    name: str = "both ways"
     spacing: int = 2
     """A finger each way for every so many bits: 2 is powers of four, 1 is powers of two."""
 
@@ -82,5 +79,5 @@ class BothWays:
 Rule = OneWay | BothWays
 ONE_WAY = OneWay()
 BOTH_WAYS = BothWays()
-DOUBLE_TABLE = BothWays("both ways, table doubled", spacing=1)
+DOUBLE_TABLE = BothWays(spacing=1)
 """Powers of two in both directions: what shortest paths are commonly stated for, at twice the table."""

@@ -89,10 +89,6 @@ class Questions:
         node.at_alarm("upkeep lookup", self._end_lookup)
         ring.listen(KeyLookup, self._lookup_arrived)
 
-    def close(self) -> None:
-        """The node leaves: hear no more answers."""
-        self.closed = True
-
     def forget(self) -> None:
         """Wait for no answer any more: the node starts again."""
         self._questions.clear()

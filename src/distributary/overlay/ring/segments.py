@@ -17,11 +17,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from itertools import pairwise
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from distributary.overlay.node import Address
 from distributary.overlay.ring.circle import Circle
-from distributary.overlay.ring.fingers import ONE_WAY, OneWay, Rule
+from distributary.overlay.ring.fingers import ONE_WAY, OneWay
+
+if TYPE_CHECKING:
+    from distributary.overlay.ring.ring import Ring
 
 
 class RingSegment(NamedTuple):
@@ -40,25 +43,6 @@ class SegmentShare(NamedTuple):
     tail: bool
 
 
-class RingView(Protocol):
-    """What a node knows of its ring when it divides a segment."""
-
-    circle: Circle
-    rule: Rule
-    identifier: Address
-    predecessor: Address | None
-
-    @property
-    def successor(self) -> Address:
-        """The first successor that is not suspected."""
-
-    def known(self) -> tuple[Address, ...]:
-        """All that the node knows, sorted, without itself and those that it suspects."""
-
-    def passed_over(self) -> tuple[Address, ...]:
-        """Successors before `successor` that are suspected."""
-
-
 def holds(circle: Circle, piece: RingSegment, identifier: int) -> bool:
     """Whether an identifier lies in a piece.
 
@@ -68,7 +52,7 @@ def holds(circle: Circle, piece: RingSegment, identifier: int) -> bool:
     return circle.clockwise(piece.first, identifier) <= circle.clockwise(piece.first, piece.last)
 
 
-def divide(view: RingView, piece: RingSegment, tail: bool, segment: RingSegment) -> list[SegmentShare]:
+def divide(view: Ring, piece: RingSegment, tail: bool, segment: RingSegment) -> list[SegmentShare]:
     """Who gets which part of a piece of a segment. What the dividing node gets itself must wait there, for
     it might be meant for somebody suspected."""
     circle, here = view.circle, view.identifier
@@ -82,7 +66,7 @@ def divide(view: RingView, piece: RingSegment, tail: bool, segment: RingSegment)
     return shares
 
 
-def _parts(view: RingView, piece: RingSegment, tail: bool, segment: RingSegment) -> list[SegmentShare]:
+def _parts(view: Ring, piece: RingSegment, tail: bool, segment: RingSegment) -> list[SegmentShare]:
     """Divide a piece that does not hold the node among those known in it, or pass it towards it."""
     circle, targets = view.circle, _targets(view.known(), piece)
     if isinstance(view.rule, OneWay):
@@ -105,7 +89,7 @@ def _parts(view: RingView, piece: RingSegment, tail: bool, segment: RingSegment)
 
 
 def _trimmed(
-    view: RingView, target: Address, piece: RingSegment, tail: bool, segment: RingSegment
+    view: Ring, target: Address, piece: RingSegment, tail: bool, segment: RingSegment
 ) -> SegmentShare | None:
     """A share, or None if no node can be in the piece: none lies between this one and its neighbours."""
     circle, here = view.circle, view.identifier

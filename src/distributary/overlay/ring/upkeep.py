@@ -89,7 +89,7 @@ class Upkeep:
             return
         self._stabilisation.leave()
         self.ring.member = False
-        self._questions.close()
+        self._questions.closed = True
 
     def _begin(self) -> None:
         """Start, or start again with the state of before: nothing that was asked will be answered."""

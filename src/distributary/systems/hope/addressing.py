@@ -20,7 +20,6 @@ Rules:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -97,4 +96,4 @@ def fitting_dimension(nodes: int) -> int:
     >>> fitting_dimension(4096), fitting_dimension(1000), fitting_dimension(1)
     (12, 10, 1)
     """
-    return max(1, math.ceil(math.log2(nodes)))
+    return max(1, (nodes - 1).bit_length())

@@ -33,7 +33,7 @@ from zlib import crc32
 
 from distributary.errors import DistributaryError, UnknownSubscriptionError
 from distributary.model import Event, Subscription
-from distributary.overlay.hypercube import Cubes, CubeVertex, Key, children_above, children_below
+from distributary.overlay.hypercube import Cubes, CubeVertex, Key, children_above
 from distributary.overlay.node import Address, Message
 from distributary.overlay.periodic import set_periodic_alarm, staggered
 from distributary.overlay.replication import Name
@@ -55,6 +55,10 @@ from distributary.systems.hope.messages import (
     XmlPublication,
 )
 from distributary.systems.ring_broker import RendezvousBroker
+
+Visit = Callable[[int, CubeVertex, Key | None], Iterable[Key]]
+"""Looks at a vertex, given its position, its place and where the message came from; returns the keys of the
+neighbours that the message goes on to."""
 
 LEASES = 3.5
 """After how many refresh periods a registration that was not renewed is dropped."""
@@ -237,29 +241,20 @@ class HopeBroker(RendezvousBroker):
         """Send an event to the homes that may want it."""
         self.home.notify(sorted(homes), event)
 
-    def _reach(
-        self, position: int, came_from: Key | None, upwards: bool, onwards: Callable[[Key], Message]
-    ) -> Iterator[int]:
-        """The vertices hosted here that a message reaches from one of them; it is forwarded to the others."""
-        pending = [(position, came_from)]
+    def _spread(self, position: int, message: XmlPublication | EventRecall, visit: Visit) -> None:
+        """Visit the vertices hosted here that a message reaches from one of them; send it on to others."""
+        pending = [(position, message.came_from)]
         while pending:
             position, came_from = pending.pop()
-            yield position
             place = self.cubes.place(position)
-            vertex = place.vertex
-            children = (
-                children_above(vertex, self.cubes.dimension(place), came_from)
-                if upwards
-                else children_below(vertex, came_from)
-            )
             elsewhere = []
-            for child in children:
+            for child in visit(position, place, came_from):
                 there = self.cubes.position(place._replace(vertex=child))
                 if self.ring.owns(there):
-                    pending.append((there, vertex))
+                    pending.append((there, place.vertex))
                 else:
                     elsewhere.append(there)
-            self._send_on(elsewhere, onwards(vertex))
+            self._send_on(elsewhere, message._replace(came_from=place.vertex))
 
     # From a vertex to its neighbours.
 
@@ -333,11 +328,13 @@ class HopeBroker(RendezvousBroker):
         if message.came_from is not None:
             self._introduce(arrival, arrival.origin)
         found: list[StoredEvent] = []
+
+        def visit(position: int, place: CubeVertex, came_from: Key | None) -> Iterator[Key]:
+            found.extend(self._past(position, message))
+            return children_above(place.vertex, self.cubes.dimension(place), came_from)
+
         for start in arrival.keys:
-            for position in self._reach(
-                start, message.came_from, True, lambda vertex: message._replace(came_from=vertex)
-            ):
-                found += self._past(position, message)
+            self._spread(start, message, visit)
         if found:
             found.sort(key=lambda entry: (entry.time, entry.event.id))
             answer = EventRecallReply(message.subscription, tuple(entry.event for entry in found))

@@ -12,8 +12,10 @@ events come, or keys have few bits set.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
+from distributary.overlay.hypercube import CubeVertex, Key, children_below
 from distributary.overlay.node import Address
 from distributary.overlay.replication import Name
 from distributary.systems.hope.broker import HopeBroker, Vertex
@@ -31,15 +33,14 @@ class Kbpp(HopeBroker):
 
     def _meet(self, position: int, publication: XmlPublication) -> None:
         homes: set[Address] = set()
-        for reached in self._reach(
-            position,
-            publication.came_from,
-            False,
-            lambda vertex: publication._replace(came_from=vertex),
-        ):
-            vertex = self._vertices.get(reached)
+
+        def visit(position: int, place: CubeVertex, came_from: Key | None) -> Iterator[Key]:
+            vertex = self._vertices.get(position)
             if vertex is not None:
-                homes |= vertex.homes(publication.filter)
+                homes.update(vertex.homes(publication.filter))
+            return children_below(place.vertex, came_from)
+
+        self._spread(position, publication, visit)
         self._notify(publication.event, homes)
 
     def _changed(self, position: int, name: Name, entry: Any) -> None:

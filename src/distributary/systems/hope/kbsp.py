@@ -25,7 +25,7 @@ the way to a matching subscription, less those between vertices of one node, and
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
@@ -92,25 +92,19 @@ class Kbsp(HopeBroker):
 
     def _meet(self, position: int, publication: XmlPublication) -> None:
         homes: set[Address] = set()
-        pending = [(position, publication.came_from)]
-        while pending:
-            position, came_from = pending.pop()
+
+        def visit(position: int, place: CubeVertex, came_from: Key | None) -> Iterator[Key]:
             vertex = self._vertices.get(position)
             if vertex is None:
-                continue
-            place = self.cubes.place(position)
+                return
             above = -1 if came_from is None else bit_between(place.vertex, came_from)
-            elsewhere: list[int] = []
             for source in bits_of(vertex.table.matching(publication.filter, above)):
-                if source == self.cubes.dimension(place):
-                    homes |= vertex.registered.homes(publication.filter)
-                    continue
-                below = self.cubes.position(place._replace(vertex=place.vertex ^ (1 << source)))
-                if self.ring.owns(below):
-                    pending.append((below, place.vertex))
+                if source == vertex.table.dimension:
+                    homes.update(vertex.registered.homes(publication.filter))
                 else:
-                    elsewhere.append(below)
-            self._send_on(elsewhere, publication._replace(came_from=place.vertex))
+                    yield place.vertex ^ (1 << source)
+
+        self._spread(position, publication, visit)
         self._notify(publication.event, homes)
 
     # What the vertices here want.
@@ -164,7 +158,7 @@ class Kbsp(HopeBroker):
                 continue
             vertex.told[bit] = wanted
             advert = self._advert(place.vertex, told, wanted)
-            changes.setdefault(advert, []).append(self._above(place, bit))
+            changes.setdefault(advert, []).append(self.cubes.across(place, bit))
         for advert, positions in changes.items():
             self._number += 1
             self._send_above(positions, advert._replace(number=self._number))
@@ -175,15 +169,11 @@ class Kbsp(HopeBroker):
         added, dropped = tuple(sorted(wanted - known)), tuple(sorted(known - wanted))
         return FilterAdvert(vertex, self.node.address, added, dropped, digest_of(wanted), told is None, 0)
 
-    def _above(self, place: CubeVertex, bit: int) -> int:
-        return self.cubes.position(place._replace(vertex=place.vertex | 1 << bit))
-
     def _send_above(self, positions: list[int], message: FilterAdvert | AdvertRenewal) -> None:
         elsewhere = [position for position in positions if not self.ring.owns(position)]
         self._send_on(elsewhere, message)
         here = tuple(position for position in positions if self.ring.owns(position))
-        handle = self._advertised if isinstance(message, FilterAdvert) else self._renewed
-        handle(message, Arrival(self.node.address, here))  # type: ignore[arg-type]
+        self.ring.listeners[type(message)](message, Arrival(self.node.address, here))
 
     # What the neighbours below want.
 
@@ -217,8 +207,7 @@ class Kbsp(HopeBroker):
         self._note_host(position, bit, speaker)
 
     def _note_host(self, position: int, bit: int, speaker: Address) -> None:
-        place = self.cubes.place(position)
-        self._hosts[self.cubes.position(place._replace(vertex=place.vertex ^ (1 << bit)))] = speaker
+        self._hosts[self.cubes.across(self.cubes.place(position), bit)] = speaker
 
     def _renewed(self, message: AdvertRenewal, arrival: Arrival) -> None:
         speaker = message.speaker
@@ -236,9 +225,7 @@ class Kbsp(HopeBroker):
             self._note_host(position, bit, speaker)
 
     def _request(self, position: int, bit: int, speaker: Address) -> None:
-        place = self.cubes.place(position)
-        below = self.cubes.position(place._replace(vertex=place.vertex ^ (1 << bit)))
-        self.tell(speaker, AdvertRequest(below, bit))
+        self.tell(speaker, AdvertRequest(self.cubes.across(self.cubes.place(position), bit), bit))
 
     def _answer_request(self, message: AdvertRequest, sender: Address) -> None:
         if not self.ring.member or not self.ring.owns(message.position):
@@ -250,7 +237,7 @@ class Kbsp(HopeBroker):
             vertex.told[message.bit] = wanted
         self._number += 1
         advert = self._advert(place.vertex, None, wanted)._replace(number=self._number)
-        self._send_above([self._above(place, message.bit)], advert)
+        self._send_above([self.cubes.across(place, message.bit)], advert)
 
     # Upkeep.
 
@@ -268,7 +255,7 @@ class Kbsp(HopeBroker):
             for bit, told in vertex.told.items():
                 if told:
                     renewal = AdvertRenewal(place.vertex, self.node.address, digest_of(told))
-                    renewals.setdefault(renewal, []).append(self._above(place, bit))
+                    renewals.setdefault(renewal, []).append(self.cubes.across(place, bit))
             for renewal, positions in renewals.items():
                 self._send_above(positions, renewal)
 

@@ -140,6 +140,10 @@ class TrackedSubscription:
         """The least of its tolerances, which determines where it is kept."""
         return min(tolerance for _, tolerance in self.change.tolerances)
 
+    def last_seen(self, topic: str) -> ValueStamp:
+        """The stamp of the newest event of a topic that was decided on."""
+        return self.held[topic].seen if topic in self.held else BEGINNING
+
     def passes(self, event: Event) -> bool:
         """Whether the event matches the filters other than the tolerance."""
         return all(filter.matches(event) for filter in self.others)
@@ -196,9 +200,9 @@ class StateAwareBroker(RendezvousBroker):
         self._keys: dict[str, int] = {}
         """The key under which each subscription of the directory is kept."""
         ring.listen(DirectoryRegistration, self._register)
-        ring.listen(DirectoryRemoval, self._unregister)
+        ring.listen(DirectoryRemoval, lambda message, arrival: self._remove(message.home, [message.name]))
         ring.listen(ValueNotice, self._notified)
-        self.node.handle(UnknownSubscriptions, self._remove_unknown)
+        self.node.handle(UnknownSubscriptions, lambda message, sender: self._remove(sender, message.names))
         delay = 0.5 + (self.node.address % 997) / 997 / 2  # so that not all homes send at once
         set_periodic_alarm(self.node, "refresh", self.refresh, self._refresh, delay=delay)
         self.replication.on_change(self._hosted)
@@ -309,15 +313,11 @@ class StateAwareBroker(RendezvousBroker):
         if self.replication.contents(key).get(name) != message.registered:
             self.replication.put(key, name, message.registered)
 
-    def _unregister(self, message: DirectoryRemoval, arrival: Arrival) -> None:
-        kept = self.directory.get(message.name)
-        if kept is not None and kept.registered.home == message.home:
-            self._forget(message.name)
-
-    def _remove_unknown(self, message: UnknownSubscriptions, sender: Address) -> None:
-        for name in message.names:
+    def _remove(self, home: Address, names: Iterable[str]) -> None:
+        """Remove subscriptions from the directory at the request of their home."""
+        for name in names:
             kept = self.directory.get(name)
-            if kept is not None and kept.registered.home == sender:
+            if kept is not None and kept.registered.home == home:
                 self._forget(name)
 
     def _forget(self, name: str) -> None:
@@ -357,22 +357,18 @@ class StateAwareBroker(RendezvousBroker):
 
     def _notified(self, message: ValueNotice, arrival: Arrival) -> None:
         item, event, stamp, wanted = message
+        assert event.topic is not None
         names = [name for home, listed in wanted if home == self.node.address for name in listed]
         taken, unknown = [], []
         for name in names:
             own = self._own.get(name)
             if own is None or own.registered.item != item:
                 unknown.append(name)
-            elif self._is_new(own, event, stamp) and self.decide(own, event, stamp):
+            elif own.last_seen(event.topic) < stamp and self.decide(own, event, stamp):
                 taken.append(name)
         self.home.accept(event, taken)
         if unknown:
             self.send(arrival.origin, UnknownSubscriptions(item, tuple(unknown)))
-
-    def _is_new(self, own: TrackedSubscription, event: Event, stamp: ValueStamp) -> bool:
-        assert event.topic is not None
-        held = own.held.get(event.topic)
-        return held is None or held.seen < stamp
 
     def decide(self, own: TrackedSubscription, event: Event, stamp: ValueStamp) -> bool:
         """Whether a subscription of this node takes a value that its rendezvous selected it for."""

@@ -21,6 +21,7 @@ Cost: O(k log n) for a value that k of n subscriptions are checked with; the qui
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
@@ -61,15 +62,13 @@ def narrowed(one: Quiet, other: Quiet) -> dict[str, Bounds]:
     return both
 
 
+@dataclass(slots=True)
 class _AttributeThresholds:
     """The thresholds on one attribute for one topic."""
 
-    __slots__ = ("falls", "latest", "rises")
-
-    def __init__(self) -> None:
-        self.rises: list[tuple[float, int, str]] = []
-        self.falls: list[tuple[float, int, str]] = []
-        self.latest: dict[str, int] = {}
+    rises: list[tuple[float, int, str]] = field(default_factory=list)
+    falls: list[tuple[float, int, str]] = field(default_factory=list)
+    latest: dict[str, int] = field(default_factory=dict)
 
     def enter(self, name: str, low: float, high: float, serial: int) -> None:
         self.latest[name] = serial

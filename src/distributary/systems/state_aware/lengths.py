@@ -24,7 +24,7 @@ Cost of a change: a message and an answer for each node, a registration for each
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from distributary.errors import DistributaryError
@@ -98,27 +98,22 @@ class _Length(NamedTuple):
     length: int
 
 
+@dataclass(slots=True)
 class _LengthChange:
     """A change of length in progress."""
 
-    __slots__ = ("awaited", "given_back", "placing", "version", "waiting")
-
-    def __init__(self, version: float, awaited: set[Address]) -> None:
-        self.version = version
-        self.awaited = awaited
-        self.given_back: list[DirectoryRegistration] = []
-        self.placing = False
-        self.waiting: list[ValueOffer | DirectoryRegistration | GuardedRemoval] = []
+    version: float
+    awaited: set[Address]
+    given_back: list[DirectoryRegistration] = field(default_factory=list)
+    placing: bool = False
+    waiting: list[ValueOffer | DirectoryRegistration | GuardedRemoval] = field(default_factory=list)
 
 
-class _Measurement:
+class _Measurement(NamedTuple):
     """A guard's last measurement of an item's work."""
 
-    __slots__ = ("taken", "time")
-
-    def __init__(self, time: float, taken: int) -> None:
-        self.time = time
-        self.taken = taken
+    time: float
+    taken: int
 
 
 class BalancedBroker(ThresholdsBroker):

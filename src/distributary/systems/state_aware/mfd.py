@@ -32,6 +32,7 @@ then the multicast to the homes.
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
@@ -160,17 +161,15 @@ class _HostedSubFilter(SubFilter[str, str]):
         return tuple((topic, stamp, self.fed.get(topic, BEGINNING)) for topic, stamp in self.shown.items())
 
 
+@dataclass(slots=True)
 class _LevelOutput:
     """The output of a level for one value, as collected by its leader."""
 
-    __slots__ = ("begins", "closes", "done", "outputs", "passed")
-
-    def __init__(self, closes: float) -> None:
-        self.closes = closes
-        self.outputs = 0
-        self.passed: frozenset[SubFilterName] = frozenset()
-        self.begins: frozenset[SubFilterStart] = frozenset()
-        self.done = False
+    closes: float
+    outputs: int = 0
+    passed: frozenset[SubFilterName] = frozenset()
+    begins: frozenset[SubFilterStart] = frozenset()
+    done: bool = False
 
 
 class MFDBroker(StateAwareBroker):
@@ -183,9 +182,9 @@ class MFDBroker(StateAwareBroker):
         self._filters: dict[str, dict[SubFilterName, _HostedSubFilter]] = {}
         self._gathered: OrderedDict[tuple[str, int, ValueStamp], _LevelOutput] = OrderedDict()
         super().__init__(ring, segments, **options)
-        ring.listen(LevelValue, self._shown_here)
-        ring.listen(LevelReport, self._reported)
-        ring.listen(ProxyRequest, self._support)
+        ring.listen(LevelValue, self._receive_value)
+        ring.listen(LevelReport, lambda message, arrival: self._gather(message.output))
+        ring.listen(ProxyRequest, self._support_child)
         ring.listen(ProxyRelease, self._withdraw)
         self.node.at_alarm("mfd window", self._window_closed)
 
@@ -198,9 +197,10 @@ class MFDBroker(StateAwareBroker):
         first, length = self.segments.level_stretch(message.item, message.level)
         self.ring.multicast_segment(first, length, message)
 
-    def _shown_here(self, message: LevelValue, arrival: Arrival) -> None:
+    def _receive_value(self, message: LevelValue, arrival: Arrival) -> None:
         """Apply a value to the sub-filters of its level that it is for; notify homes and report output."""
         item, event, stamp, level, passed, begins = message
+        topic = event.topic or ""
         fired: list[TrackedSubscription] = []
         outputs: set[SubFilterName] = set()
         upwards = {begin for begin in begins if begin.name.level > level}
@@ -208,21 +208,23 @@ class MFDBroker(StateAwareBroker):
         for hosted in list(self._filters.get(item, {}).values()):
             if hosted.name.level != level:
                 continue
-            fed = _allows(hosted.name.rule, event) if level == 1 else hosted.parent in passed
+            if level == 1:
+                fed = all(each.matches(event) for each in _filters(hosted.name.rule))
+            else:
+                fed = hosted.parent in passed
             if not fed and hosted.name not in asked:
                 continue
             value = number_of(event.attributes.get(hosted.name.attribute))
             if value is None:
                 continue
             if asked.get(hosted.name):
-                _forget(hosted, event)
-            lets_pass, slots = _take(hosted, event, value, stamp, fed=fed)
+                hosted.states.pop(topic, None)
+            lets_pass, slots = _take(hosted, topic, value, stamp, fed=fed)
             fired.extend(hosted.subscriptions[slot] for slot in slots)
-            upwards |= hosted.begins.pop(event.topic or "", set())
+            upwards |= hosted.begins.pop(topic, set())
             if lets_pass and hosted.children:
                 outputs.add(hosted.name)
         for tracked in fired:
-            topic = event.topic or ""
             tracked.held[topic] = LastDelivered(topic, (), stamp, stamp)
         self.notify(item, event, stamp, fired)
         self._output(LevelValue(item, event, stamp, level + 1, frozenset(outputs), frozenset(upwards)))
@@ -234,9 +236,6 @@ class MFDBroker(StateAwareBroker):
             self._gather(output)
         elif output.passed or output.begins:
             self.ring.route(leader, LevelReport(output))
-
-    def _reported(self, message: LevelReport, arrival: Arrival) -> None:
-        self._gather(message.output)
 
     def _gather(self, output: LevelValue) -> None:
         """Collect output; it is forwarded when the window closes, or at once after that."""
@@ -288,7 +287,7 @@ class MFDBroker(StateAwareBroker):
                 hosted.states[topic].apart[tracked.name] = None
         begins = frozenset({SubFilterStart(name)}) if lost or is_first else frozenset()
         everywhere = is_first or not is_new or held is None
-        self._go_down(item, hosted, begins, everywhere=everywhere)
+        self._ask_below(item, hosted, begins, everywhere=everywhere)
 
     def _learn(self, tracked: TrackedSubscription, held: tuple[LastDelivered, ...]) -> list[str]:
         """Adopt what the home remembers; returns the topics with values that were lost or sent elsewhere."""
@@ -299,7 +298,7 @@ class MFDBroker(StateAwareBroker):
         ]
         return [*elsewhere, *tracked.learn(held, self.settled)]
 
-    def _go_down(
+    def _ask_below(
         self, item: str, hosted: _HostedSubFilter, begins: frozenset[SubFilterStart], *, everywhere: bool
     ) -> None:
         """Create or refresh the sub-filters below one; if they exist, only tell the lowest what to begin."""
@@ -319,7 +318,7 @@ class MFDBroker(StateAwareBroker):
         support = ProxyRequest(item, name, tuple(below), child, begins, everywhere, seen)
         self.ring.route(self._place(item, name), support)
 
-    def _support(self, message: ProxyRequest, arrival: Arrival) -> None:
+    def _support_child(self, message: ProxyRequest, arrival: Arrival) -> None:
         item, name, below, child, begins, everywhere, seen = message
         hosted, is_new = self._host(item, name, below)
         if child is not None:
@@ -332,7 +331,7 @@ class MFDBroker(StateAwareBroker):
         if is_new or stale:
             begins |= {SubFilterStart(name)}
         refreshing = everywhere and self.refresh is not None
-        self._go_down(item, hosted, begins, everywhere=is_new or refreshing)
+        self._ask_below(item, hosted, begins, everywhere=is_new or refreshing)
 
     def _has_missed(self, hosted: _HostedSubFilter, shown: dict[str, ValueStamp]) -> bool:
         """Whether a value that passed here long enough ago never reached the sub-filter above."""
@@ -388,10 +387,6 @@ class MFDBroker(StateAwareBroker):
     def _place(self, item: str, name: SubFilterName) -> int:
         return self.segments.logical_place(item, name.logical)
 
-    def filters_of(self, item: str) -> list[tuple[int, int]]:
-        """The sub-filters of an item that are kept here: the units of each with its subscriptions, sorted."""
-        return sorted((name.key[0], len(each.slots)) for name, each in self._filters.get(item, {}).items())
-
     # The home, and soft state.
 
     def decide(self, own: TrackedSubscription, event: Event, stamp: ValueStamp) -> bool:
@@ -412,10 +407,9 @@ class MFDBroker(StateAwareBroker):
 
 
 def _take(
-    hosted: _HostedSubFilter, event: Event, value: float, stamp: ValueStamp, *, fed: bool
+    hosted: _HostedSubFilter, topic: str, value: float, stamp: ValueStamp, *, fed: bool
 ) -> tuple[bool, list[str]]:
     """Apply a value to a sub-filter: whether it passes, and the subscriptions that fire."""
-    topic = event.topic or ""
     state = hosted.states.get(topic)
     is_late = stamp < hosted.shown.get(topic, BEGINNING)
     lets_pass = False
@@ -433,15 +427,6 @@ def _take(
     if lets_pass:
         hosted.passed[topic] = stamp
     return lets_pass, fired
-
-
-def _forget(hosted: _HostedSubFilter, event: Event) -> None:
-    """Reset a sub-filter for the topic of an event."""
-    hosted.states.pop(event.topic or "", None)
-
-
-def _allows(rule: Rule, event: Event) -> bool:
-    return all(each.matches(event) for each in _filters(rule))
 
 
 @lru_cache(maxsize=4096)

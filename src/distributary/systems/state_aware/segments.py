@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from distributary.errors import DistributaryError, FilterError
 from distributary.filters.filter import Filter
@@ -69,19 +70,10 @@ class Segments:
             )
 
     @classmethod
-    def spanning(
-        cls,
-        circle: Circle,
-        *,
-        nodes: float = NODES,
-        of: int,
-        maximum: float = 64.0,
-        depth: int = 3,
-        unit: float = 1.0,
-    ) -> Segments:
-        """Segments that span so many nodes on average, of a ring of so many."""
+    def spanning(cls, circle: Circle, *, nodes: float = NODES, of: int, **settings: Any) -> Segments:
+        """Segments that span so many nodes on average, of a ring of so many; `settings` are other fields."""
         length = max(1, min(circle.size, int(circle.size * nodes / of)))
-        return cls(circle, length, maximum, depth, unit)
+        return cls(circle, length, **settings)
 
     # Items.
 

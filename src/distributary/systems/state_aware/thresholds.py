@@ -28,6 +28,8 @@ where it is taken, at most as many reports, and the multicast to the homes.
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from distributary.model import Event
@@ -116,47 +118,41 @@ class LeaseRevocation(NamedTuple):
     since: float
 
 
+@dataclass(slots=True)
 class _Node:
     """What a guard knows of a node that keeps subscriptions of an item."""
 
-    __slots__ = ("kept", "quiet", "sent", "taken", "version")
-
-    def __init__(self) -> None:
-        self.kept = 0
-        self.taken = 0
-        self.quiet: dict[str, Quiet] = {}
-        self.sent: dict[str, ValueStamp] = {}
-        self.version = (float("-inf"), 0)
+    kept: int = 0
+    taken: int = 0
+    quiet: dict[str, Quiet] = field(default_factory=dict)
+    sent: dict[str, ValueStamp] = field(default_factory=dict)
+    version: tuple[float, int] = (float("-inf"), 0)
 
 
+@dataclass(slots=True)
 class GuardedItem:
     """What a guard knows of an item."""
 
-    __slots__ = ("knows_from", "leases", "newest", "nodes", "numbers", "pending", "shown")
-
-    def __init__(self) -> None:
-        self.nodes: dict[Address, _Node] = {}
-        self.pending: dict[str, int] = {}
-        """The keys of registrations that are forwarded and not confirmed yet."""
-        self.knows_from: float | None = None
-        """The time from which on it knows all nodes; None before the first survey."""
-        self.newest: dict[str, ValueStamp] = {}
-        self.shown: dict[str, int] = {}
-        """How many values of each topic arrived."""
-        self.numbers: dict[tuple[str, Address], int] = {}
-        """The latest number of each publisher."""
-        self.leases: dict[str, Address] = {}
+    nodes: dict[Address, _Node] = field(default_factory=dict)
+    pending: dict[str, int] = field(default_factory=dict)
+    """The keys of registrations that are forwarded and not confirmed yet."""
+    knows_from: float | None = None
+    """The time from which on it knows all nodes; None before the first survey."""
+    newest: dict[str, ValueStamp] = field(default_factory=dict)
+    shown: Counter[str] = field(default_factory=Counter)
+    """How many values of each topic arrived."""
+    numbers: dict[tuple[str, Address], int] = field(default_factory=dict)
+    """The latest number of each publisher."""
+    leases: dict[str, Address] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
 class _Publisher:
     """The state of a topic at its publisher."""
 
-    __slots__ = ("kept_back", "lease", "number")
-
-    def __init__(self) -> None:
-        self.number = 0
-        self.lease: QuietLease | None = None
-        self.kept_back: tuple[str, Event, ValueStamp] | None = None
+    number: int = 0
+    lease: QuietLease | None = None
+    kept_back: tuple[str, Event, ValueStamp] | None = None
 
 
 class ThresholdsBroker(StateAwareBroker):
@@ -219,7 +215,7 @@ class ThresholdsBroker(StateAwareBroker):
         if stamp <= guarded.newest.get(topic, BEGINNING):
             return
         guarded.newest[topic] = stamp
-        guarded.shown[topic] = guarded.shown.get(topic, 0) + 1
+        guarded.shown[topic] += 1
         before = guarded.numbers.get((topic, stamp.publisher), 0)
         guarded.numbers[topic, stamp.publisher] = number
         if number != before + 1:
@@ -233,7 +229,7 @@ class ThresholdsBroker(StateAwareBroker):
     def _show(self, item: str, guarded: GuardedItem, event: Event, stamp: ValueStamp) -> bool:
         """Send a value to all nodes that may take it; False when there are none."""
         assert event.topic is not None
-        shown = GuardedValue(item, event, stamp, self.node.address, guarded.shown.get(event.topic, 0))
+        shown = GuardedValue(item, event, stamp, self.node.address, guarded.shown[event.topic])
         if not self.knows(guarded):
             self._survey(item, guarded, shown)
             return True
