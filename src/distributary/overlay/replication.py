@@ -11,7 +11,7 @@ Rules:
 
 - An entry has a version: the time of the change (later than any version of it seen before) and who made it.
   The greater wins everywhere, so the order of messages does not matter and repeating one changes nothing.
-- A dropped entry leaves a tombstone, an item without an entry, for `tombstones` seconds; a replica that was
+- A dropped entry leaves a tombstone, an item without an entry, for `TOMBSTONES` seconds; a replica that was
   out of reach for longer may bring the entry back.
 - Every `period` seconds an owner tells its siblings a digest of what it hosts; where theirs differs, both
   sides give each other what is newer. Nothing else is needed to heal: lost messages only cost a period.
@@ -41,6 +41,9 @@ from distributary.overlay.ring.ring import Arrival, Ring
 Name = Hashable
 Handler = Callable[[int, Name, Any], None]
 NOTHING: Mapping[Name, Any] = MappingProxyType({})
+
+TOMBSTONES = 600.0
+"""Seconds for which it is remembered that an entry was dropped."""
 
 
 class Version(NamedTuple):
@@ -118,7 +121,6 @@ class Replication:
         send: Callable[[Address, Message], None] | None = None,
         *,
         period: float = 5.0,
-        tombstones: float = 600.0,
     ) -> None:
         if not 0 <= copies <= ring.successor_count:
             raise DistributaryError(
@@ -128,7 +130,6 @@ class Replication:
         self.ring = ring
         self.copies = copies
         self.period = period
-        self.tombstones = tombstones
         self._send = send or ring.node.send
         self._items: dict[int, dict[Name, ReplicaItem]] = {}
         self._owned: set[int] = set()
@@ -374,7 +375,7 @@ class Replication:
 
     def _bury(self) -> None:
         """Forget tombstones that are old enough."""
-        before = self.ring.node.now - self.tombstones
+        before = self.ring.node.now - TOMBSTONES
         for item in self._select(lambda key: True):
             if item.entry is None and item.version.time < before:
                 self._forget(item.key, item.name)

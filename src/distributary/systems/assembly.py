@@ -19,7 +19,6 @@ from distributary.overlay.broker import Broker
 from distributary.overlay.courier import Courier
 from distributary.overlay.node import Address, Node
 from distributary.overlay.ring.circle import Circle
-from distributary.overlay.ring.fingers import BOTH_WAYS, Rule
 from distributary.overlay.ring.invariants import unsettled
 from distributary.overlay.ring.ring import Ring, settle
 from distributary.overlay.ring.upkeep import Upkeep
@@ -39,8 +38,6 @@ class Settings:
     nodes: int
     """About how many nodes there are."""
     circle: Circle = CIRCLE
-    rule: Rule = BOTH_WAYS
-    successor_count: int = 4
     courier: bool = False
     upkeep: bool = False
     copies: int = 0
@@ -100,11 +97,7 @@ class RingAssembly:
     """Makes the nodes of one system on a ring."""
 
     def __init__(
-        self,
-        make: MakeBroker,
-        settings: Settings,
-        founders: Iterable[Address],
-        contact: Contact,
+        self, make: MakeBroker, settings: Settings, founders: Iterable[Address], contact: Contact
     ) -> None:
         self.settings = settings
         self._make = make
@@ -115,7 +108,7 @@ class RingAssembly:
         """Make a node: the first time a founder starts as a member, any other node joins."""
         settings = self.settings
         node = Node(address)
-        ring = Ring(node, settings.circle, rule=settings.rule, successor_count=settings.successor_count)
+        ring = Ring(node, settings.circle)
         courier = Courier(node) if settings.courier else None
         if courier is not None:
             courier.carry(ring)

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from distributary.errors import UnknownSubscriptionError
 from distributary.filters.change import ChangeFilter
@@ -30,11 +31,12 @@ REMEMBERED = 100_000
 """How many event ids a home remembers by default."""
 
 
-class _SeenEvent(NamedTuple):
+@dataclass(slots=True)
+class _SeenEvent:
     """The subscribers that an event was delivered to, and whether it was offered to all subscriptions."""
 
-    reached: set[str]
-    offered: bool
+    reached: set[str] = field(default_factory=set)
+    offered: bool = False
 
 
 class _Resident:
@@ -130,9 +132,8 @@ class Home:
 
     def offer(self, event: Event) -> None:
         """Deliver the event to every client whose subscriptions match it, unless it was offered before."""
-        seen = self._recall(event)
-        if not seen.offered:
-            self._note(event, seen._replace(offered=True))
+        if event.id not in self._seen or not self._seen[event.id].offered:
+            self._note(event).offered = True
             self._hand_out(event, [name for name, each in self._residents.items() if each.fires(event)])
 
     def accept(self, event: Event, subscription_ids: Iterable[str]) -> None:
@@ -144,7 +145,7 @@ class Home:
         found = [self._residents.get(name) for name in subscription_ids]
         wanted = [each.subscription.id for each in found if each is not None and each.passes(event)]
         if wanted:
-            self._note(event, self._recall(event))
+            self._note(event)
             self._hand_out(event, wanted)
 
     def notify(self, homes: Iterable[Address], event: Event) -> None:
@@ -156,15 +157,13 @@ class Home:
             else:
                 self._send(home, self._notice(event))
 
-    def _recall(self, event: Event) -> _SeenEvent:
-        return self._seen.get(event.id) or _SeenEvent(set(), offered=False)
-
-    def _note(self, event: Event, seen: _SeenEvent) -> None:
+    def _note(self, event: Event) -> _SeenEvent:
         """Remember an event as the latest, and drop the oldest one beyond the limit."""
-        self._seen[event.id] = seen
+        seen = self._seen.setdefault(event.id, _SeenEvent())
         self._seen.move_to_end(event.id)
         if len(self._seen) > self._remember:
             self._seen.popitem(last=False)
+        return seen
 
     def _hand_out(self, event: Event, subscription_ids: Iterable[str]) -> None:
         reached = self._seen[event.id].reached

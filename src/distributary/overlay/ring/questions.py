@@ -2,7 +2,7 @@
 
 Rules:
 
-- A question for neighbours is asked `tries` times, `timeout` seconds apart. A node that does not answer has
+- A question for neighbours is asked `TRIES` times, `TIMEOUT` seconds apart. A node that does not answer has
   failed as far as the asker knows: it is suspected until it is heard of again.
 - A lookup goes to any member, which routes it to the owner of the key; the owner answers. It has failed
   without an answer after ten timeouts.
@@ -18,6 +18,9 @@ from typing import NamedTuple
 from distributary.overlay.node import Address
 from distributary.overlay.ring.contacts import Contacts
 from distributary.overlay.ring.ring import Arrival, Ring
+
+TIMEOUT, TRIES = 0.5, 3
+"""How many seconds an answer is awaited, and how often a question is asked."""
 
 
 class NeighboursRequest(NamedTuple):
@@ -72,11 +75,10 @@ class _Question:
 class Questions:
     """The questions of one node that wait for answers, and its answers to those of others."""
 
-    def __init__(self, ring: Ring, contacts: Contacts, timeout: float, tries: int) -> None:
+    def __init__(self, ring: Ring, contacts: Contacts) -> None:
         self.closed = False
         """Whether the node has left: then no answer is of any use."""
         self._ring, self._node, self._contacts = ring, ring.node, contacts
-        self._timeout, self._tries = timeout, tries
         self._questions: dict[int, _Question] = {}
         self._lookups: dict[int, Callable[[LookupResult | None], None]] = {}
         self._numbered = 0
@@ -109,13 +111,13 @@ class Questions:
         question = self._questions[number]
         question.tries += 1
         self._node.send(question.address, NeighboursRequest(number))
-        self._node.wake_after(self._timeout, "upkeep silence", number)
+        self._node.wake_after(TIMEOUT, "upkeep silence", number)
 
     def _silence(self, number: int) -> None:
         question = self._questions.get(number)
         if question is None:
             return
-        if question.tries < self._tries:
+        if question.tries < TRIES:
             self._try(number)
             return
         del self._questions[number]
@@ -150,7 +152,7 @@ class Questions:
         self._numbered += 1
         self._lookups[self._numbered] = then
         lookup = KeyLookup(self._numbered, key, self._ring.identifier)
-        self._node.wake_after(10 * self._timeout, "upkeep lookup", self._numbered)
+        self._node.wake_after(10 * TIMEOUT, "upkeep lookup", self._numbered)
         if via is None:
             self._ring.route(key, lookup)
         else:

@@ -11,10 +11,10 @@ Rules:
   nothing and owns nothing.
 - *Leave.* Tell both neighbours; then be silent. The ring does not depend on it: a leave whose messages are
   lost is a failure.
-- *Failure* is silence: a question asked `tries` times, `timeout` seconds apart, without an answer. Whoever is
+- *Failure* is silence: a question asked `TRIES` times, `TIMEOUT` seconds apart, without an answer. Whoever is
   heard of again is trusted again.
 
-Invariants, as long as silence means failure (messages take less than `timeout`), the ring started with more
+Invariants, as long as silence means failure (messages take less than `TIMEOUT`), the ring started with more
 members than a list is long, and no failure leaves a member without a live successor, not even with the
 answers that are under way (tests check it after every event):
 
@@ -57,8 +57,6 @@ class Upkeep:
         via: Address | Iterable[Address] | None = None,
         *,
         period: float = 1.0,
-        timeout: float = 0.5,
-        tries: int = 3,
         probe: float = 5.0,
         stabilisation: Callable[[Ring, Questions, Contacts], Stabilisation] = Stabilisation,
     ) -> None:
@@ -66,7 +64,7 @@ class Upkeep:
         self.period = period
         self.probe = probe
         self._contacts = Contacts(ring)
-        self._questions = Questions(ring, self._contacts, timeout, tries)
+        self._questions = Questions(ring, self._contacts)
         self._stabilisation = stabilisation(ring, self._questions, self._contacts)
         self._fingers = FingerUpkeep(ring, self._questions, self._contacts)
         self._merging = Merging(ring, self._questions, self._contacts, self._stabilisation, probe)

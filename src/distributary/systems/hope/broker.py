@@ -132,7 +132,6 @@ class HopeBroker(RendezvousBroker):
                 f"of them, not as {addressing.dimension}, and if nodes refresh what they know; give "
                 "`refresh` seconds"
             )
-        self.addressing = addressing
         self.agreement = DimensionAgreement(
             ring,
             self.replication,

@@ -114,12 +114,11 @@ class FilterTable:
 
     def _retell(self, filter: int, before: range) -> None:
         after = self._range(filter)
-        for bit in before:
-            if bit not in after and bit in self._told:
-                self._told[bit].discard(filter)
-        for bit in after:
-            if bit not in before and bit in self._told:
-                self._told[bit].add(filter)
+        for bit, told in self._told.items():
+            if bit in after:
+                told.add(filter)
+            elif bit in before:
+                told.discard(filter)
 
     def _less_demanding(self, filter: int) -> int:
         """The highest source of any less demanding filter; 0 when there is none."""

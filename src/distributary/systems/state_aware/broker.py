@@ -115,13 +115,15 @@ class ValueNotice(NamedTuple):
 class TrackedSubscription:
     """A subscription with the values last delivered to it, as known at its rendezvous or its home."""
 
-    __slots__ = ("change", "held", "others", "refreshed", "registered", "rule")
+    __slots__ = ("change", "held", "key", "others", "refreshed", "registered", "rule")
 
     def __init__(self, registered: DirectoryEntry, now: float) -> None:
         filters = parse_filters(registered.subscription)
         change = filters.pop("change")
         assert isinstance(change, ChangeFilter)
         self.registered = registered
+        self.key = 0
+        """The key under which it is kept at its rendezvous."""
         self.change = change
         self.others: tuple[Filter, ...] = tuple(filters.values())
         self.rule: Rule = tuple((kind, filters[kind].text) for kind in sorted(filters))
@@ -197,8 +199,6 @@ class StateAwareBroker(RendezvousBroker):
         self._published = 0
         self.directory: dict[str, TrackedSubscription] = {}
         """The subscriptions kept here as a rendezvous, by id."""
-        self._keys: dict[str, int] = {}
-        """The key under which each subscription of the directory is kept."""
         ring.listen(DirectoryRegistration, self._register)
         ring.listen(DirectoryRemoval, lambda message, arrival: self._remove(message.home, [message.name]))
         ring.listen(ValueNotice, self._notified)
@@ -282,7 +282,7 @@ class StateAwareBroker(RendezvousBroker):
 
     # The rendezvous.
 
-    def admit(self, entry: DirectoryEntry, held: tuple[LastDelivered, ...] | None) -> None:
+    def admit(self, key: int, entry: DirectoryEntry, held: tuple[LastDelivered, ...] | None) -> None:
         """Put a subscription into the directory, or replace or refresh it if it is there."""
         name = entry.subscription.id
         tracked = self.directory.get(name)
@@ -292,7 +292,7 @@ class StateAwareBroker(RendezvousBroker):
         is_new = tracked is None
         if tracked is None:
             tracked = self.directory[name] = TrackedSubscription(entry, self.node.now)
-        tracked.refreshed = self.node.now
+        tracked.key, tracked.refreshed = key, self.node.now
         self.on_admitted(tracked, held, is_new=is_new)
 
     def dismiss(self, name: str, *, moved: bool = False) -> None:
@@ -305,11 +305,11 @@ class StateAwareBroker(RendezvousBroker):
     def keep(self, key: int, message: DirectoryRegistration) -> None:
         """Put a registration into the directory, and into the replicas, under a key that this node owns."""
         name = message.registered.subscription.id
-        before = self._keys.get(name, key)
-        self._keys[name] = key
-        if before != key:
+        tracked = self.directory.get(name)
+        if tracked is not None and tracked.key != key:
+            before, tracked.key = tracked.key, key
             self.replication.drop(before, name)
-        self.admit(message.registered, message.held)
+        self.admit(key, message.registered, message.held)
         if self.replication.contents(key).get(name) != message.registered:
             self.replication.put(key, name, message.registered)
 
@@ -321,21 +321,19 @@ class StateAwareBroker(RendezvousBroker):
                 self._forget(name)
 
     def _forget(self, name: str) -> None:
-        key = self._keys.pop(name, None)
-        if name in self.directory:
-            self.dismiss(name)
-        if key is not None and name in self.replication.contents(key):
+        key = self.directory[name].key
+        self.dismiss(name)
+        if name in self.replication.contents(key):
             self.replication.drop(key, name)
 
     def _hosted(self, key: int, name: Any, entry: DirectoryEntry | None) -> None:
         """Follow a change of what replication has this node host."""
+        tracked = self.directory.get(name)
         if entry is None:
-            if self._keys.get(name) == key:
-                del self._keys[name]
+            if tracked is not None and tracked.key == key:
                 self.dismiss(name, moved=True)
-        elif self._keys.get(name) != key or self.directory[name].registered != entry:
-            self._keys[name] = key
-            self.admit(entry, None)
+        elif tracked is None or tracked.key != key or tracked.registered != entry:
+            self.admit(key, entry, None)
 
     def notify(
         self, item: str, event: Event, stamp: ValueStamp, fired: Iterable[TrackedSubscription]

@@ -378,7 +378,7 @@ class MFDBroker(StateAwareBroker):
 
     def _chain(self, tracked: TrackedSubscription) -> tuple[Key, ...]:
         ((_, tolerance),) = tracked.change.tolerances
-        return chain_of(self.segments.unit, tolerance)
+        return chain_of(1.0, tolerance)
 
     def _name(self, tracked: TrackedSubscription) -> SubFilterName:
         ((attribute, _),) = tracked.change.tolerances

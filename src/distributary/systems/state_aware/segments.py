@@ -55,19 +55,12 @@ class Segments:
     """The largest tolerance that has a place of its own."""
     depth: int = 3
     """How many levels of a topic name an item."""
-    unit: float = 1.0
-    """The size of one unit of tolerance, for those who count it in whole units."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.length <= self.circle.size:
             raise DistributaryError(f"a segment holds 1 to {self.circle.size} identifiers, not {self.length}")
         if self.depth < 1:
             raise DistributaryError(f"an item is named by at least 1 level of a topic, not {self.depth}")
-        if not 0 < self.unit <= self.maximum:
-            raise DistributaryError(
-                f"the unit must be above 0 and no more than the largest tolerance {self.maximum:g}, "
-                f"not {self.unit:g}"
-            )
 
     @classmethod
     def spanning(cls, circle: Circle, *, nodes: float = NODES, of: int, **settings: Any) -> Segments:
@@ -128,7 +121,7 @@ class Segments:
         [1, 1, 2, 3, 3, 3]
         """
         levels, ones = 1, 1
-        while (ones := ones * BASE + 1) * self.unit <= self.maximum:
+        while (ones := ones * BASE + 1) <= self.maximum:
             levels += 1
         return levels
 
