@@ -25,6 +25,9 @@ business of whoever carries the messages."""
 Message = Any
 """A NamedTuple or a frozen dataclass; its class is its kind."""
 
+SendMessage = Callable[[Address, Message], None]
+"""Sends a message to a node: `Node.send`, or a courier's."""
+
 M = TypeVar("M")
 
 

@@ -34,7 +34,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from distributary.errors import DistributaryError
-from distributary.overlay.node import Address, Message
+from distributary.overlay.node import Address, SendMessage
 from distributary.overlay.periodic import staggered
 from distributary.overlay.ring.ring import Arrival, Ring
 
@@ -115,12 +115,7 @@ class Replication:
     """The contents of the keys of a ring, as far as they are this node's business."""
 
     def __init__(
-        self,
-        ring: Ring,
-        copies: int,
-        send: Callable[[Address, Message], None] | None = None,
-        *,
-        period: float = 5.0,
+        self, ring: Ring, copies: int, send: SendMessage | None = None, *, period: float = 5.0
     ) -> None:
         if not 0 <= copies <= ring.successor_count:
             raise DistributaryError(

@@ -124,7 +124,7 @@ class RingAssembly:
         """The problems of the ring of these nodes; none are reported without upkeep."""
         if not self.settings.upkeep:
             return []
-        wrong = unsettled([broker.ring for broker in brokers], False)
+        wrong = unsettled([broker.ring for broker in brokers])
         return [f"the ring is not in order: {one}" for one in wrong]
 
     def _via(self, address: Address) -> list[Address] | None:

@@ -15,9 +15,8 @@ Offering an event costs one evaluation for each subscription of this node's clie
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 from distributary.errors import UnknownSubscriptionError
@@ -25,7 +24,7 @@ from distributary.filters.change import ChangeFilter
 from distributary.filters.filter import Filter
 from distributary.filters.kinds import parse_filters
 from distributary.model import Delivery, Event, Subscription
-from distributary.overlay.node import Address, Message, Node
+from distributary.overlay.node import Address, Node, SendMessage
 
 REMEMBERED = 100_000
 """How many event ids a home remembers by default."""
@@ -89,7 +88,7 @@ class Home:
         *,
         remember: int = REMEMBERED,
         notice: type[Any] | None = None,
-        send: Callable[[Address, Message], None] | None = None,
+        send: SendMessage | None = None,
     ) -> None:
         self.node = node
         self._notice = notice
@@ -118,7 +117,7 @@ class Home:
     @property
     def subscriptions(self) -> Mapping[str, Subscription]:
         """The subscriptions here, by id, in the order in which they were added."""
-        return MappingProxyType({name: each.subscription for name, each in self._residents.items()})
+        return {name: each.subscription for name, each in self._residents.items()}
 
     def __contains__(self, subscription_id: str) -> bool:
         return subscription_id in self._residents

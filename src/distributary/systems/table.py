@@ -92,18 +92,14 @@ def attributes_on(
 def state_aware(kind: Callable[..., StateAwareBroker]) -> MakeBroker:
     """Make nodes of one of the state-aware systems, with segments of the default span."""
     return lambda parts: kind(
-        parts.ring,
-        Segments.spanning(parts.ring.circle, of=parts.settings.nodes),
-        **parts.options,
+        parts.ring, Segments.spanning(parts.ring.circle, of=parts.settings.nodes), **parts.options
     )
 
 
 def hope(kind: Callable[..., HopeBroker]) -> MakeBroker:
     """Make nodes of HOPE, with about as many vertices as nodes."""
     return lambda parts: kind(
-        parts.ring,
-        Addressing(dimension=fitting_dimension(parts.settings.nodes)),
-        **parts.options,
+        parts.ring, Addressing(dimension=fitting_dimension(parts.settings.nodes)), **parts.options
     )
 
 

@@ -20,7 +20,7 @@ from distributary.sim.latency import UniformLatency
 from distributary.sim.population import Population
 from distributary.sim.simulator import Simulator
 from overlay.ring.rings import Hello
-from overlay.ring.safety import problems
+from overlay.ring.safety import problems, unsettled_fingers
 
 BITS = 10
 
@@ -132,9 +132,9 @@ class RingWorld:
     def rest(self, longest: float, fingers: bool = True) -> float:
         """Let time pass until the ring is at rest; how long that took."""
         start = self.world.now
-        while unsettled(self.rings(), fingers):
+        while wrong := unsettled(self.rings()) + (unsettled_fingers(self.rings()) if fingers else []):
             if self.world.now > start + longest:
-                raise AssertionError("\n".join(unsettled(self.rings(), fingers)))
+                raise AssertionError("\n".join(wrong))
             self.world.run(until=self.world.now + 0.5)
         return self.world.now - start
 

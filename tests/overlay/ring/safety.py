@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from distributary.overlay.node import Address
 from distributary.overlay.ring.invariants import cycles
-from distributary.overlay.ring.ring import Ring
+from distributary.overlay.ring.ring import Ring, at_rest
 
 
 def problems(rings: Iterable[Ring]) -> list[str]:
@@ -50,4 +50,20 @@ def _problems_of_cycles(members: dict[Address, Ring], following: dict[Address, A
         steps = [circle.clockwise(one, following[one]) or circle.size for one in cycle]
         if sum(steps) != circle.size:
             wrong.append(f"the ring goes round {sum(steps) // circle.size} times: {cycle}")
+    return wrong
+
+
+def unsettled_fingers(rings: Iterable[Ring]) -> list[str]:
+    """How the fingers of nodes differ from those in a ring at rest; an empty list if they do not."""
+    members = {ring.identifier: ring for ring in rings if ring.member}
+    wrong = []
+    for ring in members.values():
+        points = ring.rule.fingers(ring.circle, ring.identifier)
+        right = at_rest(ring, sorted(members)).fingers
+        wrong += [
+            f"{ring.identifier} has {has} at or {'after' if finger.clockwise else 'before'} {finger.point} "
+            f"rather than {should}"
+            for finger, has, should in zip(points, ring.fingers, right, strict=True)
+            if has != should
+        ]
     return wrong

@@ -21,7 +21,7 @@ from overlay.ring.broken import (
     NeverFillsLists,
 )
 from overlay.ring.churn import RingWorld, founders, under_churn
-from overlay.ring.safety import problems
+from overlay.ring.safety import problems, unsettled_fingers
 from overlay.ring.seeds import seeds
 
 
@@ -118,7 +118,7 @@ def resting(*identifiers: int) -> dict[int, Ring]:
 def test_a_ring_at_rest_has_no_problem() -> None:
     rings = resting(3, 17, 30, 44, 60)
     assert problems(rings.values()) == []
-    assert unsettled(rings.values()) == []
+    assert unsettled(rings.values()) + unsettled_fingers(rings.values()) == []
 
 
 def test_two_rings_are_a_problem() -> None:
@@ -151,5 +151,5 @@ def test_what_leads_to_the_ring_is_no_problem() -> None:
     rings = resting(3, 17, 30, 44)
     rings[3].successors = [30]
     assert problems(rings.values()) == []
-    assert unsettled(rings.values(), fingers=False) != []
+    assert unsettled(rings.values()) != []
     assert cycles({3: 30, 17: 30, 30: 44, 44: 3}) == [[3, 30, 44]]

@@ -28,8 +28,8 @@ def cycles(following: Mapping[Address, Address | None]) -> list[list[Address]]:
     return found
 
 
-def unsettled(rings: Iterable[Ring], fingers: bool = True) -> list[str]:
-    """What differs from a ring at rest of these nodes, in words; an empty list if nothing does.
+def unsettled(rings: Iterable[Ring]) -> list[str]:
+    """How the neighbours of nodes differ from those in a ring at rest; an empty list if they do not.
 
     Only members count: give the rings of the nodes that are up.
     """
@@ -43,16 +43,4 @@ def unsettled(rings: Iterable[Ring], fingers: bool = True) -> list[str]:
             wrong.append(f"{address} has successors {ring.successors} rather than {right.successors}")
         if ring.predecessor != right.predecessor:
             wrong.append(f"{address} has predecessor {ring.predecessor} rather than {right.predecessor}")
-        if fingers:
-            wrong += _unsettled_fingers(ring, right.fingers)
     return wrong
-
-
-def _unsettled_fingers(ring: Ring, right: list[Address | None]) -> list[str]:
-    points = ring.rule.fingers(ring.circle, ring.identifier)
-    return [
-        f"{ring.identifier} has {has} at or {'after' if finger.clockwise else 'before'} {finger.point} "
-        f"rather than {should}"
-        for finger, has, should in zip(points, ring.fingers, right, strict=True)
-        if has != should
-    ]

@@ -62,6 +62,9 @@ class LookupResult(NamedTuple):
 Neighbours = NeighboursReply | None
 """What came of a question for neighbours: None if the node is silent."""
 
+LookupHandler = Callable[[LookupResult | None], None]
+"""Is called with the result of a lookup; with None if nobody answered."""
+
 
 @dataclass
 class _Question:
@@ -80,7 +83,7 @@ class Questions:
         """Whether the node has left: then no answer is of any use."""
         self._ring, self._node, self._contacts = ring, ring.node, contacts
         self._questions: dict[int, _Question] = {}
-        self._lookups: dict[int, Callable[[LookupResult | None], None]] = {}
+        self._lookups: dict[int, LookupHandler] = {}
         self._numbered = 0
         node = ring.node
         node.handle(NeighboursRequest, self._requested)
@@ -142,9 +145,7 @@ class Questions:
 
     # Owners.
 
-    def look_up(
-        self, key: int, then: Callable[[LookupResult | None], None], via: Address | None = None
-    ) -> None:
+    def look_up(self, key: int, then: LookupHandler, via: Address | None = None) -> None:
         """Find the owner of a key, in this ring or in that of another node, and call `then` with it.
 
         None is the result of a lookup that nobody answered.
@@ -158,7 +159,7 @@ class Questions:
         else:
             self._node.send(via, lookup)
 
-    def look_up_place(self, then: Callable[[LookupResult | None], None], via: Address) -> None:
+    def look_up_place(self, then: LookupHandler, via: Address) -> None:
         """Find the first node after this one in the ring of another node."""
         self.look_up(self._ring.circle.add(self._ring.identifier, 1), then, via)
 

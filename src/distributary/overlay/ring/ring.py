@@ -26,7 +26,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from distributary.overlay.node import Address, Message, Node
+from distributary.overlay.node import Address, Message, Node, SendMessage
 from distributary.overlay.ring.circle import Circle
 from distributary.overlay.ring.fingers import BOTH_WAYS, Rule
 from distributary.overlay.ring.segments import RingSegment, divide, holds
@@ -93,7 +93,7 @@ class Ring:
         self.predecessor: Address | None = None
         self.successors: list[Address] = [node.address]
         self.fingers: list[Address | None] = [None] * len(rule.fingers(circle, node.address))
-        self.forward: Callable[[Address, Message], None] = node.send
+        self.forward: SendMessage = node.send
         """Hands a message to a next node."""
         self.hold: Callable[[Message], None] | None = None
         """Keeps a message for a while and then has it handled again; None where nobody does."""
@@ -119,9 +119,7 @@ class Ring:
             raise ValueError(f"{kind.__name__} has a listener already")
         self.listeners[kind] = handler
 
-    def carried_by(
-        self, forward: Callable[[Address, Message], None], hold: Callable[[Message], None]
-    ) -> None:
+    def carried_by(self, forward: SendMessage, hold: Callable[[Message], None]) -> None:
         """Have messages forwarded and held by a courier."""
         self.forward, self.hold = forward, hold
 

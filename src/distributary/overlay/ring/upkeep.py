@@ -23,7 +23,7 @@ answers that are under way (tests check it after every event):
 
 Loss, pauses and partitions make live nodes silent. Lists stay in order, but there may be several rings for
 a while. Once the last fault is over, and after some periods, there is one ring again, and everybody's
-neighbours and fingers are those of a ring at rest (`invariants.unsettled`).
+neighbours and fingers are those of a ring at rest (`ring.at_rest`).
 
 Cost: each period a node sends a question, a notification and a lookup, and answers as many.
 """

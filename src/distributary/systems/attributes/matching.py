@@ -16,14 +16,14 @@ Either way `Home` decides what is delivered.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 from zlib import crc32
 
 from distributary.model import Event
-from distributary.overlay.node import Address, Message
+from distributary.overlay.node import Address, SendMessage
 from distributary.overlay.ring.placement import FIRST, point_key
 from distributary.overlay.ring.ring import Arrival, Ring
 from distributary.systems.attributes.identifier import IdentifierLayout
@@ -95,7 +95,7 @@ class CountingMatcher(EventMatcher):
     MOST_REQUESTS = 8
     """After so many requests, an event is decided with the lists that have come."""
 
-    def __init__(self, *shared: Any, send: Callable[[Address, Message], None], retry: float | None) -> None:
+    def __init__(self, *shared: Any, send: SendMessage, retry: float | None) -> None:
         super().__init__(*shared)
         self.retry = retry
         """Seconds after which missing lists are requested again."""

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import NamedTuple
 
-from distributary.overlay.node import Address, Message
+from distributary.overlay.node import Address, SendMessage
 from distributary.overlay.ring.placement import (
     ArcPlacement,
     AttributeAxis,
@@ -65,7 +65,7 @@ class Placements:
         schema: AttributeSchema,
         make: PlacementFactory,
         *,
-        send: Callable[[Address, Message], None],
+        send: SendMessage,
         entries: Callable[[str], Iterable[CellRange]],
         changed: Callable[[str], None],
         overlap: float,

@@ -38,10 +38,7 @@ class EntryLists:
     """The lists of one node."""
 
     def __init__(
-        self,
-        ring: Ring,
-        replication: Replication,
-        on_store: Callable[[EntryName, Address], None],
+        self, ring: Ring, replication: Replication, on_store: Callable[[EntryName, Address], None]
     ) -> None:
         self.ring = ring
         self._on_store = on_store

@@ -70,6 +70,10 @@ Spot = int | str
 """Where one value is looked up: a cell or a point."""
 
 
+CellPlace = Fraction | float
+"""Where a value lies among the cells of its attribute: a cell, or a fraction between two."""
+
+
 @dataclass(frozen=True)
 class Attribute(ABC):
     """An attribute of the schema: how many cells it has, and which of its values belong to which."""
@@ -82,7 +86,7 @@ class Attribute(ABC):
         """How many cells the attribute has."""
 
     @abstractmethod
-    def steps(self, value: Any) -> Fraction | float | None:
+    def steps(self, value: Any) -> CellPlace | None:
         """The cell of a value, a fraction for a value between two cells; None for one that has no cell."""
 
     def spots(self, value: Any) -> tuple[Spot, ...]:
@@ -115,9 +119,7 @@ class Attribute(ABC):
                 return None
         return ValueSet(_joined(runs), tuple(points))
 
-    def _run(
-        self, low: Fraction | float, high: Fraction | float, low_open: bool, high_open: bool
-    ) -> CellRange:
+    def _run(self, low: CellPlace, high: CellPlace, low_open: bool, high_open: bool) -> CellRange:
         """The cells inside a range; the one below it when it holds none."""
         low, high = (min(max(bound, -1), self.cells) for bound in (low, high))
         first = floor(low) + 1 if low_open else ceil(low)
@@ -142,21 +144,15 @@ class NumberAttribute(Attribute):
     precision: int | float = 1
 
     def __post_init__(self) -> None:
+        its, least, most = f"attribute {self.name!r}: its", self.minimum, self.maximum
         for what in ("minimum", "maximum", "precision"):
             given = getattr(self, what)
             if isinstance(given, bool) or not isinstance(given, (int, float)) or not isfinite(given):
-                raise DistributaryError(
-                    f"attribute {self.name!r}: its {what} must be a finite number, not {given!r}"
-                )
+                raise DistributaryError(f"{its} {what} must be a finite number, not {given!r}")
         if self.precision <= 0:
-            raise DistributaryError(
-                f"attribute {self.name!r}: its precision must be more than 0, not {self.precision!r}"
-            )
-        if not self.minimum < self.maximum:
-            raise DistributaryError(
-                f"attribute {self.name!r}: its minimum, {self.minimum!r}, must be less than its maximum, "
-                f"{self.maximum!r}"
-            )
+            raise DistributaryError(f"{its} precision must be more than 0, not {self.precision!r}")
+        if not least < most:
+            raise DistributaryError(f"{its} minimum, {least!r}, must be less than its maximum, {most!r}")
 
     @cached_property
     def cells(self) -> int:
@@ -171,7 +167,7 @@ class NumberAttribute(Attribute):
     def _step(self) -> Fraction:
         return _decimal(self.precision)
 
-    def steps(self, value: Any) -> Fraction | float | None:
+    def steps(self, value: Any) -> CellPlace | None:
         """How many steps a number is from the minimum."""
         if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:
             return None
@@ -296,9 +292,8 @@ KINDS: dict[str, tuple[type[Attribute], tuple[str, ...], tuple[str, ...]]] = {
 def _attribute(name: str, given: Any, where: str) -> Attribute:
     if not isinstance(given, Mapping) or given.get("type") not in KINDS:
         shown = given.get("type") if isinstance(given, Mapping) else given
-        raise DistributaryError(
-            f"{where}: attribute {name!r} needs a type, one of {', '.join(KINDS)}; got {shown!r}"
-        )
+        known = ", ".join(KINDS)
+        raise DistributaryError(f"{where}: attribute {name!r} needs a type, one of {known}; got {shown!r}")
     fields = {key: value for key, value in given.items() if key != "type"}
     kind, needed, optional = KINDS[given["type"]]
     for key in fields:

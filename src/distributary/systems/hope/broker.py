@@ -236,10 +236,6 @@ class HopeBroker(RendezvousBroker):
         if message.came_from is not None:
             self._introduce(arrival, arrival.origin)
 
-    def _notify(self, event: Event, homes: Iterable[Address]) -> None:
-        """Send an event to the homes that may want it."""
-        self.home.notify(sorted(homes), event)
-
     def _spread(self, position: int, message: XmlPublication | EventRecall, visit: Visit) -> None:
         """Visit the vertices hosted here that a message reaches from one of them; send it on to others."""
         pending = [(position, message.came_from)]

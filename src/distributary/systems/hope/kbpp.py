@@ -41,7 +41,7 @@ class Kbpp(HopeBroker):
             return children_below(place.vertex, came_from)
 
         self._spread(position, publication, visit)
-        self._notify(publication.event, homes)
+        self.home.notify(sorted(homes), publication.event)
 
     def _changed(self, position: int, name: Name, entry: Any) -> None:
         if not isinstance(name, RegistrationName):

@@ -105,7 +105,7 @@ class Kbsp(HopeBroker):
                     yield place.vertex ^ (1 << source)
 
         self._spread(position, publication, visit)
-        self._notify(publication.event, homes)
+        self.home.notify(sorted(homes), publication.event)
 
     # What the vertices here want.
 

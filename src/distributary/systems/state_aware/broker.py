@@ -73,6 +73,10 @@ class LastDelivered(NamedTuple):
     seen: ValueStamp
 
 
+Held = tuple[LastDelivered, ...]
+"""What was last delivered to a subscription, by topic."""
+
+
 class DirectoryEntry(NamedTuple):
     """A subscription in the directory of a rendezvous."""
 
@@ -85,7 +89,7 @@ class DirectoryRegistration(NamedTuple):
     """Put this subscription into the directory; `held` is what its home remembers as delivered."""
 
     registered: DirectoryEntry
-    held: tuple[LastDelivered, ...] = ()
+    held: Held = ()
 
 
 class DirectoryRemoval(NamedTuple):
@@ -268,9 +272,7 @@ class StateAwareBroker(RendezvousBroker):
         """Send a value to the rendezvous nodes of its item."""
 
     @abstractmethod
-    def on_admitted(
-        self, tracked: TrackedSubscription, held: tuple[LastDelivered, ...] | None, *, is_new: bool
-    ) -> None:
+    def on_admitted(self, tracked: TrackedSubscription, held: Held | None, *, is_new: bool) -> None:
         """Index a subscription that is new in the directory, or note what its home remembers.
 
         `held` is None when the subscription was taken over from another node, not sent by its home.
@@ -282,7 +284,7 @@ class StateAwareBroker(RendezvousBroker):
 
     # The rendezvous.
 
-    def admit(self, key: int, entry: DirectoryEntry, held: tuple[LastDelivered, ...] | None) -> None:
+    def admit(self, key: int, entry: DirectoryEntry, held: Held | None) -> None:
         """Put a subscription into the directory, or replace or refresh it if it is there."""
         name = entry.subscription.id
         tracked = self.directory.get(name)
@@ -349,9 +351,8 @@ class StateAwareBroker(RendezvousBroker):
     # The home.
 
     def _announce(self, own: TrackedSubscription) -> None:
-        self.ring.route(
-            self.register_key(own), DirectoryRegistration(own.registered, tuple(own.held.values()))
-        )
+        registration = DirectoryRegistration(own.registered, tuple(own.held.values()))
+        self.ring.route(self.register_key(own), registration)
 
     def _notified(self, message: ValueNotice, arrival: Arrival) -> None:
         item, event, stamp, wanted = message

@@ -51,6 +51,7 @@ from distributary.model import Event
 from distributary.overlay.ring.ring import Arrival, Ring
 from distributary.systems.state_aware.broker import (
     BEGINNING,
+    Held,
     LastDelivered,
     Rule,
     StateAwareBroker,
@@ -269,13 +270,12 @@ class MFDBroker(StateAwareBroker):
     # Subscription.
 
     def register_key(self, tracked: TrackedSubscription) -> int:
-        return self._place(tracked.registered.item, self._name(tracked))
+        name, _ = self._sub_filter(tracked)
+        return self._place(tracked.registered.item, name)
 
-    def on_admitted(
-        self, tracked: TrackedSubscription, held: tuple[LastDelivered, ...] | None, *, is_new: bool
-    ) -> None:
+    def on_admitted(self, tracked: TrackedSubscription, held: Held | None, *, is_new: bool) -> None:
         item = tracked.registered.item
-        name, below = self._name(tracked), tuple(reversed(self._chain(tracked)[:-1]))
+        name, below = self._sub_filter(tracked)
         hosted, is_first = self._host(item, name, below)
         lost = self._learn(tracked, held) if held is not None else []
         if is_new:
@@ -289,7 +289,7 @@ class MFDBroker(StateAwareBroker):
         everywhere = is_first or not is_new or held is None
         self._ask_below(item, hosted, begins, everywhere=everywhere)
 
-    def _learn(self, tracked: TrackedSubscription, held: tuple[LastDelivered, ...]) -> list[str]:
+    def _learn(self, tracked: TrackedSubscription, held: Held) -> list[str]:
         """Adopt what the home remembers; returns the topics with values that were lost or sent elsewhere."""
         elsewhere = [
             each.topic
@@ -342,7 +342,8 @@ class MFDBroker(StateAwareBroker):
 
     def on_dismissed(self, tracked: TrackedSubscription, *, moved: bool) -> None:
         item, name = tracked.registered.item, tracked.name
-        hosted = self._filters[item][self._name(tracked)]
+        sub_filter, _ = self._sub_filter(tracked)
+        hosted = self._filters[item][sub_filter]
         del hosted.slots[name], hosted.subscriptions[name]
         for state in hosted.states.values():
             state.apart.pop(name, None)
@@ -370,19 +371,16 @@ class MFDBroker(StateAwareBroker):
     def _host(self, item: str, name: SubFilterName, below: tuple[Key, ...]) -> tuple[_HostedSubFilter, bool]:
         """The sub-filter of this name, created as a proxy if needed; and whether it was created."""
         filters = self._filters.setdefault(item, {})
-        hosted = filters.get(name)
-        if hosted is not None:
-            return hosted, False
-        filters[name] = hosted = _HostedSubFilter(name, below)
-        return hosted, True
+        is_new = name not in filters
+        if is_new:
+            filters[name] = _HostedSubFilter(name, below)
+        return filters[name], is_new
 
-    def _chain(self, tracked: TrackedSubscription) -> tuple[Key, ...]:
-        ((_, tolerance),) = tracked.change.tolerances
-        return chain_of(1.0, tolerance)
-
-    def _name(self, tracked: TrackedSubscription) -> SubFilterName:
-        ((attribute, _),) = tracked.change.tolerances
-        return SubFilterName(tracked.rule, attribute, self._chain(tracked)[-1])
+    def _sub_filter(self, tracked: TrackedSubscription) -> tuple[SubFilterName, tuple[Key, ...]]:
+        """The name of a subscription's sub-filter, and the keys of those below it, the lowest last."""
+        ((attribute, tolerance),) = tracked.change.tolerances
+        *below, key = chain_of(1.0, tolerance)
+        return SubFilterName(tracked.rule, attribute, key), tuple(reversed(below))
 
     def _place(self, item: str, name: SubFilterName) -> int:
         return self.segments.logical_place(item, name.logical)

@@ -16,7 +16,7 @@ from distributary.model import Event
 from distributary.overlay.ring.ring import Arrival, Ring
 from distributary.systems.state_aware.broker import (
     BEGINNING,
-    LastDelivered,
+    Held,
     StateAwareBroker,
     TrackedSubscription,
     ValueStamp,
@@ -48,9 +48,7 @@ class SFBroker(StateAwareBroker):
         start = self.segments.start(item)
         self.ring.multicast_segment(start, self.segments.length, Value(item, event, stamp))
 
-    def on_admitted(
-        self, tracked: TrackedSubscription, held: tuple[LastDelivered, ...] | None, *, is_new: bool
-    ) -> None:
+    def on_admitted(self, tracked: TrackedSubscription, held: Held | None, *, is_new: bool) -> None:
         if is_new:
             self._items.setdefault(tracked.registered.item, {})[tracked.name] = tracked
         if held is not None:

@@ -39,7 +39,7 @@ from distributary.systems.state_aware.broker import (
     BEGINNING,
     DirectoryRegistration,
     DirectoryRemoval,
-    LastDelivered,
+    Held,
     StateAwareBroker,
     TrackedSubscription,
     ValueStamp,
@@ -354,9 +354,7 @@ class ThresholdsBroker(StateAwareBroker):
         self.keep(arrival.keys[0], message.register)
         self._report(registered.item, message.guard, confirmed=(registered.subscription.id,))
 
-    def on_admitted(
-        self, tracked: TrackedSubscription, held: tuple[LastDelivered, ...] | None, *, is_new: bool
-    ) -> None:
+    def on_admitted(self, tracked: TrackedSubscription, held: Held | None, *, is_new: bool) -> None:
         item = tracked.registered.item
         if held is not None:
             tracked.learn(held, self.settled)
@@ -390,16 +388,16 @@ class ThresholdsBroker(StateAwareBroker):
 
     def _report(self, item: str, guard: Address | None, confirmed: tuple[str, ...] = ()) -> None:
         """Report the quiet range to the guard; through the ring when its address is not known."""
-        directory = self._directories.get(item)
+        directory = self._directories.get(item, Directory())
         quiet = []
-        for topic in directory.topics() if directory is not None else ():
-            stretch = directory.quiet(topic) if directory is not None else None
+        for topic in directory.topics():
+            stretch = directory.quiet(topic)
             if stretch is not None:
                 stamp, _ = self._latest.get(topic, (BEGINNING, -1))
                 quiet.append((topic, stamp, tuple(sorted(stretch.items()))))
         self._versions += 1
         version = (self.node.now, self._versions)
-        kept, taken = (len(directory), directory.taken) if directory is not None else (0, 0)
+        kept, taken = len(directory), directory.taken
         report = QuietReport(item, self.node.address, version, tuple(quiet), confirmed, kept, taken)
         if guard is None:
             self.ring.route(self.segments.start(item), report)
