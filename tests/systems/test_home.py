@@ -110,8 +110,9 @@ def test_the_same_subscription_again_keeps_its_memory_and_a_changed_one_starts_a
     assert offered(home, Event("e3", attributes={"a": 1}))
 
 
-def test_only_so_many_events_are_remembered() -> None:
-    home = Home(Node(1), remember=2)
+def test_only_so_many_events_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("distributary.systems.home.REMEMBERED", 2)
+    home = Home(Node(1))
     home.add(Subscription("s1", "ann", where="a = 1"))
     events = [Event(f"e{number}", attributes={"a": 1}) for number in range(3)]
     assert all(offered(home, event) for event in events)

@@ -60,8 +60,10 @@ class CentralOffer(NamedTuple):
 class CentralBroker(RendezvousBroker):
     """A node of the central system; the one that owns the key is the rendezvous."""
 
+    notice = CentralOffer
+
     def __init__(self, ring: Ring, **options: Any) -> None:
-        super().__init__(ring, notice=CentralOffer, **options)
+        super().__init__(ring, **options)
         self.key = ring.circle.hash(KEY)
         self._filters: dict[str, tuple[Address, tuple[Filter, ...]]] = {}
         """The home and the filters of every registration kept here."""

@@ -27,7 +27,7 @@ from distributary.model import Delivery, Event, Subscription
 from distributary.overlay.node import Address, Node, SendMessage
 
 REMEMBERED = 100_000
-"""How many event ids a home remembers by default."""
+"""How many event ids a home remembers."""
 
 
 @dataclass(slots=True)
@@ -83,17 +83,11 @@ class Home:
     """
 
     def __init__(
-        self,
-        node: Node,
-        *,
-        remember: int = REMEMBERED,
-        notice: type[Any] | None = None,
-        send: SendMessage | None = None,
+        self, node: Node, *, notice: type[Any] | None = None, send: SendMessage | None = None
     ) -> None:
         self.node = node
         self._notice = notice
         self._send = send or node.send
-        self._remember = remember
         self._residents: dict[str, _Resident] = {}
         self._seen: OrderedDict[str, _SeenEvent] = OrderedDict()
         if notice is not None:
@@ -126,7 +120,9 @@ class Home:
         return len(self._residents)
 
     def filters(self, subscription_id: str) -> Mapping[str, Filter]:
-        """The parsed filters of a subscription, by kind."""
+        """The parsed filters of a subscription, by kind; UnknownSubscriptionError when it is not here."""
+        if subscription_id not in self._residents:
+            raise UnknownSubscriptionError(subscription_id)
         return self._residents[subscription_id].filters
 
     def offer(self, event: Event) -> None:
@@ -160,7 +156,7 @@ class Home:
         """Remember an event as the latest, and drop the oldest one beyond the limit."""
         seen = self._seen.setdefault(event.id, _SeenEvent())
         self._seen.move_to_end(event.id)
-        if len(self._seen) > self._remember:
+        if len(self._seen) > REMEMBERED:
             self._seen.popitem(last=False)
         return seen
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from distributary.overlay.broker import Broker
 from distributary.overlay.courier import Courier
@@ -45,22 +45,17 @@ class RingBroker(Broker):
 class RendezvousBroker(RingBroker):
     """A broker that is the home of its clients, and keeps registrations of other homes by key.
 
-    `notice` is the message that offers an event to another home (see `Home`). With `copies`, registrations
-    survive the failure of so many neighbours; with `refresh`, homes repeat them every so many seconds.
+    With `copies`, registrations survive the failure of so many neighbours; with `refresh`, homes repeat them
+    every so many seconds.
     """
 
-    def __init__(
-        self,
-        ring: Ring,
-        *,
-        notice: type[Any] | None = None,
-        copies: int = 0,
-        refresh: float | None = None,
-        **options: Any,
-    ) -> None:
+    notice: ClassVar[type[Any] | None] = None
+    """The message that offers an event to another home (see `Home`)."""
+
+    def __init__(self, ring: Ring, *, copies: int = 0, refresh: float | None = None, **options: Any) -> None:
         super().__init__(ring, **options)
         self.refresh = refresh
-        self.home = Home(self.node, notice=notice, send=self.send)
+        self.home = Home(self.node, notice=self.notice, send=self.send)
         self.replication = Replication(ring, copies, self.send)
 
     def leave(self) -> None:

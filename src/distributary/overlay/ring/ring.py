@@ -174,10 +174,7 @@ class Ring:
 
     def passed_over(self) -> tuple[Address, ...]:
         """The suspected successors before the first that is not."""
-        if not self.suspected:
-            return ()
-        successor = self.successor
-        return tuple(self.successors[: self.successors.index(successor)])
+        return tuple(self.successors[: self.successors.index(self.successor)])
 
     def known(self) -> tuple[Address, ...]:
         """Everybody this node knows and does not suspect, sorted, itself excluded."""
@@ -280,15 +277,11 @@ class Ring:
         """Give a payload to its listener, once for each key (or for a segment, `keys` being None)."""
         if self.hold is not None:
             handed = self._handed_over.setdefault(stamp, set())
-            if keys is None:
-                if handed:
-                    return
-                handed.add(-1)
-            else:
-                keys = [key for key in keys if key not in handed]
-                if not keys:
-                    return
-                handed.update(keys)
+            new = [key for key in ([-1] if keys is None else keys) if key not in handed]
+            if not new:
+                return
+            handed.update(new)
+            keys = None if keys is None else new
             if len(self._handed_over) > REMEMBERED:
                 del self._handed_over[next(iter(self._handed_over))]
         self.listeners[type(payload)](payload, Arrival(stamp.origin, tuple(keys or ())))

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from distributary.errors import DistributaryError
 from distributary.overlay.ring.circle import Circle
@@ -45,13 +45,7 @@ class StaticRing:
     successor_count: int = 4
 
     @classmethod
-    def of(
-        cls,
-        identifiers: NDArray[np.integer] | list[int],
-        circle: Circle,
-        rule: Rule,
-        successor_count: int = 4,
-    ) -> StaticRing:
+    def of(cls, identifiers: ArrayLike, circle: Circle, rule: Rule, successor_count: int = 4) -> StaticRing:
         """The ring of these nodes."""
         members = np.unique(np.asarray(identifiers, dtype=np.int64))
         if circle.bits > 62:

@@ -62,6 +62,8 @@ class AttributeBroker(RendezvousBroker):
     [Deliver(item=Delivery(event='e1', subscriber='ann', subscriptions=('s1',)))]
     """
 
+    notice = EventOffer
+
     def __init__(
         self,
         ring: Ring,
@@ -75,7 +77,7 @@ class AttributeBroker(RendezvousBroker):
         outstanding: int = 1_000_000,
         **options: Any,
     ) -> None:
-        super().__init__(ring, notice=EventOffer, **options)
+        super().__init__(ring, **options)
         self.schema = schema
         self.match = Matching(match)
         self.layout = IdentifierLayout(ring.circle, outstanding, len(schema.names))

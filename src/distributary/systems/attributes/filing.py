@@ -13,7 +13,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
@@ -41,6 +41,8 @@ Place = tuple[EntryName, int]
 """An entry's name and one of its keys."""
 
 Filed = dict[Place, KeyShare]
+
+Change = EntryStore | EntryDrop
 
 
 class FiledEntry(NamedTuple):
@@ -127,11 +129,7 @@ class Filing:
         self._send(entry.placement, keys, filed, store)
 
     def _send(
-        self,
-        placement: AttributePlacement | None,
-        keys: list[int],
-        filed: Mapping[Place, KeyShare],
-        change: EntryStore | EntryDrop,
+        self, placement: AttributePlacement | None, keys: list[int], filed: Filed, change: Change
     ) -> None:
         spread = Spread.EACH if placement is None else placement.spread
         if spread is Spread.JUMP:

@@ -77,11 +77,8 @@ class Placements:
         self._send = send
         self._entries = entries
         self._changed = changed
-        self._axes = {
-            name: AttributeAxis(name, attribute.cells)
-            for name in schema.names
-            if (attribute := schema[name]).cells > 0
-        }
+        cells = {name: schema[name].cells for name in schema.names}
+        self._axes = {name: AttributeAxis(name, count) for name, count in cells.items() if count}
         self._known = {
             name: [_PlacementUse(make(ring.circle, axis), NEVER, NEVER)] for name, axis in self._axes.items()
         }
@@ -245,9 +242,8 @@ class Placements:
         version = (max(number, self.newest(name).version[0] + 1), self.ring.identifier)
         circle, axis = self.ring.circle, self._axes[name]
         arcs = ArcPlacement.balanced(circle, axis, list(answers), weights, version=version)
-        self.ring.multicast_segment(
-            self.ring.identifier, circle.size, PlacementAnnouncement(arcs, settled=False)
-        )
+        announcement = PlacementAnnouncement(arcs, settled=False)
+        self.ring.multicast_segment(self.ring.identifier, circle.size, announcement)
 
     def _learn_announced(self, message: PlacementAnnouncement, origin: Arrival | Address) -> None:
         self.learn(message.arcs, settled=message.settled)

@@ -31,7 +31,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 from zlib import crc32
 
-from distributary.errors import DistributaryError, UnknownSubscriptionError
+from distributary.errors import DistributaryError
 from distributary.model import Event, Subscription
 from distributary.overlay.hypercube import Cubes, CubeVertex, Key, children_above
 from distributary.overlay.node import Address, Message
@@ -112,6 +112,7 @@ class HopeBroker(RendezvousBroker):
     many neighbours; with `refresh`, all other damage is repaired.
     """
 
+    notice = EventNotice
     mirrored: ClassVar[bool]
     """Whether clearing a bit of a key, rather than setting one, should be a step along one finger."""
 
@@ -125,7 +126,7 @@ class HopeBroker(RendezvousBroker):
         dimensions: tuple[int, ...] | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(ring, notice=EventNotice, **options)
+        super().__init__(ring, **options)
         if dimensions is not None and (addressing.dimension not in dimensions or self.refresh is None):
             raise DistributaryError(
                 f"the length of addresses can change among dimensions {dimensions} only if it starts as one "
@@ -191,8 +192,6 @@ class HopeBroker(RendezvousBroker):
 
         DistributaryError for a subscription with a tolerance, which depends on the order of events.
         """
-        if subscription_id not in self.home:
-            raise UnknownSubscriptionError(subscription_id)
         if "change" in self.home.filters(subscription_id):
             raise DistributaryError(
                 f"subscription {subscription_id!r} has a tolerance, which depends on the order of events; "
@@ -308,11 +307,8 @@ class HopeBroker(RendezvousBroker):
         if not self.history:
             return
         name = EventName(message.event.id)
-        past = {
-            known: entry.time
-            for known, entry in self.replication.contents(position).items()
-            if isinstance(known, EventName)
-        }
+        contents = self.replication.contents(position).items()
+        past = {known: entry.time for known, entry in contents if isinstance(known, EventName)}
         if name in past:
             return
         if len(past) >= self.history:

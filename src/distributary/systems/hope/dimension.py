@@ -80,16 +80,12 @@ class DimensionAgreement:
         self._estimate: float | None = None
         self._asked = False
         self._turn = 0
-        if self.adapts:
+        self._adapts = len(dimensions) > 1
+        if self._adapts:
             ring.node.handle(DimensionGossip, self._heard)
             ring.listen(DimensionGossip, lambda gossip, arrival: self._heard(gossip, arrival.origin))
             ring.listen(DimensionRequest, self._newcomer)
             ring.watch(self._ask_once)
-
-    @property
-    def adapts(self) -> bool:
-        """Whether there is more than one dimension to choose from."""
-        return len(self.dimensions) > 1
 
     @property
     def dimension(self) -> int:
@@ -98,7 +94,7 @@ class DimensionAgreement:
 
     def each_period(self, refresh: float) -> None:
         """Update the estimate, send it to another node, and decide if this node is the keeper."""
-        if not self.adapts or not self.ring.member:
+        if not self._adapts:
             return
         own = estimated_bits(self.ring)
         self._estimate = own if self._estimate is None else (1 - SHARE) * self._estimate + SHARE * own

@@ -122,14 +122,8 @@ class FilterTable:
 
     def _less_demanding(self, filter: int) -> int:
         """The highest source of any less demanding filter; 0 when there is none."""
-        return max(
-            (
-                mask.bit_length() - 1
-                for other, mask in self._sources.items()
-                if not other & ~filter and other != filter
-            ),
-            default=0,
-        )
+        found = (mask for other, mask in self._sources.items() if not other & ~filter and other != filter)
+        return max((mask.bit_length() - 1 for mask in found), default=0)
 
     def _more_demanding(self, filter: int) -> Iterator[int]:
         return (other for other in self._sources if not filter & ~other and other != filter)

@@ -30,7 +30,7 @@ from abc import abstractmethod
 from collections.abc import Iterable
 from typing import Any, ClassVar, NamedTuple
 
-from distributary.errors import FilterError, UnknownSubscriptionError
+from distributary.errors import FilterError
 from distributary.filters.change import ChangeFilter
 from distributary.filters.filter import Filter
 from distributary.filters.kinds import parse_filters
@@ -150,6 +150,9 @@ class TrackedSubscription:
         """The stamp of the newest event of a topic that was decided on."""
         return self.held[topic].seen if topic in self.held else BEGINNING
 
+    def _last_values(self, topic: str) -> dict[str, float]:
+        return dict(self.held[topic].values) if topic in self.held else {}
+
     def passes(self, event: Event) -> bool:
         """Whether the event matches the filters other than the tolerance."""
         return all(filter.matches(event) for filter in self.others)
@@ -157,19 +160,16 @@ class TrackedSubscription:
     def takes(self, event: Event, stamp: ValueStamp) -> bool:
         """Whether the event is to be delivered; if so, its values are remembered as delivered."""
         assert event.topic is not None
-        held = self.held.get(event.topic)
-        numbers = self.change.numbers(event)
-        last = dict(held.values) if held else {}
-        if not self.change.moved(numbers, last) or not self.passes(event):
-            return False
-        self.remember(event, stamp)
-        return True
+        last = self._last_values(event.topic)
+        taken = self.change.moved(self.change.numbers(event), last) and self.passes(event)
+        if taken:
+            self.remember(event, stamp)
+        return taken
 
     def remember(self, event: Event, stamp: ValueStamp) -> None:
         """Remember the values of an event as delivered."""
         assert event.topic is not None
-        held = self.held.get(event.topic)
-        values = {**(dict(held.values) if held else {}), **self.change.numbers(event)}
+        values = {**self._last_values(event.topic), **self.change.numbers(event)}
         self.held[event.topic] = LastDelivered(event.topic, tuple(sorted(values.items())), stamp, stamp)
 
     def learn(self, held: Iterable[LastDelivered], settled: float) -> list[str]:
@@ -239,11 +239,8 @@ class StateAwareBroker(RendezvousBroker):
 
     def unsubscribe(self, subscription_id: str) -> None:
         """Remove a subscription; UnknownSubscriptionError when it is not at this node."""
-        own = self._own.pop(subscription_id, None)
-        if own is None:
-            raise UnknownSubscriptionError(subscription_id)
         self.home.remove(subscription_id)
-        self.unregister(own)
+        self.unregister(self._own.pop(subscription_id))
 
     def publish(self, event: Event) -> None:
         """Deliver the value where it exceeds a tolerance. An event without a topic belongs to no item and is
@@ -337,9 +334,7 @@ class StateAwareBroker(RendezvousBroker):
         elif tracked is None or tracked.key != key or tracked.registered != entry:
             self.admit(key, entry, None)
 
-    def notify(
-        self, item: str, event: Event, stamp: ValueStamp, fired: Iterable[TrackedSubscription]
-    ) -> None:
+    def notify(self, item: str, event: Event, stamp: ValueStamp, fired: list[TrackedSubscription]) -> None:
         """Send a value to the homes of the subscriptions that it was selected for, by one multicast."""
         wanted: dict[Address, list[str]] = {}
         for tracked in fired:

@@ -291,11 +291,8 @@ class MFDBroker(StateAwareBroker):
 
     def _learn(self, tracked: TrackedSubscription, held: Held) -> list[str]:
         """Adopt what the home remembers; returns the topics with values that were lost or sent elsewhere."""
-        elsewhere = [
-            each.topic
-            for each in held
-            if each.topic not in tracked.held or tracked.held[each.topic].stamp < each.stamp
-        ]
+        known = {topic: last.stamp for topic, last in tracked.held.items()}
+        elsewhere = [each.topic for each in held if known.get(each.topic, BEGINNING) < each.stamp]
         return [*elsewhere, *tracked.learn(held, self.settled)]
 
     def _ask_below(
@@ -303,10 +300,9 @@ class MFDBroker(StateAwareBroker):
     ) -> None:
         """Create or refresh the sub-filters below one; if they exist, only tell the lowest what to begin."""
         if not hosted.below:
+            above = {begin for begin in begins if begin.name != hosted.name}
             for topic in {**hosted.shown, **dict.fromkeys(hosted.states)}:
-                hosted.begins.setdefault(topic, set()).update(
-                    begin for begin in begins if begin.name != hosted.name
-                )
+                hosted.begins.setdefault(topic, set()).update(above)
             return
         if everywhere:
             key, *below = hosted.below
