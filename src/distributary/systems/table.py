@@ -7,15 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from distributary.errors import DistributaryError
-from distributary.overlay.ring.placement import (
-    ArcPlacement,
-    OrderedPlacement,
-    PlacementFactory,
-    ScatteredPlacement,
-)
+from distributary.overlay.ring.placement import OrderedPlacement, ScatteredPlacement
 from distributary.systems.assembly import Assemble, MakeBroker, RingAssembly
 from distributary.systems.attributes.broker import AttributeBroker
 from distributary.systems.attributes.matching import Matching
@@ -78,15 +73,9 @@ SCHEMA = AttributeSchema(
 """The attributes of the workload `ranges`, and the price of `watches`."""
 
 
-def attributes_on(
-    schema: AttributeSchema,
-    placement: PlacementFactory = ArcPlacement.evenly,
-    match: Matching = Matching.NARROWEST,
-) -> MakeBroker:
-    """Make nodes of the attribute system with this schema."""
-    return lambda parts: AttributeBroker(
-        parts.ring, schema, placement=placement, match=match, **parts.options
-    )
+def attributes(**options: Any) -> MakeBroker:
+    """Make nodes of the attribute system; the options are those of `AttributeBroker`."""
+    return lambda parts: AttributeBroker(parts.ring, SCHEMA, **options, **parts.options)
 
 
 def state_aware(kind: Callable[..., StateAwareBroker]) -> MakeBroker:
@@ -105,16 +94,16 @@ def hope(kind: Callable[..., HopeBroker]) -> MakeBroker:
 
 SYSTEMS: dict[str, System] = {
     "attributes": System(
-        "attributes in arcs, found by the narrowest constraint", on_ring(attributes_on(SCHEMA)), "ranges"
+        "attributes in arcs, found by the narrowest constraint", on_ring(attributes()), "ranges"
     ),
     "attributes-ordered": System(
         "attributes placed in the order of their values, counting lists (004)",
-        on_ring(attributes_on(SCHEMA, OrderedPlacement, Matching.COUNTING)),
+        on_ring(attributes(placement=OrderedPlacement, match=Matching.COUNTING)),
         "ranges",
     ),
     "attributes-scattered": System(
         "attributes placed by hashing each value, counting lists (004)",
-        on_ring(attributes_on(SCHEMA, ScatteredPlacement, Matching.COUNTING)),
+        on_ring(attributes(placement=ScatteredPlacement, match=Matching.COUNTING)),
         "ranges",
     ),
     "central": System(

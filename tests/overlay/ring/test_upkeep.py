@@ -101,7 +101,7 @@ def test_a_node_joins_through_whichever_contact_is_up() -> None:
 def test_a_joining_node_answers_nothing_and_owns_nothing_it_is_asked_for() -> None:
     node = Node(5)
     ring = Ring(node, Circle(4))
-    upkeep = Upkeep(ring, via=9)
+    upkeep = Upkeep(ring, via=[9])
     node.start(0.0)
     assert node.receive(NeighboursRequest(1), 3, 0.1) == []
     assert node.receive(PredecessorNotice(), 3, 0.1) == []

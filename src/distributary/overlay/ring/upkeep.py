@@ -30,7 +30,7 @@ Cost: each period a node sends a question, a notification and a lookup, and answ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 
 from distributary.overlay.node import Address
@@ -54,11 +54,11 @@ class Upkeep:
     def __init__(
         self,
         ring: Ring,
-        via: Address | Iterable[Address] | None = None,
+        via: Iterable[Address] | None = None,
         *,
         period: float = 1.0,
         probe: float = 5.0,
-        stabilisation: Callable[[Ring, Questions, Contacts], Stabilisation] = Stabilisation,
+        stabilisation: type[Stabilisation] = Stabilisation,
     ) -> None:
         self.ring = ring
         self.period = period
@@ -70,7 +70,7 @@ class Upkeep:
         self._merging = Merging(ring, self._questions, self._contacts, self._stabilisation, probe)
         if via is not None:
             ring.member = False
-            for address in [via] if isinstance(via, int) else via:
+            for address in via:
                 self._contacts.known.note(address)
         ring.node.at_alarm("upkeep period", self._each_period)
         ring.node.at_alarm("upkeep join", self._join)

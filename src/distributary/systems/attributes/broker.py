@@ -97,18 +97,14 @@ class AttributeBroker(RendezvousBroker):
         """For each subscription: the number, the part, and the attributes it is filed under."""
         self._numbers: set[int] = set()
         self._next_number = 0
-        self._matcher = self._make_matcher()
+        shared = (ring, self.rendezvous, self.placements, self.layout, self.home)
+        retry = 4 * self.courier.timeout if self.courier else None
+        matcher = NarrowestMatcher if self.match is Matching.NARROWEST else CountingMatcher
+        self._matcher: EventMatcher = matcher(*shared, self.tell, retry)
         self.node.at_start(self._begin)
         delay, own = 0.5 + staggered(self.node.address) / 2, self.placements.rebalance_own
         set_periodic_alarm(self.node, "attributes refresh", self.refresh, self._refresh, delay=delay)
         set_periodic_alarm(self.node, "attributes rebalance", rebalance, own, delay=delay)
-
-    def _make_matcher(self) -> EventMatcher:
-        shared = (self.ring, self.rendezvous, self.placements, self.layout, self.home)
-        if self.match is Matching.NARROWEST:
-            return NarrowestMatcher(*shared)
-        retry = 4 * self.courier.timeout if self.courier else None
-        return CountingMatcher(*shared, send=self.tell, retry=retry)
 
     # For clients.
 

@@ -19,7 +19,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 from zlib import crc32
 
 from distributary.model import Event
@@ -50,6 +49,9 @@ class EventMatcher(ABC):
     placements: Placements
     layout: IdentifierLayout
     home: Home
+    send: SendMessage
+    retry: float | None
+    """Seconds after which missing lists are requested again; None for never."""
     served: int = field(default=0, init=False)
     """How many lookups this node has answered."""
 
@@ -95,11 +97,7 @@ class CountingMatcher(EventMatcher):
     MOST_REQUESTS = 8
     """After so many requests, an event is decided with the lists that have come."""
 
-    def __init__(self, *shared: Any, send: SendMessage, retry: float | None) -> None:
-        super().__init__(*shared)
-        self.retry = retry
-        """Seconds after which missing lists are requested again."""
-        self._send = send
+    def __post_init__(self) -> None:
         self._tallies: dict[str, _Tally] = {}
         self.ring.listen(ListRequest, self._answer)
         self.ring.node.handle(ListReply, self._collect)
@@ -126,7 +124,7 @@ class CountingMatcher(EventMatcher):
             return
         parts = tuple(sorted({name.part for name, _ in self.rendezvous.find(lookup)}))
         reply = ListReply(event_id, lookup.attribute, lookup.spot, parts)
-        self._send(publisher, reply)
+        self.send(publisher, reply)
 
     def _collect(self, message: ListReply, sender: Address) -> None:
         tally = self._tallies.get(message.event_id)
@@ -167,8 +165,7 @@ class CountingMatcher(EventMatcher):
 class NarrowestMatcher(EventMatcher):
     """Matches at the nodes that keep the narrowest set of each part."""
 
-    def __init__(self, *shared: Any) -> None:
-        super().__init__(*shared)
+    def __post_init__(self) -> None:
         self.ring.listen(EventLookup, self._match)
 
     def publish(self, event: Event, lookups: Iterable[ValueLookup]) -> None:

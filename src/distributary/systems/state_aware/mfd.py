@@ -39,14 +39,7 @@ from typing import Any, ClassVar, NamedTuple
 from distributary.filters.change import number_of
 from distributary.filters.filter import Filter
 from distributary.filters.kinds import parse_filter
-from distributary.matching.change.decomposition import (
-    Key,
-    LogicalNode,
-    SubFilter,
-    chain_of,
-    level_of,
-    logical_node,
-)
+from distributary.matching.change.decomposition import Key, LogicalNode, SubFilter, chain_of, logical_node
 from distributary.model import Event
 from distributary.overlay.ring.ring import Arrival, Ring
 from distributary.systems.state_aware.broker import (
@@ -83,7 +76,7 @@ class SubFilterName(NamedTuple):
     @property
     def level(self) -> int:
         """Its level, counted from 1."""
-        return max(1, level_of(self.key[0]))
+        return self.logical.level
 
 
 class SubFilterStart(NamedTuple):
@@ -137,11 +130,12 @@ class ProxyRelease(NamedTuple):
 class _HostedSubFilter(SubFilter[str, str]):
     """A sub-filter that is kept here."""
 
-    __slots__ = ("begins", "below", "children", "fed", "name", "passed", "shown", "subscriptions")
+    __slots__ = ("begins", "below", "children", "fed", "level", "name", "passed", "shown", "subscriptions")
 
     def __init__(self, name: SubFilterName, below: tuple[Key, ...]) -> None:
         super().__init__(name.key)
         self.name = name
+        self.level = name.level
         self.below = below
         self.children: dict[SubFilterName, float] = {}
         """The sub-filters that it feeds, and when they last asked for it."""
@@ -207,7 +201,7 @@ class MFDBroker(StateAwareBroker):
         upwards = {begin for begin in begins if begin.name.level > level}
         asked = {begin.name: begin.anew for begin in begins if begin.name.level == level}
         for hosted in list(self._filters.get(item, {}).values()):
-            if hosted.name.level != level:
+            if hosted.level != level:
                 continue
             if level == 1:
                 fed = all(each.matches(event) for each in _filters(hosted.name.rule))

@@ -14,13 +14,7 @@ from typing import Any, NamedTuple
 
 from distributary.model import Event
 from distributary.overlay.ring.ring import Arrival, Ring
-from distributary.systems.state_aware.broker import (
-    BEGINNING,
-    Held,
-    StateAwareBroker,
-    TrackedSubscription,
-    ValueStamp,
-)
+from distributary.systems.state_aware.broker import Held, StateAwareBroker, TrackedSubscription, ValueStamp
 from distributary.systems.state_aware.segments import Segments
 
 
@@ -63,8 +57,8 @@ class SFBroker(StateAwareBroker):
     def _receive_value(self, message: Value, arrival: Arrival) -> None:
         item, event, stamp = message
         assert event.topic is not None
-        subscriptions = self._items.get(item)
-        if subscriptions is None or stamp <= self._newest.get(event.topic, BEGINNING):
+        subscriptions, newest = self._items.get(item), self._newest.get(event.topic)
+        if subscriptions is None or (newest is not None and stamp <= newest):
             return
         self._newest[event.topic] = stamp
         self.notify(item, event, stamp, [each for each in subscriptions.values() if each.takes(event, stamp)])
