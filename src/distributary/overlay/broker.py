@@ -9,7 +9,7 @@ from distributary.overlay.node import Node
 
 
 class Broker(Protocol):
-    """A node's face towards its clients. Deliveries leave the node as `Deliver(model.Delivery)` effects.
+    """What a node offers its clients. Deliveries leave the node as `Deliver(model.Delivery)` effects.
 
     The clients of a broker are whoever subscribed there: their deliveries leave at the same node. A broker
     that restarts without its state has forgotten its clients, who then subscribe again.

@@ -148,7 +148,7 @@ class Courier:
         self._failure_handlers.append(handler)
 
     def carry(self, ring: Ring) -> None:
-        """Carry the messages of a ring from now on: a hop that does not answer is gone round."""
+        """Carry the messages of a ring from now on: they are routed around a hop that does not answer."""
         self._ring = ring
         ring.carried_by(partial(self._send, is_hop=True), self._hold)
 

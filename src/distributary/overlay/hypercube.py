@@ -159,6 +159,7 @@ class Cubes:
         vertex = (turned - facet * (1 << dimension) // self.facets) & every
         return CubeVertex(vertex ^ every if self.mirrored else vertex, facet, rank)
 
-    def across(self, place: CubeVertex, bit: int) -> int:
-        """Where the neighbour of a vertex across a bit stands."""
+    def across(self, position: int, bit: int) -> int:
+        """The position of the neighbour, across a bit, of the vertex at a position."""
+        place = self.place(position)
         return self.position(place._replace(vertex=place.vertex ^ 1 << bit))

@@ -99,7 +99,7 @@ class ReplicaRequest(NamedTuple):
 
 
 class StrayItems(NamedTuple):
-    """Items that are no longer their keeper's business, on their way to the owner of their key."""
+    """Replicas that no owner has asked their keeper about, on their way to the owner of their key."""
 
     items: tuple[ReplicaItem, ...]
     keeper: Address
@@ -112,7 +112,7 @@ class StrayReceipt(NamedTuple):
 
 
 class Replication:
-    """The contents of the keys of a ring, as far as they are this node's business."""
+    """The contents of the keys that a node owns, and its replicas of what others own."""
 
     def __init__(
         self, ring: Ring, copies: int, send: SendMessage | None = None, *, period: float = 5.0
@@ -191,7 +191,7 @@ class Replication:
         self._handlers.append(handler)
 
     def hand_over(self) -> None:
-        """Give all that is hosted to the siblings once more: before leaving the ring."""
+        """Send everything hosted here to the siblings; to be called before leaving the ring."""
         self._give(self._siblings_now(), self._select(self._owned.__contains__))
 
     # Items.
@@ -227,7 +227,7 @@ class Replication:
             self._asked_after.pop(key, None)
 
     def _show(self, key: int, name: Name, entry: Any) -> None:
-        """Have an entry among the contents, or not (None), and tell if that is a change."""
+        """Put an entry into the contents, or remove it (None), and call the handlers if that is a change."""
         contents = self._contents.setdefault(key, {})
         was = contents.get(name)
         if entry is None:

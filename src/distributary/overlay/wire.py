@@ -1,4 +1,4 @@
-"""What a message weighs: its bytes as MessagePack would write it.
+"""How many bytes a message takes, as MessagePack would write it.
 
 A message is an array: the number of its kind, then its fields. Events, subscriptions and messages inside a
 message are arrays too. Nothing is encoded, only measured, so that the cost of a protocol can be told before

@@ -58,10 +58,10 @@ def test_a_needless_message_is_no_delivery_and_sets_the_rendezvous_right() -> No
     deployment.publish(Event("e1", "A/B/C", {"d": 10}), at=other)
     deployment.simulator.run(until=10)
     (rendezvous,) = [each for each in deployment.members.values() if "s" in each.directory]
-    rendezvous.directory["s"].held.clear()
+    rendezvous.directory["s"].delivered.clear()
     deployment.publish(Event("e2", "A/B/C", {"d": 13}), at=other)
     deployment.simulator.run(until=20)
-    assert dict(rendezvous.directory["s"].held["A/B/C"].values) == {"d": 10}
+    assert dict(rendezvous.directory["s"].delivered["A/B/C"].values) == {"d": 10}
     deployment.publish(Event("e3", "A/B/C", {"d": 16}), at=other)
     deployment.simulator.run()
     assert [each.delivery.event for each in deployment.deliveries] == ["e1", "e3"]

@@ -10,14 +10,14 @@ REMEMBERED = 64
 
 
 class Rotation:
-    """Addresses of other nodes, the one turned to last at the end; the first goes if there are too many."""
+    """Addresses of other nodes, least recently used first; the first is dropped beyond `REMEMBERED`."""
 
     def __init__(self, own: Address) -> None:
         self._own = own
         self.addresses: dict[Address, None] = {}
 
     def note(self, address: Address) -> None:
-        """Have an address at the end."""
+        """Add an address as the most recently used one, or make it that."""
         if address != self._own:
             self.addresses.pop(address, None)
             self.addresses[address] = None
@@ -25,7 +25,7 @@ class Rotation:
                 del self.addresses[next(iter(self.addresses))]
 
     def turn(self) -> Address | None:
-        """The one that has not been turned to for longest, which goes to the end."""
+        """The least recently used address, which becomes the most recently used; None if there are none."""
         address = next(iter(self.addresses), None)
         if address is not None:
             self.note(address)

@@ -29,11 +29,11 @@ class FingerUpkeep:
         """The places in the table that are being looked up."""
 
     def forget(self) -> None:
-        """Wait for no lookup any more: the node starts again."""
+        """Drop all open lookups: after a restart nobody answers them."""
         self._sought.clear()
 
     def fix(self) -> None:
-        """See to all fingers that are suspected, and to the next one that must be looked up in any case."""
+        """Set or look up every suspected finger, then the others in turn until one needs a lookup."""
         for place, address in enumerate(self._ring.fingers):
             if address in self._ring.suspected:
                 self._fix(place)
@@ -73,7 +73,7 @@ class FingerUpkeep:
         self._set(place, owner if finger.clockwise or owner == finger.point else predecessor)
 
     def _test(self, place: int) -> None:
-        """See that a lookup did not fail because it went to the very finger that it was for."""
+        """Clear a finger if its node is down: a failed lookup may have been routed through it."""
         ring, present = self._ring, self._ring.fingers[place]
 
         def answered(told: Neighbours) -> None:

@@ -1,4 +1,4 @@
-"""How the nodes of a ring differ from a ring at rest, seen from outside, all at once, as no node can."""
+"""How the nodes of a ring differ from a ring at rest, as an observer of all nodes sees it."""
 
 from __future__ import annotations
 

@@ -24,13 +24,13 @@ from distributary.overlay.ring.stabilisation import Stabilisation
 
 
 class MergeHint(NamedTuple):
-    """There is a node of another ring close to the one that gets this."""
+    """To the owner of a node's identifier: this node is in another ring, and may be your predecessor."""
 
     stranger: Address
 
 
 class Merging:
-    """One node on the watch for other rings."""
+    """Looks for other rings on behalf of one node."""
 
     def __init__(
         self,

@@ -95,7 +95,7 @@ class Questions:
         ring.listen(KeyLookup, self._lookup_arrived)
 
     def forget(self) -> None:
-        """Wait for no answer any more: the node starts again."""
+        """Drop all open questions and lookups: after a restart nobody answers them."""
         self._questions.clear()
         self._lookups.clear()
 

@@ -48,7 +48,7 @@ class Arrival(NamedTuple):
 
 
 class PayloadStamp(NamedTuple):
-    """Tells a payload sent out from every other: by whom, in which incarnation of theirs, as which one."""
+    """Identifies a payload: who sent it out, in which incarnation, and as which of its payloads."""
 
     origin: Address
     incarnation: float
@@ -296,7 +296,7 @@ class Ring:
 
 
 def settle(rings: Sequence[Ring]) -> None:
-    """Give every node the neighbours and fingers that it would have in the end, were nothing to change."""
+    """Give every node the neighbours and fingers that it has in a ring at rest."""
     members = sorted(ring.identifier for ring in rings)
     for ring in rings:
         settle_among(ring, members)

@@ -48,7 +48,7 @@ class Stabilisation:
         ring.node.handle(RingDeparture, self._departed)
 
     def forget(self) -> None:
-        """Wait for no answer any more: the node starts again."""
+        """End a stabilisation that is under way: after a restart nobody answers its questions."""
         self._busy = False
 
     def leave(self) -> None:
@@ -117,7 +117,7 @@ class Stabilisation:
         self._set_list([head, *told.successors, *([] if comes_round else self.ring.successors)])
 
     def _search(self, candidates: list[Address]) -> None:
-        """Nobody in the list answers: take the first that does of those remembered."""
+        """Ask these nodes in turn, and make the first that answers the successor."""
         if not candidates:
             self._busy = False
             return

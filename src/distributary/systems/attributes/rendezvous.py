@@ -13,7 +13,7 @@ Rules:
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from distributary.overlay.node import Address
 from distributary.overlay.replication import Replication
@@ -46,7 +46,7 @@ class EntryLists:
         self.replication = replication
         self._dropped: OrderedDict[tuple[int, EntryName], int] = OrderedDict()
         ring.listen(EntryStore, self._stored)
-        ring.listen(EntryDrop, self._drop)
+        ring.listen(EntryDrop, lambda message, arrival: self._apply(message, arrival.keys))
         ring.listen(EntryChange, self._start_walk)
         ring.node.handle(EntryChange, lambda message, sender: self._walk(message))
 
@@ -66,8 +66,14 @@ class EntryLists:
 
     def _stored(self, message: EntryStore, arrival: Arrival) -> None:
         self._on_store(message.name, arrival.origin)
-        for key in arrival.keys:
-            self._store(key, message.name, message.entry)
+        self._apply(message, arrival.keys)
+
+    def _apply(self, change: EntryStore | EntryDrop, keys: Iterable[int]) -> None:
+        for key in keys:
+            if isinstance(change, EntryStore):
+                self._store(key, change.name, change.entry)
+            else:
+                self._remove(key, change.name, change.serial)
 
     def _store(self, key: int, name: EntryName, entry: ListEntry) -> None:
         if self._dropped.get((key, name), -1) >= entry.serial:
@@ -77,10 +83,6 @@ class EntryLists:
             self.replication.put(key, name, entry)
         else:
             self.replication.renew(key, name)
-
-    def _drop(self, message: EntryDrop, arrival: Arrival) -> None:
-        for key in arrival.keys:
-            self._remove(key, message.name, message.serial)
 
     def _remove(self, key: int, name: EntryName, serial: int) -> None:
         known = self.replication.contents(key).get(name)
@@ -100,14 +102,7 @@ class EntryLists:
 
     def _walk(self, message: EntryChange) -> None:
         """Apply a change to the keys owned here, and forward it to the successor for the others."""
-        change = message.change
-        left = []
-        for key in message.keys:
-            if not self.ring.owns(key):
-                left.append(key)
-            elif isinstance(change, EntryStore):
-                self._store(key, change.name, change.entry)
-            else:
-                self._remove(key, change.name, change.serial)
+        self._apply(message.change, [key for key in message.keys if self.ring.owns(key)])
+        left = tuple(key for key in message.keys if not self.ring.owns(key))
         if left:
-            self.ring.forward(self.ring.successor, message._replace(keys=tuple(left)))
+            self.ring.forward(self.ring.successor, message._replace(keys=left))

@@ -27,8 +27,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, reduce
 from hashlib import blake2b
+from operator import xor
 from typing import Any, ClassVar
 
 from distributary.overlay.hypercube import CubeVertex, Key, bit_between, bits_of
@@ -130,11 +131,7 @@ class Kbsp(HopeBroker):
                 vertex.table.remove(dropped, vertex.table.dimension)
             if new is not None:
                 vertex.table.add(new, vertex.table.dimension)
-        self._advertise_soon(position)
-
-    def _advertise_soon(self, position: int) -> None:
-        """Advertise to the neighbours once everything that arrived at this moment has been processed."""
-        if not self._dirty:
+        if not self._dirty:  # advertise once everything that arrived at this moment has been processed
             self.node.wake_after(0.0, "hope tell")
         self._dirty[position] = None
 
@@ -158,7 +155,7 @@ class Kbsp(HopeBroker):
                 continue
             vertex.told[bit] = wanted
             advert = self._advert(place.vertex, told, wanted)
-            changes.setdefault(advert, []).append(self.cubes.across(place, bit))
+            changes.setdefault(advert, []).append(self.cubes.across(position, bit))
         for advert, positions in changes.items():
             self._number += 1
             self._send_above(positions, advert._replace(number=self._number))
@@ -204,10 +201,7 @@ class Kbsp(HopeBroker):
         vertex = self._vertices.get(position)
         if vertex is not None:
             vertex.links[bit] = NeighbourAdvert(speaker, advert.number, self.node.now)
-        self._note_host(position, bit, speaker)
-
-    def _note_host(self, position: int, bit: int, speaker: Address) -> None:
-        self._hosts[self.cubes.across(self.cubes.place(position), bit)] = speaker
+        self._hosts[self.cubes.across(position, bit)] = speaker
 
     def _renewed(self, message: AdvertRenewal, arrival: Arrival) -> None:
         speaker = message.speaker
@@ -222,10 +216,10 @@ class Kbsp(HopeBroker):
                 if link.speaker != speaker:
                     link.speaker, link.number = speaker, -1
                 link.heard_of = self.node.now
-            self._note_host(position, bit, speaker)
+            self._hosts[self.cubes.across(position, bit)] = speaker
 
     def _request(self, position: int, bit: int, speaker: Address) -> None:
-        self.tell(speaker, AdvertRequest(self.cubes.across(self.cubes.place(position), bit), bit))
+        self.tell(speaker, AdvertRequest(self.cubes.across(position, bit), bit))
 
     def _answer_request(self, message: AdvertRequest, sender: Address) -> None:
         if not self.ring.member or not self.ring.owns(message.position):
@@ -237,7 +231,7 @@ class Kbsp(HopeBroker):
             vertex.told[message.bit] = wanted
         self._number += 1
         advert = self._advert(place.vertex, None, wanted)._replace(number=self._number)
-        self._send_above([self.cubes.across(place, message.bit)], advert)
+        self._send_above([self.cubes.across(message.position, message.bit)], advert)
 
     # Upkeep.
 
@@ -255,7 +249,7 @@ class Kbsp(HopeBroker):
             for bit, told in vertex.told.items():
                 if told:
                     renewal = AdvertRenewal(place.vertex, self.node.address, digest_of(told))
-                    renewals.setdefault(renewal, []).append(self.cubes.across(place, bit))
+                    renewals.setdefault(renewal, []).append(self.cubes.across(position, bit))
             for renewal, positions in renewals.items():
                 self._send_above(positions, renewal)
 
@@ -278,10 +272,7 @@ def digest_of(filters: Iterable[int]) -> int:
     >>> digest_of([]), digest_of([1, 2]) == digest_of([2, 1]) != digest_of([1])
     (0, True)
     """
-    digest = 0
-    for filter in filters:
-        digest ^= _hash(filter)
-    return digest
+    return reduce(xor, map(_hash, filters), 0)
 
 
 @lru_cache(maxsize=1 << 14)

@@ -21,6 +21,7 @@ square of the number of filters sent.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import combinations
 
 
 class FilterTable:
@@ -148,15 +149,9 @@ def aggregate(filters: Iterable[int], budget: int | None) -> frozenset[int]:
     >>> sorted(aggregate([0b0011, 0b0111_0000, 0b0110_0001], budget=2))
     [3, 96]
     """
-    told = frozenset(filters)
-    if budget is None or len(told) <= budget:
-        return told
-    left = sorted(told)
-    while len(left) > budget:
-        _, one, other = max(
-            ((first & second).bit_count(), first, second)
-            for place, first in enumerate(left)
-            for second in left[:place]
-        )
-        left = sorted(least_demanding([*(each for each in left if each not in (one, other)), one & other]))
-    return frozenset(left)
+    left = frozenset(filters)
+    while budget is not None and len(left) > budget:
+        pairs = combinations(sorted(left), 2)
+        _, one, other = max(((first & second).bit_count(), first, second) for second, first in pairs)
+        left = least_demanding(left - {one, other} | {one & other})
+    return left

@@ -119,7 +119,7 @@ class ValueNotice(NamedTuple):
 class TrackedSubscription:
     """A subscription with the values last delivered to it, as known at its rendezvous or its home."""
 
-    __slots__ = ("change", "held", "key", "others", "refreshed", "registered", "rule")
+    __slots__ = ("change", "delivered", "key", "others", "refreshed", "registered", "rule")
 
     def __init__(self, registered: DirectoryEntry, now: float) -> None:
         filters = parse_filters(registered.subscription)
@@ -132,7 +132,7 @@ class TrackedSubscription:
         self.others: tuple[Filter, ...] = tuple(filters.values())
         self.rule: Rule = tuple((kind, filters[kind].text) for kind in sorted(filters))
         """The texts of the other filters: subscriptions with equal ones see the same values."""
-        self.held: dict[str, LastDelivered] = {}
+        self.delivered: dict[str, LastDelivered] = {}
         """By topic; when a topic is missing, its next value is to be sent."""
         self.refreshed = now
 
@@ -142,16 +142,16 @@ class TrackedSubscription:
         return self.registered.subscription.id
 
     @property
-    def least(self) -> float:
+    def least_tolerance(self) -> float:
         """The least of its tolerances, which determines where it is kept."""
         return min(tolerance for _, tolerance in self.change.tolerances)
 
     def last_seen(self, topic: str) -> ValueStamp:
         """The stamp of the newest event of a topic that was decided on."""
-        return self.held[topic].seen if topic in self.held else BEGINNING
+        return self.delivered[topic].seen if topic in self.delivered else BEGINNING
 
     def _last_values(self, topic: str) -> dict[str, float]:
-        return dict(self.held[topic].values) if topic in self.held else {}
+        return dict(self.delivered[topic].values) if topic in self.delivered else {}
 
     def passes(self, event: Event) -> bool:
         """Whether the event matches the filters other than the tolerance."""
@@ -170,7 +170,7 @@ class TrackedSubscription:
         """Remember the values of an event as delivered."""
         assert event.topic is not None
         values = {**self._last_values(event.topic), **self.change.numbers(event)}
-        self.held[event.topic] = LastDelivered(event.topic, tuple(sorted(values.items())), stamp, stamp)
+        self.delivered[event.topic] = LastDelivered(event.topic, tuple(sorted(values.items())), stamp, stamp)
 
     def learn(self, held: Iterable[LastDelivered], settled: float) -> list[str]:
         """Adopt what the home remembers, except where a newer value may still be on its way to the home.
@@ -181,14 +181,14 @@ class TrackedSubscription:
         """
         lost = []
         theirs = {each.topic: each for each in held}
-        for topic in [*self.held, *(topic for topic in theirs if topic not in self.held)]:
-            mine, known = self.held.get(topic), theirs.get(topic)
+        for topic in [*self.delivered, *(topic for topic in theirs if topic not in self.delivered)]:
+            mine, known = self.delivered.get(topic), theirs.get(topic)
             seen = known.seen if known else BEGINNING
             if mine is None or mine.stamp <= seen:
                 assert known is not None
-                self.held[topic] = known
+                self.delivered[topic] = known
             elif mine.stamp.time <= settled:
-                del self.held[topic]
+                del self.delivered[topic]
                 lost.append(topic)
         return lost
 
@@ -346,7 +346,7 @@ class StateAwareBroker(RendezvousBroker):
     # The home.
 
     def _announce(self, own: TrackedSubscription) -> None:
-        registration = DirectoryRegistration(own.registered, tuple(own.held.values()))
+        registration = DirectoryRegistration(own.registered, tuple(own.delivered.values()))
         self.ring.route(self.register_key(own), registration)
 
     def _notified(self, message: ValueNotice, arrival: Arrival) -> None:
@@ -369,9 +369,9 @@ class StateAwareBroker(RendezvousBroker):
         if own.takes(event, stamp):
             return True
         assert event.topic is not None
-        held = own.held.get(event.topic)
-        if held is not None:
-            own.held[event.topic] = held._replace(seen=stamp)
+        last = own.delivered.get(event.topic)
+        if last is not None:
+            own.delivered[event.topic] = last._replace(seen=stamp)
         self._announce(own)
         return False
 

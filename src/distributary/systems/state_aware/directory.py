@@ -115,7 +115,7 @@ class Directory:
         """Add a subscription, or update it after the values it remembers have changed."""
         self.remove(tracked.name)
         self._subscriptions[tracked.name] = tracked
-        for topic in {**dict.fromkeys(self._thresholds), **dict.fromkeys(tracked.held)}:
+        for topic in {**dict.fromkeys(self._thresholds), **dict.fromkeys(tracked.delivered)}:
             self._enter(topic, tracked)
 
     def remove(self, name: str) -> None:
@@ -168,12 +168,12 @@ class Directory:
     def _enter(self, topic: str, tracked: TrackedSubscription) -> None:
         """Enter the thresholds of a subscription that follow from the values it remembers."""
         self._open(topic)
-        held = tracked.held.get(topic)
-        if held is None:
+        delivered = tracked.delivered.get(topic)
+        if delivered is None:
             self._fresh[topic][tracked.name] = None
             return
         self._fresh[topic].pop(tracked.name, None)
-        last = dict(held.values)
+        last = dict(delivered.values)
         for attribute, tolerance in tracked.change.tolerances:
             bounds = quiet_between(last[attribute], tolerance) if attribute in last else (inf, -inf)
             thresholds = self._thresholds[topic].setdefault(attribute, _AttributeThresholds())

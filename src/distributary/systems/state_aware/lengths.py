@@ -263,8 +263,8 @@ class BalancedBroker(ThresholdsBroker):
             self._lengths[item] = _Length(version, length)
         given_back = []
         for tracked in list(self._directories.get(item, ())):
-            place = self.segments.place(item, tracked.least, length)
-            register = DirectoryRegistration(tracked.registered, tuple(tracked.held.values()))
+            place = self.segments.place(item, tracked.least_tolerance, length)
+            register = DirectoryRegistration(tracked.registered, tuple(tracked.delivered.values()))
             if self.ring.owns(place):
                 self.keep(place, register)
             else:

@@ -220,7 +220,7 @@ class MFDBroker(StateAwareBroker):
             if lets_pass and hosted.children:
                 outputs.add(hosted.name)
         for tracked in fired:
-            tracked.held[topic] = LastDelivered(topic, (), stamp, stamp)
+            tracked.delivered[topic] = LastDelivered(topic, (), stamp, stamp)
         self.notify(item, event, stamp, fired)
         self._output(LevelValue(item, event, stamp, level + 1, frozenset(outputs), frozenset(upwards)))
 
@@ -285,7 +285,7 @@ class MFDBroker(StateAwareBroker):
 
     def _learn(self, tracked: TrackedSubscription, held: Held) -> list[str]:
         """Adopt what the home remembers; returns the topics with values that were lost or sent elsewhere."""
-        known = {topic: last.stamp for topic, last in tracked.held.items()}
+        known = {topic: last.stamp for topic, last in tracked.delivered.items()}
         elsewhere = [each.topic for each in held if known.get(each.topic, BEGINNING) < each.stamp]
         return [*elsewhere, *tracked.learn(held, self.settled)]
 

@@ -36,7 +36,7 @@ class SFBroker(StateAwareBroker):
         ring.listen(Value, self._receive_value)
 
     def register_key(self, tracked: TrackedSubscription) -> int:
-        return self.segments.place(tracked.registered.item, tracked.least)
+        return self.segments.place(tracked.registered.item, tracked.least_tolerance)
 
     def send_value(self, item: str, event: Event, stamp: ValueStamp) -> None:
         start = self.segments.start(item)

@@ -239,7 +239,10 @@ class ThresholdsBroker(StateAwareBroker):
             if event.topic not in node.quiet or not is_quiet(node.quiet[event.topic], event)
         ]
         for address in concerned:
-            self._send_shown(guarded.nodes[address], address, shown)
+            node = guarded.nodes[address]
+            node.quiet.pop(event.topic, None)
+            node.sent[event.topic] = stamp
+            self.tell(address, shown)
         if guarded.pending:
             self.ring.multicast(guarded.pending.values(), shown)
         return bool(concerned or guarded.pending)
@@ -247,12 +250,6 @@ class ThresholdsBroker(StateAwareBroker):
     def knows(self, guarded: GuardedItem) -> bool:
         """Whether all nodes that keep subscriptions of the item are known."""
         return guarded.knows_from is not None and guarded.knows_from <= self.node.now
-
-    def _send_shown(self, node: _Node, address: Address, shown: GuardedValue) -> None:
-        assert shown.event.topic is not None
-        node.quiet.pop(shown.event.topic, None)
-        node.sent[shown.event.topic] = shown.stamp
-        self.tell(address, shown)
 
     def _survey(self, item: str, guarded: GuardedItem, shown: GuardedValue) -> None:
         """Send a value to all nodes that may keep subscriptions of the item, and have them report."""
@@ -308,7 +305,7 @@ class ThresholdsBroker(StateAwareBroker):
     def assign(self, guarded: GuardedItem, message: DirectoryRegistration) -> None:
         """Forward a registration to the place of its tolerance."""
         tracked = TrackedSubscription(message.registered, self.node.now)
-        place = self.place_of(tracked.registered.item, tracked.least)
+        place = self.place_of(tracked.registered.item, tracked.least_tolerance)
         guarded.pending[tracked.name] = place
         self.ring.route(place, RegistrationForward(message, self.node.address))
 
@@ -346,7 +343,7 @@ class ThresholdsBroker(StateAwareBroker):
 
     def unregister(self, own: TrackedSubscription) -> None:
         item, subscription, home = own.registered
-        leave = GuardedRemoval(DirectoryRemoval(item, subscription.id, home), own.least)
+        leave = GuardedRemoval(DirectoryRemoval(item, subscription.id, home), own.least_tolerance)
         self.ring.route(self.segments.start(item), leave)
 
     def _placed(self, message: RegistrationForward, arrival: Arrival) -> None:
