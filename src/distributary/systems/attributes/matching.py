@@ -91,6 +91,7 @@ class _Tally:
     requests: int = 1
 
 
+@dataclass(eq=False)
 class CountingMatcher(EventMatcher):
     """Matches by counting in how many lists a part appears."""
 
@@ -162,6 +163,7 @@ class CountingMatcher(EventMatcher):
                 self.ring.node.wake_after(self.retry, "attributes lists", event_id)
 
 
+@dataclass(eq=False)
 class NarrowestMatcher(EventMatcher):
     """Matches at the nodes that keep the narrowest set of each part."""
 
