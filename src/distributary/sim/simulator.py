@@ -121,6 +121,7 @@ class Simulator:
         self._listeners: dict[str, list[Callable[..., None]]]
         self._listeners = {name: [] for name in ("sent", "received", "missed", "woken", "delivered")}
         """The observers' methods by name, without those that do nothing."""
+        self._on_sent = self._listeners["sent"]
         for observer in observers:
             self.observe(observer)
 
@@ -280,7 +281,7 @@ class Simulator:
 
     def _carry_out(self, address: Address, effects: list[Effect], cause: Cause, depth: int) -> None:
         now, due, order = self.now, self._due, self._order
-        on_sent, delays, deeper = self._listeners["sent"], self.network.delays, depth + 1
+        on_sent, delays, deeper = self._on_sent, self.network.delays, depth + 1
         for effect in effects:
             if isinstance(effect, Send):
                 to, message = effect

@@ -11,12 +11,11 @@ from distributary.cli import trials as cli_trials
 from distributary.cli.main import main
 from distributary.errors import DistributaryError
 from distributary.model import Event, Subscription
-from distributary.overlay.ring.ring import Arrival
 from distributary.sim.faults import Injection
 from distributary.sim.oracle import ClientSubscription, Oracle
 from distributary.sim.scenario import BrokenPromiseError
 from distributary.sim.trials.trial import Trial, TrialOutcome, run_trial
-from distributary.systems import central, flooding
+from distributary.systems import flooding
 from distributary.systems.table import SYSTEMS
 
 
@@ -51,11 +50,13 @@ def test_an_underlay_tells_stress_and_stretch() -> None:
 
 
 def test_a_lost_delivery_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def forgetful(self: flooding.FloodingBroker, message: flooding.FloodedEvent, arrival: Arrival) -> None:
-        if not message.event.id.endswith("3"):
-            self.home.offer(message.event)
+    offer = flooding.Home.offer
 
-    monkeypatch.setattr(flooding.FloodingBroker, "_flooded", forgetful)
+    def forgetful(self: flooding.Home, event: Event) -> None:
+        if not event.id.endswith("3"):
+            offer(self, event)
+
+    monkeypatch.setattr(flooding.Home, "offer", forgetful)
     trial = small("flooding", events=30, subscriptions=400)
     outcome = run_trial(trial)
     assert outcome.problems
@@ -66,7 +67,7 @@ def test_a_lost_delivery_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest
 
 
 def test_a_delivery_that_nobody_asked_for_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(central.Home, "offer", lambda self, event: self.node.deliver(stray(event)))
+    monkeypatch.setattr(flooding.Home, "offer", lambda self, event: self.node.deliver(stray(event)))
     outcome = run_trial(small("central", subscriptions=200))
     assert outcome.problems
     assert all("unasked" in problem or "did not reach" in problem for problem in outcome.problems)
@@ -160,7 +161,7 @@ def test_wrong_arguments_are_told(
 def test_the_command_shows_no_more_problems_than_can_be_read(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(flooding.FloodingBroker, "_flooded", lambda self, message, arrival: None)
+    monkeypatch.setattr(flooding.Home, "offer", lambda self, event: None)
     command = ["sim", "run", "calm", "--system", "flooding", "--nodes", "5"]
     assert main([*command, "--subscriptions", "400", "--events", "30"]) == 1
     told = capsys.readouterr().err
