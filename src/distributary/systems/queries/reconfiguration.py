@@ -35,10 +35,11 @@ from distributary.systems.queries import messages
 from distributary.systems.queries.checkpoints import CheckpointManager
 from distributary.systems.queries.connections import Connections
 from distributary.systems.queries.engine import DuplicateFilter, Engine, HostedOperator, first_cursors
-from distributary.systems.queries.messages import InputCursor, OperatorHandover, OperatorSpec, StreamReader
+from distributary.systems.queries.messages import DivisionReport, InputCursor, OperatorSpec, StreamReader
 from distributary.systems.queries.proposals import ChangeOrder
 from distributary.systems.queries.publications import StreamPublication
 from distributary.systems.queries.retention import discard
+from distributary.systems.queries.settings import Addresses
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class Reconfiguration:
         self._engine = engine
         self._router = engine.router
         self._checkpoints = backup
-        self._node.handle(OperatorHandover, self._handover)
+        self._node.handle(messages.OperatorHandover, self._handover)
         self._node.at_alarm("flow at rest", self._apply_waiting)
         self._node.at_start(self._restart)
 
@@ -87,13 +88,13 @@ class Reconfiguration:
         for name in self._unit(operator):
             self._when_settled(name, partial(self._move, name, to))
 
-    def partition(self, operator: str, parts: int = 2, to: Sequence[Address] = ()) -> None:
+    def partition(self, operator: str, parts: int = 2, to: Addresses = ()) -> None:
         """Partition an operator's input among so many replicas (section 5.4.1), which move to nodes `to`."""
         if not self.can_partition(operator):
             raise DistributaryError(f"operator {operator!r} cannot be divided, or is part of a division")
         self._when_settled(operator, lambda: self._partition(operator, parts, to))
 
-    def replicate(self, operator: str, to: Sequence[Address] = ()) -> None:
+    def replicate(self, operator: str, to: Addresses = ()) -> None:
         """Give each input of a union, or of the union before an operator, a replica (section 5.4.1).
 
         The replicas begin here and move to nodes `to`.
@@ -199,7 +200,7 @@ class Reconfiguration:
         else:
             self._connections.send(to, handover)
 
-    def _handover(self, message: OperatorHandover, sender: Address) -> None:
+    def _handover(self, message: messages.OperatorHandover, sender: Address) -> None:
         if self._checkpoints is not None:
             self._checkpoints.confirm(message)
         name, location = message.spec.name, message.location
@@ -211,7 +212,7 @@ class Reconfiguration:
 
     # Dividing
 
-    def _partition(self, operator: str, parts: int, to: Sequence[Address]) -> None:
+    def _partition(self, operator: str, parts: int, to: Addresses) -> None:
         if not self.can_partition(operator):
             return  # another change came first
         hosted, spec = self._require(operator), self._require(operator).spec
@@ -227,10 +228,10 @@ class Reconfiguration:
             name = messages.replica_name(operator, part)
             made = OperatorSpec(name, splitting.replica, spec.inputs, spec.schemas)
             replicas.append(Replica(made, cursors, state, [one.copy() for one in hosted.duplicates]))
-        report = messages.DivisionReport(operator, "partition", _names(replicas), None)
-        self._divide(report, replicas, splitting.final, final, to)
+        report = DivisionReport(operator, "partition", _names(replicas), None)
+        self._divide(report, replicas, (splitting.final, final), to)
 
-    def _replicate(self, operator: str, to: Sequence[Address]) -> None:
+    def _replicate(self, operator: str, to: Addresses) -> None:
         union = self._union_of(operator) if self.can_partition(operator) else None
         if union is None:
             return  # another change came first
@@ -249,28 +250,24 @@ class Reconfiguration:
             cursors = [cursor._replace(epoch=0, selection=selection)]
             replicas.append(Replica(made, cursors, state, [above.duplicates[index].copy()]))
         retired = None if union == operator else union
-        report = messages.DivisionReport(operator, "replication", _names(replicas), retired)
-        self._divide(report, replicas, splitting.final, final, to)
+        report = DivisionReport(operator, "replication", _names(replicas), retired)
+        self._divide(report, replicas, (splitting.final, final), to)
 
     def _divide(
-        self,
-        report: messages.DivisionReport,
-        replicas: list[Replica],
-        operation: Operation,
-        final: State,
-        to: Sequence[Address],
+        self, report: DivisionReport, replicas: list[Replica], final: tuple[Operation, State], to: Addresses
     ) -> None:
         """Put replicas, and a final operator, in the place of an operator and of the union it reads.
 
-        The replicas then move to nodes `to`, and the registry is told.
+        `final` is the final operator with its state. The replicas then move to nodes `to`, and the registry
+        is told.
         """
         operator, _, names, union = report
         replaced = self._engine.stop(operator).readers()
         if union is not None:
             replaced = self._engine.retire(union, forget=False)
         given = replicas[0].spec.operation.schema(*replicas[0].spec.schemas)
-        last = OperatorSpec(operator, operation, names, (given,) * len(names))
-        self._install(last, first_cursors(last), final).replaced = tuple(replaced)
+        last = OperatorSpec(operator, final[0], names, (given,) * len(names))
+        self._install(last, first_cursors(last), final[1]).replaced = tuple(replaced)
         for replica in replicas:
             self._install(replica.spec, replica.cursors, replica.state).duplicates = replica.duplicates
             here = messages.StreamLocation(self._node.address)

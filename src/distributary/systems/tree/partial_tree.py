@@ -30,7 +30,6 @@ from distributary.plan.trees.metrics import Metric, Reads, metrics_of
 from distributary.plan.trees.path_cost import Links
 from distributary.plan.trees.rules import TreeRewrite, TreeRule
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree, star
-from distributary.systems.tree import messages
 from distributary.systems.tree.cost_model import CostModel, Entries, Values
 from distributary.systems.tree.messages import BrokerFacts, ChildState, LinkMeasurement, TreeNeighbourhood
 from distributary.systems.tree.statistics import known_sites
@@ -46,7 +45,6 @@ class _Site(NamedTuple):
     times: int
     """How many nodes it stands for."""
     facts: BrokerFacts = BrokerFacts()
-    streams: messages.Streams = ()
     stored: Values | None = None
     """Its values, if they are not measured here."""
 
@@ -121,7 +119,7 @@ class PartialTree:
         """Add a node, and what is below it."""
         # A top that hangs on a site of its own stays as it is, whatever is done below it.
         count = 0 if stored is not None else self.model.weight(facts.clients)
-        site = draft.index[address] = draft.add(_Site(parent, count, facts, facts.streams, stored))
+        site = draft.index[address] = draft.add(_Site(parent, count, facts, stored))
         for child in self.children(address):
             if child.address not in draft.index:
                 self._grow(draft, child.address, site, child.facts, None)
@@ -131,7 +129,7 @@ class PartialTree:
     def _hang(self, draft: _Draft, child: ChildState) -> None:
         """Add what is below a child of which no more is known than its parent does."""
         site, nothing = draft.index[child.address], self.model.nothing
-        gate = draft.add(_Site(site, 0, streams=child.streams, stored=nothing))
+        gate = draft.add(_Site(site, 0, BrokerFacts(streams=child.streams), nothing))
         for times, values in child.below:
             draft.add(_Site(gate, times, stored=values))
         for _ in range(child.fanout - 1):
@@ -149,8 +147,8 @@ class PartialProblem(Problem):
             if parent in draft.index and child in draft.index
         }
         stored = {number: site.stored for number, site in enumerate(draft.sites) if site.stored is not None}
-        _, times, facts, streams, _ = zip(*draft.sites, strict=True)
-        sites = known_sites(self._pairs, facts, streams, unknown=math.inf, counts=times)
+        _, times, facts, _ = zip(*draft.sites, strict=True)
+        sites = known_sites(self._pairs, facts, math.inf, times)
         super().__init__(_stored_goal(model, stored), sites)
         self.tree = Tree(tuple(site.parent for site in draft.sites))
         self.addresses = {site: address for address, site in draft.index.items()}

@@ -34,6 +34,9 @@ from distributary.systems.tree.cost_model import CostEntry, CostModel, Entries, 
 from distributary.systems.tree.messages import BrokerFacts, LinkMeasurement, Streams, SubtreeReport
 from distributary.systems.tree.settings import Gauges
 
+SiteLinks = Mapping[tuple[int, int], LinkMeasurement]
+"""What was measured of links, by the numbers of parent and child."""
+
 
 class LocalClients(NamedTuple):
     """What is asked of the clients of a broker."""
@@ -115,19 +118,14 @@ def _alone(
     me = len(links)
     below: list[Streams] = [streams, *[()] * (fanout - 1)] if fanout else []
     wanted: list[Streams] = [*[()] * me, facts.streams, *below]
-    sites = known_sites(links, [facts] * len(wanted), wanted, unknown=0.0)
+    sites = known_sites(links, [facts._replace(streams=row) for row in wanted], unknown=0.0)
     return sites, Plan((NO_PARENT, *[0] * me, *[me] * fanout)), me
 
 
 def known_sites(
-    links: Mapping[tuple[int, int], LinkMeasurement],
-    facts: Sequence[BrokerFacts],
-    streams: Sequence[Streams],
-    *,
-    unknown: float,
-    counts: Sequence[int] = (),
+    links: SiteLinks, facts: Sequence[BrokerFacts], unknown: float, counts: Sequence[int] = ()
 ) -> Sites:
-    """The planner's sites: those of some brokers, of the streams they want, and of the links between them.
+    """The planner's sites: what is known of some brokers, and of the links between them.
 
     `unknown` is the latency where there is no link; `counts` says how many brokers each site stands for.
     """
@@ -135,14 +133,14 @@ def known_sites(
     latency, bandwidth = ([[value] * size for _ in facts] for value in (unknown, 0.0))
     for (parent, child), link in links.items():
         latency[parent][child], bandwidth[parent][child] = link
-    rates = dict(merged(*streams))
+    rates = dict(merged(*(one.streams for one in facts)))
     bits = {stream: 1 << number for number, stream in enumerate(rates)}
     return Sites(
         latency=latency,
         bandwidth=bandwidth,
         clients=[one.clients for one in facts],
         processing=[one.processing for one in facts],
-        interest=[sum(bits[stream] for stream, _ in row) for row in streams],
+        interest=[sum(bits[stream] for stream, _ in one.streams) for one in facts],
         rates=list(rates.values()),
         counts=counts,
     )
