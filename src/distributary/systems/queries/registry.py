@@ -425,15 +425,12 @@ class QueryRegistry:
         """The node of each query's client; of a query that was withdrawn, the node of one of its readers."""
         found = dict(self.clients)
         readers = {name: self._readers(name, self.catalogue) for name in self._remnants}
-        growing = True
-        while growing:
-            growing = False
-            for name in [name for name in self._remnants if name not in found]:
+        for _ in readers:  # each time at least one more, until no more can be found
+            for name in [name for name in readers if name not in found]:
                 nodes = [found.get(one) if isinstance(one, str) else one for one in readers[name]]
                 at = next((node for node in nodes if node is not None), None)
                 if at is not None:
                     found[name] = at
-                    growing = True
         return found
 
     # Moves and divisions
