@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from distributary.overlay.replication import ReplicaItem, Replication
 from overlay.ring.churn import RingWorld
 
 Entries = Mapping[tuple[int, str], str]
 """Entries by key and name."""
+
+
+def replicas(replication: Replication) -> list[ReplicaItem]:
+    """The entries that a node keeps for other owners."""
+    kept = replication._select(lambda key: key not in replication._owned)
+    return [item for item in kept if item.entry is not None]
 
 
 def misplaced(ring: RingWorld, entries: Entries) -> list[str]:
@@ -20,7 +27,7 @@ def misplaced(ring: RingWorld, entries: Entries) -> list[str]:
         for key in replication.hosted():
             for name, entry in replication.contents(key).items():
                 hosts.setdefault((key, str(name)), []).append((address, entry))
-        for item in replication.replicas():
+        for item in replicas(replication):
             keepers.setdefault((item.key, str(item.name)), []).append((address, item.entry))
     wrong = [f"{place} is back at {hosts.get(place)}" for place in hosts | keepers if place not in entries]
     for (key, name), entry in entries.items():

@@ -14,6 +14,7 @@ from distributary.overlay.ring.circle import Circle
 from distributary.overlay.ring.ring import Ring, settle
 from distributary.sim.latency import ConstantLatency
 from distributary.sim.simulator import Simulator
+from overlay.contents import replicas
 
 BITS = 8
 
@@ -84,7 +85,7 @@ class Shelf:
         return sorted(
             member
             for member, shelf in self.shelves.items()
-            if any(item.key == key for item in shelf.replicas())
+            if any(item.key == key for item in replicas(shelf))
         )
 
 

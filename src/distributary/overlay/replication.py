@@ -181,11 +181,6 @@ class Replication:
         """The keys that have entries here as at their owner."""
         return iter(self._contents)
 
-    def replicas(self) -> Iterator[ReplicaItem]:
-        """The entries kept here for other owners."""
-        kept = self._select(lambda key: key not in self._owned)
-        return (item for item in kept if item.entry is not None)
-
     def on_change(self, handler: Handler) -> None:
         """Have this called with key, name and entry (None: gone) whenever what is hosted here changes."""
         self._handlers.append(handler)
