@@ -7,6 +7,10 @@ class DistributaryError(Exception):
     """The root of every error this package raises on purpose."""
 
 
+class DamagedError(DistributaryError):
+    """Something stored is not what was written: which file of what, what is wrong with it, and what to do."""
+
+
 class InputError(DistributaryError):
     """A malformed event, subscription or document: the field, why, and where in its text.
 

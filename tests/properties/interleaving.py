@@ -52,7 +52,7 @@ def check_against_oracle(
         elif what == "reopen":
             with tempfile.TemporaryDirectory() as directory:
                 frozen.write(Path(directory) / "index", index.freeze(), {})
-                arrays, _ = frozen.read(Path(directory) / "index")
+                arrays = frozen.read(Path(directory) / "index")
                 index = type(index).open(arrays)
                 _compare(index, held, events, wants)
                 index = type(index).open({name: array.copy() for name, array in arrays.items()})

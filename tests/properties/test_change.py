@@ -63,7 +63,7 @@ STEP = st.one_of(
 def reopened(index: ChangeIndex) -> ChangeIndex:
     with tempfile.TemporaryDirectory() as directory:
         frozen.write(Path(directory) / "index", index.freeze(), {})
-        arrays, _ = frozen.read(Path(directory) / "index")
+        arrays = frozen.read(Path(directory) / "index")
         return type(index).open(arrays)
 
 

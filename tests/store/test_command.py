@@ -175,3 +175,29 @@ def test_a_directory_of_something_else_is_not_made_a_store(capsys: pytest.Captur
     assert subscriptions("import", "store/precious.jsonl") == 1
     assert "precious.jsonl" in capsys.readouterr().err
     assert [path.name for path in Path("store").iterdir()] == ["precious.jsonl"]
+
+
+def test_check_tells_what_is_damaged_and_repair_goes_on_with_the_rest(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for number in (1, 2, 3):
+        subscriptions("add", "--id", f"s{number}", "--subscriber", "ann", "--topic", f"a/{number}")
+    assert subscriptions("check") == 0
+    assert (
+        "nothing is damaged; what is registered at the newest version, 3, is whole" in capsys.readouterr().err
+    )
+    log = Path("store", "log", f"{2:020d}.arrow")
+    log.write_bytes(log.read_bytes()[:-1])
+    assert subscriptions("list") == 1
+    told = capsys.readouterr().err
+    assert "what version 2 changed is lost, and with it what was registered at versions 2 to 3" in told
+    assert subscriptions("check") == 1
+    told = capsys.readouterr().err
+    assert "lost: what version 2 changed" in told
+    assert "what is registered is certain up to version 1 of 3" in told
+    assert subscriptions("repair") == 0
+    assert "repaired:" in capsys.readouterr().err
+    assert subscriptions("check") == 0
+    assert [record["id"] for record in listed(capsys)] == ["s1", "s3"]
+    assert subscriptions("repair") == 0
+    assert "nothing was damaged" in capsys.readouterr().err

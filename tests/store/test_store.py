@@ -7,6 +7,7 @@ import re
 import shutil
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from distributary import Subscription
 from distributary.errors import DistributaryError, FilterError, InputError, UnknownSubscriptionError
 from distributary.store import Life, SubscriptionStore
+from distributary.store.columns import LONGEST_ID
 from store.kinds import Kind
 
 IDS = st.sampled_from(["a", "b", "c", "dé", "e/1"])
@@ -187,6 +189,26 @@ def test_what_refused_raises_stops_the_commit(store: SubscriptionStore) -> None:
 def test_a_zero_character_is_refused(store: SubscriptionStore) -> None:
     with pytest.raises(InputError, match="zero character"):
         store.commit([Subscription("s\0", "ann", topic="a")])
+
+
+@pytest.mark.parametrize("field", ["id", "subscriber"])
+def test_ids_and_names_have_one_limit_in_every_store(store: SubscriptionStore, field: str) -> None:
+    """Counted in bytes, and incompressible, for PostgreSQL compresses what it indexes."""
+    random = Random(1)
+    longest = "".join(chr(random.randrange(0x4E00, 0x9000)) for _ in range(LONGEST_ID // 3))
+    longest += "x" * (LONGEST_ID - len(longest.encode()))
+    given = {"id": "s", "subscriber": "ann", "topic": "a"}
+    assert store.commit([Subscription(**{**given, field: longest})]) == 1
+    assert [getattr(one, field) for _, one in store.subscriptions()] == [longest]
+    with pytest.raises(
+        InputError, match=f"^{field}: has 1,025 bytes of UTF-8, and a store takes 1,024 at most"
+    ):
+        store.commit([Subscription(**{**given, field: longest + "x"})])
+    assert store.bind(longest, 1) == 1
+    with pytest.raises(DistributaryError, match=r"the name of a stream is longer than 1,024 bytes"):
+        store.bind(longest + "x", 1)
+    with pytest.raises(UnknownSubscriptionError):
+        store.commit(remove=[longest * 9])
 
 
 def test_an_unknown_id_cannot_be_removed(store: SubscriptionStore) -> None:

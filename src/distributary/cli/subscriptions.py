@@ -24,6 +24,7 @@ from distributary.filters.kinds import added_kinds
 from distributary.model import Subscription
 from distributary.quarantine import Quarantine, rejection
 from distributary.store import SubscriptionStore, open_store
+from distributary.store.repair import find_damage, repair
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -46,6 +47,8 @@ def configure(command: argparse.ArgumentParser) -> None:
     )
     _add_import(actions)
     terminal.add_action(actions, "compact", "write a snapshot and sweep up", _compact)
+    terminal.add_action(actions, "check", "read everything and tell what is damaged", _check)
+    terminal.add_action(actions, "repair", "go on with what is whole", _repair)
 
 
 def _add_add(actions: terminal.Commands[argparse.ArgumentParser]) -> None:
@@ -167,6 +170,32 @@ def _compact(parsed: argparse.Namespace) -> int:
       distributary subscriptions --store subs compact
     """
     return _say_version(_store(parsed).compact())
+
+
+def _check(parsed: argparse.Namespace) -> int:
+    """Reads every file of a store in a directory, changes nothing, and tells what is damaged and which
+    versions are lost. Ends with 1 when something is.
+
+    examples:
+      distributary subscriptions --store subs check
+    """
+    found = find_damage(_store(parsed))
+    terminal.say(str(found) if found else f"nothing is damaged; {found}")
+    return terminal.FAILED if found else terminal.WELL
+
+
+def _repair(parsed: argparse.Namespace) -> int:
+    """Sets damaged files of a store in a directory aside, and has the store go on with what is whole.
+
+    Tells what was damaged and which versions are lost; put back a backup instead if there is one. Stop
+    whatever uses the store before.
+
+    examples:
+      distributary subscriptions --store subs repair
+    """
+    found = repair(_store(parsed))
+    terminal.say(f"repaired:\n{found}" if found else "nothing was damaged")
+    return terminal.WELL
 
 
 def _store(parsed: argparse.Namespace) -> SubscriptionStore:

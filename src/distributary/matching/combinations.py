@@ -141,6 +141,14 @@ class Combinations:
             opened._verifiers[kind] = verifier_class(kind).open(frozen.within(arrays, f"verifier.{kind}"))
         return opened
 
+    @staticmethod
+    def require_engines(engines: Mapping[str, str], about: Mapping[str, Any]) -> None:
+        """Raise an error unless this process has all that `open` needs."""
+        for kind in about["indexes"]:
+            index_class(kind, engines.get(kind))
+        for kind in about["verifiers"]:
+            verifier_class(kind)
+
     def _search(self, kind: str, batch: EventBatch) -> Pairs:
         """The pairs of row and slot that pass the driving filter of this kind and all others."""
         rows, slots = self._indexes[kind].match_batch(batch)

@@ -152,7 +152,7 @@ class Layers(ABC, Generic[F]):
         layers = cls()
         if "slots" in arrays:
             segment = CompiledSegment(
-                arrays["slots"], frozen.within(arrays, "texts"), frozen.within(arrays, "compiled")
+                arrays["slots"], dict(frozen.within(arrays, "texts")), dict(frozen.within(arrays, "compiled"))
             )
             layers._segments[FIRST] = segment
             layers._next_segment = FIRST + 1

@@ -13,6 +13,7 @@ import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import repeat
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -20,12 +21,13 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from distributary.errors import InputError
+from distributary.errors import DamagedError, InputError
 from distributary.filters.kinds import parse_filters
 from distributary.kernel import Flags, Ints
 from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
 from distributary.matching.change import memory
+from distributary.matching.change.index import ChangeIndex
 from distributary.matching.combinations import Combinations, without_rows
 from distributary.matching.engines import change_class
 from distributary.matching.explain import Explanation, explain_change, explain_filter
@@ -105,11 +107,12 @@ class Matcher:
         engines: Mapping[str, str] | None = None,
         rejected: list[RejectedInput] | None = None,
     ) -> None:
-        self._engines = dict(engines or {})
+        self._engines: dict[str, str] = dict(engines or {})
+        self._arrays: frozen.FrozenArrays
         self._registry = SubscriptionRegistry()
         self._combinations = Combinations(self._engines)
         self._change = change_class(self._engines.get("change"))()
-        self._slow: dict[str, str] = {}
+        self._slow = {}
         with _collector_paused():
             numbered = (
                 zip(subscriptions, repeat(None), strict=False)
@@ -307,30 +310,64 @@ class Matcher:
         parts["registry"] = self._registry.memory() + self._combinations.slots_memory()
         return MatcherSize(len(self), len(self._combinations), parts)
 
-    def freeze(self, directory: Path | str) -> None:
-        """Write everything, with the state of tolerances, into a new directory that `open` maps."""
+    def freeze(self, directory: Path | str, *, label: str = "") -> None:
+        """Write everything, with the state of tolerances, into a new directory that `open` maps.
+
+        `label` says which index this is, for directories of which one might be taken for another.
+        """
         combinations, about = self._combinations.freeze()
         arrays = {
             **frozen.under("registry", self._registry.freeze()),
             **combinations,
             **frozen.under("change", self._change.freeze()),
         }
-        frozen.write(Path(directory), arrays, {"engines": self._engines, **about, "slow": self._slow})
+        slow = {"ids": list(self._slow), "reasons": list(self._slow.values())}
+        for name, texts in slow.items():
+            arrays.update(frozen.under(f"slow.{name}", frozen.pack_texts(texts)))
+        frozen.write(Path(directory), arrays, {"engines": self._engines, "label": label, **about})
 
     @classmethod
-    def open(cls, directory: Path | str) -> Matcher:
+    def open(cls, directory: Path | str, *, label: str | None = None, check: bool = False) -> Matcher:
         """The matcher that `freeze` wrote, its arrays memory-mapped, and live as before.
 
         Changes are layered over the arrays: the first costs no more than the next, and the files stay as
-        they are.
+        they are. `label` is the one it must have been frozen with. `DamagedError` when the directory is not
+        as it was written: from here, or for what is not read yet, from the first call that needs it; with
+        `check` everything is read here.
         """
-        arrays, about = frozen.read(Path(directory))
-        matcher = cls(engines=about["engines"])
-        matcher._slow = about["slow"]
-        matcher._registry = SubscriptionRegistry.open(frozen.within(arrays, "registry"))
-        matcher._combinations = Combinations.open(about["engines"], arrays, about)
-        matcher._change = type(matcher._change).open(frozen.within(arrays, "change"))
+        arrays = frozen.read(Path(directory))
+        if label is not None and label != arrays.about["label"]:
+            found = arrays.about["label"]
+            raise DamagedError(f"{directory} holds the index {found!r}, not {label!r}: build both again")
+        if check:
+            arrays.check()
+        matcher = cls.__new__(cls)
+        matcher._engines = arrays.about["engines"]
+        matcher._arrays = arrays
+        change_class(matcher._engines.get("change"))
+        Combinations.require_engines(matcher._engines, arrays.about)
         return matcher
+
+    # The parts of an opened matcher: each is opened, and checked, when it is first needed.
+
+    @cached_property
+    def _registry(self) -> SubscriptionRegistry:
+        return SubscriptionRegistry.open(frozen.within(self._arrays, "registry"))
+
+    @cached_property
+    def _combinations(self) -> Combinations:
+        return Combinations.open(self._engines, self._arrays, self._arrays.about)
+
+    @cached_property
+    def _change(self) -> ChangeIndex:
+        return change_class(self._engines.get("change")).open(frozen.within(self._arrays, "change"))
+
+    @cached_property
+    def _slow(self) -> dict[str, str]:
+        ids, reasons = (
+            frozen.unpack_texts(frozen.within(self._arrays, f"slow.{name}")) for name in ("ids", "reasons")
+        )
+        return dict(zip(ids, reasons, strict=True))
 
     def _batch(
         self,

@@ -12,8 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -37,8 +36,12 @@ CHANGES = pa.schema([pa.field("ended", pa.int64()), *SUBSCRIPTION])
 CHUNK = 1 << 16
 """Rows that are turned into columns at a time, and rows of a record batch in a file."""
 
-SMALL = 1 << 20
-"""Bytes below which a file is read rather than mapped."""
+NAMES = ("id", "subscriber")
+LONGEST_ID = 1024
+"""Bytes of UTF-8 that an id, a subscriber's name or a stream's name may have in a store.
+
+An index of PostgreSQL takes no more than some 2,700 bytes, and all stores take the same.
+"""
 
 ROW_BITS = 32
 
@@ -57,13 +60,23 @@ def checked_row(subscription: Subscription) -> tuple[Any, ...]:
     parsed = parse_filters(subscription)
     texts = tuple(getattr(subscription, name) for name in TEXTS)
     for name, text in zip(TEXTS, texts, strict=True):
-        if text is not None and "\0" in text:
-            raise InputError(
-                "holds a zero character, which a store cannot keep", field=name, position=text.index("\0")
-            )
+        if text is not None:
+            _check_text(name, text)
     change = parsed.get("change")
     tolerances = list(change.tolerances) if isinstance(change, ChangeFilter) else None
     return (*texts, tolerances, _more(subscription))
+
+
+def _check_text(name: str, text: str) -> None:
+    """Raise an error if a store cannot keep this text."""
+    if "\0" in text:
+        raise InputError(
+            "holds a zero character, which a store cannot keep", field=name, position=text.index("\0")
+        )
+    if name in NAMES and (length := len(text.encode())) > LONGEST_ID:
+        raise InputError(
+            f"has {length:,} bytes of UTF-8, and a store takes {LONGEST_ID:,} at most", field=name, text=text
+        )
 
 
 def _more(subscription: Subscription) -> str | None:
@@ -141,20 +154,13 @@ def live_after(base: pa.Table, commits: Iterable[tuple[int, pa.Table]]) -> pa.Ta
     return live.filter(pc.invert(pc.is_in(live["serial"], value_set=pa.array(gone))))
 
 
-def write_table(table: pa.Table, stream: IO[bytes]) -> None:
+def write_table(table: pa.Table, stream: Any) -> None:
     """Write an Arrow file, uncompressed, so that it can be used in place by memory mapping."""
     with pa.ipc.new_file(stream, table.schema) as writer:
         writer.write_table(table, max_chunksize=CHUNK)
 
 
-def read_table(path: Path, columns: list[str] | None = None) -> pa.Table:
-    """An Arrow file as a table. A large one is mapped: what is not looked at is not read.
-
-    Small ones are not, because a process may map only so many (65,530 on Linux, if nobody has raised it).
-    """
-    if path.stat().st_size < SMALL:
-        table = pa.ipc.open_file(pa.BufferReader(path.read_bytes())).read_all()
-    else:
-        with pa.memory_map(str(path)) as source:
-            table = pa.ipc.open_file(source).read_all()
+def read_table(content: pa.Buffer, columns: list[str] | None = None) -> pa.Table:
+    """The table of an Arrow file, which is used in place."""
+    table = pa.ipc.open_file(content).read_all()
     return table if columns is None else table.select(columns)

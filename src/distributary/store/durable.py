@@ -26,6 +26,7 @@ NO_HARD_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EM
 
 def publish(path: Path, temporary: Path, write: Callable[[IO[bytes]], object]) -> bool:
     """Make a file durable under `path`; False, and nothing changed, when that name is taken."""
+    make_directory(temporary)  # which a copy of the store may lack, for it is empty
     partial = temporary / f"{uuid.uuid4().hex}.partial"
     try:
         with partial.open("xb") as stream:

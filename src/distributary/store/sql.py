@@ -43,7 +43,7 @@ from distributary.store.columns import (
     serial_of,
     to_subscriptions,
 )
-from distributary.store.store import BINDINGS_KEPT, EPOCH, Life, SubscriptionStore
+from distributary.store.store import BINDINGS_KEPT, EPOCH, Life, SubscriptionStore, require_stream
 
 FORMAT = 1
 PRUNE_EVERY = 256
@@ -202,8 +202,7 @@ class SqlStore(SubscriptionStore):
                 yield version, from_rows((_with_tolerances(row[1:], change) for row in commit), schema)
 
     def bind(self, stream: str, batch: int) -> int:
-        if not stream:
-            raise DistributaryError("a stream needs a name, such as the id of its query")
+        require_stream(stream)
         found = sa.select(_bindings.c.version).where(_bindings.c.stream == stream, _bindings.c.batch == batch)
         with self._transaction() as connection:
             version: int | None = connection.scalar(found)

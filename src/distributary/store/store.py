@@ -32,9 +32,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distributary.errors import DistributaryError, InputError, UnknownSubscriptionError
+from distributary.errors import DamagedError, DistributaryError, InputError, UnknownSubscriptionError
 from distributary.model import Subscription
 from distributary.store.columns import (
+    LONGEST_ID,
     ROW_BITS,
     SUBSCRIPTIONS,
     checked_row,
@@ -210,7 +211,10 @@ class SubscriptionStore(ABC):
         now = int((datetime.now(UTC) - EPOCH) / timedelta(microseconds=1))
         if not version:
             return now
-        return max(now, int((self.committed(version) - EPOCH) / timedelta(microseconds=1)))
+        try:
+            return max(now, int((self.committed(version) - EPOCH) / timedelta(microseconds=1)))
+        except DamagedError:  # and yet what is registered is known, or nobody would have come here
+            return now
 
     def changes(self, after: int, upto: int) -> Iterator[Change]:
         """All changes of the versions after + 1 to upto, in order."""
@@ -222,12 +226,12 @@ class SubscriptionStore(ABC):
     def table(self, version: int | None = None) -> pa.Table:
         """The live set at a version (the newest) as columns, in the order of serials; see `columns.LIVE`."""
         version = self._existing(version)
-        snapshots = self._snapshots()
-        start, base = snapshots.newest(version)
+        start, base = self.base(version)
         commits = list(self.log(start, version))
         live = live_after(base, commits)
         rows = sum(len(changes) for _, changes in commits)
-        if snapshot_due(rows, len(commits), len(base)) and max(snapshots.versions(), default=0) < version:
+        due = snapshot_due(rows, len(commits), len(base))
+        if due and max(self._snapshots().versions(), default=0) < version:
             self._keep_snapshot(version, live)
         return live
 
@@ -264,7 +268,11 @@ class SubscriptionStore(ABC):
         """Close the connections of this process; they are opened again when needed."""
 
     def _snapshots(self) -> Snapshots:
-        return Snapshots(self.workspace / "snapshots", self.workspace / "temporary")
+        return Snapshots(self.workspace / "snapshots", self.workspace / "temporary", self.identity)
+
+    def base(self, version: int, columns: list[str] | None = None) -> tuple[int, pa.Table]:
+        """The live set at the newest version, up to this one, at which it can be read without the log."""
+        return self._snapshots().newest(version, columns)
 
     def _keep_snapshot(self, version: int, live: pa.Table) -> None:
         """Write a snapshot for those who come later; that this fails is no reason to fail what was asked."""
@@ -283,6 +291,16 @@ class SubscriptionStore(ABC):
 
 
 BINDINGS_KEPT = 1000
+
+
+def require_stream(stream: str) -> None:
+    """Raise an error unless a stream can have this name."""
+    if not stream:
+        raise DistributaryError("a stream needs a name, such as the id of its query")
+    if len(stream.encode(errors="surrogatepass")) > LONGEST_ID:
+        raise DistributaryError(
+            f"the name of a stream is longer than {LONGEST_ID:,} bytes: {stream[:100]!r}..."
+        )
 
 
 def open_store(

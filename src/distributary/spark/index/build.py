@@ -27,7 +27,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import IntegerType, StructField, StructType
 from pyspark.sql.utils import is_remote
 
-from distributary.errors import DistributaryError, InputError
+from distributary.errors import DamagedError, DistributaryError, InputError
 from distributary.files import subscriptions_from_table
 from distributary.filters.kinds import added_kinds, parse_filters
 from distributary.matching.frozen import FORMAT
@@ -38,10 +38,10 @@ from distributary.model import Subscription
 from distributary.quarantine import Rejection, StrictError, rejection
 from distributary.spark.columns import EventColumns
 from distributary.spark.index import find
+from distributary.spark.index.plans import keep_plan, kept_plan
 from distributary.spark.rows import Batches
 from distributary.store import SubscriptionStore, open_store
 from distributary.store.columns import to_subscriptions
-from distributary.store.durable import make_directory, publish
 
 Strategy = Literal["auto", "index", "rendezvous"]
 Entry = tuple[int | None, Subscription]
@@ -133,7 +133,7 @@ def fixed_index(
     if strategy == "rendezvous" or (strategy == "auto" and unique.count() > INDEX_LIMIT):
         root = Path(options.workspace or _own_directory(spark)) / f"parts-{uuid.uuid4().hex}"
         plan = _make_plan(unique, options.capacity)
-        tolerances, empty = _build_parts(unique, plan, root, options.tolerances, rejected)
+        tolerances, empty = _build_parts(unique, plan, root, root.name, options.tolerances, rejected)
         return find.FixedIndex(plan.to_json(), tolerances, str(root), empty=empty)
     entries = [(None, one) for one in _accepted(unique.toArrow(), rejected)]
     return single_part(spark, entries, rejected, workspace=options.workspace, tolerances=options.tolerances)
@@ -149,7 +149,8 @@ def single_part(
 ) -> find.FixedIndex:
     """Build an index of one part of these subscriptions, where every task will find it."""
     root = Path(workspace or _temporary_directory()) / f"parts-{uuid.uuid4().hex}"
-    found = _build_part(find.part_directory(root, 0), entries, tolerances, rejected)
+    label = find.part_label(root.name, 0)
+    found = _build_part(find.part_directory(root, 0), label, entries, tolerances, rejected)
     if workspace is None and not _sees_driver_files(spark):
         return find.FixedIndex(None, found, _shipped(spark, root), shipped=True)
     return find.FixedIndex(None, found, str(root))
@@ -241,16 +242,13 @@ def _plan_of(
     spark: SparkSession, store: SubscriptionStore, options: IndexOptions, version: int
 ) -> str | None:
     """The plan of a store, None for a single part. Once made it stays: the state of streams depends on it."""
-    place = store.workspace / f"rendezvous-{options.capacity}.json"
     strategy = options.strategy
-    if strategy != "index" and place.exists():
-        return place.read_text()
+    if strategy != "index" and (kept := kept_plan(store, options.capacity)) is not None:
+        return kept
     if strategy == "index" or (strategy == "auto" and store.table(version).num_rows <= INDEX_LIMIT):
         return None
-    text = _make_plan(_frame(spark, store.table(version)), options.capacity).to_json()
-    make_directory(place.parent)
-    first = publish(place, place.parent, lambda stream: stream.write(text.encode()))
-    return text if first else place.read_text()  # the first to get here decides for all
+    made = _make_plan(_frame(spark, store.table(version)), options.capacity)
+    return keep_plan(store, options.capacity, made.to_json())
 
 
 def _has_recent_base(index: find.LiveIndex, version: int) -> bool:
@@ -258,11 +256,14 @@ def _has_recent_base(index: find.LiveIndex, version: int) -> bool:
     base = find.newest_base(index.root, version)
     if base is None:
         return False
-    changed = sum(len(table) for _, table in index.store.log(base, version, ["id"]))
+    try:
+        changed = sum(len(table) for _, table in index.store.log(base, version, ["id"]))
+    except DamagedError:
+        return False  # from this base no log leads to the version; the live set may still be known
     try:
         about = json.loads((find.base_directory(index.root, base) / "about.json").read_text())
         count = int(about["subscriptions"])
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError, TypeError, LookupError):
         count = 0
     return changed <= max(FEW_CHANGES, STALE * count)
 
@@ -276,9 +277,11 @@ def _build_base(spark: SparkSession, index: find.LiveIndex, version: int) -> Non
     plan = index.rendezvous()
     if plan is None:
         entries = zip(table["serial"].to_pylist(), _accepted(table, rejected), strict=True)
-        _build_part(find.part_directory(building, 0), entries, index.tolerances, rejected)
+        label = find.part_label(index.base_name(version), 0)
+        _build_part(find.part_directory(building, 0), label, entries, index.tolerances, rejected)
     else:
-        _build_parts(_frame(spark, table), plan, building, index.tolerances, rejected)
+        name = index.base_name(version)
+        _build_parts(_frame(spark, table), plan, building, name, index.tolerances, rejected)
     (building / "about.json").write_text(
         json.dumps({"subscriptions": len(table), "rejected": [one.to_record() for one in rejected]})
     )
@@ -298,7 +301,7 @@ def _frame(spark: SparkSession, table: pa.Table) -> DataFrame:
 
 
 def _build_part(
-    directory: Path, entries: Iterable[Entry], tolerances: bool, rejected: list[Rejection]
+    directory: Path, label: str, entries: Iterable[Entry], tolerances: bool, rejected: list[Rejection]
 ) -> bool:
     """Freeze a matcher of these subscriptions; returns whether any of them has a tolerance.
 
@@ -315,7 +318,7 @@ def _build_part(
         record = json.dumps(kept[found.position][1].to_record(), default=str)
         rejected.append(rejection(f"subscription {found.id}", found.error, record))
     directory.parent.mkdir(parents=True, exist_ok=True)
-    matcher.freeze(directory)
+    matcher.freeze(directory, label=label)
     return matcher.has_tolerances
 
 
@@ -346,13 +349,21 @@ def _take_census(batches: Batches) -> Batches:
 
 
 def _build_parts(
-    subscriptions: DataFrame, plan: Rendezvous, root: Path, tolerances: bool, rejected: list[Rejection]
+    subscriptions: DataFrame,
+    plan: Rendezvous,
+    root: Path,
+    name: str,
+    tolerances: bool,
+    rejected: list[Rejection],
 ) -> tuple[bool, frozenset[int]]:
-    """Build each part of a plan in a task; returns whether there are tolerances, and the empty parts."""
+    """Build each part of a plan in a task; returns whether there are tolerances, and the empty parts.
+
+    The parts are frozen as those of the index of this name.
+    """
     placed = subscriptions.mapInArrow(
         _PlaceTask(plan.to_json()).run, StructType([*subscriptions.schema, StructField(PLACE, IntegerType())])
     )
-    builder = _BuildTask(str(root), tolerances)
+    builder = _BuildTask(str(root), name, tolerances)
     built = (
         placed.repartitionById(plan.parts, F.col(PLACE))
         .mapInArrow(builder.run, "part int, tolerances boolean, rejected string")
@@ -360,7 +371,7 @@ def _build_parts(
     )
     empty = frozenset(range(plan.parts)) - {row.part for row in built}
     for part in empty:
-        _build_part(find.part_directory(root, part), [], tolerances, [])
+        _build_part(find.part_directory(root, part), find.part_label(name, part), [], tolerances, [])
     rejected += [Rejection(**record) for row in built for record in json.loads(row.rejected)]
     return any(row.tolerances for row in built), empty
 
@@ -391,6 +402,7 @@ class _BuildTask:
     """Builds the parts whose subscriptions a task gets, and tells of each what was malformed, as JSON."""
 
     root: str
+    name: str
     tolerances: bool
 
     def run(self, batches: Batches) -> Batches:
@@ -409,7 +421,8 @@ class _BuildTask:
             directory = find.part_directory(Path(self.root), part)
             # Another attempt of this task may be building the same part.
             attempt = directory.with_name(f"{directory.name}.{uuid.uuid4().hex}")
-            tolerances = _build_part(attempt, found, self.tolerances, rejected)
+            label = find.part_label(self.name, part)
+            tolerances = _build_part(attempt, label, found, self.tolerances, rejected)
             _publish(attempt, directory)
             yield self._built(part, tolerances, rejected)
             rejected = []

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
+import uuid
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -16,7 +18,7 @@ from pathlib import Path
 
 from pyspark import SparkFiles
 
-from distributary.errors import DistributaryError, InputError
+from distributary.errors import DamagedError, DistributaryError, InputError
 from distributary.filters.kinds import parse_filters
 from distributary.matching.matcher import Matcher
 from distributary.matching.rendezvous.plan import Rendezvous
@@ -83,7 +85,10 @@ class FixedIndex(SparkIndex):
         """The matcher of a part, opened once by each worker."""
         root = Path(SparkFiles.getRootDirectory(), self.directory) if self.shipped else Path(self.directory)
         key = (str(root), part)
-        matcher = _open[key].matcher if key in _open else Matcher.open(part_directory(root, part))
+        label = part_label(Path(self.directory).stem, part)
+        matcher = (
+            _open[key].matcher if key in _open else Matcher.open(part_directory(root, part), label=label)
+        )
         return _kept_open(key, _OpenMatcher(matcher, FIXED))
 
 
@@ -118,12 +123,33 @@ class LiveIndex(SparkIndex):
         if opened is None or opened.version != version:
             base = newest_base(self.root, version)
             if opened is None or opened.version > version or (base is not None and base > opened.version):
-                opened = _OpenMatcher(Matcher(), 0)
-                if base is not None:
-                    directory = part_directory(base_directory(self.root, base), part)
-                    opened = _OpenMatcher(Matcher.open(directory), base)
+                opened = self._opened(version, part)
             self._apply_changes(opened, version, part)
         return _kept_open(key, _OpenMatcher(opened.matcher, version))
+
+    def base_name(self, version: int) -> str:
+        """What the base of a version is called, different from all others."""
+        return f"version {version} of {self.family} of store {self.store.identity}"
+
+    def _opened(self, version: int, part: int) -> _OpenMatcher:
+        """A part of the newest whole base at or below a version, or an empty matcher.
+
+        Everything is checked here, and not when it is first used, so that a damaged base stops nobody: it is
+        removed, an older one or the log leads to the same matcher, and the driver builds another.
+        """
+        upto = version
+        while (base := newest_base(self.root, upto)) is not None:
+            directory = base_directory(self.root, base)
+            label = part_label(self.base_name(base), part)
+            try:
+                return _OpenMatcher(
+                    Matcher.open(part_directory(directory, part), label=label, check=True), base
+                )
+            except DamagedError as error:
+                _log.warning("the base of version %d is removed, and built again later: %s", base, error)
+                _remove_base(directory)
+                upto = base - 1
+        return _OpenMatcher(Matcher(), 0)
 
     def _apply_changes(self, opened: _OpenMatcher, version: int, part: int) -> None:
         """Bring a matcher of one part to a later version."""
@@ -175,6 +201,21 @@ def _bound_version(store: SubscriptionStore, query: str, batch: int) -> int:
     if known is None or known[0] != batch:
         known = _bound[key] = (batch, store.bind(query, batch))
     return known[1]
+
+
+def _remove_base(directory: Path) -> None:
+    """Remove a base for whoever looks for one from now on; whoever has it open keeps it."""
+    aside = directory.with_name(f"damaged-{uuid.uuid4().hex}")
+    try:
+        directory.rename(aside)
+    except OSError:
+        return  # somebody else has removed it, or nobody can
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def part_label(name: str, part: int) -> str:
+    """What a part is frozen with, so that it is not taken for another one or that of another index."""
+    return f"part {part} of {name}"
 
 
 def part_directory(root: Path, part: int) -> Path:
