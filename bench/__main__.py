@@ -32,6 +32,7 @@ MODULES = (
     "tolerances",
     "matcher",
     "planner",
+    "hostile",
     "simulator",
     "spark",
     "queries",

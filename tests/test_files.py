@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from distributary import files
 from distributary.errors import DistributaryError, InputError
 from distributary.model import Event, Subscription
+from distributary.output import opened_for_writing
 from distributary.quarantine import Quarantine, Rejection, StrictError
 
 good_lines = st.builds(lambda n: json.dumps({"id": f"e{n}", "topic": "A/B", "x": n}), st.integers(0, 99)).map(
@@ -66,7 +67,8 @@ def test_any_bytes_are_events_or_rejections(tmp_path_factory: pytest.TempPathFac
     path = tmp_path_factory.mktemp("fuzz") / "input.jsonl"
     path.write_bytes(content)
     read = list(files.read_events(str(path)))
-    assert len(read) == sum(bool(line.strip()) for line in io.BytesIO(content).readlines())
+    lines = sum(bool(line.strip()) for line in io.BytesIO(content).readlines())
+    assert len(read) == (1 if content.startswith(files.UTF16_MARKS) else lines)
 
 
 def test_a_rejection_tells_the_line_the_field_and_the_reason(tmp_path: Path) -> None:
@@ -88,6 +90,43 @@ def test_an_overlong_line_is_set_aside_unread(tmp_path: Path, monkeypatch: pytes
     assert (accepted[0], accepted[1].id) == (f"{name}:2", "e2")
 
 
+def test_an_overlong_line_is_told_with_its_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "MAXIMUM_LINE", 50)
+    name = written(tmp_path, [b'{"id": "e1"}', b"x" * 500, b"y" * 51])
+    told = [(one.place, one.reason) for one in files.read_events(name) if isinstance(one, Rejection)]
+    assert [place for place, _ in told] == [f"{name}:2", f"{name}:3"]
+    assert [f"byte {start}" in reason for (_, reason), start in zip(told, (13, 514), strict=True)] == [
+        True,
+        True,
+    ]
+
+
+def test_byte_order_marks_of_files_put_together_are_passed_over(tmp_path: Path) -> None:
+    mark = "\ufeff".encode()
+    name = written(tmp_path, [mark + b'{"id": "e1"}', b'{"id": "e2"}\r', mark + b'{"id": "e3"}'])
+    assert [one[1].id for one in files.read_events(name) if not isinstance(one, Rejection)] == [
+        "e1",
+        "e2",
+        "e3",
+    ]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_a_file_in_utf16_is_told_once(tmp_path: Path, encoding: str) -> None:
+    name = written(tmp_path, ["\ufeff{}\n{}\n".encode(encoding)])
+    (rejected,) = files.read_events(name)
+    assert isinstance(rejected, Rejection)
+    assert rejected.place == f"{name}:1"
+    assert rejected.reason == "the file is in UTF-16, and nothing of it is read; write it in UTF-8"
+
+
+def test_the_record_of_a_rejection_shows_bytes_that_are_not_utf8(tmp_path: Path) -> None:
+    name = written(tmp_path, [b'{"id": "caf\xe9"}'])
+    (rejected,) = files.read_events(name)
+    assert isinstance(rejected, Rejection)
+    assert rejected.record == '{"id": "caf\\xe9"}'
+
+
 def test_a_strict_quarantine_stops_at_the_first(tmp_path: Path) -> None:
     name = written(tmp_path, [b'{"id": "e1"}', b"{"])
     accepted = Quarantine(strict=True).accept(files.read_events(name))
@@ -103,17 +142,9 @@ def test_a_missing_file_says_so() -> None:
 
 def test_an_output_file_appears_only_when_complete(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "out.jsonl"
-
-    def break_off() -> None:
-        with files.opened_for_writing(str(path)) as stream:
-            stream.write("half")
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        break_off()
-    assert not path.exists()
-    with files.opened_for_writing(str(path)) as stream:
+    with opened_for_writing(str(path)) as stream:
         files.write_records(stream, [{"a": "é"}])
+        assert not path.exists()
     assert path.read_text(encoding="utf-8") == '{"a": "é"}\n'
 
 
@@ -159,6 +190,15 @@ def test_tolerances_may_come_as_a_struct_column() -> None:
     table = pa.table({"id": ["s1"], "subscriber": ["ann"], "change": [{"price": 0.5, "volume": None}]})
     ((_, subscription),) = files.subscriptions_from_table(table)  # type: ignore[misc]
     assert subscription.change == {"price": 0.5}
+
+
+def test_a_tolerance_that_is_given_twice_is_set_aside() -> None:
+    change = pa.array([[("x", 1.0), ("x", 2.0)]], pa.map_(pa.string(), pa.float64()))
+    (rejected,) = files.subscriptions_from_table(
+        pa.table({"id": ["s1"], "subscriber": ["ann"], "change": change})
+    )
+    assert isinstance(rejected, Rejection)
+    assert rejected.field == "change"
 
 
 def test_a_filter_that_a_table_has_no_column_for_is_told() -> None:

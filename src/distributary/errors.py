@@ -22,9 +22,9 @@ class InputError(DistributaryError):
         self, reason: str, *, field: str | None = None, text: str | None = None, position: int | None = None
     ) -> None:
         super().__init__(reason)
-        self.reason = reason
-        self.field = field
-        self.text = text
+        self.reason = _printable(reason)
+        self.field = None if field is None else _printable(field)
+        self.text = None if text is None else _printable(text)
         self.position = position
 
     def __str__(self) -> str:
@@ -35,6 +35,11 @@ class InputError(DistributaryError):
             shown = self.text if len(self.text) <= 120 else self.text[:117] + "..."
             message += f" of {shown!r}" if self.position is not None else f": {shown!r}"
         return f"{self.field}: {message}" if self.field else message
+
+
+def _printable(text: str) -> str:
+    """Text that can be written anywhere: half of a surrogate pair, which JSON can hold, is escaped."""
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
 class FilterError(InputError):

@@ -15,14 +15,14 @@ from typing import IO, Any, TypeVar
 
 import pyarrow as pa
 
+from distributary.arrow_rows import UNREADABLE, check_names, readable_row, row_record
 from distributary.errors import DistributaryError, InputError
+from distributary.json_text import read_object
 from distributary.model import Event, Record, Subscription
-from distributary.quarantine import Rejection, rejection
+from distributary.output import STANDARD, opened_for_bytes, opened_for_writing
+from distributary.quarantine import LONGEST_RECORD, Rejection, rejection
 
 T = TypeVar("T")
-
-STANDARD = "-"
-"""The name that means standard input or output."""
 
 TABLE_ENDINGS = {".parquet": "parquet", ".arrow": "ipc", ".feather": "feather"}
 """Files that hold a table, and the format by which Arrow knows them."""
@@ -30,11 +30,20 @@ TABLE_ENDINGS = {".parquet": "parquet", ".arrow": "ipc", ".feather": "feather"}
 MAXIMUM_LINE = 64 << 20
 """Longer lines (in bytes) are set aside unread, so that one broken file cannot exhaust the memory."""
 
+UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+"""How files in UTF-16 begin."""
+
+ROWS = 4096
+"""Rows of a table that are read at a time."""
+
+ROWS_WRITTEN = 1 << 16
+"""Rows of a table that are written at a time."""
+
 
 def read_events(name: str) -> Iterator[tuple[str, Event] | Rejection]:
     """The events of a file, each with its place; `-` is standard input."""
     if is_table(name):
-        return events_from_table(pa.Table.from_batches(read_batches(name, 1 << 16)), name=name)
+        return _from_batches(read_batches(name, ROWS), name, Event.from_record)
     return _read(name, Event.from_record)
 
 
@@ -44,8 +53,7 @@ def read_subscriptions(
     """The subscriptions of a file, each with its place; `-` is standard input."""
     added = tuple(more_kinds)
     if is_table(name):
-        table = pa.Table.from_batches(read_batches(name, 1 << 16))
-        return subscriptions_from_table(table, name=name, more_kinds=added)
+        return _from_batches(read_batches(name, ROWS), name, _subscription_builder(added))
     return _read(name, lambda record: Subscription.from_record(record, added))
 
 
@@ -60,8 +68,10 @@ def read_batches(name: str, size: int) -> Iterator[pa.RecordBatch]:
 
     try:
         yield from dataset.dataset(name, format=TABLE_ENDINGS[Path(name).suffix]).to_batches(batch_size=size)
-    except (FileNotFoundError, pa.ArrowInvalid, OSError) as error:
-        raise DistributaryError(f"cannot read {name}: {error}") from None
+    except FileNotFoundError:
+        raise DistributaryError(f"cannot read {name}: there is no such file") from None
+    except (OSError, pa.ArrowException) as error:
+        raise DistributaryError(f"cannot read {name}: {str(error).splitlines()[0]}") from None
 
 
 def write_records(stream: IO[str], records: Iterable[Record]) -> int:
@@ -75,18 +85,43 @@ def write_records(stream: IO[str], records: Iterable[Record]) -> int:
 
 
 @contextmanager
-def opened_for_writing(name: str) -> Iterator[IO[str]]:
-    """A text file, or standard output for `-`. A file appears under its name only when it is complete."""
-    if name == STANDARD:
-        yield sys.stdout
-        sys.stdout.flush()
+def opened_for_records(name: str, schema: pa.Schema) -> Iterator[Callable[[Iterable[Record]], int]]:
+    """A function that writes records and returns how many; the file is a table if its ending says so.
+
+    JSON lines are there as soon as they are written. A table has the columns of the schema.
+    """
+    if not is_table(name):
+        with opened_for_writing(name) as stream:
+
+            def write_lines(records: Iterable[Record]) -> int:
+                count = write_records(stream, records)
+                stream.flush()
+                return count
+
+            yield write_lines
         return
-    path = Path(name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("w", encoding="utf-8") as stream:
-        yield stream
-    partial.rename(path)
+    pending: list[Record] = []
+    with opened_for_bytes(name) as file, _table_writer(name, file, schema) as writer:
+
+        def write_rows(records: Iterable[Record]) -> int:
+            before = len(pending)
+            pending.extend(records)
+            count = len(pending) - before
+            if len(pending) >= ROWS_WRITTEN:
+                writer.write_table(pa.Table.from_pylist(pending, schema))
+                pending.clear()
+            return count
+
+        yield write_rows
+        writer.write_table(pa.Table.from_pylist(pending, schema))
+
+
+def _table_writer(name: str, file: IO[bytes], schema: pa.Schema) -> Any:
+    if TABLE_ENDINGS[Path(name).suffix] == "parquet":
+        from pyarrow import parquet
+
+        return parquet.ParquetWriter(file, schema)
+    return pa.ipc.new_file(file, schema)
 
 
 def events_to_table(events: Iterable[Event]) -> pa.Table:
@@ -107,7 +142,7 @@ def events_to_table(events: Iterable[Event]) -> pa.Table:
 
 def events_from_table(table: pa.Table, *, name: str = "events") -> Iterator[tuple[str, Event] | Rejection]:
     """The events of an Arrow table, each with its place (the table's name and the row)."""
-    return _from_table(table, name, Event.from_record)
+    return _from_batches(table.to_batches(ROWS), name, Event.from_record)
 
 
 def subscriptions_to_table(subscriptions: Iterable[Subscription]) -> pa.Table:
@@ -131,18 +166,22 @@ def subscriptions_from_table(
     table: pa.Table, *, name: str = "subscriptions", more_kinds: Iterable[str] = ()
 ) -> Iterator[tuple[str, Subscription] | Rejection]:
     """The subscriptions of an Arrow table, each with its place; `change` may be a map or a struct."""
-    added = tuple(more_kinds)
+    return _from_batches(table.to_batches(ROWS), name, _subscription_builder(tuple(more_kinds)))
 
-    def read(record: Record) -> Subscription:
+
+def _subscription_builder(more_kinds: tuple[str, ...]) -> Callable[[Record], Subscription]:
+    def build(record: Record) -> Subscription:
         plain = {key: value for key, value in record.items() if value is not None}
         change = plain.get("change")
         if isinstance(change, list):
             plain["change"] = dict(change)
+            if len(plain["change"]) < len(change):
+                raise InputError("names an attribute twice; keep one of them", field="change")
         elif isinstance(change, Mapping):
             plain["change"] = {key: value for key, value in change.items() if value is not None}
-        return Subscription.from_record(plain, added)
+        return Subscription.from_record(plain, more_kinds)
 
-    return _from_table(table, name, read)
+    return build
 
 
 def _column(name: str, values: list[Any]) -> pa.Array:
@@ -155,54 +194,73 @@ def _column(name: str, values: list[Any]) -> pa.Array:
         raise InputError(f"holds {' and '.join(kinds)}; a table column holds one type", field=name) from None
 
 
-def _from_table(
-    table: pa.Table, name: str, build: Callable[[Record], T]
+def _from_batches(
+    batches: Iterable[pa.RecordBatch], name: str, build: Callable[[Record], T]
 ) -> Iterator[tuple[str, T] | Rejection]:
-    row = 0
-    for chunk in table.to_batches(max_chunksize=4096):
-        for record in chunk.to_pylist():
-            place = f"{name} row {row}"
-            row += 1
+    before = 0
+    for batch in batches:
+        check_names(batch.schema.names)
+        for row, record in enumerate(_records(batch)):
+            place = f"{name} row {before + row}"
             try:
+                if isinstance(record, InputError):
+                    raise record
                 yield place, build(record)
             except InputError as error:
-                yield rejection(place, error, repr(record))
+                yield rejection(place, error, repr(row_record(batch, row)))
+        before += batch.num_rows
+
+
+def _records(batch: pa.RecordBatch) -> Iterable[Record | InputError]:
+    """The rows of a batch, or why a row cannot be read."""
+    try:
+        records: list[Record] = batch.to_pylist()
+    except UNREADABLE:
+        return [_record(batch, row) for row in range(batch.num_rows)]
+    return records
+
+
+def _record(batch: pa.RecordBatch, row: int) -> Record | InputError:
+    try:
+        return readable_row(batch, row)
+    except InputError as error:
+        return error
 
 
 def _read(name: str, build: Callable[[Record], T]) -> Iterator[tuple[str, T] | Rejection]:
     shown = "standard input" if name == STANDARD else name
     with _opened_for_reading(name) as lines:
-        number = 0
+        number = start = 0
         while line := lines.readline(MAXIMUM_LINE + 1):
             number += 1
             place = f"{shown}:{number}"
+            if number == 1 and line.startswith(UTF16_MARKS):
+                reason = "the file is in UTF-16, and nothing of it is read; write it in UTF-8"
+                yield Rejection(place, None, reason, _shown(line))
+                return
             if len(line) > MAXIMUM_LINE and not line.endswith(b"\n"):
-                _skip_line(lines)
-                reason = f"the line is longer than {MAXIMUM_LINE >> 20} MiB"
-                yield Rejection(place, None, reason, line[:200].decode(errors="replace"))
+                reason = (
+                    f"the line, from byte {start} of the file on, is longer than {MAXIMUM_LINE >> 20} MiB"
+                )
+                yield Rejection(place, None, reason, _shown(line))
+                start += _skip_line(lines)
             elif line.strip():
                 yield _one(place, line, build)
+            start += len(line)
 
 
 def _one(place: str, line: bytes, build: Callable[[Record], T]) -> tuple[str, T] | Rejection:
     try:
-        return place, build(_parse(line))
+        return place, build(read_object(line))
     except InputError as error:
-        return rejection(place, error, line.decode(errors="replace").rstrip("\n"))
+        return rejection(place, error, _shown(line))
+    except MemoryError:
+        return rejection(place, InputError("takes more memory than there is"), _shown(line))
 
 
-def _parse(line: bytes) -> Record:
-    try:
-        record = json.loads(line.decode())
-    except UnicodeDecodeError as error:
-        raise InputError("not UTF-8", position=error.start) from None
-    except json.JSONDecodeError as error:
-        raise InputError(f"not JSON: {error.msg}", position=error.pos) from None
-    except (RecursionError, ValueError) as error:
-        raise InputError(f"not JSON that can be read: {error}") from None
-    if not isinstance(record, dict):
-        raise InputError(f"a record is a JSON object, not {type(record).__name__}")
-    return record
+def _shown(line: bytes) -> str:
+    """The beginning of a line, with escapes for bytes that are not UTF-8."""
+    return line[: 4 * LONGEST_RECORD + 4].decode(errors="backslashreplace").rstrip("\r\n")
 
 
 @contextmanager
@@ -213,10 +271,15 @@ def _opened_for_reading(name: str) -> Iterator[IO[bytes]]:
     try:
         with Path(name).open("rb") as stream:
             yield stream
-    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
-        raise DistributaryError(f"cannot read {name}: {error.strerror}") from None
+    except OSError as error:
+        raise DistributaryError(f"cannot read {name}: {error.strerror or error}") from None
 
 
-def _skip_line(lines: IO[bytes]) -> None:
-    while (part := lines.readline(MAXIMUM_LINE)) and not part.endswith(b"\n"):
-        pass
+def _skip_line(lines: IO[bytes]) -> int:
+    """Read on to the end of a line; how many bytes that were."""
+    skipped = 0
+    while part := lines.readline(MAXIMUM_LINE):
+        skipped += len(part)
+        if part.endswith(b"\n"):
+            break
+    return skipped

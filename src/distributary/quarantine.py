@@ -1,6 +1,7 @@
 """Malformed input: a `Rejection` says where it stands and what is wrong, a `Quarantine` keeps it.
 
-Nothing malformed stops the rest, and nothing is dropped in silence.
+Nothing malformed stops the rest, and nothing is dropped in silence: a quarantine's file is written line by
+line, and one that an earlier run has left is kept under another name (see `output`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from types import TracebackType
 from typing import IO, Any, Self, TypeVar
 
 from distributary.errors import DistributaryError, InputError
+from distributary.output import opened_log
 
 T = TypeVar("T")
 
@@ -72,6 +74,8 @@ class Quarantine:
         self.strict = strict
         self.count = 0
         self.samples: list[Rejection] = []
+        self.earlier: Path | None = None
+        """Where the file that an earlier run has left is kept now, if there was one in the way."""
         self._file: IO[str] | None = None
 
     def add(self, rejected: Rejection) -> None:
@@ -83,8 +87,7 @@ class Quarantine:
             self.samples.append(rejected)
         if self.path is not None:
             if self._file is None:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                self._file = self.path.open("w", encoding="utf-8")
+                self._file, self.earlier = opened_log(str(self.path))
             self._file.write(json.dumps(rejected.to_record()) + "\n")
 
     def accept(self, read: Iterable[T | Rejection]) -> Iterator[T]:

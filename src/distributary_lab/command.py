@@ -17,7 +17,17 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from distributary.cli.terminal import FAILED, WELL, add_action, add_options, describe, progress_shown, say
+from distributary.cli.arguments import whole
+from distributary.cli.terminal import (
+    FAILED,
+    WELL,
+    add_action,
+    add_options,
+    describe,
+    progress_shown,
+    say,
+    write_text,
+)
 from distributary.errors import DistributaryError
 
 if TYPE_CHECKING:
@@ -43,7 +53,7 @@ def configure(command: argparse.ArgumentParser) -> None:
     add_options(
         running,
         ("--quick", False, "the small grids: seconds instead of minutes"),
-        ("--seed SEED", 1, "where the randomness starts (1)"),
+        ("--seed SEED", (whole(0), 1), "where the randomness starts (1)"),
         ("--out DIRECTORY", OUT, f"where to write ({OUT})"),
     )
     running.add_argument(
@@ -62,8 +72,8 @@ def configure(command: argparse.ArgumentParser) -> None:
     )
     add_options(
         running,
-        ("--jobs N", _positive, "points at a time (one a core)"),
-        ("--point N", int, "run only this point, here, and print its rows; keep nothing"),
+        ("--jobs N", whole(1), "points at a time (one a core)"),
+        ("--point N", whole(0), "run only this point, here, and print its rows; keep nothing"),
     )
     report = add_action(parts, "report", "one page about all claims", _report)
     add_options(
@@ -72,13 +82,6 @@ def configure(command: argparse.ArgumentParser) -> None:
         ("--results DIRECTORY", OUT, f"what lab run has written ({OUT})"),
         ("--json", False, "the table of claims instead, for programs"),
     )
-
-
-def _positive(text: str) -> int:
-    count = int(text)
-    if count < 1:
-        raise argparse.ArgumentTypeError("at least one")
-    return count
 
 
 def _setting(text: str) -> tuple[str, str]:
@@ -234,7 +237,7 @@ def _report(parsed: argparse.Namespace) -> int:
         if parsed.out is None or str(parsed.out) == "-":
             print(text)
         else:
-            parsed.out.write_text(text + "\n", encoding="utf-8")
+            write_text(parsed.out, text + "\n")
         return WELL
     from distributary_lab.report import write_report
 

@@ -175,12 +175,6 @@ def test_an_engine_can_be_chosen_and_gives_the_same_matches(tmp_path: Path) -> N
     assert pairs(tmp_path / "matches.jsonl") == MATCHES
 
 
-@pytest.mark.parametrize("engine", ["topic", "topic=fastest", "=tree"])
-def test_an_unknown_engine_is_told(tmp_path: Path, engine: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert match(tmp_path, SUBSCRIPTIONS, EVENTS, "--engine", engine) == 1
-    assert capsys.readouterr().err.startswith("distributary: ")
-
-
 def test_a_missing_file_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["match", "--subscriptions", str(tmp_path / "no.jsonl"), "--events", "-"]) == 1
     assert "no.jsonl" in capsys.readouterr().err

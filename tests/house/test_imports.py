@@ -73,6 +73,7 @@ def test_the_list_of_commands_loads_no_command() -> None:
     loaded = modules_after("--help")
     assert not {name for name in loaded if name.startswith("distributary.cli.")} - {
         "distributary.cli.main",
+        "distributary.cli.arguments",
         "distributary.cli.terminal",
     }
     assert not loaded & {"pyarrow", "numpy", "rich.table", "sqlglot"}

@@ -146,8 +146,8 @@ def test_what_has_no_faithful_text_is_refused() -> None:
 
 
 def test_files_that_cannot_be_used_are_told(tmp_path: Path) -> None:
-    with pytest.raises(DistributaryError, match="cannot write the trace"):
-        Trace(tmp_path / "no" / "directory")
+    with pytest.raises(DistributaryError, match="cannot write"):
+        Trace(tmp_path)
     with pytest.raises(DistributaryError, match="cannot read the trace"):
         compare(tmp_path / "nothing", tmp_path / "nothing")
     (tmp_path / "plain.gz").write_text("not compressed")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from distributary.errors import DistributaryError
 from distributary.workloads import WORKLOADS, workload
-from distributary.workloads.options import chosen
+from distributary.workloads.options import chosen, options
 
 
 def test_options_go_to_the_function_that_has_them() -> None:
@@ -24,7 +26,7 @@ def test_options_go_to_the_function_that_has_them() -> None:
         ("colour=red", r"no option 'colour=red'; this workload has depth=6"),
         ("depth", "no option 'depth'"),
         ("depth=deep", "takes a whole number"),
-        ("wildcard=often", "takes a number"),
+        ("wildcard=often", "takes a finite number"),
         ("distinct=maybe", "takes true or false"),
     ],
 )
@@ -35,3 +37,14 @@ def test_an_option_that_cannot_be_says_what_would_be_right(text: str, reason: st
 
 def test_every_workload_takes_no_options_too() -> None:
     assert all(chosen(workload(name), []) == ({}, {}) for name in WORKLOADS)
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_options_that_cannot_be_are_refused_or_taken(name: str) -> None:
+    made = workload(name)
+    known = [*options(made.subscriptions), *options(made.events)]
+    for text in (f"{option}={value}" for option in known for value in ("-1", "0", "1e300", "nan", "inf")):
+        with suppress(DistributaryError):
+            for_subscriptions, for_events = chosen(made, [text])
+            list(made.subscriptions(2, seed=1, **for_subscriptions))
+            list(made.events(2, seed=1, **for_events))

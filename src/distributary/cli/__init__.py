@@ -1,7 +1,7 @@
 """The command `distributary`: one module a command, each thin, and loading what it uses when it is used.
 
 - `main`: finds and runs the command asked for; exit codes
-- `terminal`: what commands share: help, options, progress, what is told
+- `terminal`: what commands share: help, options, progress, what is told; `arguments`: types of arguments
 - `engine`: whether Spark and Java are here
 - `match`, `generate`, `subscriptions`: files and stores, in this process
 - `run`, `replay`, `demo/`: on Spark

@@ -18,10 +18,12 @@ import argparse
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from distributary.cli.terminal import SEED, add_options, count, describe, progress_shown, say, say_rejected
+from distributary.cli.arguments import whole
+from distributary.cli.terminal import SEED, add_options, describe, progress_shown, say, say_rejected
 from distributary.errors import DistributaryError
-from distributary.files import opened_for_writing, write_records
+from distributary.files import write_records
 from distributary.model import Event, Subscription
+from distributary.output import opened_for_writing
 from distributary.quarantine import Quarantine
 from distributary.workloads import WORKLOADS, Workload, workload
 from distributary.workloads.options import chosen
@@ -43,8 +45,8 @@ def configure(command: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="an option of the workload, such as levels=5 for topics; a wrong name lists them",
     )
-    command.add_argument("--subscriptions", type=count, default=1000, metavar="N", help="how many (1000)")
-    command.add_argument("--events", type=count, default=1000, metavar="N", help="how many (1000)")
+    command.add_argument("--subscriptions", type=whole(1), default=1000, metavar="N", help="how many (1000)")
+    command.add_argument("--events", type=whole(1), default=1000, metavar="N", help="how many (1000)")
     add_options(command, SEED, ("--out DIRECTORY", Path("."), "where to write (.)"))
     command.set_defaults(run=_generate)
 

@@ -10,15 +10,21 @@ list of commands as `SUMMARY`.
 
 Exit codes: 0 all well; 1 the work could not be done (a file is missing, say); 2 the arguments are wrong;
 3 done, but some input was malformed and set aside; 4 stopped at the first malformed input (`--strict`).
+SIGTERM and Ctrl-C end a command in the same way, with 1; `distributary run` finishes its batch first.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.metadata import entry_points
+from types import FrameType
 
 from distributary import __version__
 from distributary.cli.terminal import FAILED, STRICT, WELL, Commands
@@ -45,21 +51,52 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that the arguments name (default: those of the process); gives the exit code."""
     given = sys.argv[1:] if arguments is None else arguments
     parsed = _parser(given).parse_args(given)
+    with _stopped_by_sigterm():
+        try:
+            code: int = parsed.run(parsed)
+            return code
+        except StrictError as error:
+            print(f"distributary: stopped at the first malformed input: {error}", file=sys.stderr)
+            return STRICT
+        except DistributaryError as error:
+            print(f"distributary: {error}", file=sys.stderr)
+        except BrokenPipeError:
+            _discard_output()
+            return WELL
+        except OSError as error:
+            _discard_output()
+            what = f"{error.filename}: " if error.filename is not None else ""
+            print(f"distributary: {what}{error.strerror or error}", file=sys.stderr)
+        except MemoryError:
+            print("distributary: there is not enough memory for this", file=sys.stderr)
+        except KeyboardInterrupt as error:
+            print(f"distributary: {error.args[0] if error.args else 'interrupted'}", file=sys.stderr)
+        return FAILED
+
+
+@contextmanager
+def _stopped_by_sigterm() -> Iterator[None]:
+    """Have SIGTERM end a command as Ctrl-C does: what was set aside until then is kept."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def terminate(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt("terminated")
+
+    before = signal.signal(signal.SIGTERM, terminate)
     try:
-        code: int = parsed.run(parsed)
-        return code
-    except StrictError as error:
-        print(f"distributary: stopped at the first malformed input: {error}", file=sys.stderr)
-        return STRICT
-    except DistributaryError as error:
-        print(f"distributary: {error}", file=sys.stderr)
-        return FAILED
-    except BrokenPipeError:
-        sys.stderr.close()
-        return WELL
-    except KeyboardInterrupt:
-        print("distributary: interrupted", file=sys.stderr)
-        return FAILED
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _discard_output() -> None:
+    """Let what is still to be written to standard output go nowhere: it cannot be written any more."""
+    with suppress(OSError, ValueError, AttributeError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:

@@ -10,10 +10,12 @@ from functools import partial
 from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
+from distributary.arrow_rows import row_record
+from distributary.cli.arguments import engine, whole
 from distributary.cli.terminal import (
     add_quarantine,
     describe,
@@ -22,17 +24,10 @@ from distributary.cli.terminal import (
     say_rejected,
 )
 from distributary.errors import DistributaryError, InputError
-from distributary.files import (
-    STANDARD,
-    is_table,
-    opened_for_writing,
-    read_batches,
-    read_events,
-    read_subscriptions,
-    write_records,
-)
+from distributary.files import is_table, opened_for_records, read_batches, read_events, read_subscriptions
 from distributary.filters.kinds import added_kinds
-from distributary.model import Delivery, Event
+from distributary.model import Delivery, Event, Record
+from distributary.output import STANDARD, require_distinct
 from distributary.quarantine import Quarantine, rejection
 
 if TYPE_CHECKING:
@@ -44,6 +39,11 @@ T = TypeVar("T")
 
 CHUNK = 8192
 """Events matched at a time."""
+
+TEXT = pa.string()
+MATCHES = pa.schema({"event": TEXT, "subscription": TEXT})
+DELIVERIES = pa.schema({"event": TEXT, "subscriber": TEXT, "subscriptions": pa.list_(TEXT)})
+"""The columns of what is written, when it is a table."""
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -59,7 +59,9 @@ by subscription id. Files are JSON lines, or Parquet or Arrow tables when they e
     )
     command.add_argument("--subscriptions", required=True, metavar="FILE", help="the standing subscriptions")
     command.add_argument("--events", required=True, metavar="FILE", help="the events")
-    command.add_argument("--out", default=STANDARD, metavar="FILE", help="the matches (default: -)")
+    command.add_argument(
+        "--out", default=STANDARD, metavar="FILE", help="the matches, a table by its ending (default: -)"
+    )
     command.add_argument(
         "--deliveries",
         action="store_true",
@@ -70,12 +72,13 @@ by subscription id. Files are JSON lines, or Parquet or Arrow tables when they e
     command.add_argument(
         "--engine",
         action="append",
+        type=engine,
         default=[],
         metavar="KIND=NAME",
         help="the algorithm for a filter kind, such as topic=tree (default: the fastest)",
     )
     command.add_argument(
-        "--chunk", type=int, default=CHUNK, metavar="N", help=f"events matched at a time (default: {CHUNK})"
+        "--chunk", type=whole(1), default=CHUNK, metavar="N", help=f"events matched at a time ({CHUNK})"
     )
     command.set_defaults(run=_match)
 
@@ -85,16 +88,17 @@ def _match(parsed: argparse.Namespace) -> int:
 
     if parsed.subscriptions == STANDARD and parsed.events == STANDARD:
         raise DistributaryError("subscriptions and events cannot both come from standard input")
-    engines = dict(_engine(text) for text in parsed.engine)
-    with (
-        Quarantine(_quarantine_path(parsed), strict=parsed.strict) as quarantine,
-        progress_shown() as progress,
-    ):
-        matcher = Matcher(engines=engines)
+    place = _quarantine_path(parsed)
+    require_distinct(
+        {"--subscriptions": parsed.subscriptions, "--events": parsed.events},
+        {"--out": parsed.out, "--quarantine": str(place)},
+    )
+    with Quarantine(place, strict=parsed.strict) as quarantine, progress_shown() as progress:
+        matcher = Matcher(engines=dict(parsed.engine))
         _register(matcher, parsed.subscriptions, quarantine, progress)
         start = time.perf_counter()
-        with opened_for_writing(parsed.out) as stream:
-            events, written = _match_events(matcher, parsed, stream, quarantine, progress)
+        with opened_for_records(parsed.out, DELIVERIES if parsed.deliveries else MATCHES) as write:
+            events, written = _match_events(matcher, parsed, write, quarantine, progress)
         seconds = time.perf_counter() - start
     what = "deliveries" if parsed.deliveries else "matches"
     rate = f"{events / seconds:,.0f} events/s" if seconds else ""
@@ -109,14 +113,18 @@ def _register(matcher: Matcher, name: str, quarantine: Quarantine, progress: Pro
         try:
             matcher.add(subscription)
         except InputError as error:
-            quarantine.add(rejection(place, error, json.dumps(subscription.to_record())))
+            quarantine.add(rejection(place, error, json.dumps(subscription.to_record(), default=str)))
         progress.advance(task)
     matcher.compact()
     progress.update(task, total=len(matcher), completed=len(matcher))
 
 
 def _match_events(
-    matcher: Matcher, parsed: argparse.Namespace, stream: IO[str], quarantine: Quarantine, progress: Progress
+    matcher: Matcher,
+    parsed: argparse.Namespace,
+    write: Callable[[Iterable[Record]], int],
+    quarantine: Quarantine,
+    progress: Progress,
 ) -> tuple[int, int]:
     """How many events were matched, and how many objects written."""
     task = progress.add_task("events", total=None)
@@ -128,8 +136,7 @@ def _match_events(
             place, record = place_of(position)
             quarantine.add(rejection(place, error, json.dumps(record, default=str)))
         ids = zip(matches["event_id"].to_pylist(), matches["subscription_id"].to_pylist(), strict=True)
-        written += write_records(stream, _deliveries(matcher, ids) if parsed.deliveries else _matches(ids))
-        stream.flush()
+        written += write(_deliveries(matcher, ids) if parsed.deliveries else _matches(ids))
         matched += len(events) - len(rejected)
         progress.advance(task, len(events))
     progress.update(task, total=matched)
@@ -157,7 +164,7 @@ def _place_in_chunk(chunk: list[tuple[str, Event]], position: int) -> tuple[str,
 
 
 def _place_in_table(name: str, before: int, batch: pa.RecordBatch, position: int) -> tuple[str, Any]:
-    return f"{name} row {before + position}", batch.slice(position, 1).to_pylist()[0]
+    return f"{name} row {before + position}", row_record(batch, position)
 
 
 def _matches(ids: Iterable[tuple[str, str]]) -> Iterator[dict[str, str]]:
@@ -175,17 +182,11 @@ def _deliveries(matcher: Matcher, ids: Iterable[tuple[str, str]]) -> Iterator[di
             yield Delivery(event_id, subscriber, tuple(subscription_ids)).to_record()
 
 
-def _engine(text: str) -> tuple[str, str]:
-    kind, equals, name = text.partition("=")
-    if not (kind and equals and name):
-        raise DistributaryError(f"--engine takes KIND=NAME, such as topic=tree, not {text!r}")
-    return kind, name
-
-
 def _quarantine_path(parsed: argparse.Namespace) -> Path:
     if parsed.quarantine:
         return Path(parsed.quarantine)
-    beside = Path() if parsed.out == STANDARD else Path(parsed.out).parent
+    out = Path(parsed.out)
+    beside = out.parent if parsed.out != STANDARD and (out.is_file() or not out.exists()) else Path()
     return beside / "quarantine.jsonl"
 
 

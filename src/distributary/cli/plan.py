@@ -23,6 +23,7 @@ from pathlib import Path
 
 from distributary.cli.terminal import SEED, add_options, describe
 from distributary.errors import DistributaryError
+from distributary.output import require_distinct
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -47,6 +48,9 @@ def configure(command: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     from distributary.plan.queries.plan_file import asks_for_queries
 
+    given = {name: str(path) for name, path in vars(arguments).items() if isinstance(path, Path)}
+    written = {f"--{name}": given.pop(name) for name in ("json", "svg") if name in given}
+    require_distinct(given, written)
     if asks_for_queries(arguments.file):
         from distributary.cli.plan_queries import plan_queries
 

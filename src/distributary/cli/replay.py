@@ -27,10 +27,12 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from distributary.cli.arguments import whole
 from distributary.cli.engine import require_engine
 from distributary.cli.terminal import add_options, add_quarantine, add_spark, describe, say, say_rejected
-from distributary.files import STANDARD, read_subscriptions
+from distributary.files import read_subscriptions
 from distributary.filters.kinds import added_kinds
+from distributary.output import STANDARD, require_distinct
 from distributary.quarantine import Quarantine
 
 if TYPE_CHECKING:
@@ -64,7 +66,7 @@ def configure(command: argparse.ArgumentParser) -> None:
     add_options(
         command,
         ("--until POINT", _point, "stop before this (default: all that is finished)"),
-        ("--after-batch N", _cursor, "only deliveries of later batches: a cursor"),
+        ("--after-batch N", whole(-1), "only deliveries of later batches: a cursor"),
         ("--out PLACE", STANDARD, "a new directory for Parquet, or a file.jsonl (default: - for JSON lines)"),
     )
     add_quarantine(
@@ -90,6 +92,10 @@ def _replay(command: argparse.ArgumentParser, parsed: argparse.Namespace) -> int
     pipeline = load_pipeline(parsed.pipeline)
     require_past(pipeline, parsed.subscriber)
     log = parsed.log or parsed.pipeline.with_suffix(".replay.log")
+    read = {"the pipeline": str(parsed.pipeline)}
+    if parsed.subscriptions is not None:
+        read["--subscriptions"] = parsed.subscriptions
+    require_distinct(read, {"--out": parsed.out, "--quarantine": str(parsed.quarantine), "--log": str(log)})
     with Quarantine(parsed.quarantine, strict=parsed.strict) as quarantine:
         work = _work(parsed, pipeline, quarantine)
         written = run_replay(pipeline, work, parsed.out, log, master=parsed.master, remote=parsed.remote)
@@ -169,10 +175,3 @@ def _point(text: str) -> int | datetime:
             f"the time {text!r} has no zone; add one, such as {text}{'' if 'T' in text else 'T00:00'}+00:00"
         )
     return moment
-
-
-def _cursor(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"takes the number of a batch, not {text!r}") from None

@@ -44,8 +44,10 @@ from pathlib import Path
 
 from rich.console import Console
 
+from distributary.cli.arguments import grace
 from distributary.cli.engine import require_engine
 from distributary.cli.terminal import WELL, add_options, add_spark, describe
+from distributary.output import require_distinct
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -55,7 +57,7 @@ def configure(command: argparse.ArgumentParser) -> None:
     add_options(
         command,
         ("--check", False, "only see whether the file is right"),
-        ("--grace SECONDS", 60.0, "how long the batch under way may take when asked to stop (60)"),
+        ("--grace SECONDS", (grace, 60.0), "how long the batch under way may take when asked to stop (60)"),
     )
     add_spark(command, log="beside the file, .log")
     command.set_defaults(run=_run)
@@ -73,5 +75,6 @@ def _run(parsed: argparse.Namespace) -> int:
     from distributary.spark.pipeline.run import run_pipeline
 
     log = parsed.log or parsed.pipeline.with_suffix(".log")
+    require_distinct({"the pipeline": str(parsed.pipeline)}, {"--log": str(log)})
     run_pipeline(pipeline, console, log, master=parsed.master, remote=parsed.remote, grace=parsed.grace)
     return WELL

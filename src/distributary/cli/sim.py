@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from distributary.cli.arguments import seconds, whole
 from distributary.cli.sim_queries import add_queries
 from distributary.cli.terminal import FAILED, WELL, Commands, add_action, add_options, console, describe
 from distributary.cli.trials import SEEDS, fault_table, run_trials
@@ -49,13 +50,13 @@ def _add_run(parts: Commands[argparse.ArgumentParser]) -> None:
     command.add_argument("--system", required=True, metavar="NAME", help="what is tried")
     add_options(
         command,
-        ("--nodes N", 64, "(64)"),
+        ("--nodes N", (whole(1), 64), "(64)"),
         *SEEDS,
-        ("--subscriptions N", 200, "(200)"),
-        ("--events N", 100, "(100)"),
+        ("--subscriptions N", (whole(0), 200), "(200)"),
+        ("--events N", (whole(1), 100), "(100)"),
         ("--workload NAME", "", "(the system's own)"),
         ("--latency MODEL", "uniform", "one of those above (uniform)"),
-        ("--gap SECONDS", 5.0, "between events that are compared (5)"),
+        ("--gap SECONDS", (seconds, 5.0), "between events that are compared (5)"),
         ("--robust", False, "acknowledgements, upkeep, copies and refresh also when calm"),
     )
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from distributary.cli.arguments import seconds, whole
 from distributary.cli.terminal import Commands, add_action, add_options
 from distributary.cli.trials import SEEDS, fault_table, run_trials
 
@@ -27,7 +28,7 @@ def add_queries(parts: Commands[argparse.ArgumentParser]) -> None:
         command,
         ("--scenario NAME", "calm", "what goes wrong (calm)"),
         ("--goal GOAL", "", "what the network is to follow (nothing)"),
-        ("--period SECONDS", 15.0, "between its changes (15)"),
+        ("--period SECONDS", (seconds, 15.0), "between its changes (15)"),
     )
     command.add_argument(
         "--told",
@@ -37,18 +38,17 @@ def add_queries(parts: Commands[argparse.ArgumentParser]) -> None:
     )
     add_options(
         command,
-        ("--changes N", 0, "moves and divisions at random (0)"),
-        ("--gone N", 0, "nodes that stop for good, one after the other (0)"),
-        ("--nodes N", 16, "(16)"),
-        ("--queries N", 20, "that are made up (20)"),
-        ("--feeds N", 12, "that they read (12)"),
+        ("--changes N", (whole(0), 0), "moves and divisions at random (0)"),
+        ("--gone N", (whole(0), 0), "nodes that stop for good, one after the other (0)"),
+        ("--nodes N", (whole(1), 16), "(16)"),
+        ("--queries N", (whole(1), 20), "that are made up (20)"),
+        ("--feeds N", (whole(1), 12), "that they read (12)"),
     )
-    command.add_argument(
-        "--count", dest="events", type=int, default=1200, metavar="N", help="events that are made up (1200)"
-    )
+    made_up = "events that are made up (1200)"
+    command.add_argument("--count", dest="events", type=whole(1), default=1200, metavar="N", help=made_up)
     add_options(
         command,
-        ("--seconds S", 120.0, "of virtual time for all events (120)"),
+        ("--seconds S", (seconds, 120.0), "of virtual time for all events (120)"),
         ("--latency MODEL", "uniform", "as for `sim run` (uniform)"),
         *SEEDS,
     )

@@ -18,10 +18,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from distributary.cli import terminal
+from distributary.cli.arguments import tolerance, whole
 from distributary.errors import InputError
 from distributary.files import read_subscriptions, write_records
 from distributary.filters.kinds import added_kinds
 from distributary.model import Subscription
+from distributary.output import require_distinct
 from distributary.quarantine import Quarantine, rejection
 from distributary.store import SubscriptionStore, open_store
 from distributary.store.repair import find_damage, repair
@@ -42,7 +44,7 @@ def configure(command: argparse.ArgumentParser) -> None:
     terminal.add_options(
         terminal.add_action(actions, "list", "list what is registered", _list),
         ("--subscriber NAME", str, "only those of this subscriber"),
-        ("--version N", int, "as of this version (default: the newest)"),
+        ("--version N", whole(0), "as of this version (default: the newest)"),
         ("--json", False, "JSON lines, which import can read"),
     )
     _add_import(actions)
@@ -64,7 +66,7 @@ def _add_add(actions: terminal.Commands[argparse.ArgumentParser]) -> None:
     action.add_argument(
         "--change",
         action="append",
-        type=_tolerance,
+        type=tolerance,
         metavar="NAME=NUMBER",
         help="deliver only when that attribute has moved by more; may be given several times",
     )
@@ -141,6 +143,7 @@ def _import(parsed: argparse.Namespace) -> int:
       distributary subscriptions --store subs import all.parquet --replace --quarantine bad.jsonl
     """
     places: list[str] = []
+    require_distinct({"the subscriptions": parsed.file}, {"--quarantine": str(parsed.quarantine)})
     with (
         Quarantine(parsed.quarantine, strict=parsed.strict) as quarantine,
         terminal.progress_shown() as progress,
@@ -154,7 +157,8 @@ def _import(parsed: argparse.Namespace) -> int:
                 yield subscription
 
         def refused(position: int, subscription: Subscription, error: InputError) -> None:
-            quarantine.add(rejection(places[position], error, json.dumps(subscription.to_record())))
+            record = json.dumps(subscription.to_record(), default=str)
+            quarantine.add(rejection(places[position], error, record))
 
         version = _store(parsed).commit(read(), replace=parsed.replace, refused=refused)
     _say_version(version)
@@ -205,16 +209,6 @@ def _store(parsed: argparse.Namespace) -> SubscriptionStore:
 def _say_version(version: int) -> int:
     print(f"version {version}")
     return terminal.WELL
-
-
-def _tolerance(text: str) -> tuple[str, float]:
-    name, equals, number = text.rpartition("=")
-    try:
-        if name and equals:
-            return name, float(number)
-    except ValueError:
-        pass
-    raise argparse.ArgumentTypeError(f"takes NAME=NUMBER, such as price=0.05, not {text!r}")
 
 
 def _shown(given: object) -> str:

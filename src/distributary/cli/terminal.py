@@ -9,7 +9,8 @@ from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from distributary.errors import DistributaryError
+from distributary.cli.arguments import whole
+from distributary.output import opened_for_writing
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -58,7 +59,8 @@ def add_options(command: argparse._ActionsContainer, *options: tuple[str, Any, s
     """Add options, each given as its name and what its value is called, its default, and its help.
 
     A value is read as one of the default's type. A type or a function in place of the default reads the value
-    of an option that is None when it is left out. An option whose value has no name is true or false.
+    of an option that is None when it is left out; with both, the pair is given. An option whose value has no
+    name is true or false.
 
     >>> parser = argparse.ArgumentParser()
     >>> add_options(parser, ("--nodes N", 64, "(64)"), ("--trace FILE", Path, ""), ("--brief", False, ""))
@@ -72,10 +74,11 @@ def add_options(command: argparse._ActionsContainer, *options: tuple[str, Any, s
         elif callable(default):
             command.add_argument(name, type=default, metavar=value, help=meaning)
         else:
-            command.add_argument(name, type=type(default), default=default, metavar=value, help=meaning)
+            read, given = default if isinstance(default, tuple) else (type(default), default)
+            command.add_argument(name, type=read, default=given, metavar=value, help=meaning)
 
 
-SEED = ("--seed S", 1, "where all randomness starts (1)")
+SEED = ("--seed S", (whole(0), 1), "where all randomness starts (1)")
 
 
 def add_quarantine(command: argparse.ArgumentParser, meaning: str, default: Path | None = None) -> None:
@@ -95,14 +98,6 @@ def add_spark(command: argparse.ArgumentParser, log: str) -> None:
         ("--remote URL", str, "a Spark Connect server, such as sc://host:15002"),
     )
     add_options(command, ("--log FILE", Path, f"where Spark's messages go (default: {log})"))
-
-
-def count(text: str) -> int:
-    """A number of things, as an argument's type: not negative, and `,` and `_` may group its digits."""
-    number = int(text.replace("_", "").replace(",", ""))
-    if number < 0:
-        raise argparse.ArgumentTypeError("a count is not negative")
-    return number
 
 
 def console() -> Console:
@@ -136,10 +131,8 @@ def say(text: str) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a file that was asked for, and say so; an error says why it could not be written."""
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise DistributaryError(f"cannot write {path}: {error.strerror}") from error
+    with opened_for_writing(str(path)) as stream:
+        stream.write(text)
     say(f"wrote {path}")
 
 
@@ -147,6 +140,8 @@ def say_rejected(quarantine: Quarantine) -> int:
     """Tell what was set aside, if anything; gives the exit code that says so."""
     if not quarantine.count:
         return WELL
+    if quarantine.earlier is not None:
+        say(f"what an earlier run had set aside is kept in {quarantine.earlier}")
     for rejected in quarantine.samples:
         say(f"set aside: {rejected}")
     more = quarantine.count - len(quarantine.samples)

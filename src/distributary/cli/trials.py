@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from rich.console import Console
 from rich.table import Table
 
+from distributary.cli.arguments import whole
 from distributary.cli.terminal import FAILED, SEED, WELL, console, progress_shown, say
 from distributary.errors import DistributaryError
+from distributary.output import require_distinct
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -50,6 +52,9 @@ def run_trials(kind: type[M], run: Run[M, T], show: Show[T], parsed: argparse.Na
     if parsed.trace is not None and parsed.seeds > 1:
         raise DistributaryError("--trace is for one seed; leave out --seeds")
     given = vars(parsed)
+    if parsed.trace is not None:
+        read = {"the queries": given.get("file"), "--events": given.get("events_file")}
+        require_distinct({what: name for what, name in read.items() if name}, {"--trace": str(parsed.trace)})
     trial = kind(**{each.name: given[each.name] for each in fields(kind) if each.name in given})
     failed = 0
     for seed in range(parsed.seed, parsed.seed + parsed.seeds):
@@ -102,7 +107,7 @@ def fault_table(fired: Mapping[str, int]) -> Table:
 
 SEEDS = (
     SEED,
-    ("--seeds N", 1, "run so many, from that one on (1)"),
+    ("--seeds N", (whole(1), 1), "run so many, from that one on (1)"),
     ("--trace FILE", Path, "write all that happens (.gz: compressed)"),
 )
 """What every command with trials takes."""

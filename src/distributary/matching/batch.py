@@ -9,13 +9,14 @@ comparison with a smaller literal right) and exact in `value`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from distributary.arrow_rows import check_names, unreadable_text
 from distributary.errors import InputError
 from distributary.filters.change import as_float
 from distributary.filters.path.document import Document, parse_document
@@ -131,6 +132,7 @@ class EventBatch:
         topics: Strings | None,
         documents: Strings | None,
         columns: dict[str, Callable[[], AttributeColumn]],
+        rejected: Mapping[int, InputError] | None = None,
     ) -> None:
         self.rows = rows
         self.ids = ids
@@ -139,11 +141,13 @@ class EventBatch:
         self._columns = columns
         self._built: dict[str, AttributeColumn] = {}
         self._parsed: dict[int, Document] = {}
-        self.rejected: dict[int, InputError] = {}
+        self.rejected = dict(rejected or {})
         """Rows that are rejected, and why. `Matcher` leaves them out of its answers."""
         if ids.null_count:
             for row in np.flatnonzero(~_validity(ids)).tolist():
-                self.rejected[row] = InputError("every event needs one; this one is null", field="id")
+                self.rejected.setdefault(
+                    row, InputError("every event needs one; this one is null", field="id")
+                )
         if topics is not None:
             self._check_topics(topics)
         if documents is not None:
@@ -159,19 +163,22 @@ class EventBatch:
         document: str = "document",
     ) -> EventBatch:
         """Every column but the three named is an attribute; a struct's fields get dotted names."""
-        names = set(table.schema.names)
-        if id not in names:
+        check_names(table.schema.names)
+        if id not in table.schema.names:
             raise InputError(f"the events have no column {id!r}; name the id column", field="id")
+        rejected: dict[int, InputError] = {}
+        given = {name: _readable(table, name, rejected) for name in table.schema.names}
         arrays: dict[str, Callable[[], AttributeColumn]] = {}
-        for name in table.schema.names:
+        for name, array in given.items():
             if name not in (id, topic, document):
-                _add_columns(arrays, name, _whole(table.column(name)))
+                _add_columns(arrays, name, array)
         return cls(
             table.num_rows,
-            _whole(table.column(id)),
-            Strings.from_arrow(_whole(table.column(topic))) if topic in names else None,
-            Strings.from_arrow(_whole(table.column(document))) if document in names else None,
+            given[id],
+            _texts(given, topic),
+            _texts(given, document),
             arrays,
+            rejected,
         )
 
     @classmethod
@@ -255,6 +262,27 @@ def _add_columns(columns: dict[str, Callable[[], AttributeColumn]], name: str, a
         return
     for field, child in zip(array.type, array.flatten(), strict=True):
         _add_columns(columns, f"{name}.{field.name}", child)
+
+
+def _readable(table: pa.Table | pa.RecordBatch, name: str, rejected: dict[int, InputError]) -> pa.Array:
+    """A column with null where its text is not UTF-8; such rows are rejected."""
+    array = _whole(table.column(name))
+    bad = unreadable_text(array)
+    if not bad:
+        return array
+    for row, reason in bad.items():
+        rejected.setdefault(row, InputError(reason, field=name))
+    return array.take(pa.array([None if row in bad else row for row in range(len(array))], pa.int64()))
+
+
+def _texts(columns: Mapping[str, pa.Array], name: str) -> Strings | None:
+    """The column of that name as texts, if there is one."""
+    if name not in columns:
+        return None
+    try:
+        return Strings.from_arrow(columns[name])
+    except pa.ArrowException:
+        raise InputError(f"must be a column of texts, not of {columns[name].type}", field=name) from None
 
 
 def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import IO, Any, Self, cast
 
 from distributary.errors import DistributaryError
+from distributary.output import opened_for_bytes
 from distributary.overlay.node import Address, Message, Token
 from distributary.sim.simulator import Cause, DeliveredItem, Observer
 
@@ -223,10 +224,7 @@ def _lines(path: Path) -> Iterator[str]:
 
 
 def _open_for_writing(path: Path, files: ExitStack) -> IO[str]:
-    try:
-        raw: IO[bytes] = files.enter_context(path.open("wb"))
-    except OSError as error:
-        raise DistributaryError(f"cannot write the trace {path}: {error.strerror}") from None
+    raw: IO[bytes] = files.enter_context(opened_for_bytes(str(path)))
     if _is_compressed(path):
         # Neither name nor time goes into the file, so that equal traces are equal files.
         packed = gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=5, mtime=0)

@@ -10,18 +10,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import ArrayType, DataType, IntegralType, MapType, StringType, StructType
 
+from distributary.arrow_rows import unreadable_text
 from distributary.errors import DistributaryError, InputError
 from distributary.matching.batch import EventBatch
+from distributary.spark.places import RESERVED, SOURCE_PLACE
 from distributary.spark.rows import Batches, rejection_columns
 
-RESERVED = "__distributary_"
-"""How the names of the columns start that the dataflow adds on its way."""
 PART = RESERVED + "part"
 """The part of the index that a row visits."""
 HOME = RESERVED + "home"
 """Whether this visit is the one at which the event itself is told of."""
 BATCH = RESERVED + "batch"
 """The micro-batch in which an archived event came."""
+BEYOND = "is beyond what the column's type holds; declare it as DECIMAL, or leave it out"
 
 
 def quoted(name: str) -> str:
@@ -41,7 +42,8 @@ class EventColumns:
     tolerances see the events of a topic; an event whose value there is null is rejected. `corrupt` names the
     column in which Spark's readers leave what they could not read, if the events have it: such rows are
     rejected too. `micro_batch` names the column that says in which micro-batch of a stream an archived event
-    came: it goes before `order`, and it is an attribute, so that a subscription can be confined to some.
+    came: it goes before `order`, and it is an attribute, so that a subscription can be confined to some. With
+    `finite`, events with an infinite number are rejected: readers of JSON make one of what is too great.
 
     >>> EventColumns(id="key", order="at").ordering
     ('at', 'key')
@@ -53,6 +55,7 @@ class EventColumns:
     order: str | None = None
     corrupt: str | None = None
     micro_batch: str | None = None
+    finite: bool = False
 
     @property
     def ordering(self) -> tuple[str, ...]:
@@ -69,7 +72,8 @@ class EventColumns:
             self._require(schema, "order", self.order, (DataType,), "something that can be ordered")
             if isinstance(schema[self.order].dataType, (StructType, ArrayType, MapType)):
                 raise DistributaryError(f"the order column {self.order!r} must be a plain value, not nested")
-        taken = [name for name in schema.names if name.startswith(RESERVED) and name != self.micro_batch]
+        ours = (self.micro_batch, SOURCE_PLACE)
+        taken = [name for name in schema.names if name.startswith(RESERVED) and name not in ours]
         if taken:
             raise DistributaryError(
                 f"column names that start with {RESERVED!r} are taken: rename {taken[0]!r}"
@@ -90,8 +94,15 @@ class EventColumns:
             table.select(bare), id=self.id, topic=self.topic, document=self.document
         )
         if self.corrupt is not None and self.corrupt in table.schema.names:
-            for row in _rows_where(pc.is_valid(table.column(self.corrupt))):
-                batch.rejected[row] = InputError("cannot be read in the format of the source")
+            raw = table.column(self.corrupt)
+            bad = unreadable_text(raw.combine_chunks() if isinstance(raw, pa.ChunkedArray) else raw)
+            for row in _rows_where(pc.is_valid(raw)):
+                reason = bad.get(row, "cannot be read in the format of the source")
+                batch.rejected[row] = InputError(reason)
+        for name in bare if self.finite else ():
+            for field, numbers in _floats(name, table.column(name)):
+                for row in _rows_where(pc.fill_null(pc.is_inf(numbers), False)):
+                    batch.rejected.setdefault(row, InputError(BEYOND, field=field))
         if self.order is not None:
             for row in _rows_where(pc.is_null(table.column(self.order), nan_is_null=True)):
                 batch.rejected.setdefault(
@@ -117,6 +128,16 @@ class EventColumns:
         if not isinstance(schema[name].dataType, kinds):
             given = schema[name].dataType.simpleString()
             raise DistributaryError(f"the {role} column {name!r} must be {what}, not {given}")
+
+
+def _floats(name: str, column: pa.Array | pa.ChunkedArray) -> Iterator[tuple[str, pa.Array]]:
+    """The columns of floating-point numbers in a column: itself, or fields of a struct, by dotted names."""
+    if pa.types.is_floating(column.type):
+        yield name, column
+    elif pa.types.is_struct(column.type):
+        whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        for field, child in zip(column.type, whole.flatten(), strict=True):
+            yield from _floats(f"{name}.{field.name}", child)
 
 
 def _rows_where(mask: pa.Array | pa.ChunkedArray) -> Iterator[int]:

@@ -17,9 +17,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark.sql.types import DataType, LongType, StringType, StructField, StructType
 
+from distributary.arrow_rows import row_record
 from distributary.matching.batch import EventBatch
 from distributary.matching.matcher import Matches
 from distributary.quarantine import rejection
+from distributary.spark.places import SOURCE_PLACE, UNREADABLE, with_line
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -40,6 +42,7 @@ TAGGED_COLUMNS = {
     "field": TEXT,
     "reason": TEXT,
     "record": TEXT,
+    "place": TEXT,
 }
 FLOW_COLUMNS = {"stream": TEXT, "items": INTEGER, "bytes": INTEGER, "late": INTEGER}
 """What rows of the kind "flow" tell of a stream of queries; there only if the rows are of queries."""
@@ -132,6 +135,8 @@ class TaggedRows(ResultRows):
         rejected = [row for row in sorted(batch.rejected) if home[row]]
         if rejected:
             columns = rejection_columns(table, batch, rejected)
+            if SOURCE_PLACE in table.schema.names:
+                columns["place"] = pa.array([_place(table, row) for row in rejected], pa.string())
             yield self._tagged(REJECTED, columns, self._events(table, pa.array(rejected), ()), version)
         if self.kept is not None:
             kept = home.copy()
@@ -175,9 +180,10 @@ def rejection_columns(table: pa.Table, batch: EventBatch, rows: Sequence[int]) -
     """The `REJECTION_COLUMNS` of the rejected events in these rows: why, and the event as it was read."""
     found = []
     for row in rows:
-        (given,) = table.slice(row, 1).to_pylist()
-        record = {name: value for name, value in given.items() if value is not None}
-        text = json.dumps(record, default=str, ensure_ascii=False)
+        given = row_record(table, row).items()
+        record = {name: value for name, value in given if value is not None and name != SOURCE_PLACE}
+        raw = record.get(UNREADABLE)
+        text = json.dumps(record, default=str, ensure_ascii=False) if raw is None else raw
         found.append(rejection("", batch.rejected[row], text))
     return {
         "event_id": _texts(batch.ids.take(pa.array(rows, pa.int64()))),
@@ -185,6 +191,15 @@ def rejection_columns(table: pa.Table, batch: EventBatch, rows: Sequence[int]) -
         "reason": pa.array([one.reason for one in found], pa.string()),
         "record": pa.array([one.record for one in found], pa.string()),
     }
+
+
+def _place(table: pa.Table, row: int) -> str | None:
+    """Where in its source a row stands, with the line if it is one that could not be read."""
+    location = table.column(SOURCE_PLACE)[row].as_py()
+    if location is None or UNREADABLE not in table.schema.names:
+        return location  # type: ignore[no-any-return]
+    raw = whole(table.column(UNREADABLE)).slice(row, 1).cast(pa.binary())[0].as_py()
+    return with_line(location, raw)
 
 
 def whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:

@@ -6,8 +6,10 @@ one or two calls of the file system. A location that cannot be reached raises `D
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
+from typing import IO, cast
 
 from pyarrow import fs
 
@@ -32,6 +34,12 @@ def read_text(location: str) -> str:
     files, path = _file_system(location)
     with files.open_input_stream(path) as stream:
         return bytes(stream.read()).decode()
+
+
+def opened(location: str) -> IO[bytes]:
+    """The bytes of a file, to be read from its beginning; OSError when it cannot be read."""
+    files, path = _file_system(location)
+    return cast(IO[bytes], io.BufferedReader(files.open_input_stream(path)))
 
 
 def write_atomically(location: str, text: str) -> None:

@@ -13,9 +13,12 @@ from xml.sax.saxutils import escape, quoteattr
 
 from distributary.errors import DistributaryError
 from distributary.model import Event, Subscription
+from distributary.workloads.options import require
 from distributary.workloads.xml_paths import Style, Walk
 from distributary.workloads.xml_types import TYPES, DocumentType, Leaf
 
+WIDEST_SPREAD = 10
+"""A size is then some twenty thousand times the median or its part, every third time."""
 PATIENCE = 1_000
 """After how many repeated paths in a row the generator gives up."""
 
@@ -37,10 +40,8 @@ def events(
     >>> event.id, len(event.document) < 1_000
     ('e0', True)
     """
-    if size < 1 or spread < 0:
-        raise DistributaryError(
-            f"documents of size {size} and spread {spread} cannot be; 1 and 0 are the least"
-        )
+    require("size", size, 1)
+    require("spread", spread, 0, WIDEST_SPREAD)
     random = Random(f"documents {seed}")
     writers = [_Writer(kind) for kind in types]
     for number in range(count):

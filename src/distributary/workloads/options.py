@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from inspect import signature
 from typing import Any
@@ -46,9 +47,25 @@ def chosen(workload: Workload, texts: Iterable[str]) -> tuple[dict[str, Option],
     return meant
 
 
+def require(name: str, value: float, least: float, most: float = math.inf) -> None:
+    """Refuse an option that is out of bounds.
+
+    >>> require("levels", 0, 1)
+    Traceback (most recent call last):
+    ...
+    distributary.errors.DistributaryError: levels cannot be 0: it is at least 1
+    """
+    if not least <= value <= most:
+        bound = "" if most == math.inf else f" and at most {most}"
+        raise DistributaryError(f"{name} cannot be {value}: it is at least {least}{bound}")
+
+
 def _read(text: str, value: str, default: Option) -> Option:
     try:
-        return TRUTHS[value.lower()] if isinstance(default, bool) else type(default)(value)
+        read: Option = TRUTHS[value.lower()] if isinstance(default, bool) else type(default)(value)
+        if math.isfinite(read):
+            return read
+        raise ValueError(value)
     except (KeyError, ValueError):
-        kind = {bool: "true or false", int: "a whole number", float: "a number"}[type(default)]
+        kind = {bool: "true or false", int: "a whole number", float: "a finite number"}[type(default)]
         raise DistributaryError(f"option {text!r} takes {kind}") from None

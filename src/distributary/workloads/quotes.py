@@ -14,6 +14,7 @@ from random import Random
 from typing import Literal
 
 from distributary.model import Event, Subscription
+from distributary.workloads.options import require
 
 Distribution = Literal["uniform", "pareto"]
 
@@ -75,6 +76,7 @@ def events(count: int, *, seed: int, stock_count: int = STOCKS) -> Iterator[Even
     'quotes/NYSE/AAA'
     """
     random = Random(f"quotes {seed}")
+    require("stock_count", stock_count, 1)
     traded = stocks(stock_count, seed=seed)
     for number in range(count):
         stock = traded[number % stock_count]
@@ -99,6 +101,8 @@ def subscriptions(
     {'topic': 'quotes/NYSE/AAJ', 'change': {'price': 0.43}}
     """
     random = Random(f"subscriptions {seed}")
+    require("stock_count", stock_count, 1)
+    require("maximum", maximum, 0, 1e9)
     topics = [stock.topic for stock in sorted(stocks(stock_count, seed=seed), key=lambda s: s.volatility)]
     cents = max(1, round(100 * maximum))
     for number in range(count):

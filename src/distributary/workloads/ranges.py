@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from distributary.model import Event, Subscription
+from distributary.workloads.options import require
 
 ATTRIBUTES = 10
 CONSTRAINED = 4
@@ -58,6 +59,9 @@ def bounds(
     width: float = WIDTH,
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]]:
     """The same subscriptions as arrays, some thousands at a time: attributes, lower and upper bounds."""
+    require("attributes", attributes, 1)
+    require("constrained", constrained, 1, attributes)
+    require("width", width, 0, 1)
     random = np.random.default_rng([seed, 0])
     for start in range(0, count, CHUNK):
         size = min(CHUNK, count - start)
@@ -80,4 +84,5 @@ def table(count: int, *, seed: int, attributes: int = ATTRIBUTES) -> Any:
 
 
 def _values(count: int, seed: int, attributes: int) -> NDArray[np.float64]:
+    require("attributes", attributes, 1)
     return np.random.default_rng([seed, 1]).random((count, attributes))

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from random import Random
 
 from distributary.model import Event, Subscription
+from distributary.workloads.options import require
 
 Shape = tuple[int, tuple[int, ...], bool]
 """Depth, the levels that are wildcards, and whether the end is closed."""
@@ -30,6 +31,7 @@ def subscriptions(
     >>> next(subscriptions(1, seed=1, levels=3)).topic
     'a36/*/c4'
     """
+    require("wildcards", wildcards, 0, max(0, levels - 1))
     random = Random(seed)
     names = _names(levels, values)
     drawn = None if shapes is None else random_shapes(shapes, random, levels)
@@ -78,4 +80,6 @@ def _shape(number: int) -> Shape:
 
 
 def _names(levels: int, values: int) -> list[list[str]]:
+    require("levels", levels, 1)
+    require("values", values, 1)
     return [[f"{chr(ord('a') + level % 26)}{value}" for value in range(values)] for level in range(levels)]

@@ -24,7 +24,8 @@ from distributary.spark.pipeline.sink import BatchWriter
 
 TAGGED = (
     "kind string, event_id string, subscription_id string, subscriber string, field string, reason string, "
-    "record string, event struct<id: string, topic: string, at: timestamp, price: double>, version bigint"
+    "record string, place string, event struct<id: string, topic: string, at: timestamp, price: double>, "
+    "version bigint"
 )
 TOPICS = ["A", "A/B", None]
 
@@ -112,7 +113,7 @@ def test_a_batch_leaves_deliveries_archive_quarantine_metrics_and_a_record(
 ) -> None:
     matches = random_matches(Random(seed), 30)
     write = pickle.loads(pickle.dumps(writer_to(tmp_path)))
-    write(tagged(spark, matches, 30, ["{}", '{"_unreadable": "not json"}']), 7)
+    write(tagged(spark, matches, 30, ["{}", "not json"]), 7)
 
     deliveries = read_deliveries(spark, str(tmp_path / "out"))
     assert delivered(deliveries) == expected_deliveries(matches)
@@ -264,6 +265,8 @@ AWKWARD = [
     "n" * 300,
     "n" * 301,
     "line\nbreak",
+    "ann\n",
+    "xn-0123456789abcdef0123456789abcdef\n",
     ".",
     "xn-0123456789abcdef0123456789abcdef",
 ]

@@ -11,8 +11,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from distributary.cli.arguments import whole
 from distributary.cli.engine import require_engine
-from distributary.cli.terminal import SEED, WELL, add_options, count, describe
+from distributary.cli.terminal import SEED, WELL, add_options, describe
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -24,8 +25,8 @@ machine against subscriptions of every kind, some of which come and go meanwhile
 It needs pyspark and a Java. What an earlier demo left in the directory is removed first.""",
         "  distributary demo\n  distributary demo --subscriptions 100000 --events 50000 --seed 7",
     )
-    command.add_argument("--subscriptions", type=count, default=4000, metavar="N", help="how many (4000)")
-    command.add_argument("--events", type=count, default=20_000, metavar="N", help="how many (20000)")
+    command.add_argument("--subscriptions", type=whole(1), default=4000, metavar="N", help="how many (4000)")
+    command.add_argument("--events", type=whole(1), default=20_000, metavar="N", help="how many (20000)")
     add_options(command, SEED, ("--out DIRECTORY", Path("build/demo"), "where to write (build/demo)"))
     command.set_defaults(run=_run)
 

@@ -2,7 +2,8 @@
 
 - `find`: what travels with a task (`SparkIndex`) and how the task finds and opens the matcher that it needs.
 - `plans`: the rendezvous plan of a store, which stays once it is made.
-- `build`: what the driver does: find an index that is recent enough for the subscriptions, or build one.
+- `build`: what the driver does: find an index that is recent enough for the subscriptions, or build one;
+  `repeated`: which subscription of a DataFrame counts when several have one id.
 
 An index is one *part*, or a rendezvous plan divides it into many. A part is a frozen matcher in a directory
 that every task can read. An index is fixed, or it follows a subscription store; then it has *bases*, which

@@ -22,13 +22,12 @@ from pathlib import Path
 from typing import Literal
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import IntegerType, StructField, StructType
 from pyspark.sql.utils import is_remote
 
 from distributary.errors import DamagedError, DistributaryError, InputError
-from distributary.files import subscriptions_from_table
 from distributary.filters.kinds import added_kinds, parse_filters
 from distributary.matching.frozen import FORMAT
 from distributary.matching.matcher import Matcher, RejectedInput
@@ -39,9 +38,9 @@ from distributary.quarantine import Rejection, StrictError, rejection
 from distributary.spark.columns import EventColumns
 from distributary.spark.index import find
 from distributary.spark.index.plans import keep_plan, kept_plan
+from distributary.spark.index.repeated import read_subscriptions, table_in_order, without_repeated
 from distributary.spark.rows import Batches
 from distributary.store import SubscriptionStore, open_store
-from distributary.store.columns import to_subscriptions
 
 Strategy = Literal["auto", "index", "rendezvous"]
 Entry = tuple[int | None, Subscription]
@@ -128,14 +127,15 @@ def fixed_index(
 ) -> find.FixedIndex:
     """Build the index of a DataFrame of subscriptions, where every task will find it."""
     spark = subscriptions.sparkSession
-    unique = _without_repeated(_with_known_columns(subscriptions), rejected)
+    given = _with_known_columns(subscriptions)
     strategy = options.strategy
-    if strategy == "rendezvous" or (strategy == "auto" and unique.count() > INDEX_LIMIT):
+    if strategy == "rendezvous" or (strategy == "auto" and given.count() > INDEX_LIMIT):
+        unique = without_repeated(given, rejected)
         root = Path(options.workspace or _own_directory(spark)) / f"parts-{uuid.uuid4().hex}"
         plan = _make_plan(unique, options.capacity)
         tolerances, empty = _build_parts(unique, plan, root, root.name, options.tolerances, rejected)
         return find.FixedIndex(plan.to_json(), tolerances, str(root), empty=empty)
-    entries = [(None, one) for one in _accepted(unique.toArrow(), rejected)]
+    entries = [(None, one) for one in _accepted(table_in_order(given), rejected)]
     return single_part(spark, entries, rejected, workspace=options.workspace, tolerances=options.tolerances)
 
 
@@ -169,20 +169,6 @@ def _with_known_columns(subscriptions: DataFrame) -> DataFrame:
         if name not in subscriptions.columns:
             raise DistributaryError(f"the subscriptions have no column {name!r}")
     return subscriptions.withColumn("id", F.col("id").cast("string"))
-
-
-def _without_repeated(subscriptions: DataFrame, rejected: list[Rejection]) -> DataFrame:
-    """One subscription of each id; which one depends on the data alone. The others are rejected."""
-    repeated = subscriptions.groupBy("id").count().where("count > 1 and id is not null").drop("count")
-    if repeated.isEmpty():
-        return subscriptions
-    text = F.to_json(F.struct(*subscriptions.columns))
-    ranked = subscriptions.withColumn("__rank", F.row_number().over(Window.partitionBy("id").orderBy(text)))
-    alone = (F.col("__rank") == 1) | F.col("id").isNull()
-    error = InputError("is registered already; ids must differ", field="id")
-    for row in ranked.where(~alone).select("id", text.alias("record")).collect():
-        rejected.append(rejection(f"subscription {row.id}", error, row.record))
-    return ranked.where(alone).drop("__rank")
 
 
 def _sees_driver_files(spark: SparkSession) -> bool:
@@ -339,7 +325,7 @@ def _make_plan(subscriptions: DataFrame, capacity: int) -> Rendezvous:
 def _take_census(batches: Batches) -> Batches:
     census = SubscriptionCensus()
     for batch in batches:
-        for read in _read(pa.table(batch)):
+        for read in read_subscriptions(pa.table(batch)):
             if not isinstance(read, Rejection):
                 try:
                     census.add(parse_filters(read))
@@ -385,7 +371,7 @@ class _PlaceTask:
     def run(self, batches: Batches) -> Batches:
         plan = Rendezvous.from_json(self.plan)
         for batch in batches:
-            parts = [self._parts(plan, read) for read in _read(pa.table(batch))]
+            parts = [self._parts(plan, read) for read in read_subscriptions(pa.table(batch))]
             rows = [row for row, found in enumerate(parts) for _ in found]
             places = pa.array([part for found in parts for part in found], pa.int32())
             yield batch.take(pa.array(rows, pa.int32())).append_column(PLACE, places)
@@ -411,7 +397,7 @@ class _BuildTask:
         for batch in batches:
             table = pa.table(batch)
             serials = table["serial"].to_pylist() if "serial" in table.schema.names else [None] * len(table)
-            reads = _read(table.drop_columns([PLACE]))
+            reads = read_subscriptions(table.drop_columns([PLACE]))
             for place, serial, read in zip(table[PLACE].to_pylist(), serials, reads, strict=True):
                 if isinstance(read, Rejection):
                     rejected.append(read)
@@ -435,19 +421,8 @@ class _BuildTask:
         return pa.RecordBatch.from_pydict(columns)
 
 
-def _read(table: pa.Table) -> Iterator[Subscription | Rejection]:
-    """The subscriptions of a table that a user or a store has made."""
-    if "serial" not in table.schema.names:
-        for one in subscriptions_from_table(table, more_kinds=added_kinds()):
-            yield one if isinstance(one, Rejection) else one[1]
-        return
-    for stored in to_subscriptions(table):
-        assert stored is not None, "a live subscription has a subscriber"
-        yield stored
-
-
 def _accepted(table: pa.Table, rejected: list[Rejection]) -> Iterator[Subscription]:
-    for one in _read(table):
+    for one in read_subscriptions(table):
         if isinstance(one, Rejection):
             rejected.append(one)
         else:

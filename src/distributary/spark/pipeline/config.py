@@ -26,6 +26,7 @@ from distributary.flow.catalogue import Catalogue
 from distributary.flow.language.file import read_query_file
 from distributary.spark.columns import EventColumns
 from distributary.spark.index.build import IndexOptions, Strategy
+from distributary.spark.places import UNREADABLE
 from distributary.store import SubscriptionStore, open_store
 
 FILE_FORMATS = ("parquet", "orc", "json", "csv", "avro", "xml")
@@ -36,9 +37,6 @@ RAW_FORMATS = ("kafka", "socket", "text")
 
 DELIVERY_COLUMNS = ("event_id", "subscriber", "subscriptions", "batch", "each")
 """Column names of deliveries that no carried column may take."""
-
-UNREADABLE = "_unreadable"
-"""The column in which a reader leaves the raw text of what it could not read."""
 
 SUBSCRIBER = "{subscriber}"
 """What stands for the subscriber in the name of a Kafka topic."""
@@ -145,6 +143,12 @@ class PipelineSource:
     """DDL, or the JSON of a Spark schema."""
     parse: Literal["json"] | None = None
     """`json` when the event is JSON text in a column `value`."""
+
+    @property
+    def finite(self) -> bool:
+        """Whether its numbers are finite: JSON has no others, unless an option says so."""
+        options = {name.lower(): value for name, value in self.options.items()}
+        return "json" in (self.format, self.parse) and options.get("allownonnumericnumbers") != "true"
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """What is wrong with keys that are right each by itself: key and text."""
@@ -353,7 +357,8 @@ class Pipeline:
     def columns(self) -> EventColumns:
         """Which columns of the events mean what."""
         named = self.events
-        return EventColumns(named.id, named.topic, named.document, named.order, UNREADABLE)
+        finite = self.source.finite
+        return EventColumns(named.id, named.topic, named.document, named.order, UNREADABLE, finite=finite)
 
     @property
     def index_options(self) -> IndexOptions:

@@ -24,10 +24,11 @@ from distributary.spark.deliver import deliver
 from distributary.spark.pipeline.config import FILE_FORMATS, SUBSCRIBER, Sink
 from distributary.spark.pipeline.outputs import files_for, mark_complete, read_batches, write_batch
 
-HASHED = "-[0-9a-f]{32}$"
-DIRECTORY_NAME = r"^[^\p{Cntrl}]{1,60}$"
+HASHED = r"-[0-9a-f]{32}\z"
+DIRECTORY_NAME = r"^[^\p{Cntrl}]{1,60}\z"
 """Short enough for a directory's name even if every character has to be escaped."""
-TOPIC_NAME = "^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+TOPIC_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}\z"
+"""They end where the name ends: a `$` would let a line break pass there."""
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 

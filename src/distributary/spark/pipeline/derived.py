@@ -30,10 +30,11 @@ from pyspark.sql.types import StructField, StructType, TimestampNTZType, Timesta
 from distributary.errors import DistributaryError
 from distributary.flow.catalogue import Catalogue
 from distributary.flow.language.schema import Type
-from distributary.spark.columns import RESERVED, EventColumns, quoted
+from distributary.spark.columns import EventColumns, quoted
 from distributary.spark.index.build import live_index
 from distributary.spark.micro_batch import running_micro_batch, watermark_of
 from distributary.spark.pipeline.config import Pipeline
+from distributary.spark.places import RESERVED
 from distributary.spark.queries.frames import item_rows, rejecting_streams
 from distributary.spark.queries.packed import item_values
 from distributary.spark.queries.sql import SQL_TYPES

@@ -23,7 +23,7 @@ from pyspark.sql.utils import is_remote
 from distributary.spark.columns import quoted
 from distributary.spark.micro_batch import query_id, tagging
 from distributary.spark.pipeline.commits import BatchRecord, write_record
-from distributary.spark.pipeline.config import UNREADABLE, Pipeline, derived_in
+from distributary.spark.pipeline.config import Pipeline, derived_in
 from distributary.spark.pipeline.deliveries import deliveries, write_deliveries
 from distributary.spark.pipeline.derived import published_topics
 from distributary.spark.pipeline.metrics import FlowCount, flow_counts, write_matching, write_operators
@@ -110,7 +110,7 @@ class BatchWriter:
             found = deliveries(tagged.where(_is(MATCH)), given.sink.columns)
             delivered = write_deliveries(found, given.sink, batch, counted.matches)
         if given.archive and counted.events:
-            events = tagged.where(_is(EVENT)).select("event.*").drop(UNREADABLE)
+            events = tagged.where(_is(EVENT)).select("event.*")
             write_batch(events, given.archive, batch, rows=counted.events)
         if given.archive and items:
             derived = tagged.where(_is(DERIVED)).select("derived.*")
@@ -124,10 +124,7 @@ class BatchWriter:
 
 def _rejected(tagged: DataFrame) -> DataFrame:
     """What goes to the quarantine; its record is the raw text where that could not be read."""
-    raw = F.get_json_object("record", f"$.{UNREADABLE}")
-    return tagged.where(_is(REJECTED)).select(
-        "event_id", "field", "reason", F.coalesce(raw, "record").alias("record")
-    )
+    return tagged.where(_is(REJECTED)).select("event_id", "field", "reason", "record", "place")
 
 
 def _is(kind: str) -> Column:

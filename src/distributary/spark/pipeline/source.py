@@ -1,8 +1,9 @@
 """The events of a pipeline as a streaming DataFrame, with nothing lost that cannot be read.
 
 Readers of text (JSON, CSV, XML) leave the raw text of a row they cannot read, or not in full, in the column
-`_unreadable`; so does `parse = "json"` for sources that give raw values. Matching rejects such rows. A
-source of typed rows (Parquet, a table) has no such column: it fails as a whole when a file is broken.
+`_unreadable`, as bytes that may not be UTF-8; so does `parse = "json"` for sources that give raw values.
+Matching rejects such rows. A source of typed rows (Parquet, a table) has no such column: it fails as a whole
+when a file is broken.
 """
 
 from __future__ import annotations
@@ -11,21 +12,36 @@ import json
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StringType, StructType
 
 from distributary.errors import DistributaryError
-from distributary.spark.pipeline.config import UNREADABLE, PipelineSource
+from distributary.json_text import MAXIMUM_DEPTH, MAXIMUM_DIGITS
+from distributary.spark.columns import quoted
+from distributary.spark.pipeline.config import FILE_FORMATS, PipelineSource
+from distributary.spark.places import SOURCE_PLACE, UNREADABLE
 
 TEXT_FORMATS = ("json", "csv", "xml")
 """Formats whose readers can leave what they could not read in a column."""
+JSON_BOUNDS = {
+    "maxNestingDepth": str(MAXIMUM_DEPTH),
+    "maxNumLen": str(MAXIMUM_DIGITS),
+    "allowNonNumericNumbers": "false",
+}
+"""Options of Spark's reader of JSON, so that it takes what we take; the user's own go before them."""
 
 
-def read_source(spark: SparkSession, source: PipelineSource) -> DataFrame:
-    """The events as a stream; `DistributaryError` when Spark refuses the schema, format or options."""
+def read_source(spark: SparkSession, source: PipelineSource, id: str = "id") -> DataFrame:
+    """The events as a stream; `DistributaryError` when Spark refuses the schema, format or options.
+
+    With the column `SOURCE_PLACE`: where an event stands that could not be read, or has no `id`.
+    """
     schema = _schema(spark, source)
-    reader = spark.readStream.format(source.format).options(**dict(source.options))
+    reader = spark.readStream.format(source.format)
+    if source.format == "json":
+        reader = reader.options(**JSON_BOUNDS)
+    reader = reader.options(**dict(source.options))
     if schema is not None and source.parse is None:
         if source.format in TEXT_FORMATS:
             schema = _with_unreadable(schema)
@@ -35,20 +51,52 @@ def read_source(spark: SparkSession, source: PipelineSource) -> DataFrame:
         rows = reader.load(source.path)
     except (PySparkException, Py4JError) as error:
         raise DistributaryError(f"[source]: Spark cannot read it: {first_line(error)}") from None
+    place = source_place(source)
     if source.parse is None or schema is None:
-        return rows
+        return placed(rows, place, id)
     if source.format != "kafka":
         # A blank line of text is no event; an empty message may be one that went wrong.
         rows = rows.where(F.trim("value") != "")
-    return parsed(rows, schema)
+    return placed(parsed(rows, schema, place), F.col(SOURCE_PLACE), id)
 
 
-def parsed(rows: DataFrame, schema: StructType) -> DataFrame:
-    """Rows with JSON text in `value` as rows of that schema, with `_unreadable` for what is no such JSON."""
+def parsed(rows: DataFrame, schema: StructType, place: Column | None = None) -> DataFrame:
+    """Rows with JSON text in `value` as rows of that schema, with `_unreadable` for what is no such JSON.
+
+    With a place there is a column of it.
+    """
     text = F.col("value").cast(StringType())
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": UNREADABLE}
-    event = F.from_json(text, _with_unreadable(schema), options)
-    return rows.select(event.alias("event")).select("event.*")
+    valid = F.is_valid_utf8(text)  # Spark would put other characters in the place of what is not
+    options = {**JSON_BOUNDS, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": UNREADABLE}
+    event = F.from_json(F.when(valid, text), _with_unreadable(schema), options)
+    unreadable = F.when(~valid, text).otherwise(F.col(f"event.{UNREADABLE}"))
+    places = [] if place is None else [place.alias(SOURCE_PLACE)]
+    read = rows.select(event.alias("event"), text.alias("value"), *places)
+    names = [F.col(f"event.{quoted(name)}") for name in schema.names]
+    return read.select(*names, unreadable.alias(UNREADABLE), *map(F.col, [SOURCE_PLACE] if places else []))
+
+
+def source_place(source: PipelineSource) -> Column:
+    """Where in its source a row stands: the file, or topic, partition and offset; null if nothing tells."""
+    if source.format == "kafka":
+        return F.format_string("%s[%d]@%d", F.col("topic"), F.col("partition"), F.col("offset"))
+    if source.format in (*FILE_FORMATS, "text"):
+        return F.col("_metadata.file_path")
+    return F.lit(None).cast(StringType())
+
+
+def placed(rows: DataFrame, place: Column, id: str) -> DataFrame:
+    """The rows with their places where somebody will ask for them: elsewhere that would be a waste."""
+    names = rows.schema.names
+    wrong = F.col(quoted(id)).isNull() if id in names else F.lit(False)
+    if UNREADABLE in names:
+        wrong = wrong | F.col(UNREADABLE).isNotNull()
+    else:
+        for field in rows.schema.fields:
+            if isinstance(field.dataType, StringType):
+                wrong = wrong | F.coalesce(~F.is_valid_utf8(F.col(quoted(field.name))), F.lit(False))
+    bare = [F.col(quoted(name)) for name in names if name != SOURCE_PLACE]
+    return rows.select(*bare, F.when(wrong, place).alias(SOURCE_PLACE))
 
 
 def first_line(error: object) -> str:

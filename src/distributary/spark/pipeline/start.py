@@ -19,11 +19,12 @@ from distributary.flow.catalogue import Catalogue
 from distributary.spark import storage
 from distributary.spark.index.build import live_index
 from distributary.spark.match import match_with
-from distributary.spark.pipeline.config import FILE_FORMATS, UNREADABLE, Pipeline, derived_in
+from distributary.spark.pipeline.config import FILE_FORMATS, Pipeline, derived_in
 from distributary.spark.pipeline.derived import derived_rows
 from distributary.spark.pipeline.outputs import batches_begun
 from distributary.spark.pipeline.sink import BatchWriter
 from distributary.spark.pipeline.source import read_source
+from distributary.spark.places import SOURCE_PLACE, UNREADABLE
 from distributary.spark.rows import TaggedRows
 from distributary.spark.session import ROCKSDB, STATE_STORE
 from distributary.spark.tasks import MatchTasks
@@ -41,7 +42,7 @@ def start(spark: SparkSession, pipeline: Pipeline) -> StreamingQuery:
     _require_the_same_queries(pipeline)
     pipeline.store.create()
     spark.conf.set(STATE_STORE, pipeline.spark.get(STATE_STORE, ROCKSDB))
-    events = read_source(spark, pipeline.source)
+    events = read_source(spark, pipeline.source, pipeline.events.id)
     writer = tagged_rows(events, pipeline).writeStream.queryName(pipeline.name)
     if pipeline.trigger.available_now:
         writer = writer.trigger(availableNow=True)
@@ -54,7 +55,7 @@ def start(spark: SparkSession, pipeline: Pipeline) -> StreamingQuery:
 def tagged_rows(events: DataFrame, pipeline: Pipeline) -> DataFrame:
     """The stream of tagged rows, with all events: the archive needs all of their columns, counting a few."""
     columns = pipeline.columns
-    bare = [name for name in events.columns if name != UNREADABLE]
+    bare = [name for name in events.columns if name not in (UNREADABLE, SOURCE_PLACE)]
     topic = [columns.topic] if pipeline.metrics and columns.topic in bare else []
     order = [columns.order] if columns.order is not None else []
     carry = list(dict.fromkeys([*pipeline.sink.columns, *topic]))

@@ -20,6 +20,7 @@ from distributary.filters.where.filter import WhereFilter
 from distributary.flow.language.schema import MAX_TIME, Type
 from distributary.flow.language.source import Source
 from distributary.spark.columns import EventColumns, quoted
+from distributary.spark.places import SOURCE_PLACE
 from distributary.spark.queries import sql
 from distributary.spark.queries.plan import EVENTS, ColumnSheet, StreamBranch
 from distributary.spark.queries.sql import SQL_TYPES, Value, literal, text_literal
@@ -42,7 +43,7 @@ class EventIntake:
 def take_in(events: DataFrame, columns: EventColumns, sources: Iterable[Source]) -> EventIntake:
     """Which events belong to which sources, as columns of a sheet; nothing is computed yet."""
     given = list(sources)
-    others = (columns.id, columns.topic, columns.document, columns.corrupt)
+    others = (columns.id, columns.topic, columns.document, columns.corrupt, SOURCE_PLACE)
     attributes = T.StructType([field for field in events.schema if field.name not in others])
     paths = dict(_flat(attributes))
     names = dict.fromkeys(name for source in given for name in _looked_at(source) if name in paths)
@@ -50,6 +51,10 @@ def take_in(events: DataFrame, columns: EventColumns, sources: Iterable[Source])
     readable = events
     if columns.corrupt is not None and columns.corrupt in events.columns:
         readable = events.where(f"{quoted(columns.corrupt)} is null")
+    else:
+        texts = [field.name for field in events.schema if isinstance(field.dataType, T.StringType)]
+        valid = (f"coalesce(is_valid_utf8({quoted(name)}), true)" for name in texts)
+        readable = events.where(" and ".join(["true", *valid]))
     topic = "cast(null as string)"
     if columns.topic in events.columns:
         topic = f"regexp_replace({quoted(columns.topic)}, '^/', '')"

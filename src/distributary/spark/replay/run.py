@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from distributary.errors import DistributaryError
-from distributary.files import STANDARD, opened_for_writing
+from distributary.output import STANDARD, opened_for_writing
 from distributary.spark.columns import quoted
 from distributary.spark.pipeline.config import Pipeline
 from distributary.spark.pipeline.run import session_for

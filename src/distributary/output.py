@@ -1,0 +1,199 @@
+"""Files that are written so that nothing is harmed, and that say in one sentence what went wrong.
+
+Rules:
+
+- A new file, or one that replaces another, is written beside its place as `<name>.partial` and takes its name
+  when it is complete. It gets the permissions of the file it replaces. What breaks off stays as `.partial`.
+- A device or a pipe is written into and never replaced; a symbolic link stays, and its target is written.
+- A log, such as a quarantine, is written in place, line by line, so that whatever ends the process leaves
+  all of it. What an earlier run has left there is kept: `<name>.1`, `<name>.2` and so on, the oldest first.
+- A full disk, a directory, a place that must not be written: `DistributaryError`. A pipe that nobody reads
+  any more stays a `BrokenPipeError`: that is how `| head` ends a command.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import stat
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+from typing import IO, cast
+
+from distributary.errors import DistributaryError
+
+STANDARD = "-"
+"""The name that means standard input or output."""
+
+PARTIAL = ".partial"
+"""What is added to the name of a file while it is being written."""
+
+STANDARD_OUTPUT = (STANDARD, "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
+
+
+@contextmanager
+def opened_for_writing(name: str) -> Iterator[IO[str]]:
+    """A text file in UTF-8, or standard output for `-`. A file appears under its name when it is complete."""
+    if name in STANDARD_OUTPUT:
+        yield sys.stdout
+        sys.stdout.flush()
+        return
+    with opened_for_bytes(name) as stream, io.TextIOWrapper(stream, encoding="utf-8") as text:
+        yield text
+
+
+@contextmanager
+def opened_for_bytes(name: str) -> Iterator[io.BufferedWriter]:
+    """A file of bytes, likewise; standard output cannot be one."""
+    with _telling(name):
+        target = _replaced_file(name)
+    if target is None:
+        with _in_place(name) as stream:
+            yield stream
+        return
+    partial = Path(f"{target}{PARTIAL}")
+    stream = _created(partial, name, like=target)
+    try:
+        with stream:
+            yield stream
+    except BaseException:
+        with suppress(OSError):
+            if not partial.stat().st_size:
+                partial.unlink()
+        raise
+    with _telling(name):
+        partial.rename(target)
+
+
+def opened_log(name: str) -> tuple[IO[str], Path | None]:
+    """A text file that is written in place, line by line, and where an earlier one of its name is kept."""
+    with _telling(name):
+        target = _replaced_file(name)
+        if target is None:
+            return _text_by_line(_in_place(name)), None
+        kept = _moved_away(target)
+    return _text_by_line(_created(target, name)), kept
+
+
+def require_distinct(read: Mapping[str, str], written: Mapping[str, str]) -> None:
+    """Refuse a file that is to be written while it is read, or written twice, whatever its names.
+
+    The names are given by what they are for, such as `{"--events": "events.jsonl"}`. Terminals, sockets and
+    devices such as /dev/null may serve several purposes.
+    """
+    purposes: dict[object, str] = {}
+    for purpose, name in read.items():
+        purposes.setdefault(_identity(name, sys.stdin), purpose)
+    purposes.pop(None, None)
+    for purpose, name in written.items():
+        own = _identity(name, sys.stdout)
+        for found in (own, _identity(f"{os.path.realpath(name)}{PARTIAL}", sys.stdout)):
+            if found in purposes:
+                raise DistributaryError(
+                    f"{purpose} and {purposes[found]} are the same file, {name}, which would be overwritten: "
+                    "name another one"
+                )
+        if own is not None:
+            purposes[own] = purpose
+
+
+def cannot_write(name: str, error: OSError) -> DistributaryError:
+    """What is said when a place cannot be written."""
+    return DistributaryError(f"cannot write {name}: {error.strerror or error}")
+
+
+class _OutputFile(io.FileIO):
+    """A file that says its name when it cannot be written."""
+
+    def __init__(self, descriptor: int, shown: str) -> None:
+        super().__init__(descriptor, "wb")
+        self._shown = shown
+
+    def write(self, data: object) -> int:
+        try:
+            return super().write(data)  # type: ignore[arg-type]
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise cannot_write(self._shown, error) from None
+
+
+@contextmanager
+def _telling(name: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise cannot_write(name, error) from None
+
+
+def _replaced_file(name: str) -> Path | None:
+    """The regular file that a name stands for, there or not; None for a device, a pipe or the like."""
+    try:
+        found = os.stat(name)
+    except FileNotFoundError:
+        if name.endswith("/"):
+            raise _is_directory(name) from None
+        return Path(os.path.realpath(name))
+    if stat.S_ISDIR(found.st_mode):
+        raise _is_directory(name)
+    if not stat.S_ISREG(found.st_mode) or name.startswith(("/dev/", "/proc/")):
+        return None
+    if not os.access(name, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    return Path(os.path.realpath(name))
+
+
+def _is_directory(name: str) -> DistributaryError:
+    return DistributaryError(f"cannot write {name}: it is a directory; name a file in it")
+
+
+def _in_place(name: str) -> io.BufferedWriter:
+    with _telling(name):
+        return io.BufferedWriter(_OutputFile(os.open(name, os.O_WRONLY | os.O_APPEND), name))
+
+
+def _created(path: Path, name: str, *, like: Path | None = None) -> io.BufferedWriter:
+    """A file made anew, with the owner and the permissions of another one if that is there."""
+    with _telling(name):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Removed rather than truncated: it may be a link to something else.
+        path.unlink(missing_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        if like is not None and like.exists():
+            before = like.stat()
+            with suppress(OSError):
+                os.fchown(descriptor, before.st_uid, before.st_gid)
+            os.fchmod(descriptor, stat.S_IMODE(before.st_mode))
+    return io.BufferedWriter(_OutputFile(descriptor, name))
+
+
+def _text_by_line(stream: io.BufferedWriter) -> IO[str]:
+    return cast(IO[str], io.TextIOWrapper(stream, encoding="utf-8", line_buffering=True))
+
+
+def _moved_away(path: Path) -> Path | None:
+    """Keep what a file holds under the first free number; None when there is nothing to keep."""
+    if not path.exists() or not path.stat().st_size:
+        return None
+    for number in count(1):
+        kept = Path(f"{path}.{number}")
+        if not os.path.lexists(kept):
+            path.rename(kept)
+            return kept
+    raise AssertionError("numbers do not end")
+
+
+def _identity(name: str, standard: IO[str]) -> object:
+    """What two names of one file or named pipe have in common; None for all else."""
+    try:
+        found = os.fstat(standard.fileno()) if name == STANDARD else os.stat(name)
+    except FileNotFoundError:
+        return os.path.realpath(name)
+    except (OSError, ValueError, AttributeError):
+        return None
+    kinds = (stat.S_ISREG, stat.S_ISFIFO, stat.S_ISBLK)
+    return (found.st_dev, found.st_ino) if any(each(found.st_mode) for each in kinds) else None
