@@ -291,6 +291,23 @@ def test_each_subscription_needs_a_serial_when_serials_are_given() -> None:
         Matcher([subscription("s1", topic="A")], serials=[])
 
 
+def test_a_memory_that_was_cut_or_overwritten_is_restored_or_refused_and_never_breaks() -> None:
+    matcher = Matcher([subscription(name, change={"price": 1, "größe": 2}) for name in ("s1", "s2")])
+    matcher.match(Event("e", topic="A", attributes={"price": 5, "größe": 1}))
+    (memory,) = matcher.recall(["A"])
+    assert memory is not None
+    cut = [memory[:length] for length in range(len(memory))]
+    flipped = [memory[:at] + b"\xff" + memory[at + 1 :] for at in range(len(memory))]
+    refused = 0
+    for damaged in (*cut, *flipped):
+        matcher.forget()
+        try:
+            matcher.restore(["A"], [damaged])
+        except DistributaryError:
+            refused += 1
+    assert refused > len(memory), "most cuts and every length that does not fit are noticed"
+
+
 def test_a_memory_is_restored_only_to_the_registration_it_was_of() -> None:
     matcher = Matcher([subscription(name, change={"price": 1}) for name in ("s1", "s2", "s3")])
     assert matcher.match(QUOTE) == ["s1", "s2", "s3"]

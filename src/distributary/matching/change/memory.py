@@ -9,18 +9,19 @@ bytes for each value, and a few for each attribute.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from distributary.errors import DistributaryError
+from distributary.errors import DamagedError, DistributaryError
 from distributary.kernel import Floats, Ints
 from distributary.matching import frozen
 from distributary.matching.index import Arrays
 
 FORMAT = b"\x01"
+DAMAGED = "the memory of a topic is not what `Matcher.recall` gave: keep its bytes as they are"
 _SECTION = struct.Struct("<II")
 _ENTRY = np.dtype([("serial", "<i8"), ("value", "<f8")])
 _FROZEN = ("slots", "attributes", "topics", "values")
@@ -106,14 +107,10 @@ def unpack(records: Sequence[bytes | None]) -> LastValues:
                 f"the memory of a topic starts with {bytes(record[:1])!r}, not {FORMAT!r}; "
                 "it was not written by `Matcher.recall` of this version"
             )
-        at = 1
-        while at < len(record):
-            length, count = _SECTION.unpack_from(record, at)
-            at += _SECTION.size
-            name = bytes(record[at : at + length]).decode()
-            start, at = at + length, at + length + count * _ENTRY.itemsize
-            parts.append(record[start:at])
-            about.append((names.setdefault(name, len(names)), topic, count))
+        for name, entries_of in _sections(record):
+            parts.append(entries_of)
+            number = names.setdefault(name, len(names))
+            about.append((number, topic, len(entries_of) // _ENTRY.itemsize))
     entries = np.frombuffer(b"".join(parts), _ENTRY)
     attributes, topics, counts = np.array(about, np.int64).reshape(-1, 3).T
     return LastValues(
@@ -123,3 +120,19 @@ def unpack(records: Sequence[bytes | None]) -> LastValues:
         np.repeat(topics, counts).astype(np.int32),
         np.ascontiguousarray(entries["value"], np.float64),
     )
+
+
+def _sections(record: bytes) -> Iterator[tuple[str, bytes]]:
+    """The name and the list of each attribute of a record; `DamagedError` when they do not fill it."""
+    at = 1
+    while at < len(record):
+        try:
+            length, count = _SECTION.unpack_from(record, at)
+            start = at + _SECTION.size + length
+            name = bytes(record[at + _SECTION.size : start]).decode()
+        except (struct.error, UnicodeDecodeError):
+            raise DamagedError(DAMAGED) from None
+        at = start + count * _ENTRY.itemsize
+        if at > len(record):
+            raise DamagedError(DAMAGED)
+        yield name, record[start:at]
