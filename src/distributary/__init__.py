@@ -25,7 +25,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from distributary.errors import DistributaryError, DocumentError, FilterError, InputError
-from distributary.model import Delivery, Event, Subscription
+from distributary.model import Delivery, Event, Subscription, check_subscriptions_with
 
 if TYPE_CHECKING:
     from distributary.matching.matcher import Matcher
@@ -42,6 +42,15 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
+
+
+def _check_filters(subscription: Subscription) -> None:
+    from distributary.filters.kinds import check_filters  # here, because it takes a while to load
+
+    check_filters(subscription)
+
+
+check_subscriptions_with(_check_filters)
 
 
 def __getattr__(name: str) -> Any:

@@ -8,7 +8,7 @@ and its filters by kind.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,6 +34,8 @@ class Event:
     topic: str | None = None
     attributes: Mapping[str, Value] = field(default_factory=dict, hash=False)
     document: str | None = None
+    arrival: int | None = field(default=None, compare=False)
+    """When it arrived, in nanoseconds since 1970 in UTC: what `now()` is in a condition. None for now."""
 
     def __post_init__(self) -> None:
         require_text(self.id, "id")
@@ -80,7 +82,8 @@ class Event:
 class Subscription:
     """A standing request: whoever asked, and the filters that must all hold, as the user wrote them.
 
-    `more` holds the filters of kinds that an application has added (see `distributary.filters`).
+    `more` holds the filters of kinds that an application has added (see `distributary.filters`). A filter
+    that cannot be understood raises a `FilterError` with the place.
 
     >>> Subscription("s1", "ann", topic="quotes/NYSE/*", where="price > 8.3").filters()
     {'topic': 'quotes/NYSE/*', 'where': 'price > 8.3'}
@@ -106,6 +109,8 @@ class Subscription:
                 + ", ".join(BUILT_IN_FILTERS),
                 field="subscription",
             )
+        for check in _subscription_checks:
+            check(self)
 
     def filters(self) -> dict[str, Any]:
         """The filters that are present, by kind."""
@@ -135,6 +140,17 @@ class Subscription:
     def to_record(self) -> dict[str, Any]:
         """The record that `from_record` reads."""
         return {"id": self.id, "subscriber": self.subscriber, **self.filters()}
+
+
+_subscription_checks: list[Callable[[Subscription], object]] = []
+
+
+def check_subscriptions_with(check: Callable[[Subscription], object]) -> None:
+    """Have every new subscription looked at by `check`, which raises an `InputError` if its filters are none.
+
+    This module knows no filters; the package that does sees to it that they are checked.
+    """
+    _subscription_checks.append(check)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,17 @@ from hypothesis import strategies as st
 
 from distributary.errors import InputError
 from distributary.files import events_to_table
-from distributary.matching.batch import BOOLEAN, NULL, NUMBER, OTHER, STRING, EventBatch
+from distributary.matching.batch import EventBatch
+from distributary.matching.columns import (
+    BOOLEAN,
+    DURATION,
+    INSTANT,
+    NULL,
+    NUMBER,
+    OTHER,
+    STRING,
+    TIME,
+)
 from distributary.model import Event
 
 BIG = 2**53 + 1
@@ -40,7 +50,10 @@ def column_of(array: pa.Array) -> Any:
         (pa.array([True, False, None]), [BOOLEAN, BOOLEAN, NULL], [1, 0, 0]),
         (pa.array([None, None], pa.null()), [NULL, NULL], [0, 0]),
         (pa.array([[1], None]), [OTHER, NULL], [0, 0]),
-        (pa.array([datetime.date(2026, 1, 1), None]), [OTHER, NULL], [0, 0]),
+        (pa.array([datetime.date(1970, 1, 2), None]), [INSTANT, NULL], [86_400e6, 0]),
+        (pa.array([1001, None], pa.timestamp("ns")), [INSTANT, NULL], [1.5, 0]),
+        (pa.array([datetime.time(0, 0, 1)]), [TIME], [1e9]),
+        (pa.array([datetime.timedelta(seconds=-1)]), [DURATION], [-1e6]),
         (pa.array([b"x", None]), [OTHER, NULL], [0, 0]),
     ],
 )
@@ -71,7 +84,10 @@ def test_struct_fields_get_dotted_names_and_a_missing_struct_is_null_throughout(
         {"id": ["e1", "e2", "e3"], "wind": [{"speed": 3, "at": {"x": "a"}}, None, {"speed": None}]}
     )
     batch = EventBatch.from_table(table)
-    assert sorted(batch.attributes) == ["wind.at.x", "wind.speed"]
+    assert {"wind", "wind.at", "wind.at.x", "wind.speed"} <= set(batch.attributes)
+    wind = batch.column("wind")
+    assert wind is not None
+    assert wind.tags.tolist() == [OTHER, NULL, OTHER]
     speed, place = batch.column("wind.speed"), batch.column("wind.at.x")
     assert speed is not None
     assert place is not None

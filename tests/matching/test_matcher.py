@@ -89,9 +89,16 @@ def test_a_malformed_subscription_leaves_nothing_behind() -> None:
 
 def test_malformed_subscriptions_are_noted_when_a_list_is_given() -> None:
     rejected: list[RejectedInput] = []
-    given = [subscription("s1", topic="A//B"), subscription("s2", topic="quotes")]
+    given = [subscription("s1", topic="A"), subscription("s1", topic="B"), subscription("s2", topic="quotes")]
     assert Matcher(given, rejected=rejected).match(QUOTE) == ["s2"]
-    assert [(one.position, one.id, one.error.field) for one in rejected] == [(0, "s1", "topic")]
+    assert [(one.position, one.id, one.error.field) for one in rejected] == [(1, "s1", "id")]
+
+
+def test_a_subscription_with_a_filter_that_is_none_cannot_be_made() -> None:
+    for filters in ({"topic": "A//B"}, {"where": "price >"}, {"path": "/a["}, {"change": {"price": -1}}):
+        with pytest.raises(FilterError) as caught:
+            subscription("s1", **filters)
+        assert caught.value.field == next(iter(filters))
 
 
 def test_malformed_events_raise_or_are_noted_and_the_rest_is_matched() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from distributary.errors import FilterError
 from distributary.filters.where import condition
 from distributary.filters.where.domain import Conjunction, contains_value
-from distributary.filters.where.expression import evaluate
+from distributary.filters.where.evaluate import evaluate
 from distributary.filters.where.filter import WhereFilter
 from distributary.model import Event
 from properties.oracle_where import attribute_maps, conditions, wants

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
@@ -82,14 +83,17 @@ def test_import_makes_one_commit_and_sets_the_rest_aside(
     ending: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name = f"subs.{ending}"
-    malformed = Subscription("s3", "ann", where="price >")
+    malformed = {"id": "s3", "subscriber": "ann", "where": "price >"}
     if ending == "jsonl":
         places = [f"{name}:2", f"{name}:4"]
-        lines(name, RECORDS[0], malformed.to_record(), RECORDS[1], RECORDS[0])
+        lines(name, RECORDS[0], malformed, RECORDS[1], RECORDS[0])
     else:
         places = [f"{name} row 1", f"{name} row 3"]
         first, second = map(Subscription.from_record, RECORDS)
-        parquet.write_table(files.subscriptions_to_table([first, malformed, second, first]), name)
+        table = files.subscriptions_to_table([first, first, second, first])
+        rows = table.to_pylist()
+        rows[1] = dict.fromkeys(rows[0]) | malformed
+        parquet.write_table(pa.Table.from_pylist(rows, table.schema), name)
     assert subscriptions("import", name) == 3
     printed = capsys.readouterr()
     assert printed.out == "version 1\n"

@@ -166,12 +166,12 @@ def test_a_malformed_subscription_stops_the_whole_commit(store: SubscriptionStor
 def test_what_is_refused_is_told_with_its_position_and_the_rest_committed(store: SubscriptionStore) -> None:
     store.commit([S1])
     told: list[tuple[int, str, str | None]] = []
-    bad = Subscription("s3", "bob", topic="a//b")
+    bad = Subscription("s3", "bob", topic="a", more={"unheard": "of"})
     version = store.commit(
         [S2, bad, S2, S1], refused=lambda at, one, error: told.append((at, one.id, error.field))
     )
     assert version == 2
-    assert told == [(1, "s3", "topic"), (2, "s2", "id"), (3, "s1", "id")]
+    assert told == [(1, "s3", "unheard"), (2, "s2", "id"), (3, "s1", "id")]
     assert [one.id for _, one in store.subscriptions()] == ["s1", "s2"]
 
 

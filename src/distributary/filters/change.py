@@ -7,8 +7,8 @@ last delivered value of every named attribute the event carries, and the others 
 
 The rules of the arithmetic, the same in every engine:
 
-- A number is an int or a float; booleans, strings, NaN and missing attributes are none. An event that
-  carries no named attribute as a number never passes, not even as the first.
+- A number is an int, a float or a decimal; booleans, strings, NaN and missing attributes are none. An event
+  that carries no named attribute as a number never passes, not even as the first.
 - Distances are computed in float64: `abs(value - last) > tolerance`. Equal infinities have not moved.
 
 The filter is the stateless part; `matching.change.index` describes the engines that hold the state.
@@ -20,10 +20,12 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, ClassVar, Self
 
 from distributary.errors import FilterError
 from distributary.filters.filter import Filter
+from distributary.filters.where.values import moved_double, plain
 from distributary.model import Event, Value, surrogate_in
 
 WANTED = 'give an object of attributes and tolerances such as {"price": 0.05}'
@@ -138,9 +140,10 @@ def number_of(value: Value) -> float | None:
 
     Whole numbers beyond the range of float64 count as infinities, as they do in event batches.
     """
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:
-        return None
-    return as_float(value)
+    number = plain(value)
+    if type(number) is Decimal:
+        return moved_double(number)
+    return None if type(number) not in (int, float) or number != number else as_float(number)
 
 
 def as_float(number: Any) -> float:

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from distributary.errors import DistributaryError, FilterError
 from distributary.filters.change import ChangeFilter
 from distributary.filters.filter import Filter
@@ -13,6 +15,10 @@ from distributary.filters.path.filter import PathFilter
 from distributary.filters.topic import TopicFilter
 from distributary.filters.where.filter import WhereFilter
 from distributary.model import BUILT_IN_FILTERS, Subscription
+
+REMEMBERED = 1 << 14
+REMEMBERED_LENGTH = 1000
+"""So many filters, of texts no longer than this, are not parsed again."""
 
 BUILT_IN: dict[str, type[Filter]] = {
     filter_class.kind: filter_class for filter_class in (TopicFilter, WhereFilter, PathFilter, ChangeFilter)
@@ -46,9 +52,24 @@ def parse_filters(subscription: Subscription) -> dict[str, Filter]:
     return {kind: parse_filter(kind, given) for kind, given in subscription.filters().items()}
 
 
+def check_filters(subscription: Subscription) -> None:
+    """Raise `FilterError` when a filter cannot be understood; kinds not registered are passed over."""
+    for kind, given in subscription.filters().items():
+        if kind in BUILT_IN or kind in _added:
+            parse_filter(kind, given)
+
+
 def parse_filter(kind: str, given: object) -> Filter:
     """The filter that a subscription gives under this kind; `FilterError` when there is no such kind."""
+    if isinstance(given, str) and len(given) <= REMEMBERED_LENGTH and kind in BUILT_IN:
+        return _parsed(kind, given)
     filter_class = BUILT_IN.get(kind) or _added.get(kind)
     if filter_class is None:
         raise FilterError(f"no such filter kind; known are {', '.join(kinds())}", field=kind)
     return filter_class.parse(given)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _parsed(kind: str, given: str) -> Filter:
+    """A filter by its text. A subscription is parsed when it is made and again when it is used."""
+    return BUILT_IN[kind].parse(given)

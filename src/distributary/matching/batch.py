@@ -1,125 +1,33 @@
 """A batch of events as columns: what every index reads when it matches many events at once.
 
-Arrow's string buffers are read in place. Each attribute becomes an `AttributeColumn` on first use, so a wide
-table costs only what the subscriptions look at. A value is a number, a string, a boolean or something else
-that compares with nothing; the tag of a row says which, so one attribute may hold different types in
-different events, as JSON allows. Whole numbers beyond 2^53 are rounded in `numbers` (which keeps every
-comparison with a smaller literal right) and exact in `value`.
+Arrow's string buffers are read in place. Each attribute becomes an `AttributeColumn` on first use (see
+`columns`), so a wide table costs only what the subscriptions look at; an operation of a condition is a column
+too, computed when it is first asked for. One attribute may hold different types in different events, as JSON
+allows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from distributary.arrow_rows import check_names, unreadable_text
 from distributary.errors import InputError
-from distributary.filters.change import as_float
 from distributary.filters.path.document import Document, parse_document
-from distributary.kernel import Bytes, Flags, Floats, Longs, kernel
-from distributary.model import Event, Value
+from distributary.filters.where.evaluate import NOW, operand_value
+from distributary.filters.where.expression import attributes_of_operand
+from distributary.filters.where.lookup import attribute_of
+from distributary.filters.where.parse import operand_of
+from distributary.filters.where.values import Instant
+from distributary.filters.where.write import OPERATION_KEY
+from distributary.kernel import Bytes, Flags, Longs, kernel
+from distributary.matching.columns import NULL, AttributeColumn, Strings, validity
+from distributary.model import Event
 
-NULL, NUMBER, STRING, BOOLEAN, OTHER = range(5)
 SLASH = ord("/")
-
-
-class Strings(NamedTuple):
-    """Text of every row as bytes: row i is `data[starts[i]:ends[i]]`; a null row is empty and not valid.
-
-    `starts` shares no memory with `ends`: a batch of events moves the starts of its topics past a slash.
-    """
-
-    data: Bytes
-    starts: Longs
-    ends: Longs
-    valid: Flags
-
-    @classmethod
-    def from_arrow(cls, array: pa.Array) -> Strings:
-        """The texts of an Arrow array, read in place; other types are cast to strings."""
-        wide = pa.types.is_large_string(array.type)
-        if not wide and not pa.types.is_string(array.type):
-            array, wide = array.cast(pa.large_string()), True
-        _, offset_buffer, data_buffer = array.buffers()
-        width = np.int64 if wide else np.int32
-        offsets = np.frombuffer(offset_buffer, width)[array.offset : array.offset + len(array) + 1].astype(
-            np.int64
-        )
-        data = np.frombuffer(data_buffer, np.uint8) if data_buffer else np.empty(0, np.uint8)
-        return cls(data, offsets[:-1].copy(), offsets[1:], _validity(array))
-
-    @classmethod
-    def from_texts(cls, texts: Sequence[str | None]) -> Strings | None:
-        """The texts in bytes; None when there is no text in any row."""
-        valid = np.fromiter((text is not None for text in texts), np.bool_, len(texts))
-        if not valid.any():
-            return None
-        encoded = [text.encode() if text else b"" for text in texts]
-        ends = np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)))
-        starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
-        return cls(np.frombuffer(b"".join(encoded), np.uint8), starts, ends, valid)
-
-    def text(self, row: int) -> str | None:
-        """The text of a row; None when it is null."""
-        if not self.valid[row]:
-            return None
-        return self.data[self.starts[row] : self.ends[row]].tobytes().decode()
-
-
-class AttributeColumn(NamedTuple):
-    """One attribute of every row."""
-
-    tags: Bytes
-    """What each row holds: NULL, NUMBER, STRING, BOOLEAN or OTHER."""
-    numbers: Floats
-    """The value of a row when that is a number, 0 or 1 when it is a boolean."""
-    strings: Strings | None
-    """The texts where there are any; None when no row holds one."""
-    value: Callable[[int], Value]
-    """From a row to its value itself, exact whatever its size."""
-
-    @classmethod
-    def from_arrow(cls, array: pa.Array) -> AttributeColumn:
-        """The column of an Arrow array; decimals are read as floats."""
-        if pa.types.is_dictionary(array.type):
-            array = array.dictionary_decode()
-        if pa.types.is_decimal(array.type):
-            array = array.cast(pa.float64())
-        valid = _validity(array)
-        numbers = np.zeros(len(array), np.float64)
-        strings = None
-        tag = OTHER
-        if pa.types.is_integer(array.type) or pa.types.is_floating(array.type):
-            tag = NUMBER
-            numbers = _filled(array, 0).astype(np.float64)
-        elif pa.types.is_boolean(array.type):
-            tag = BOOLEAN
-            numbers = _filled(array, False).astype(np.float64)
-        elif pa.types.is_string(array.type) or pa.types.is_large_string(array.type) or _is_view(array.type):
-            tag = STRING
-            strings = Strings.from_arrow(array)
-        tags = np.where(valid, np.uint8(tag), np.uint8(NULL))
-        tags[np.isnan(numbers)] = OTHER
-        return cls(tags, numbers, strings, lambda row: _plain(array[row].as_py()))
-
-    @classmethod
-    def from_values(cls, values: Sequence[Value]) -> AttributeColumn:
-        """The column of Python values, one a row; None where an event does not have the attribute."""
-        tags = np.fromiter(map(tag_of, values), np.uint8, len(values))
-        numbers = np.fromiter(
-            (
-                as_float(value) if tag in (NUMBER, BOOLEAN) else 0.0
-                for value, tag in zip(values, tags, strict=True)
-            ),
-            np.float64,
-            len(values),
-        )
-        texts = [value if isinstance(value, str) else None for value in values]
-        return cls(tags, numbers, Strings.from_texts(texts), values.__getitem__)
 
 
 class EventBatch:
@@ -133,18 +41,25 @@ class EventBatch:
         documents: Strings | None,
         columns: dict[str, Callable[[], AttributeColumn]],
         rejected: Mapping[int, InputError] | None = None,
+        arrival: int | None = None,
     ) -> None:
         self.rows = rows
         self.ids = ids
         self.topics = topics
         self.documents = documents
+        self.arrival = time.time_ns() if arrival is None else arrival
+        """When the batch arrived, in nanoseconds since 1970: what `now()` is to all its events."""
         self._columns = columns
+        self._own = {"id", "topic"} - columns.keys()
+        """Names under which conditions find the event's own id and topic."""
+        for name, texts in (("id", lambda: Strings.from_arrow(ids)), ("topic", lambda: topics)):
+            self._columns.setdefault(name, _column_of(texts, rows))
         self._built: dict[str, AttributeColumn] = {}
         self._parsed: dict[int, Document] = {}
         self.rejected = dict(rejected or {})
         """Rows that are rejected, and why. `Matcher` leaves them out of its answers."""
         if ids.null_count:
-            for row in np.flatnonzero(~_validity(ids)).tolist():
+            for row in np.flatnonzero(~validity(ids)).tolist():
                 self.rejected.setdefault(
                     row, InputError("every event needs one; this one is null", field="id")
                 )
@@ -161,8 +76,12 @@ class EventBatch:
         id: str = "id",
         topic: str = "topic",
         document: str = "document",
+        arrival: int | None = None,
     ) -> EventBatch:
-        """Every column but the three named is an attribute; a struct's fields get dotted names."""
+        """Every column but the three named is an attribute; a struct's fields get dotted names.
+
+        `arrival` is when it arrived, in nanoseconds since 1970; the default is now.
+        """
         check_names(table.schema.names)
         if id not in table.schema.names:
             raise InputError(f"the events have no column {id!r}; name the id column", field="id")
@@ -179,6 +98,7 @@ class EventBatch:
             _texts(given, document),
             arrays,
             rejected,
+            arrival,
         )
 
     @classmethod
@@ -190,19 +110,38 @@ class EventBatch:
             pa.array([event.id for event in events], pa.large_string()),
             Strings.from_texts([event.topic for event in events]),
             Strings.from_texts([event.document for event in events]),
-            {name: _collector(events, name) for name in names},
+            {name: _collector(events, name) for name in names | _objects(names)},
+            arrival=next((event.arrival for event in events if event.arrival is not None), None),
         )
 
     def column(self, name: str) -> AttributeColumn | None:
-        """The attribute of that name, or None when no event of the batch has it."""
+        """The attribute of that name, or None when no event of the batch has it.
+
+        The name may be the key of an operation (see `filters.where.write.operand_key`).
+        """
         column = self._built.get(name)
         if column is None and name in self._columns:
             column = self._built[name] = self._columns[name]()
+        elif column is None and name.startswith(OPERATION_KEY):
+            column = self._built[name] = self._computed(name)
         return column
+
+    def _computed(self, key: str) -> AttributeColumn:
+        """The values of an operation, row by row."""
+        operand = operand_of(key)
+        names = attributes_of_operand(operand)
+        columns = [(name, column) for name in names if (column := self.column(name)) is not None]
+        now = Instant(self.arrival)
+        values = []
+        for row in range(self.rows):
+            attributes = {name: column.value(row) for name, column in columns}
+            attributes[NOW] = now
+            values.append(operand_value(operand, attributes))
+        return AttributeColumn.from_values(values)
 
     @property
     def attributes(self) -> list[str]:
-        """The names of the attributes that some event of the batch may have."""
+        """The names of the attributes that some event of the batch may have, its id and topic among them."""
         return list(self._columns)
 
     def document(self, row: int) -> Document | None:
@@ -212,11 +151,15 @@ class EventBatch:
     def event(self, row: int) -> Event:
         """The row as an event, for code that looks at one event at a time."""
         present = {name: column for name in self._columns if (column := self.column(name)) is not None}
+        attributes = {name: column.value(row) for name, column in present.items() if column.tags[row] != NULL}
+        for name in _objects(attributes) | self._own:
+            attributes.pop(name, None)
         return Event(
             str(self.ids[row].as_py()),
             self.topics.text(row) if self.topics is not None and row not in self.rejected else None,
-            {name: column.value(row) for name, column in present.items() if column.tags[row] != NULL},
+            attributes,
             self.documents.text(row) if self.documents is not None else None,
+            self.arrival,
         )
 
     def _check_topics(self, topics: Strings) -> None:
@@ -241,24 +184,30 @@ class EventBatch:
                     self.topics.valid[row] = False
 
 
-def tag_of(value: Value) -> int:
-    """How a Python value is tagged. NaN compares with nothing, so it counts as something else."""
-    if value is None:
-        return NULL
-    if isinstance(value, bool):
-        return BOOLEAN
-    if isinstance(value, (int, float)):
-        return NUMBER if value == value else OTHER
-    return STRING if isinstance(value, str) else OTHER
+def _column_of(texts: Callable[[], Strings | None], rows: int) -> Callable[[], AttributeColumn]:
+    """The column of an event's own texts, its id or topic."""
+
+    def column() -> AttributeColumn:
+        strings = texts()
+        if strings is None:
+            return AttributeColumn.from_values([None] * rows)
+        return AttributeColumn.from_strings(strings)
+
+    return column
+
+
+def _objects(names: Iterable[str]) -> set[str]:
+    """The names of objects, of whose attributes these are: `wind` for `wind.speed`."""
+    return {name[:end] for name in names for end, character in enumerate(name) if character == "." and end}
 
 
 def _collector(events: Sequence[Event], name: str) -> Callable[[], AttributeColumn]:
-    return lambda: AttributeColumn.from_values([event.attributes.get(name) for event in events])
+    return lambda: AttributeColumn.from_values([attribute_of(event, name) for event in events])
 
 
 def _add_columns(columns: dict[str, Callable[[], AttributeColumn]], name: str, array: pa.Array) -> None:
+    columns[name] = lambda: AttributeColumn.from_arrow(array)
     if not pa.types.is_struct(array.type):
-        columns[name] = lambda: AttributeColumn.from_arrow(array)
         return
     for field, child in zip(array.type, array.flatten(), strict=True):
         _add_columns(columns, f"{name}.{field.name}", child)
@@ -287,31 +236,6 @@ def _texts(columns: Mapping[str, pa.Array], name: str) -> Strings | None:
 
 def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-
-
-def _is_view(kind: pa.DataType) -> bool:
-    return bool(kind == pa.string_view())
-
-
-def _validity(array: pa.Array) -> Flags:
-    if array.null_count == 0:
-        return np.ones(len(array), np.bool_)
-    valid: Flags = array.is_valid().to_numpy(zero_copy_only=False).copy()
-    return valid
-
-
-def _filled(array: pa.Array, value: object) -> NDArray[Any]:
-    filled: NDArray[Any] = (array.fill_null(value) if array.null_count else array).to_numpy(
-        zero_copy_only=False
-    )
-    return filled
-
-
-def _plain(value: Any) -> Value:
-    """An Arrow value as an event carries it: lists and the like become opaque tuples."""
-    if value is None or isinstance(value, (str, bool, int, float)):
-        return value
-    return tuple(value) if isinstance(value, list) else (value,)
 
 
 @kernel

@@ -8,8 +8,10 @@ from itertools import zip_longest
 from distributary.filters.filter import Filter
 from distributary.filters.path.filter import PathFilter
 from distributary.filters.topic import WILDCARD, TopicFilter
-from distributary.filters.where.expression import And, Expression, attributes_of, evaluate, write
+from distributary.filters.where.evaluate import evaluate
+from distributary.filters.where.expression import And, Expression, attributes_of
 from distributary.filters.where.filter import WhereFilter
+from distributary.filters.where.write import write
 from distributary.matching.change.index import Peek
 from distributary.model import Event
 

@@ -7,7 +7,7 @@ from math import inf, nan
 import pytest
 
 from distributary.errors import FilterError
-from distributary.filters.where.expression import evaluate
+from distributary.filters.where.evaluate import evaluate
 from distributary.filters.where.filter import WhereFilter
 from distributary.model import Event
 
@@ -159,7 +159,8 @@ def test_conditions_that_differ_in_names_alone_are_told_apart():
         ("(a = 1 and b = 2) or c = 3", "a = 1 and b = 2 or c = 3"),
         ("NOT a IN (1,2)", "a not in (1, 2)"),
         ("not (a is null)", "a is not null"),
-        ("not not a", "not not a"),
+        ("not not a", "a"),
+        ("not not not a = 1", "not a = 1"),
         ("a = 'it''s'", "a = 'it''s'"),
         ("a LIKE '50!%' ESCAPE '!'", "a like '50!%' escape '!'"),
         ("1 = 2 or a", "false or a"),
@@ -183,21 +184,21 @@ def test_canonical_text(text, canonical):
         ("", 0, "empty"),
         ("   ", 0, "empty"),
         ("a = 1 and ()", 10, "nothing between"),
-        ("price > 5 and abs(x) > 1", 14, "abs(...)"),
-        ("a + 1 > 2", 2, "arithmetic"),
-        ("a = 2 * b", 6, "arithmetic"),
-        ("a = b-1", 5, "arithmetic"),
+        ("price > 5 and sqrt(x) > 1", 14, "sqrt(...)"),
+        ("price > 5 and uper(x) = 'A'", 14, "did you mean upper(...)?"),
+        ("sum(x) > 1", 0, "many events"),
+        ("lower(a, b) = 'x'", 0, "takes 1 arguments"),
         ("a in (select b from c)", 6, "subquery"),
         ("a = 1; drop", 5, "second statement"),
         ("a = 1 -- x", 6, "comment"),
         ("a = 1 /* x */", 6, "comment"),
         ("a = 1 as b", 6, "alias"),
-        ("case when a then b end", 0, "CASE"),
-        ("a::int = 1", 1, "cast"),
+        ("case when a then b = 1", 0, "end is missing"),
+        ("a::blob = 1", 3, "a type is expected"),
         ("a = 'x", 4, "not closed"),
         ('"a = 1', 0, "not closed"),
-        ("a = 1e999", 4, "beyond"),
-        ("a = 1" + "0" * 400, 4, "beyond"),
+        ("a = 1e9999", 4, "beyond"),
+        ("a = 1" + "0" * 1400, 4, "beyond"),
         ("a = 12abc", 4, "number"),
         ("a = 1.2.3", 4, "number"),
         ("(a = 1", 0, "not closed"),
@@ -216,8 +217,8 @@ def test_canonical_text(text, canonical):
         ("a, b", 1, "comma"),
         ("5", 0, "not a condition"),
         ("a and 'x'", 6, "not a condition"),
-        ("a ilike 'x'", 2, "ILIKE"),
-        ("a is b", 0, "IS must"),
+        ("a glob 'x'", 2, "GLOB"),
+        ("a is b", 5, "IS must"),
         ('"" = 1', 0, "name"),
         ("a = 'x\ud800'", 6, "surrogate"),
         ("a = ?", 4, "parameter"),
@@ -273,7 +274,7 @@ def test_a_condition_that_is_never_true_matches_nothing(text):
     ("text", "said"),
     [
         ("(" * 10_000 + "a = 1" + ")" * 10_000, "parts"),
-        ("not " * 10_000 + "a", "in a row"),
+        ("not " * 10_000 + "a", "parts"),
         ("not (" * 10_000 + "a" + ")" * 10_000, "parts"),
         ("(a = 1 and (b = 2 or " * 500 + "c" + "))" * 500, "nested"),
         (" or ".join(["a = 1"] * 50_000), r"use in \(...\)"),
@@ -282,10 +283,11 @@ def test_a_condition_that_is_never_true_matches_nothing(text):
         ("'" * 99_999, "not closed"),
         ('"' * 99_999, "not closed"),
         ("-" * 100_000, "comment"),
-        ("- " * 100_000, "arithmetic"),
-        ("a in (" + "(" * 50_000, "list"),
+        ("- " * 100_000, "parts"),
+        ("a in (" + "(" * 50_000, "parts"),
         ("a = 1" * 100_000, "number"),
         ("9" * 900_000, "beyond"),
+        ("a = 0." + "9" * 500_000, "beyond"),
         ("x" * 2_000_000, "longer"),
     ],
     ids=lambda text: text[:12],
@@ -303,7 +305,6 @@ def test_what_is_too_much_is_refused_clearly(text, said):
         " or ".join(f"a{i} <> {i}" for i in range(1_000)),
         "a = '" + "x" * 500_000 + "'",
         "x" * 500_000,
-        "a = 0." + "9" * 500_000,
     ],
     ids=lambda text: text[:12],
 )
@@ -324,7 +325,7 @@ def test_deep_alternation_up_to_the_bound_is_read():
     filter = where(text)
     assert filter.matches(Event("e", attributes={f"a{level}": 1 for level in range(40)}))
     with pytest.raises(FilterError, match="nested"):
-        where("not (" * 60 + "a" + ")" * 60)
+        where("not (b and " * 60 + "a" + ")" * 60)
 
 
 def test_a_long_list_is_one_domain():

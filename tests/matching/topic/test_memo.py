@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distributary.filters.topic import TopicFilter
-from distributary.matching.batch import EventBatch, Strings
+from distributary.matching.batch import EventBatch
+from distributary.matching.columns import Strings
 from distributary.matching.index import Pairs
 from distributary.matching.topic import memo as topic_memo
 from distributary.matching.topic.memo import MOST, TopicMemo

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from distributary.errors import DistributaryError
-from distributary.filters.where.expression import evaluate as condition_holds
+from distributary.filters.where.evaluate import evaluate as condition_holds
 from distributary.filters.where.filter import WhereFilter
 from distributary.flow import Catalogue, QueryBuilder, Schema, Source
 from distributary.flow.language.expression import evaluate

@@ -2,10 +2,15 @@
 
 How a condition gets from its text to an answer, in reading order:
 
-- `expression`: the tree that a condition is; how it is evaluated for an event, and its canonical text
+- `values`: the kinds of values, how two of them compare, and how times are read and written
+- `operations`, `geometry`: what can be computed of values: arithmetic, functions, casts; places on the earth
 - `like`: patterns of LIKE
-- parse: `parse` reads any text with sqlglot's grammar; `condition` keeps what it learnt of the text's shape,
-  so that conditions that differ in names and literals alone are not parsed again
+- `expression`: the tree that a condition is; `evaluate`: its truth for an event; `lookup`: what it finds
+  there
+- `write`: the canonical text of a condition
+- parse: `tokens` are what a text is cut into, `parse` gathers them, `precedence` says what belongs together
+  and `build` what it means; `condition` keeps what was learnt of a text's shape, so that conditions that
+  differ in names and literals alone are not parsed again
 - match, for indexes: `domain` is a set of values of one attribute; `normal_form` turns a condition into
   conjunctions of domains, of which an event must satisfy one
 - cover: a conjunction of domains contains another (`domain.contains`)

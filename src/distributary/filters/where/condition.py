@@ -11,28 +11,32 @@ difference to what comes out.
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from itertools import count
 from sys import intern
 from typing import Any, NamedTuple
 
 from distributary.errors import FilterError
 from distributary.filters.where import expression as tree
-from distributary.filters.where import parse
+from distributary.filters.where import tokens
 from distributary.filters.where.expression import Blank, Expression
+from distributary.filters.where.like import MAX_PATTERN
 from distributary.filters.where.normal_form import NormalForm, may_have_residue, may_hold_always
-from distributary.filters.where.parse import NAME_MARK, NUMBER_MARK, TEXT_MARK, ConditionReader
+from distributary.filters.where.parse import MAX_LENGTH, ConditionReader
 from distributary.filters.where.selectivity import guess
+from distributary.filters.where.tokens import NAME_MARK, NUMBER_MARK, TEXT_MARK
+from distributary.filters.where.write import BLANK_MARK, KEYWORDS, write, write_literal, write_name
 from distributary.model import surrogate_in
 
 CACHED_SHAPES = 4096
 CACHED_LENGTH = 4000
 """Longer shapes are not worth the memory."""
 
-split_literals = re.compile(f"({parse.LITERAL})", re.DOTALL).split
-split_literals_and_quoted_names = re.compile(f"({parse.QUOTED_NAME}|{parse.LITERAL})", re.DOTALL).split
+split_literals = re.compile(f"({tokens.LITERAL})", re.DOTALL).split
+split_literals_and_quoted_names = re.compile(f"({tokens.QUOTED_NAME}|{tokens.LITERAL})", re.DOTALL).split
 
-LARGE = 1e300
-"""Below this a number is read without further checks."""
+PLAIN_LENGTH = 16
+"""A number of no more characters is an integer, or a double whose shortest text it is."""
 
 split_names = re.compile(r"([^\W\d]\w*+(?:\.[^\W\d]\w*+)*+)").split
 
@@ -43,11 +47,25 @@ class ConditionTemplate:
     In its expression each attribute is called by its number, and each literal is a blank.
     """
 
-    __slots__ = ("_format", "_normal_form", "_order", "expression", "has_residue", "selectivity")
+    __slots__ = (
+        "_format",
+        "_normal_form",
+        "_order",
+        "expression",
+        "has_residue",
+        "looks_at_clock",
+        "present",
+        "selectivity",
+    )
 
     def __init__(self, expression: Expression) -> None:
         self.expression = expression
-        written = tree.write(expression).replace("%", "%%")
+        self.present = tree.attributes_asked_for(expression)
+        """The attributes of which it matters whether they are there, whatever their value."""
+        self.looks_at_clock = tree.calls(expression, "now")
+        # What stands in the tree may look like a place: then the text is written anew for each filter.
+        is_plain = not any(isinstance(fixed, str) for fixed in tree.fixed_literals(expression))
+        written = write(expression).replace("%", "%%") if is_plain else ""
         literals = count()
         self._order = [~int(name) if name else next(literals) for name in WRITTEN_PLACE.findall(written)]
         """What fills the format: a literal by its number, a name by the complement of its number."""
@@ -58,8 +76,10 @@ class ConditionTemplate:
 
     def text(self, names: tuple[str, ...], values: tuple[Any, ...]) -> str:
         """The canonical text of the condition."""
+        if not self._format:
+            return write(self.filled(names, values))
         return self._format % tuple(
-            [tree.write_literal(values[i]) if i >= 0 else tree.write_name(names[~i]) for i in self._order]
+            [write_literal(values[i]) if i >= 0 else write_name(names[~i]) for i in self._order]
         )
 
     def filled(self, names: tuple[str, ...], values: tuple[Any, ...]) -> Expression:
@@ -78,7 +98,7 @@ class ConditionTemplate:
         return self._normal_form
 
 
-WRITTEN_PLACE = re.compile(f'"([0-9]+)"|{tree.BLANK_MARK}')
+WRITTEN_PLACE = re.compile(f'"([0-9]+)"|{BLANK_MARK}')
 """Where a template's text has a name (a number is quoted) or a literal; nothing else of it has quotes."""
 
 
@@ -102,22 +122,22 @@ _nameless_shapes: dict[str, ConditionShape] = {}
 
 def read_condition(text: str) -> Condition:
     """The parts of a condition; FilterError when the text is not one."""
-    if len(text) > parse.MAX_LENGTH or not text.isascii():
+    if len(text) > MAX_LENGTH or not text.isascii():
         _check_characters(text)
     parts = split_literals(text) if '"' not in text else split_literals_and_quoted_names(text)
     values: list[Any] = []
     for place in range(1, len(parts), 2):
         literal = parts[place]
         if literal[0] == "'":
-            value: Any = literal[1:-1]
-            values.append(value.replace("''", "'") if "'" in value else value)
+            value: Any = literal[1:-1] if len(literal) <= MAX_PATTERN else None  # long ones are read anew
+            values.append(value.replace("''", "'") if value and "'" in value else value)
             parts[place] = TEXT_MARK
         elif literal[0] != '"':
-            try:
-                value = float(literal) if "." in literal else int(literal)
-            except ValueError:
-                value = LARGE
-            values.append(value + 0 if -LARGE < value < LARGE else parse.read_number(literal))
+            if len(literal) > PLAIN_LENGTH or "e" in literal or "E" in literal or literal[0] == "-":
+                number = tokens.read_number(literal)
+                values.append(None if type(number) is Decimal else number)  # decimals are in the tree
+            else:
+                values.append(float(literal) if "." in literal else int(literal))
             parts[place] = NUMBER_MARK
     key = "".join(parts)
     shape = _shapes.get(key)
@@ -133,7 +153,7 @@ def template_of(expression: Expression) -> Condition:
     values: list[Any] = []
 
     def next_blank(literal: Any) -> Any:
-        if literal is None or isinstance(literal, bool):
+        if type(literal) not in (str, int, float):
             return literal
         values.append(literal)
         return Blank(len(values) - 1)
@@ -159,7 +179,7 @@ def _read_names(text: str, key: str, values: list[Any]) -> Condition:
     parts = split_names(key)
     for place in range(1, len(parts), 2):
         name = parts[place]
-        if name.lower() not in tree.KEYWORDS:
+        if name.lower() not in KEYWORDS:
             parts[place] = f"{NAME_MARK}{names.setdefault(intern(name), len(names))};"
             places += 1
     nameless = "".join(parts)
@@ -198,8 +218,8 @@ def _remember(shapes: dict[str, ConditionShape], key: str, shape: ConditionShape
 
 
 def _check_characters(text: str) -> None:
-    if len(text) > parse.MAX_LENGTH:
-        raise FilterError(f"is longer than {parse.MAX_LENGTH} characters", field="where", text=text)
+    if len(text) > MAX_LENGTH:
+        raise FilterError(f"is longer than {MAX_LENGTH} characters", field="where", text=text)
     if (position := surrogate_in(text)) is not None:
         raise FilterError("half a surrogate pair", field="where", text=text, position=position)
 

@@ -5,10 +5,11 @@ unknown). Every condition on a single attribute but a general LIKE is one domain
 comparisons, BETWEEN, IN, AND, OR and NOT it was written with. A `Conjunction` holds one domain for each
 attribute it constrains, and a condition in disjunctive form is a list of conjunctions.
 
-Ranges are disjoint and ascending, with no two that touch. Numbers are ordered as numbers, texts by code
-point (which is the byte order of their UTF-8). Numbers are taken to be dense. Texts are not: nothing stands
-between a text and the same with a NUL appended, so bounds are written without such a NUL, and the form of a
-set is unique.
+Ranges are disjoint and ascending, with no two that touch. Numbers are ordered as numbers, texts by code point
+(which is the byte order of their UTF-8). Instants, times and durations are ranges of nanoseconds. Numbers are
+taken to be dense; a double as a bound stands for the decimal it is written as, and for itself where it meets
+a double (see `values`), which orders numbers alike. Texts are not dense: nothing stands between a text and
+the same with a NUL appended, so bounds are written without such a NUL, and the form of a set is unique.
 
 The set operations work on *cuts*: a range lies between two of them, and a cut is the place before (side 0)
 or after (side 1) a value.
@@ -18,11 +19,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from itertools import pairwise
 from math import inf
 from typing import Any
 
-from distributary.filters.where.expression import OPERATORS
+from distributary.filters.where.values import (
+    OPERATORS,
+    Duration,
+    Instant,
+    TimeOfDay,
+    compare_with_literal,
+    plain,
+    read_instant,
+    read_time,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +60,9 @@ class TextRange:
 class Domain:
     """The values of one attribute for which a condition is true.
 
-    `null` says whether a missing value is in it, `other` whether a value that is neither number, text nor
-    boolean is (both can only come from IS NULL and IS NOT NULL).
+    `instants`, `times` and `durations` are in nanoseconds. `null` says whether a missing value is in it,
+    `other` whether a value of no kind that has ranges here is (both can only come from IS NULL and IS NOT
+    NULL).
     """
 
     numbers: tuple[NumberRange, ...] = ()
@@ -58,6 +70,9 @@ class Domain:
     booleans: tuple[bool, ...] = ()
     null: bool = False
     other: bool = False
+    instants: tuple[NumberRange, ...] = ()
+    times: tuple[NumberRange, ...] = ()
+    durations: tuple[NumberRange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +91,14 @@ class Conjunction:
 ALL_NUMBERS = (NumberRange(),)
 ALL_TEXTS = (TextRange(),)
 NOTHING = Domain()
-PRESENT = Domain(ALL_NUMBERS, ALL_TEXTS, (False, True), other=True)
-COMPARABLE = Domain(ALL_NUMBERS, ALL_TEXTS, (False, True))
+PRESENT = Domain(ALL_NUMBERS, ALL_TEXTS, (False, True), False, True, ALL_NUMBERS, ALL_NUMBERS, ALL_NUMBERS)
 MISSING = Domain(null=True)
-EVERYTHING = Domain(ALL_NUMBERS, ALL_TEXTS, (False, True), null=True, other=True)
+EVERYTHING = replace(PRESENT, null=True)
+
+TIMES: dict[type, str] = {Instant: "instants", TimeOfDay: "times", Duration: "durations"}
+"""The field that has the ranges of each kind of time."""
+RANGED = ("numbers", *TIMES.values())
+"""The fields whose ranges are between numbers."""
 
 BOTTOM_TEXT = (0, "", 0)
 TOP_TEXT = (1, "", 0)
@@ -90,7 +109,7 @@ Span = tuple[Cut, Cut]
 
 def is_empty(domain: Domain) -> bool:
     """Whether no value is in it."""
-    return not (domain.numbers or domain.texts or domain.booleans or domain.null or domain.other)
+    return domain == NOTHING
 
 
 def contains_value(domain: Domain, value: Any) -> bool:
@@ -99,23 +118,37 @@ def contains_value(domain: Domain, value: Any) -> bool:
     >>> contains_value(Domain(numbers=(NumberRange(8.3, 8.7, True, True),)), 8.5)
     True
     """
+    value = plain(value)
     if value is None:
         return domain.null
     if isinstance(value, bool):
         return value in domain.booleans
-    if isinstance(value, (int, float)) and value == value:
-        return any(
-            low <= (value, 0) and (value, 1) <= high for low, high in map(_number_span, domain.numbers)
-        )
     if isinstance(value, str):
         low_cut, high_cut = _text_cut(value, 0), _text_cut(value, 1)
         return any(low <= low_cut and high_cut <= high for low, high in map(_text_span, domain.texts))
+    if isinstance(value, (int, float, Decimal)) and value == value:
+        return any(_is_between(range_, value) for range_ in domain.numbers)
+    if type(value) in TIMES:
+        ranges = getattr(domain, TIMES[type(value)])
+        return any(_is_between(range_, value.nanoseconds) for range_ in ranges)
     return domain.other
+
+
+def _is_between(range_: NumberRange, value: Any) -> bool:
+    above = compare_with_literal(value, ">" if range_.low_open else ">=", range_.low)
+    return (
+        above is True and compare_with_literal(value, "<" if range_.high_open else "<=", range_.high) is True
+    )
 
 
 def number_set(spans: Sequence[Span]) -> Domain:
     """The numbers in any of these spans."""
-    return Domain(numbers=tuple([_number_range(*span) for span in _united(spans)]))
+    return Domain(numbers=_ranges(spans))
+
+
+def _ranges(spans: Sequence[Span]) -> tuple[NumberRange, ...]:
+    """The ranges that these spans make up."""
+    return tuple([_number_range(*span) for span in _united(spans)])
 
 
 def text_set(spans: Sequence[Span]) -> Domain:
@@ -129,36 +162,82 @@ def comparison(operator: str, literal: Any) -> Domain:
     >>> comparison("<", 5).numbers
     (NumberRange(low=-inf, high=5, low_open=False, high_open=True),)
     """
-    if literal is None:
-        return NOTHING
     if isinstance(literal, bool):
         return Domain(
             booleans=tuple([truth for truth in (False, True) if OPERATORS[operator](truth, literal)])
         )
     if isinstance(literal, str):
         before, after = _text_cut(literal, 0), _text_cut(literal, 1)
-        return text_set(_spans(operator, BOTTOM_TEXT, before, after, TOP_TEXT))
-    return number_set(_spans(operator, (-inf, 0), (literal, 0), (literal, 1), (inf, 1)))
+        texts = text_set(_spans(operator, BOTTOM_TEXT, before, after, TOP_TEXT)).texts
+        return Domain(
+            texts=texts,
+            instants=_time_ranges(operator, read_instant(literal)),
+            times=_time_ranges(operator, read_time(literal)),
+        )
+    if isinstance(literal, (int, float)):
+        return number_set(_spans(operator, (-inf, 0), (literal, 0), (literal, 1), (inf, 1)))
+    if type(literal) in TIMES:
+        return _time_domain(type(literal), _time_ranges(operator, literal))
+    return NOTHING
+
+
+def _time_domain(kind: type, ranges: tuple[NumberRange, ...]) -> Domain:
+    """The times of one kind in these ranges."""
+    if kind is Instant:
+        return Domain(instants=ranges)
+    return Domain(times=ranges) if kind is TimeOfDay else Domain(durations=ranges)
+
+
+def _time_ranges(operator: str, literal: Any) -> tuple[NumberRange, ...]:
+    """What compares so with a time; nothing for None, a text that is none."""
+    if literal is None:
+        return ()
+    at = literal.nanoseconds
+    return _ranges(_spans(operator, (-inf, 0), (at, 0), (at, 1), (inf, 1)))
 
 
 def equal_to_any(literals: Sequence[Any]) -> Domain:
     """The values for which IN is true."""
+    # Many literals of one kind are the rule: they are united at once.
     numbers = [((n, 0), (n, 1)) for n in literals if isinstance(n, (int, float)) and not isinstance(n, bool)]
     texts = [(_text_cut(t, 0), _text_cut(t, 1)) for t in literals if isinstance(t, str)]
     booleans = tuple(sorted({b for b in literals if isinstance(b, bool)}))
-    return Domain(number_set(numbers).numbers, text_set(texts).texts, booleans)
+    instants, times, durations = (_ranges(_points(literals, kind)) for kind in TIMES)
+    ranged = number_set(numbers).numbers, text_set(texts).texts
+    return Domain(*ranged, booleans, instants=instants, times=times, durations=durations)
+
+
+def _points(literals: Sequence[Any], kind: type) -> list[Span]:
+    found = [_as_time(literal, kind) for literal in literals]
+    return [((at.nanoseconds, 0), (at.nanoseconds, 1)) for at in found if at is not None]
+
+
+def _as_time(literal: Any, kind: type) -> Any:
+    """The literal as a value of the kind meets it; None when they do not compare."""
+    if isinstance(literal, str):
+        return read_instant(literal) if kind is Instant else read_time(literal) if kind is TimeOfDay else None
+    return literal if type(literal) is kind else None
 
 
 def equal_to_none(literals: Sequence[Any]) -> Domain:
-    """The values for which NOT IN is true: none when the literals are of several types, or one is NULL."""
+    """The values for which NOT IN is true: of a kind that all literals compare with, and equal to none."""
     equal = equal_to_any(literals)
-    if None in literals or sum(map(bool, (equal.numbers, equal.texts, equal.booleans))) != 1:
-        return NOTHING
-    if equal.booleans:
+    if all(isinstance(literal, bool) for literal in literals):
         return Domain(booleans=tuple([truth for truth in (False, True) if truth not in equal.booleans]))
-    if equal.numbers:
-        return number_set(_gaps([_number_span(r) for r in equal.numbers], (-inf, 0), (inf, 1)))
-    return text_set(_gaps([_text_span(r) for r in equal.texts], BOTTOM_TEXT, TOP_TEXT))
+    if all(isinstance(literal, (int, float)) and not isinstance(literal, bool) for literal in literals):
+        return Domain(numbers=_outside(equal.numbers))
+    texts: tuple[TextRange, ...] = ()
+    if all(isinstance(literal, str) for literal in literals):
+        texts = text_set(_gaps([_text_span(r) for r in equal.texts], BOTTOM_TEXT, TOP_TEXT)).texts
+    instants, times, durations = (
+        _outside(getattr(equal, name)) if all(_as_time(each, kind) is not None for each in literals) else ()
+        for kind, name in TIMES.items()
+    )
+    return Domain(texts=texts, instants=instants, times=times, durations=durations)
+
+
+def _outside(ranges: tuple[NumberRange, ...]) -> tuple[NumberRange, ...]:
+    return _ranges(_gaps([_number_span(range_) for range_ in ranges], (-inf, 0), (inf, 1)))
 
 
 def texts_beginning(prefix: str) -> Domain:
@@ -179,12 +258,16 @@ def union(domains: Sequence[Domain]) -> Domain:
     """The values in any of the domains. O(n log n) in the number of ranges."""
     if len(domains) == 1:
         return domains[0]
+    ranged = [
+        _ranges([_number_span(r) for domain in domains for r in getattr(domain, name)]) for name in RANGED
+    ]
     return Domain(
-        number_set([_number_span(r) for domain in domains for r in domain.numbers]).numbers,
+        ranged[0],
         text_set([_text_span(r) for domain in domains for r in domain.texts]).texts,
         tuple([truth for truth in (False, True) if any(truth in domain.booleans for domain in domains)]),
         any(domain.null for domain in domains),
         any(domain.other for domain in domains),
+        *ranged[1:],
     )
 
 
@@ -196,15 +279,25 @@ def intersection(domains: Sequence[Domain]) -> Domain:
         middle = len(domains) // 2
         return intersection([intersection(domains[:middle]), intersection(domains[middle:])])
     first, second = domains
-    numbers = _common(list(map(_number_span, first.numbers)), list(map(_number_span, second.numbers)))
+    ranged = [_common_ranges(getattr(first, name), getattr(second, name)) for name in RANGED]
     texts = _common(list(map(_text_span, first.texts)), list(map(_text_span, second.texts)))
     return Domain(
-        tuple([_number_range(*span) for span in numbers]),
+        ranged[0],
         tuple([_text_range(*span) for span in texts]),
         tuple([truth for truth in first.booleans if truth in second.booleans]),
         first.null and second.null,
         first.other and second.other,
+        *ranged[1:],
     )
+
+
+def _common_ranges(
+    first: tuple[NumberRange, ...], second: tuple[NumberRange, ...]
+) -> tuple[NumberRange, ...]:
+    if not first or not second:
+        return ()
+    common = _common(list(map(_number_span, first)), list(map(_number_span, second)))
+    return tuple([_number_range(*span) for span in common])
 
 
 def is_within(inner: Domain, outer: Domain) -> bool:
@@ -245,15 +338,20 @@ def widened(domain: Domain, limit: int) -> Domain:
 
     Of the numbers the narrowest gaps are closed; texts, which have no distance, become one range.
     """
-    numbers, texts = domain.numbers, domain.texts
-    if len(numbers) > limit:
-        gaps = sorted(range(1, len(numbers)), key=lambda i: numbers[i].low - numbers[i - 1].high)
-        kept = [0, *sorted(gaps[len(gaps) - limit + 1 :]), len(numbers)] if limit > 1 else [0, len(numbers)]
-        ends = [(numbers[start], numbers[end - 1]) for start, end in pairwise(kept)]
-        numbers = tuple([replace(low, high=high.high, high_open=high.high_open) for low, high in ends])
+    numbers, instants, times, durations = (_fewer(getattr(domain, name), limit) for name in RANGED)
+    texts = domain.texts
     if len(texts) > limit:
         texts = (replace(texts[0], high=texts[-1].high, high_open=texts[-1].high_open),)
-    return replace(domain, numbers=numbers, texts=texts)
+    return replace(domain, numbers=numbers, texts=texts, instants=instants, times=times, durations=durations)
+
+
+def _fewer(ranges: tuple[NumberRange, ...], limit: int) -> tuple[NumberRange, ...]:
+    if len(ranges) <= limit:
+        return ranges
+    gaps = sorted(range(1, len(ranges)), key=lambda i: ranges[i].low - ranges[i - 1].high)
+    kept = [0, *sorted(gaps[len(gaps) - limit + 1 :]), len(ranges)] if limit > 1 else [0, len(ranges)]
+    ends = [(ranges[start], ranges[end - 1]) for start, end in pairwise(kept)]
+    return tuple([replace(low, high=high.high, high_open=high.high_open) for low, high in ends])
 
 
 # Cuts

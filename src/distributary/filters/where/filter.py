@@ -15,7 +15,9 @@ from distributary.filters.where import domain as sets
 from distributary.filters.where import expression as tree
 from distributary.filters.where.condition import ConditionTemplate, read_condition, template_of
 from distributary.filters.where.domain import Conjunction, Domain
+from distributary.filters.where.evaluate import NOW, evaluate
 from distributary.filters.where.expression import And, Expression, Or
+from distributary.filters.where.lookup import arrival_of, attribute_of
 from distributary.filters.where.merge import MAX_MERGED, described, generalised
 from distributary.filters.where.normal_form import MAX_CONJUNCTIONS
 from distributary.model import Event
@@ -101,15 +103,22 @@ class WhereFilter(Filter):
             return f"its disjunctive form has more than {MAX_CONJUNCTIONS} conjunctions"
         if any(not sets.narrows(conjunction) for conjunction in conjunctions):
             return (
-                "an alternative bounds no attribute: a LIKE without a fixed beginning, or attributes compared"
+                "an alternative bounds no attribute: a LIKE without a fixed beginning, a regular expression, "
+                "attributes compared, or elements of an array"
             )
         return None
 
     def matches(self, event: Event) -> bool:
         """Whether the condition is true for the event's attributes."""
-        given = event.attributes
-        numbered = {str(number): given.get(name) for number, name in enumerate(self._names)}
-        return tree.evaluate(self._template.expression, numbered, self._values) is True
+        given, present = event.attributes, self._template.present
+        numbered: dict[str, Any] = {}
+        for number, name in enumerate(self._names):
+            value = given.get(name)
+            key = str(number)
+            numbered[key] = attribute_of(event, name, key in present) if value is None else value
+        if self._template.looks_at_clock:
+            numbered[NOW] = arrival_of(event)
+        return evaluate(self._template.expression, numbered, self._values) is True
 
     def covers(self, other: WhereFilter) -> bool:
         """True when each conjunction of the other lies within one of this one, or both are written alike."""

@@ -1,16 +1,18 @@
 """LIKE patterns: `%` stands for any text, `_` for any one character, and the case matters.
 
 A pattern is cut at its `%` into segments that must occur in the text in this order, the first at its start
-and the last at its end. Taking each middle segment at its leftmost place is always right, so a text of n
-characters is decided in O(n * pattern) steps; a backtracking regular expression would not promise that.
+and the last at its end. Taking each middle segment at its leftmost place is always right, so nothing is tried
+twice: a text of n characters costs O(n) without `_`, and O(n * pattern / 64) with it.
 """
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 
 from distributary.errors import FilterError
+
+MAX_PATTERN = 1 << 15
+"""A longer pattern (in characters) is refused."""
 
 
 class LikePattern:
@@ -22,7 +24,7 @@ class LikePattern:
     '100%'
     """
 
-    __slots__ = ("_lengths", "_segments", "literal", "prefix", "prefix_only")
+    __slots__ = ("_segments", "literal", "prefix", "prefix_only")
 
     literal: str | None
     """The one text that matches, when the pattern has no wildcard."""
@@ -39,27 +41,82 @@ class LikePattern:
         whole = fixed == len(first)
         self.literal = self.prefix if whole and len(segments) == 1 else None
         self.prefix_only = whole and len(segments) == 2 and not segments[1]
-        self._lengths = [len(segment) for segment in segments]
-        self._segments = [
-            re.compile("".join("." if c is None else re.escape(c) for c in segment), re.DOTALL)
-            for segment in segments
-        ]
+        self._segments = [LikeSegment(segment) for segment in segments]
 
     def matches(self, text: str) -> bool:
         """Whether the whole text matches."""
         first, *middle = self._segments
         if not middle:
-            return first.fullmatch(text) is not None
+            return len(text) == first.length and first.stands_at(text, 0)
         last = middle.pop()
-        place, end = self._lengths[0], len(text) - self._lengths[-1]
-        if end < place or not first.match(text) or not last.match(text, end):
+        place, end = first.length, len(text) - last.length
+        if end < place or not first.stands_at(text, 0) or not last.stands_at(text, end):
             return False
         for segment in middle:
-            found = segment.search(text, place, end)
-            if found is None:
+            found = segment.find(text, place, end)
+            if found < 0:
                 return False
-            place = found.end()
+            place = found + segment.length
         return True
+
+
+class LikeSegment:
+    """What stands between two `%`: characters, None for any one. Found in O(text * length / 64) at most.
+
+    A segment without `_` is a plain text. One with `_` is found by Shift-And: bit i of a state says that the
+    first i + 1 characters of the segment end at the current place.
+    """
+
+    __slots__ = ("_any", "_masks", "_text", "length")
+
+    def __init__(self, characters: list[str | None]) -> None:
+        self.length = len(characters)
+        self._text: str | None = None
+        self._any = 0
+        self._masks: dict[str, int] = {}
+        if None not in characters:
+            self._text = "".join(filter(None, characters))
+            return
+        for place, character in enumerate(characters):
+            if character is None:
+                self._any |= 1 << place
+            else:
+                self._masks[character] = self._masks.get(character, 0) | 1 << place
+
+    def stands_at(self, text: str, place: int) -> bool:
+        """Whether the text has the segment at this place, which is not too near its end."""
+        if self._text is not None:
+            return text.startswith(self._text, place)
+        return self.find(text, place, place + self.length) == place
+
+    def find(self, text: str, start: int, end: int) -> int:
+        """The first place of the segment between two places of the text, or -1."""
+        if self._text is not None:
+            return text.find(self._text, start, end)
+        state, last = 0, 1 << (self.length - 1)
+        for place in range(start, end):
+            state = (state << 1 | 1) & (self._masks.get(text[place], 0) | self._any)
+            if state & last:
+                return place - self.length + 1
+        return -1
+
+
+def lowered(pattern: str, escape: str | None = None) -> tuple[str, str | None]:
+    """The pattern in lower case, with its escape: what `lower(text)` is compared with for ILIKE.
+
+    >>> lowered("A!%B%", "!")
+    ('a!%b%', '!')
+    """
+    if escape is None:
+        return pattern.lower(), None
+    marked = ["".join(_written(character) for character in part) for part in _segments(pattern, escape)]
+    return "%".join(marked), "!"
+
+
+def _written(character: str | None) -> str:
+    if character is None:
+        return "_"
+    return f"!{character}" if character in "%_!" else character.lower()
 
 
 @lru_cache(maxsize=4096)
@@ -70,6 +127,8 @@ def like_pattern(pattern: str, escape: str | None = None) -> LikePattern:
 
 def _segments(pattern: str, escape: str | None) -> list[list[str | None]]:
     """The pattern cut at each `%`; None stands for `_`."""
+    if len(pattern) > MAX_PATTERN:
+        raise FilterError(f"a LIKE pattern of more than {MAX_PATTERN} characters", field="where")
     if escape is not None and len(escape) != 1:
         raise FilterError(f"the escape of LIKE must be one character, not {escape!r}", field="where")
     segments: list[list[str | None]] = [[]]

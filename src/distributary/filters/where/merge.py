@@ -14,7 +14,8 @@ from math import inf
 from distributary.filters.where import domain as sets
 from distributary.filters.where import expression as tree
 from distributary.filters.where.domain import EVERYTHING, Conjunction, Domain, NumberRange, TextRange
-from distributary.filters.where.expression import Compare, Expression, Literal, Not, Or
+from distributary.filters.where.expression import Compare, Expression, Literal, Not, Operand, Or
+from distributary.filters.where.parse import operand_of
 
 MAX_MERGED = 16
 
@@ -50,21 +51,32 @@ def described(conjunctions: Sequence[Conjunction]) -> Expression:
 
 
 def described_domain(name: str, domain: Domain) -> Expression:
-    """A condition on one attribute that is true for exactly the values of the domain."""
+    """A condition on one attribute (or operation, see `operand_of`) that is true for the values of the
+    domain.
+
+    It is true for no others, but for what texts and times take one another for.
+    """
+    operand = operand_of(name)
     if domain.other:
         # Only IS NOT NULL and IS NOT TRUE or FALSE let such values pass, so all numbers and texts are in too.
-        absent = [Not(tree.IsTruth(name, truth)) for truth in (True, False) if truth not in domain.booleans]
-        return tree.conjunction_of([*([] if domain.null else [Not(tree.IsNull(name))]), *absent])
+        absent = [
+            Not(tree.IsTruth(operand, truth)) for truth in (True, False) if truth not in domain.booleans
+        ]
+        return tree.conjunction_of([*([] if domain.null else [Not(tree.IsNull(operand))]), *absent])
     points: list[Literal] = [r.low for r in domain.numbers if r.low == r.high]
     points += [r.low for r in domain.texts if r.low == r.high]
     points += domain.booleans
     parts: list[Expression] = []
     if points:
-        parts.append(Compare(name, "=", points[0]) if len(points) == 1 else tree.In(name, tuple(points)))
-    parts += _described_numbers(name, [r for r in domain.numbers if r.low != r.high])
-    parts += [_described_texts(name, r) for r in domain.texts if r.low != r.high]
+        parts.append(
+            Compare(operand, "=", points[0]) if len(points) == 1 else tree.In(operand, tuple(points))
+        )
+    parts += _described_numbers(operand, [r for r in domain.numbers if r.low != r.high])
+    parts += [_described_texts(operand, r) for r in domain.texts if r.low != r.high]
+    for kind, field in sets.TIMES.items():
+        parts += _described_times(operand, getattr(domain, field), kind)
     if domain.null:
-        parts.append(tree.IsNull(name))
+        parts.append(tree.IsNull(operand))
     return tree.disjunction_of(parts)
 
 
@@ -135,9 +147,9 @@ def _name(pair: tuple[str, Domain]) -> str:
 # Conditions of one attribute
 
 
-def _described_numbers(name: str, ranges: list[NumberRange]) -> list[Expression]:
+def _described_numbers(operand: Operand, ranges: list[NumberRange]) -> list[Expression]:
     if tuple(ranges) == sets.ALL_NUMBERS:
-        return [Or((Compare(name, "<", 0), Compare(name, ">=", 0)))]
+        return [Or((Compare(operand, "<", 0), Compare(operand, ">=", 0)))]
     holes: list[Literal] = [r.high for r in ranges[:-1]]
     whole = (
         len(ranges) > 1
@@ -146,30 +158,49 @@ def _described_numbers(name: str, ranges: list[NumberRange]) -> list[Expression]
         and all(a.high == b.low and a.high_open and b.low_open for a, b in pairwise(ranges))
     )
     if whole:
-        return [Compare(name, "<>", holes[0]) if len(holes) == 1 else Not(tree.In(name, tuple(holes)))]
-    return [_described_range(name, r) for r in ranges]
+        return [Compare(operand, "<>", holes[0]) if len(holes) == 1 else Not(tree.In(operand, tuple(holes)))]
+    return [_described_range(operand, r) for r in ranges]
 
 
-def _described_range(name: str, range_: NumberRange) -> Expression:
+def _described_range(operand: Operand, range_: NumberRange) -> Expression:
     if -inf < range_.low and range_.high < inf and not range_.low_open and not range_.high_open:
-        return tree.Between(name, range_.low, range_.high)
-    return _described_bounds(name, range_, range_.low > -inf, range_.high < inf)
+        return tree.Between(operand, range_.low, range_.high)
+    return _described_bounds(operand, range_, range_.low > -inf, range_.high < inf)
 
 
-def _described_texts(name: str, range_: TextRange) -> Expression:
+def _described_times(operand: Operand, ranges: tuple[NumberRange, ...], kind: type) -> list[Expression]:
+    """Conditions for ranges of nanoseconds, with literals of that kind of time."""
+    if ranges == sets.ALL_NUMBERS:
+        return [Or((Compare(operand, "<", kind(0)), Compare(operand, ">=", kind(0))))]
+    parts: list[Expression] = []
+    for range_ in ranges:
+        bounds: list[Expression] = []
+        if range_.low > -inf:
+            bounds.append(Compare(operand, ">" if range_.low_open else ">=", kind(range_.low)))
+        if range_.high < inf:
+            bounds.append(Compare(operand, "<" if range_.high_open else "<=", kind(range_.high)))
+        parts.append(
+            Compare(operand, "=", kind(range_.low))
+            if range_.low == range_.high
+            else tree.conjunction_of(bounds)
+        )
+    return parts
+
+
+def _described_texts(operand: Operand, range_: TextRange) -> Expression:
     plain = range_.low and not set("%_") & set(range_.low)
     if plain and sets.texts_beginning(range_.low).texts == (range_,):
-        return tree.Like(name, range_.low + "%")
+        return tree.Like(operand, range_.low + "%")
     has_low = range_.low != "" or range_.low_open or range_.high is None
-    return _described_bounds(name, range_, has_low, range_.high is not None)
+    return _described_bounds(operand, range_, has_low, range_.high is not None)
 
 
 def _described_bounds(
-    name: str, range_: NumberRange | TextRange, has_low: bool, has_high: bool
+    operand: Operand, range_: NumberRange | TextRange, has_low: bool, has_high: bool
 ) -> Expression:
     bounds: list[Expression] = []
     if has_low:
-        bounds.append(Compare(name, ">" if range_.low_open else ">=", range_.low))
+        bounds.append(Compare(operand, ">" if range_.low_open else ">=", range_.low))
     if has_high:
-        bounds.append(Compare(name, "<" if range_.high_open else "<=", range_.high))
+        bounds.append(Compare(operand, "<" if range_.high_open else "<=", range_.high))
     return tree.conjunction_of(bounds)

@@ -11,20 +11,41 @@ The steps, in the order of this module:
 
 All of this but the values depends on a template alone, so it is worked out once, as a `NormalForm`. A
 template does not know the attributes' names either: they are numbered, and given with the values.
+
+An operation is an attribute to all this, one with its text as its name (see `write.operand_key`): whoever
+holds the event computes it. What has no domain of its own is a *residue*, which is left to evaluation:
+comparisons of two operands, patterns, `items[*]`, bytes, decimals that no double is written as.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import inf
+from dataclasses import replace
+from decimal import Decimal
+from math import inf, nextafter
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 from distributary.filters.where import domain as sets
 from distributary.filters.where import expression as tree
 from distributary.filters.where.domain import Conjunction, Domain
-from distributary.filters.where.expression import And, Blank, Compare, Expression, Leaf, Like, Not, Or
+from distributary.filters.where.expression import (
+    And,
+    Blank,
+    Compare,
+    Computation,
+    Expression,
+    Leaf,
+    Like,
+    Not,
+    Operand,
+    Or,
+    argument_of,
+)
+from distributary.filters.where.geometry import Box, box_around, box_of
 from distributary.filters.where.like import like_pattern
+from distributary.filters.where.values import Instant, TimeOfDay
+from distributary.filters.where.write import operand_key
 
 MAX_CONJUNCTIONS = 64
 
@@ -34,12 +55,12 @@ MakeDomain = Callable[[Values], Domain]
 
 
 class Term(NamedTuple):
-    """A conjunction to be: what is said about each attribute, and whether anything else is.
+    """A conjunction to be: what is said about each operand, and whether anything else is.
 
-    What is said about an attribute is an expression with `Not` above leaves alone, and `And` and `Or` flat.
+    What is said about an operand is an expression with `Not` above leaves alone, and `And` and `Or` flat.
     """
 
-    said: tuple[tuple[str, Expression], ...]
+    said: tuple[tuple[Operand, Expression], ...]
     residual: bool = False
 
 
@@ -98,7 +119,7 @@ def may_hold_always(expression: Expression) -> bool:
 
 def may_have_residue(expression: Expression) -> bool:
     """Whether some part of it may be in no domain."""
-    return any(isinstance(leaf, (Like, tree.CompareAttributes)) for leaf in tree.leaves(expression))
+    return any(isinstance(leaf, Like) or _is_residue(leaf) for leaf in tree.leaves(expression))
 
 
 # From an expression to terms
@@ -120,14 +141,106 @@ def _terms(expression: Expression, positive: bool) -> list[Term]:
 
 def _leaf_term(leaf: Leaf, positive: bool) -> Term | None:
     signed: Expression = leaf if positive else Not(leaf)
+    if isinstance(leaf, tree.TruthConstant):
+        return Term(()) if leaf.truth is positive else None
+    if _is_residue(leaf):
+        return _residue(leaf, positive)
+    if isinstance(leaf, tree.CompareAttributes):
+        raise TypeError("a comparison of two operands is a residue")
+    operand = _as_time(leaf)
     match leaf:
-        case tree.TruthConstant(truth):
-            return Term(()) if truth is positive else None
-        case tree.CompareAttributes(left, _, right):
-            return Term(tuple((name, signed) for name in sorted({left, right})), residual=True)
-        case Compare(attribute, operator, literal) if not positive:
-            return Term(((attribute, Compare(attribute, tree.NEGATED[operator], literal)),))
-    return Term(((leaf.attribute, signed),))
+        case Compare(_, operator, literal) if not positive:
+            return Term(((operand, Compare(operand, tree.NEGATED[operator], literal)),))
+    return Term(((operand, signed),))
+
+
+# Residues
+
+
+def _is_residue(leaf: Leaf) -> bool:
+    """Whether what the leaf says is in no domain, or not all of it."""
+    if isinstance(leaf, tree.TruthConstant):
+        return False
+    if isinstance(leaf, (tree.CompareAttributes, tree.MatchesPattern)):
+        return True
+    operand = leaf.attribute
+    if isinstance(operand, Computation) and operand.function in ("each", "within", "distance"):
+        return True
+    kinds = {type(literal) for literal in tree.literals_of(leaf)}
+    if kinds & {bytes, Decimal}:
+        return True
+    return len(kinds) > 1 and bool(kinds & {Instant, TimeOfDay})
+
+
+def _residue(leaf: Any, positive: bool) -> Term:
+    """What must hold of single operands whenever the leaf (or its negation) does."""
+    said: list[Expression] = []
+    if isinstance(leaf, tree.CompareAttributes):
+        said = [Not(tree.IsNull(operand)) for operand in (leaf.left, leaf.right)]
+    elif isinstance(leaf.attribute, Computation) and leaf.attribute.function in (
+        "each",
+        "within",
+        "distance",
+    ):
+        said = _places(leaf) if positive else []
+    elif isinstance(leaf, tree.MatchesPattern):
+        said = [Like(leaf.attribute, "%")]
+    elif isinstance(leaf, Compare) and isinstance(leaf.literal, Decimal):
+        operator = leaf.operator if positive else tree.NEGATED[leaf.operator]
+        said = [Compare(leaf.attribute, *_near(operator, leaf.literal))]
+    else:
+        said = [Not(tree.IsNull(leaf.attribute))]
+    terms = [
+        Term(((operand, each),))
+        for each in said
+        for leaf in tree.leaves(each)
+        for operand in tree.operands_of(leaf)
+    ]
+    return Term(_all_of(terms).said, residual=True)
+
+
+def _near(operator: str, literal: Decimal) -> tuple[str, float]:
+    """A comparison with a double near the decimal, which holds whenever that with the decimal does."""
+    double = float(literal)
+    if operator in ("=", "<>") or not -inf < double < inf:
+        return "<=", inf
+    towards = -inf if operator[0] == ">" else inf
+    for _ in range(4):
+        double = nextafter(double, towards)
+    return operator[0] + "=", double
+
+
+def _places(leaf: Any) -> list[Expression]:
+    """The latitudes and longitudes where a leaf about a place can hold at all."""
+    function, arguments = leaf.attribute.function, leaf.attribute.arguments
+    references = [each for each in arguments[:2] if isinstance(each, tree.AttributeReference)]
+    if function == "each" or len(references) < 2:
+        return []
+    box: Box | None = None
+    if function == "within" and isinstance(leaf, (tree.Truth, tree.IsTruth)):
+        box = box_of(arguments[2]) if getattr(leaf, "truth", True) else None
+    elif function == "distance" and isinstance(leaf, Compare) and leaf.operator in ("<", "<=", "="):
+        centre = [
+            each for each in arguments[2:] if isinstance(each, (int, Decimal)) and not isinstance(each, bool)
+        ]
+        if len(centre) == 2 and isinstance(leaf.literal, (int, float)):
+            box = box_around(float(centre[0]), float(centre[1]), leaf.literal)
+    if box is None:
+        return []
+    return [
+        tree.Between(references[0].name, box.south, box.north),
+        tree.Between(references[1].name, box.west, box.east),
+    ]
+
+
+def _as_time(leaf: Any) -> Operand:
+    """What a leaf is about; where it is compared with a time, that is the operand read as one."""
+    kinds = {type(literal) for literal in tree.literals_of(leaf)}
+    reader = "as_timestamp" if Instant in kinds else "as_time" if TimeOfDay in kinds else None
+    operand: Operand = leaf.attribute
+    if reader is None or (isinstance(operand, Computation) and operand.function == reader):
+        return operand
+    return Computation(reader, (argument_of(operand),))
 
 
 def _product(factors: list[list[Term]]) -> list[Term]:
@@ -141,17 +254,18 @@ def _product(factors: list[list[Term]]) -> list[Term]:
 
 
 def _all_of(terms: list[Term]) -> Term:
-    said: dict[str, list[Expression]] = {}
+    said: dict[Operand, list[Expression]] = {}
     for term in terms:
-        for name, part in term.said:
-            said.setdefault(name, []).append(part)
-    joined = tuple([(name, _distinct(tree.conjunction_of(said[name]))) for name in sorted(said)])
+        for operand, part in term.said:
+            said.setdefault(operand, []).append(part)
+    ordered = sorted(said, key=operand_key)
+    joined = tuple([(operand, _distinct(tree.conjunction_of(said[operand]))) for operand in ordered])
     return Term(joined, any(term.residual for term in terms))
 
 
 def _folded(terms: list[Term]) -> list[Term]:
     """Any of the terms: those on one and the same attribute become one, and equal ones are dropped."""
-    single: dict[tuple[str, bool], list[Expression]] = {}
+    single: dict[tuple[Operand, bool], list[Expression]] = {}
     others: dict[Term, None] = {}
     for term in terms:
         if len(term.said) == 1:
@@ -193,7 +307,7 @@ def _necessary(expression: Expression, positive: bool) -> Term | None:
 
 def _any_of(terms: list[Term]) -> Term:
     by_name = [dict(term.said) for term in terms]
-    common = sorted(set(by_name[0]).intersection(*by_name))
+    common = sorted(set(by_name[0]).intersection(*by_name), key=operand_key)
     said = tuple((name, _distinct(tree.disjunction_of([each[name] for each in by_name]))) for name in common)
     return Term(said, residual=True)
 
@@ -203,22 +317,30 @@ def _any_of(terms: list[Term]) -> Term:
 
 def _conjunction_maker(term: Term) -> Callable[[Values, Names], Conjunction | None]:
     """A function from values to the conjunction, or to None when it contradicts itself."""
-    makers = [(int(number), _domain_maker(said)) for number, said in term.said]
+    makers = [(_namer(operand), _domain_maker(said)) for operand, said in term.said]
     likes = [leaf for _, said in term.said for leaf in tree.leaves(said) if isinstance(leaf, Like)]
 
     def make(values: Values, names: Names) -> Conjunction | None:
         domains = []
-        for number, maker in makers:
+        for name_of, maker in makers:
             domain = maker(values)
             if domain is sets.NOTHING or sets.is_empty(domain):
                 return None
             if not domain.other or domain != sets.EVERYTHING:
-                domains.append((names[number], domain))
+                domains.append((name_of(names), domain))
         domains.sort(key=itemgetter(0))
         residual = term.residual or any(not _is_exact(leaf, values) for leaf in likes)
         return Conjunction(tuple(domains), residual)
 
     return make
+
+
+def _namer(operand: Operand) -> Callable[[Names], str]:
+    """A function from the attributes' names to the name of an operand."""
+    if isinstance(operand, str):
+        number = int(operand)
+        return lambda names: names[number]
+    return lambda names: operand_key(tree.renamed(operand, lambda number: names[int(number)]))
 
 
 def _domain_maker(said: Expression) -> MakeDomain:
@@ -256,7 +378,8 @@ def _range_between(bounds: list[tuple[str, int]], values: Values) -> Domain:
     for operator, index in bounds:
         value = values[index]
         if value.__class__ is str:
-            if operator == "=" and len(bounds) == 1 and not value.endswith("\0"):
+            # Quick for equality with a text that is no time, and with no NUL at its end.
+            if operator == "=" and len(bounds) == 1 and value[-1:] != "\0" and not value[:1].isdigit():
                 return Domain((), (sets.TextRange(value, value),))
             return sets.intersection([sets.comparison(each, values[at]) for each, at in bounds])
         if operator[0] != "<" and (value > low or (value == low and operator == ">")):
@@ -271,8 +394,7 @@ def _range_between(bounds: list[tuple[str, int]], values: Values) -> Domain:
 def _truths(leaf: Expression, positive: bool) -> Domain:
     """The values of the leaf's attribute for which it (or its negation) can be true.
 
-    For a general LIKE and for comparisons of two attributes these are more than the values for which it
-    is true.
+    For a general LIKE these are more than the values for which it is true.
     """
     match leaf:
         case Compare(_, operator, literal):
@@ -288,13 +410,11 @@ def _truths(leaf: Expression, positive: bool) -> Domain:
         case tree.IsNull():
             return sets.MISSING if positive else sets.PRESENT
         case tree.IsTruth(_, truth) if not positive:
-            return Domain(sets.ALL_NUMBERS, sets.ALL_TEXTS, (not truth,), null=True, other=True)
+            return replace(sets.EVERYTHING, booleans=(not truth,))
         case tree.IsTruth(_, truth):
             return Domain(booleans=(truth,))
         case tree.Truth():
             return Domain(booleans=(positive,))
-        case tree.CompareAttributes():
-            return sets.COMPARABLE
     raise TypeError(f"not a leaf on an attribute: {leaf!r}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from distributary.filters.where.expression import evaluate as condition_holds
+from distributary.filters.where.evaluate import evaluate as condition_holds
 from distributary.flow.language.expression import evaluate
 from distributary.flow.language.function import CallError, Function, call_item
 from distributary.flow.language.identifiers import union_id

@@ -28,7 +28,7 @@ import sqlglot
 from sqlglot.tokens import TokenType
 
 from distributary.errors import InputError
-from distributary.filters.where.expression import write_literal, write_name
+from distributary.filters.where.write import write_literal, write_name
 from distributary.flow.language.schema import MAX_INTEGER, MIN_INTEGER, Schema, Type, listed
 
 MAX_DEPTH = 60

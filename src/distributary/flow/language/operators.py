@@ -328,14 +328,15 @@ def condition_faults(condition: conditions.Expression, schema: Schema, field: st
     missing = [name for name in conditions.attributes_of(condition) if name not in schema]
     for name in missing:
         yield InputError(f"no attribute {name!r}; there are {listed(schema.attributes)}", field=field)
-    if missing or isinstance(condition, conditions.IsNull):
+    computed = any(not isinstance(operand, str) for operand in conditions.operands_of(condition))
+    if missing or computed or isinstance(condition, conditions.IsNull):
         return
     yield from _type_faults(condition, schema, field)
 
 
 def _type_faults(condition: Any, schema: Schema, field: str) -> Iterator[InputError]:
     if isinstance(condition, conditions.CompareAttributes):
-        left, right = schema.attributes[condition.left], schema.attributes[condition.right]
+        left, right = (schema.attributes[str(name)] for name in (condition.left, condition.right))
         if not comparable(left, right):
             reason = f"{condition.left!r} is {left} and {condition.right!r} is {right}; they do not compare"
             yield InputError(reason, field=field)

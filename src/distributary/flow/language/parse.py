@@ -16,7 +16,6 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from distributary.errors import InputError
-from distributary.filters.where.parse import COMPARISONS
 from distributary.flow.language.expression import (
     FUNCTIONS,
     MAX_DEPTH,
@@ -43,7 +42,12 @@ ALLOWED = (
 )
 
 BINARY: dict[type, str] = {
-    **COMPARISONS,
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
     exp.Add: "+",
     exp.Sub: "-",
     exp.Mul: "*",

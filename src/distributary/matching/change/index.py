@@ -26,9 +26,10 @@ from numpy.typing import NDArray
 from distributary.filters.change import ChangeFilter, number_of
 from distributary.kernel import Floats, Ints
 from distributary.matching import frozen
-from distributary.matching.batch import NUMBER, EventBatch
+from distributary.matching.batch import EventBatch
 from distributary.matching.change.memory import LastValues
 from distributary.matching.change.topics import TopicNumbers
+from distributary.matching.columns import NUMBER
 from distributary.matching.index import Arrays, Index, Pairs
 from distributary.model import Event
 

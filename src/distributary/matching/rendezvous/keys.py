@@ -12,8 +12,9 @@ Rules:
 - A fingerprint is the CRC-32 of a text, the same in Python and in kernels. Texts that share one are the same
   to a plan, which must be harmless wherever fingerprints are used. A CRC is computed byte by byte, so the
   fingerprints of all prefixes of a topic cost one pass over it.
-- The line of an attribute has two sides: numbers (a boolean is 0 or 1 there), then texts, each at its
-  fingerprint. An event's value is one place on one side; a missing value, NaN or a list is on neither.
+- The line of an attribute has two sides: numbers (a boolean is 0 or 1 there, times are as in event batches),
+  then texts, each at its fingerprint. An operation is an attribute too, unless it depends on the clock. An
+  event's value is one place on one side; a missing value, NaN or a list is on neither.
 - Whole numbers beyond 2^53 are rounded, as in event batches. Rounding keeps order, so a value inside a span
   stays inside when all are rounded. For the same reason open bounds are taken as closed.
 - A key may be looser than the filter, never tighter.
@@ -47,6 +48,8 @@ NUMBERS, TEXTS = 0, 1
 Span = tuple[int, float, float]
 """A stretch of an attribute's line: the side, the lowest and the highest place, both included."""
 
+TIME_SLACK = 512.0
+"""What is added to spans of times on either side, more than their rounding to doubles."""
 MIXER = 0x9E3779B1
 MASK = 0xFFFFFFFF
 EMPTY = np.uint32(MASK)
@@ -80,7 +83,7 @@ class SubscriptionKeys:
         return {
             name: spans_of(domain)
             for name, domain in confined.items()
-            if not domain.null and not domain.other
+            if not domain.null and not domain.other and "now()" not in name
         }
 
     @cached_property
@@ -117,6 +120,8 @@ def spans_of(domain: Domain) -> tuple[Span, ...]:
     spans: list[Span] = [(NUMBERS, _rounded(r.low), _rounded(r.high)) for r in domain.numbers]
     if domain.booleans:
         spans += [(NUMBERS, float(truth), float(truth)) for truth in domain.booleans]
+    for unit, ranges in ((1000, domain.instants), (1000, domain.durations), (1, domain.times)):
+        spans += [(NUMBERS, r.low / unit - TIME_SLACK, r.high / unit + TIME_SLACK) for r in ranges]
     for texts in domain.texts:
         if texts.low == texts.high and not texts.low_open and not texts.high_open:
             place = float(fingerprint(texts.low))

@@ -29,7 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distributary.kernel import Bytes, Flags, Ints, Longs, kernel, sealed
-from distributary.matching.batch import SLASH, Strings
+from distributary.matching.batch import SLASH
+from distributary.matching.columns import Strings
 from distributary.matching.rendezvous import keys
 from distributary.matching.rendezvous.parts import (
     PROVISIONAL,

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distributary.kernel import Bytes, Floats, Ints, Longs, kernel, sealed
-from distributary.matching.batch import BOOLEAN, NUMBER, STRING, AttributeColumn, Strings
+from distributary.matching.columns import NULL, OTHER, STRING, AttributeColumn, Strings
 from distributary.matching.rendezvous.keys import CRC_TABLE, NUMBERS, TEXTS, Span, text_fingerprint
 from distributary.matching.rendezvous.parts import (
     FULL,
@@ -218,7 +218,7 @@ def _visits(
     count = 0
     for row in range(len(tags)):
         tag = tags[row]
-        if tag in (NUMBER, BOOLEAN):
+        if tag not in (STRING, NULL, OTHER):
             bucket = np.searchsorted(number_cuts, numbers[row], "right")
         elif tag == STRING:
             value = np.float64(text_fingerprint(data, starts[row], ends[row], crc_table))

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distributary.kernel import Bytes, Flags, Ints, Longs, Words, kernel, sealed_arrays
-from distributary.matching.batch import Strings
+from distributary.matching.columns import Strings
 from distributary.matching.index import Pairs
 from distributary.matching.memory import WORD, load_word, prefetch, store_word
 from distributary.matching.topic.text import same_bytes

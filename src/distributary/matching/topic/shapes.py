@@ -28,7 +28,8 @@ from numpy.typing import NDArray
 from distributary.filters.topic import TopicFilter
 from distributary.kernel import Ints, Words, inlined, kernel, read_table, sealed_arrays, table_arrays
 from distributary.matching import frozen
-from distributary.matching.batch import EventBatch, Strings
+from distributary.matching.batch import EventBatch
+from distributary.matching.columns import Strings
 from distributary.matching.index import Arrays, Pairs
 from distributary.matching.layers import CompiledIndex, CompiledSegment
 from distributary.matching.memory import prefetch

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from distributary.kernel import Bytes, Longs, inlined, kernel
-from distributary.matching.batch import Strings
+from distributary.matching.columns import Strings
 from distributary.matching.memory import WORD, load_word, lowest_bit
 
 SLASH = ord("/")

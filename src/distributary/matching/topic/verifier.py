@@ -13,7 +13,8 @@ import numpy as np
 
 from distributary.filters.topic import TopicFilter
 from distributary.kernel import Flags, Ints, kernel, read_table, sealed, sealed_table
-from distributary.matching.batch import EventBatch, Strings
+from distributary.matching.batch import EventBatch
+from distributary.matching.columns import Strings
 from distributary.matching.index import Arrays
 from distributary.matching.layers import Verifier
 from distributary.matching.topic.text import TEXTS, FilterTexts, agrees

@@ -3,6 +3,7 @@
 Ours, the default, and what it is made of, in reading order:
 
 - `constraints`: conditions and rows as arrays, and whether a row satisfies a conjunction of constraints
+- `evaluation`: what constraints cannot decide, which is evaluated
 - `texts`: texts as numbers, so that a constraint on texts is a range of numbers like any other
 - `plan`: which conjunctions are found by a rare value, and which through bitsets
 - `keys`, `blocks`: these two ways, each with its tables and its search

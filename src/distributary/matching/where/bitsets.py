@@ -26,6 +26,7 @@ from distributary.matching.batch import EventBatch
 from distributary.matching.index import Arrays, Pairs
 from distributary.matching.layers import CompiledIndex
 from distributary.matching.where import constraints as conditions
+from distributary.matching.where import evaluation
 from distributary.matching.where.blocks import BLOCK, BitsetBlocks, build_blocks, find_grouped, row_buckets
 from distributary.matching.where.constraints import SHARED, UNCERTAIN, Constraints, Found
 from distributary.matching.where.keys import KeyTable, build_keys, find_keyed
@@ -80,7 +81,13 @@ class WhereBitsets(CompiledIndex[WhereFilter]):
             if len(free):
                 found = _with_all(found, np.arange(start, end, dtype=np.int32), free)
         found_rows, conjunctions, count = found
-        return _decided(arrays, batch, found_rows[:count], conjunctions[:count])
+        pairs = _decided(arrays, batch, found_rows[:count], conjunctions[:count])
+        undecidable = evaluation.undecidable_rows(arrays, columns, batch.rows)
+        if undecidable is None:
+            return pairs
+        sound = ~undecidable[pairs.rows]
+        evaluated = evaluation.evaluate_rows(arrays, batch, np.flatnonzero(undecidable).astype(np.int32))
+        return Pairs.joined([Pairs(pairs.rows[sound], pairs.slots[sound]), Pairs(*evaluated)])
 
 
 def _with_all(found: Found, rows: Ints, conjunctions: Ints) -> Found:
@@ -102,7 +109,7 @@ def _decided(arrays: Arrays, batch: EventBatch, rows: Ints, conjunctions: Ints) 
     certain = np.unique(pair[(flags & SHARED != 0) & (flags & UNCERTAIN == 0)])
     uncertain = np.setdiff1d(pair[flags & UNCERTAIN != 0], certain)
     more_rows, more_positions = _split(uncertain, filters)
-    passed = conditions.evaluate_pairs(arrays, batch, more_rows, more_positions)
+    passed = evaluation.evaluate_pairs(arrays, batch, more_rows, more_positions)
     return Pairs.joined(
         [
             Pairs(rows[plain], positions[plain]),

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distributary.kernel import Bytes, Flags, Floats, Ints, Longs, Words, kernel
-from distributary.matching.batch import NULL
+from distributary.matching.columns import NULL
 from distributary.matching.memory import lowest_bit
 from distributary.matching.where.constraints import Constraints, Found, Rows, grown, holds, runs
 from distributary.matching.where.plan import (

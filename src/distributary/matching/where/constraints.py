@@ -11,7 +11,11 @@ A batch holds numbers as floats, so a whole number beyond 2^53 is rounded there.
 bounds below that are exact. A bound beyond is kept rounded, which lets pass all it should and perhaps
 more; its conjunction is *uncertain*, as are those with a residual and filters that have no disjunctive
 form: a pair that was found through an uncertain conjunction is decided by evaluating the filter itself,
-whose text is kept for that.
+whose text is kept for that. Times are in microseconds, between two of which a batch knows one place, the half
+(see `columns`): a bound that is no whole microsecond, or very far away, is uncertain too.
+
+An operation is an attribute whose column the batch computes for all rows. A segment has `MOST_OPERATIONS` of
+them; constraints on others are left out, which makes their conjunctions uncertain.
 
 Flattening is one pass over the filters, O(pieces); checking a conjunction is O(its pieces), and stops at the
 first constraint that fails.
@@ -31,16 +35,33 @@ from numpy.typing import NDArray
 
 from distributary.filters.where.domain import Domain, TextRange
 from distributary.filters.where.filter import WhereFilter
+from distributary.filters.where.write import OPERATION_KEY
 from distributary.kernel import Bytes, Flags, Floats, Ints, Longs, kernel, read_table, sealed, table_arrays
 from distributary.matching import frozen
-from distributary.matching.batch import BOOLEAN, NULL, NUMBER, OTHER, STRING, AttributeColumn, EventBatch
+from distributary.matching.batch import EventBatch
+from distributary.matching.columns import (
+    BOOLEAN,
+    DURATION,
+    INSTANT,
+    MICROSECOND,
+    NULL,
+    NUMBER,
+    OTHER,
+    STRING,
+    TIME,
+    AttributeColumn,
+)
 from distributary.matching.index import Arrays
 from distributary.matching.where.texts import Texts, named_texts, rank_texts
-from distributary.model import Event
 
 MANY = 255
 ROUNDED_FROM = 2.0**53
 """From here on a float may stand for more than one whole number."""
+
+EXACT_MICROSECONDS = 2**52
+"""Up to here a double holds halves of microseconds."""
+MOST_OPERATIONS = 64
+"""Operations that a segment has computed for every row of a batch."""
 
 LOW_OPEN, HIGH_OPEN, LOW_FREE, HIGH_FREE = 1, 2, 4, 8
 """Flags of a bound as it is written: left out itself, or absent (texts only: a number has infinities)."""
@@ -196,12 +217,18 @@ class _Collected:
         self.attribute, self.piece_start = array("i"), array("i")
         self.tag, self.bounds = array("B"), array("B")
         self.low, self.high = array("d"), array("d")
+        self.operations = 0
 
     def add(self, position: int, flags: int, domains: Iterable[tuple[str, Domain]]) -> None:
         first, first_piece = len(self.attribute), len(self.tag)
         for name, domain in domains:
             attribute = self.attributes.get(name)
             if attribute is None:
+                if name.startswith(OPERATION_KEY):
+                    self.operations += 1
+                    if self.operations > MOST_OPERATIONS:
+                        flags |= UNCERTAIN
+                        continue
                 attribute = self.attributes[name] = len(self.attributes)
                 self.texts.append({})
             before = len(self.tag)
@@ -214,6 +241,8 @@ class _Collected:
                 self.bounds.append(LOW_OPEN * numbers.low_open | HIGH_OPEN * numbers.high_open)
             if domain.texts or domain.booleans or domain.null or domain.other:
                 self._rest(attribute, domain)
+            if domain.instants or domain.times or domain.durations:
+                flags |= self._times(domain)
             if len(self.tag) == before:
                 del self.attribute[first:], self.piece_start[first:]
                 del self.tag[first_piece:], self.bounds[first_piece:]
@@ -232,6 +261,19 @@ class _Collected:
             self._piece(NULL, 0.0, 0.0, 0)
         if domain.other:
             self._piece(OTHER, 0.0, 0.0, 0)
+
+    def _times(self, domain: Domain) -> int:
+        """The pieces of times, closed at once; UNCERTAIN when a bound is not exact."""
+        exact = True
+        for tag, ranges in ((INSTANT, domain.instants), (DURATION, domain.durations)):
+            for range_ in ranges:
+                low, low_exact = _lowest(range_.low, range_.low_open)
+                high, high_exact = _lowest(-range_.high, range_.high_open)
+                self._piece(tag, low, -high, 0)
+                exact &= low_exact and high_exact
+        for range_ in domain.times:
+            self._piece(TIME, range_.low + range_.low_open, range_.high - range_.high_open, 0)
+        return 0 if exact else UNCERTAIN
 
     def _text(self, attribute: int, texts: TextRange) -> None:
         numbers = self.texts[attribute]
@@ -304,6 +346,15 @@ class _Collected:
         return named_texts(lists, ordered)
 
 
+def _lowest(bound: float, is_open: bool) -> tuple[float, bool]:
+    """The least microsecond or half of one that a bound in nanoseconds lets pass, and whether it is exact."""
+    if bound in (-inf, inf):
+        return bound, True
+    whole, rest = divmod(int(bound), MICROSECOND)
+    certain = rest == 0 and abs(whole) < EXACT_MICROSECONDS
+    return whole + (0.5 if rest or (is_open and certain) else 0.0), certain
+
+
 def _close_numbers(chosen: Flags, bounds: Bytes, low: Floats, high: Floats) -> Flags:
     """Make the chosen ranges closed, in place; which of them let pass more than they should."""
     low_open, high_open = (bounds & LOW_OPEN) != 0, (bounds & HIGH_OPEN) != 0
@@ -328,7 +379,9 @@ def _attribute_numbers(offsets: bytes, data: bytes) -> dict[str, int]:
 def columns_of(arrays: Arrays, batch: EventBatch) -> list[tuple[int, AttributeColumn]]:
     """The attributes that both the segment and the batch have: their numbers and columns."""
     numbers = _attribute_numbers(arrays["attributes.offsets"].tobytes(), arrays["attributes.bytes"].tobytes())
-    present = [(numbers[name], batch.column(name)) for name in batch.attributes if name in numbers]
+    names = [name for name in batch.attributes if name in numbers]
+    names += [name for name in numbers if name.startswith(OPERATION_KEY)]
+    present = [(numbers[name], batch.column(name)) for name in names]
     return [(number, column) for number, column in present if column is not None]
 
 
@@ -344,7 +397,7 @@ def encode(
         where[attribute] = place
         of_column = column.tags[chosen]
         tags[:, place] = of_column
-        numeric = (of_column == NUMBER) | (of_column == BOOLEAN)
+        numeric = (of_column != OTHER) & (of_column != NULL) & (of_column != STRING)
         values[:, place] = np.where(numeric, column.numbers[chosen], 0.0) + 0.0
         if column.strings is not None:
             strings = column.strings
@@ -392,22 +445,3 @@ def _in_pieces(constraints: Constraints, first: float, last: float, tag: int, va
         ):
             return True
     return False
-
-
-@lru_cache(maxsize=1 << 16)
-def _filter_of(text: str) -> WhereFilter:
-    return WhereFilter.parse(text)
-
-
-def evaluate_pairs(arrays: Arrays, batch: EventBatch, rows: Ints, positions: Ints) -> Flags:
-    """Evaluate the filters themselves: exact whatever they say, and slow."""
-    passed = np.zeros(len(rows), np.bool_)
-    texts = frozen.within(arrays, "evaluated")
-    places = np.searchsorted(arrays["evaluated"], positions).tolist()
-    events: dict[int, Event] = {}
-    for pair, (row, place) in enumerate(zip(rows.tolist(), places, strict=True)):
-        event = events.get(row)
-        if event is None:
-            event = events[row] = batch.event(row)
-        passed[pair] = _filter_of(frozen.unpack_text(texts, place)).matches(event)
-    return passed

@@ -20,16 +20,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from decimal import Decimal
 from math import inf, nextafter
 from typing import Any, ClassVar
 
 import numpy as np
 
 from distributary.filters.change import as_float
-from distributary.filters.where.domain import Conjunction, Domain, NumberRange, TextRange
+from distributary.filters.where.domain import Conjunction, Domain, NumberRange, TextRange, contains_value
 from distributary.filters.where.filter import WhereFilter
+from distributary.filters.where.lookup import value_under
+from distributary.filters.where.values import plain
 from distributary.kernel import Floats, Longs
-from distributary.matching.batch import BOOLEAN, NULL, NUMBER, OTHER, STRING, tag_of
+from distributary.matching.columns import BOOLEAN, NULL, NUMBER, OTHER, STRING, is_hard, tag_of
 from distributary.matching.index import HeldFilters
 from distributary.model import Event, Value
 
@@ -110,15 +113,13 @@ class WhereCounting(HeldFilters[WhereFilter]):
         {'exchange': [1], 'price': []}
         """
         return {
-            name: sorted(
-                {self._owner[number] for number in lists.holding(event.attributes.get(name)).tolist()}
-            )
+            name: sorted({self._owner[number] for number in lists.holding(value_under(event, name)).tolist()})
             for name, lists in self._lists.items()
         }
 
     def _complete(self, event: Event) -> Iterable[int]:
         """The conjunctions found in as many lists as they constrain attributes."""
-        found = [lists.holding(event.attributes.get(name)) for name, lists in self._lists.items()]
+        found = [lists.holding(value_under(event, name)) for name, lists in self._lists.items()]
         counts = np.bincount(np.concatenate([NO_IDS, *found]))
         complete = (counts == self._constrained[: len(counts)]) & (counts > 0)
         return [*np.flatnonzero(complete).tolist(), *self._always]
@@ -143,6 +144,8 @@ class _Lists:
         self._equal: dict[tuple[int, Value], set[int]] = {}
         self._numbers = _NumberRanges()
         self._texts: dict[int, list[TextRange]] = {}
+        self._domains: dict[int, Domain] = {}
+        """What is asked one by one: ranges of numbers by a decimal that is no double, and times."""
         self._widened: set[int] = set()
 
     def add(self, number: int, domain: Domain) -> bool:
@@ -155,6 +158,8 @@ class _Lists:
                 low, high, precise = _closed(numbers)
                 exact &= precise
                 self._numbers.add(number, low, high)
+        if domain.numbers or domain.instants or domain.times or domain.durations:
+            self._domains[number] = domain
         ranges = [texts for texts in domain.texts if not _is_single(texts)]
         if ranges:
             self._texts[number] = ranges
@@ -169,10 +174,17 @@ class _Lists:
                 del self._equal[key]
         self._numbers.remove(number)
         self._texts.pop(number, None)
+        self._domains.pop(number, None)
         self._widened.discard(number)
 
     def holding(self, value: Value) -> Longs:
+        value = plain(value)
         tag = tag_of(value)
+        if is_hard(value) or tag > OTHER:
+            holding = (number for number, domain in self._domains.items() if contains_value(domain, value))
+            return np.fromiter(holding, np.int64)
+        if isinstance(value, Decimal):
+            value = int(value) if value == value.to_integral_value() else float(value)
         key = (tag, None if tag in (NULL, OTHER) else value)
         equal = np.fromiter(self._equal.get(key, ()), np.int64)
         if tag == NUMBER:

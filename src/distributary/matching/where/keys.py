@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distributary.kernel import Ints, Longs, kernel, sealed
-from distributary.matching.batch import NUMBER, STRING
+from distributary.matching.columns import INSTANT, NUMBER, STRING
 from distributary.matching.where.constraints import (
     Constraints,
     FlatConditions,
@@ -21,6 +21,7 @@ from distributary.matching.where.constraints import (
     holds,
     runs,
 )
+from distributary.matching.where.plan import LINES, line_of, piece_lines
 
 SCRAMBLE = np.uint64(0x9E3779B97F4A7C15)
 FOLD = np.uint64(32)
@@ -30,7 +31,7 @@ FREE = -1
 class KeyTable(NamedTuple):
     """The keys: key i is the value `bits[i]` of line `line[i]`.
 
-    A line is the numbers (2 * attribute) or the texts (2 * attribute + 1) of an attribute.
+    A line is the numbers, the texts or the instants of an attribute (see `plan.Buckets`).
     """
 
     attributes: Ints
@@ -51,7 +52,7 @@ def build_keys(flat: FlatConditions, keyed: int) -> KeyTable:
     sizes = np.diff(flat.piece_start)[constraint]
     pieces = runs(flat.piece_start[:-1][constraint], sizes)
     conjunction = np.repeat(np.arange(keyed, dtype=np.int32), sizes)
-    line = np.repeat(flat.attribute[constraint] * 2, sizes) + (flat.tag[pieces] == STRING)
+    line = piece_lines(flat)[0][pieces]
     value = flat.low[pieces]
     order = np.lexsort((conjunction, value, line))
     line, value, conjunction = line[order].astype(np.int32), value[order], conjunction[order]
@@ -59,7 +60,7 @@ def build_keys(flat: FlatConditions, keyed: int) -> KeyTable:
     begins = np.flatnonzero(new)
     size = 1 << max(1, (2 * len(begins)).bit_length())
     keys = KeyTable(
-        np.unique(line >> 1).astype(np.int32),
+        np.unique(line // LINES).astype(np.int32),
         line[begins],
         value[begins].view(np.int64),
         np.append(begins, len(line)).astype(np.int32),
@@ -109,9 +110,9 @@ def find_keyed(
             continue
         for row in range(len(rows.tags)):
             tag = rows.tags[row, column]
-            if tag != NUMBER and tag != STRING:
+            if tag != NUMBER and tag != STRING and tag != INSTANT:
                 continue
-            line = 2 * attribute + (1 if tag == STRING else 0)
+            line = line_of(attribute, tag)
             at = _key_hash(line, bits[row, column]) & mask
             key = keys.slots[at]
             while key != FREE and (keys.line[key] != line or keys.bits[key] != bits[row, column]):

@@ -22,13 +22,17 @@ from typing import NamedTuple
 import numpy as np
 
 from distributary.kernel import Bytes, Flags, Floats, Ints, Longs, kernel, sealed, sealed_table
-from distributary.matching.batch import BOOLEAN, NULL, NUMBER, OTHER, STRING
+from distributary.matching.columns import BOOLEAN, DURATION, INSTANT, NULL, NUMBER, OTHER, STRING, TIME
 from distributary.matching.where.constraints import FlatConditions, runs, starts_of
 
 NUMBER_CUTS = 64
-TEXT_CUTS = 120
-"""At most this many cuts in the numbers and in the texts of an attribute. With those of the other values an
-attribute has at most 1 + 65 + 121 + 4 buckets, so that a byte can number them."""
+TEXT_CUTS = 112
+INSTANT_CUTS = 56
+"""At most this many cuts in the numbers, the texts and the instants of an attribute. With those of the other
+values an attribute has at most 1 + 65 + 113 + 57 + 4 buckets, so that a byte can number them."""
+LINES = 3
+"""Lines of an attribute: its numbers, its texts and its instants."""
+MOST_CUTS = (NUMBER_CUTS, TEXT_CUTS, INSTANT_CUTS)
 SAMPLE = 1 << 15
 """Bounds of one attribute that are looked at to place the cuts."""
 KEYED_BELOW = 1 / 1024
@@ -49,10 +53,10 @@ NOTHING = 0
 class Buckets(NamedTuple):
     """Where each attribute's values are cut.
 
-    Attribute a has two lines, numbers at 2a and texts at 2a + 1; a value of line l lies in the bucket
-    `base[l]` plus the number of its `cuts[first[l]:first[l + 1]]` at or below it. False, true, null and
-    other values have the buckets `special[a]`; the attribute has `size[a]` buckets in all. A kind of value
-    that no constraint accepts is in NOTHING.
+    Attribute a has three lines, numbers at 3a, texts at 3a + 1 and instants at 3a + 2; a value of line l lies
+    in the bucket `base[l]` plus the number of its `cuts[first[l]:first[l + 1]]` at or below it. False, true,
+    null and all other values have the buckets `special[a]`; the attribute has `size[a]` buckets in all. A
+    kind of value that no constraint accepts is in NOTHING.
     """
 
     first: Ints
@@ -116,38 +120,37 @@ def plan(
 def _buckets(flat: FlatConditions) -> Buckets:
     """Cut each line at some of its bounds, with about the same number of bounds between any two cuts."""
     attributes = len(flat.names)
-    lines = flat.piece_attribute() * 2 + (flat.tag == STRING)
-    ranged = (flat.tag == NUMBER) | (flat.tag == STRING)
+    lines, ranged = piece_lines(flat)
     order = np.flatnonzero(ranged)
     order = order[np.argsort(lines[order], kind="stable")]
-    starts = starts_of(np.bincount(lines[order], minlength=2 * attributes))
+    starts = starts_of(np.bincount(lines[order], minlength=LINES * attributes))
     cuts = [
-        _cuts(flat, order[starts[line] : starts[line + 1]], TEXT_CUTS if line % 2 else NUMBER_CUTS)
-        for line in range(2 * attributes)
+        _cuts(flat, order[starts[line] : starts[line + 1]], MOST_CUTS[line % LINES])
+        for line in range(LINES * attributes)
     ]
-    counts = np.array([len(of_line) for of_line in cuts], np.int64)
-    used = np.zeros((attributes, OTHER + 1), np.bool_)
+    counts = np.array([len(of_line) for of_line in cuts], np.int64).reshape(-1, LINES)
+    used = np.zeros((attributes, DURATION + 1), np.bool_)
     used[flat.piece_attribute(), flat.tag] = True
-    sizes = np.stack(
-        [
-            np.where(used[:, NUMBER], counts[0::2] + 1, 0),
-            np.where(used[:, STRING], counts[1::2] + 1, 0),
-            used[:, BOOLEAN].astype(np.int64),
-            used[:, BOOLEAN].astype(np.int64),
-            used[:, NULL].astype(np.int64),
-            used[:, OTHER].astype(np.int64),
-        ],
-        axis=1,
-    )
+    others = used[:, OTHER] | used[:, TIME] | used[:, DURATION]
+    special = np.stack([used[:, BOOLEAN], used[:, BOOLEAN], used[:, NULL], others], axis=1)
+    on_lines = np.where(used[:, [NUMBER, STRING, INSTANT]], counts + 1, 0)
+    sizes = np.concatenate([on_lines, special.astype(np.int64)], axis=1)
     ends = 1 + np.cumsum(sizes, axis=1)
     base = np.where(sizes > 0, ends - sizes, NOTHING).astype(np.uint8)
     return Buckets(
-        starts_of(counts),
+        starts_of(counts.reshape(-1)),
         np.concatenate([*cuts, np.empty(0)]),
-        np.ascontiguousarray(base[:, :2]).reshape(-1),
-        np.ascontiguousarray(base[:, 2:]),
+        np.ascontiguousarray(base[:, :LINES]).reshape(-1),
+        np.ascontiguousarray(base[:, LINES:]),
         ends[:, -1].astype(np.int32),
     )
+
+
+def piece_lines(flat: FlatConditions) -> tuple[Ints, Flags]:
+    """The line of each piece, and which pieces have one."""
+    kind = np.where(flat.tag == STRING, 1, np.where(flat.tag == INSTANT, 2, 0))
+    lines: Ints = (flat.piece_attribute() * LINES + kind).astype(np.int32)
+    return lines, (flat.tag == NUMBER) | (kind > 0)
 
 
 def _cuts(flat: FlatConditions, pieces: Longs, most: int) -> Floats:
@@ -164,13 +167,19 @@ def _cuts(flat: FlatConditions, pieces: Longs, most: int) -> Floats:
 
 
 @kernel
+def line_of(attribute: int, tag: int) -> int:
+    """The line of an attribute that values with this tag are on."""
+    return LINES * attribute + (1 if tag == STRING else 2 if tag == INSTANT else 0)
+
+
+@kernel
 def bucket_of(buckets: Buckets, attribute: int, tag: int, value: float) -> int:
     """The bucket of one value."""
     if tag == BOOLEAN:
         return int(buckets.special[attribute, 1 if value != 0.0 else 0])
-    if tag != NUMBER and tag != STRING:
+    if tag != NUMBER and tag != STRING and tag != INSTANT:
         return int(buckets.special[attribute, 2 if tag == NULL else 3])
-    line = np.uint64(2 * attribute + (1 if tag == STRING else 0))
+    line = np.uint64(line_of(attribute, tag))
     base = np.int64(buckets.base[line])
     if base == NOTHING:
         return NOTHING
@@ -214,8 +223,7 @@ class _Estimate(NamedTuple):
 
 def _estimate(flat: FlatConditions, buckets: Buckets, first: Bytes, last: Bytes) -> _Estimate:
     attribute = flat.piece_attribute()
-    lines = 2 * attribute + (flat.tag == STRING)
-    ranged = (flat.tag == NUMBER) | (flat.tag == STRING)
+    lines, ranged = piece_lines(flat)
     width = np.where(ranged, np.diff(buckets.first)[lines] + 1, 2)
     share = (last.astype(np.float64) - first + 1) / width
     equal = ranged & (flat.low == flat.high)

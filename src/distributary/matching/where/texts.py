@@ -28,7 +28,7 @@ from distributary.kernel import (
     sealed,
     text_order,
 )
-from distributary.matching.batch import STRING
+from distributary.matching.columns import STRING
 
 FOLD = np.uint64(32)
 UNNAMED = -1.0

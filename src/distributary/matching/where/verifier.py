@@ -17,6 +17,7 @@ from distributary.matching.batch import EventBatch
 from distributary.matching.index import Arrays
 from distributary.matching.layers import Verifier
 from distributary.matching.where import constraints as conditions
+from distributary.matching.where import evaluation
 from distributary.matching.where.constraints import UNCERTAIN, Constraints, Rows, holds
 
 FAILS, PASSES, OPEN = range(3)
@@ -41,9 +42,10 @@ class WhereVerifier(Verifier[WhereFilter]):
         wanted[rows] = True
         chosen = np.flatnonzero(wanted).astype(np.int32)
         places = np.cumsum(wanted, dtype=np.int32) - np.int32(1)
+        columns = conditions.columns_of(arrays, batch)
         answers = _check(
             read_table(Constraints, arrays),
-            conditions.encode(arrays, conditions.columns_of(arrays, batch), chosen, len(chosen)),
+            conditions.encode(arrays, columns, chosen, len(chosen)),
             sealed(arrays["first"]),
             sealed(arrays["flags"]),
             sealed(places),
@@ -53,9 +55,13 @@ class WhereVerifier(Verifier[WhereFilter]):
         passed: Flags = answers == PASSES
         undecided = np.flatnonzero(answers == OPEN)
         if len(undecided):
-            passed[undecided] = conditions.evaluate_pairs(
+            passed[undecided] = evaluation.evaluate_pairs(
                 arrays, batch, rows[undecided], positions[undecided]
             )
+        undecidable = evaluation.undecidable_rows(arrays, columns, batch.rows)
+        if undecidable is not None:
+            pairs = np.flatnonzero(undecidable[rows])
+            passed[pairs] = evaluation.evaluate_any_pairs(arrays, batch, rows[pairs], positions[pairs])
         return passed
 
 

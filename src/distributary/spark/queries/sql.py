@@ -18,8 +18,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from distributary.errors import InputError
 from distributary.filters.topic import WILDCARD, TopicFilter
 from distributary.filters.where import expression as conditions
+from distributary.filters.where.values import MIRRORED
+from distributary.filters.where.write import write_operand
 from distributary.flow.language import expression as expressions
 from distributary.flow.language.schema import MAX_INTEGER, MIN_INTEGER, Type
 
@@ -192,7 +195,7 @@ def comparison(left: Value, operator: str, right: Value) -> str:
     if set(types) != {Type.INTEGER, Type.NUMBER}:
         return literal(None, Type.BOOLEAN)
     if types[0] is Type.NUMBER:
-        return comparison(right, conditions.MIRRORED[operator], left)
+        return comparison(right, MIRRORED[operator], left)
     whole, number = "v.i", "v.x"
     order = (
         f"case when {whole} is null or {number} is null then null when {number} >= {literal(LARGE)} then -1 "
@@ -248,8 +251,10 @@ def condition_sql(condition: conditions.Expression, columns: Mapping[str, Value]
     '(p > 8.0D)'
     """
 
-    def column(name: str) -> Value:
-        return columns.get(name, ("null", None))
+    def column(operand: conditions.Operand) -> Value:
+        if not isinstance(operand, str):
+            raise InputError(f"{write_operand(operand)} cannot be computed on Spark's side", field="where")
+        return columns.get(operand, ("null", None))
 
     match condition:
         case conditions.And(parts):

@@ -16,6 +16,7 @@ from distributary.filters.filter import Filter
 from distributary.filters.topic import WILDCARD, TopicFilter
 from distributary.filters.where.domain import Conjunction, Domain, contains_value
 from distributary.filters.where.filter import WhereFilter
+from distributary.filters.where.lookup import value_under
 from distributary.model import Event
 from distributary.systems.attributes.schema import TOPIC, AttributeSchema, ValueSet
 
@@ -33,7 +34,7 @@ class PartCondition(NamedTuple):
         """Whether an event is in every one of the sets, exactly."""
         if self.topic is not None and event.topic != self.topic:
             return False
-        return all(contains_value(domain, event.attributes.get(name)) for name, domain in self.domains)
+        return all(contains_value(domain, value_under(event, name)) for name, domain in self.domains)
 
     def besides(self, attribute: str) -> PartCondition:
         """What is asked of everything but this attribute: a list of its values need not be told of them."""

@@ -1,0 +1,54 @@
+"""What a condition finds in an event: attributes, its id and topic, objects, and its time of arrival."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from distributary.filters.where.evaluate import NOW, operand_value
+from distributary.filters.where.expression import attributes_of_operand
+from distributary.filters.where.parse import operand_of
+from distributary.filters.where.values import Instant
+from distributary.model import Event
+
+OBJECT: Mapping[str, Any] = {}
+"""What stands for an object whose attributes have dotted names: it is there, and compares with nothing."""
+
+
+def attribute_of(event: Event, name: str, presence: bool = True) -> Any:
+    """The value of an attribute; `id` and `topic` are those of the event where no attribute is called so.
+
+    With `presence`, an object (of whose attributes the event has any) is not missing.
+
+    >>> attribute_of(Event("e1", topic="A/B"), "topic")
+    'A/B'
+    """
+    value = event.attributes.get(name)
+    if value is None and name in ("id", "topic"):
+        return event.id if name == "id" else event.topic
+    if value is None and presence:
+        inside = name + "."
+        if any(
+            other.startswith(inside) and event.attributes[other] is not None for other in event.attributes
+        ):
+            return OBJECT
+    return value
+
+
+def arrival_of(event: Event) -> Instant:
+    """When the event arrived: what it says, or now."""
+    return Instant(time.time_ns() if event.arrival is None else event.arrival)
+
+
+def value_under(event: Event, key: str) -> Any:
+    """The value of an attribute, or of an operation by its key (see `write.operand_key`), for an event.
+
+    >>> value_under(Event("e1", attributes={"a": 2, "b": 3}), "\\x03(a + b)")
+    5
+    """
+    operand = operand_of(key)
+    if isinstance(operand, str):
+        return attribute_of(event, operand)
+    attributes = {name: attribute_of(event, name) for name in attributes_of_operand(operand)}
+    return operand_value(operand, {**attributes, NOW: arrival_of(event)})  # type: ignore[dict-item]

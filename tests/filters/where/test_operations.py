@@ -1,0 +1,253 @@
+"""Operations in conditions by example, and against DuckDB where its semantics are ours."""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+from decimal import Decimal
+
+import duckdb
+import pytest
+
+from distributary import Event, Matcher, Subscription
+from distributary.errors import FilterError
+from distributary.filters.where.filter import WhereFilter
+
+where = WhereFilter.parse
+
+NOON = dt.datetime(2026, 6, 1, 12, 30, 15)
+ATTRIBUTES = {
+    "a": 5,
+    "b": 2,
+    "x": 2.5,
+    "price": Decimal("0.35"),
+    "name": "Ann Smith",
+    "day": dt.date(2026, 6, 1),
+    "at": NOON,
+    "iso": "2026-06-01T14:30:15+02:00",
+    "tags": ("red", "blue"),
+    "scores": (1, 5, 9),
+    "items": ({"price": 3, "tag": {"k": "v"}}, {"price": 12}),
+    "props.utm": "mail",
+    "ip": "10.1.2.3",
+    "ip6": "2001:db8::7",
+    "lat": 37.98,
+    "lon": 23.73,
+    "flag": True,
+}
+EVENT = Event(
+    "e1", "quotes/OTE", ATTRIBUTES, arrival=int((NOON - dt.datetime(1970, 1, 1)).total_seconds()) * 10**9
+)
+SQUARE = "POLYGON((23 37, 24 37, 24 38, 23 38, 23 37))"
+
+
+def holds(text: str) -> bool:
+    """Whether the event passes, asked of the filter, of a batch and beside a topic: all the same."""
+    filter = where(text)
+    assert where(filter.text) == filter
+    alone = filter.matches(EVENT)
+    for topic in (None, "quotes"):
+        matcher = Matcher([Subscription("s", "ann", where=text, topic=topic)])
+        assert matcher.match(EVENT) == (["s"] if alone else []), text
+        assert matcher.explain(EVENT, "s").matches is alone
+    return alone
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a + b = 7 and a - b = 3 and a * b = 10 and a % b = 1 and a / b = 2.5",
+        "-a = -5 and a -5 = 0 and a - -b = 7 and a*b+1 = 11 and a*(b+1) = 15",
+        "price * 2 = 0.70 and price + 1 = 1.35 and price + x > 2.8",
+        "a / 0 is null and a % 0 is null",
+        "name || '!' = 'Ann Smith!'",
+        "lower(name) = 'ann smith' and upper(name) = 'ANN SMITH' and length(name) = 9",
+        "name ilike 'ANN%' and not name like 'ANN%'",
+        "name regexp '^A.n' and name not regexp 'ann$' and name rlike '(?i)SMITH'",
+        "substring(name, 1, 3) = 'Ann' and trim('  ' || name) = name and concat(name, 'x') like '%x'",
+        "abs(b - a) = 3 and floor(x) = 2 and ceil(x) = 3 and round(x) = 3 and round(price, 1) = 0.4",
+        "coalesce(missing, a) = 5 and nullif(a, 5) is null and nullif(a, 4) = 5",
+        "cast('12' as int) = 12 and cast(x as bigint) = 2 and x::text = '2.5'",
+        "cast(a as double) / b = 2.5",
+        "cast(price as decimal(10, 1)) = 0.4 and cast('nope' as int) is null",
+        "case when a > 4 then 'high' when a > 2 then 'mid' else 'low' end = 'high'",
+        "case when a > 9 then 1 end is null",
+        "a is distinct from b and a is not distinct from 5 and missing is distinct from a",
+        "missing is not distinct from absent and a is distinct from 'x'",
+        "(missing = 1) is unknown and (a = 5) is true and (a = 4) is false and not (a = 4) is true",
+        "day = date '2026-06-01' and day > '2026-05-31' and at > date '2026-06-01' and day < at",
+        "at = timestamp '2026-06-01 12:30:15' and iso = timestamp '2026-06-01T12:30:15Z'",
+        "at - day = interval '45015 seconds' and at - interval '1 hour' = timestamp '2026-06-01 11:30:15'",
+        "day + interval '1 month' = date '2026-07-01' and day - interval '1 day' < day",
+        "year(at) = 2026 and month(at) = 6 and day(at) = 1 and hour(at) = 12 and minute(iso) = 30",
+        "weekday(at) = 1 and extract(hour from iso) = 12 and second(at) = 15",
+        "at >= now() and at > now() - interval '1 minute' and at = current_timestamp",
+        "array_contains(tags, 'red') and not array_contains(tags, 'green') and 'blue' = any(tags)",
+        "tags[0] = 'red' and tags[2] is null and length(tags) = 2 and 8 < any(scores)",
+        "items[*].price > 10 and items[0].price = 3 and items[0].tag.k = 'v' and not items[*].price > 12",
+        "items[*].price between 10 and 20 and items[*].price in (3, 4)",
+        "props['utm'] = 'mail' and props.utm = 'mail' and props['none'] is null",
+        "in_cidr(ip, '10.0.0.0/8') and not in_cidr(ip, '10.2.0.0/16') and in_cidr(ip6, '2001:db8::/32')",
+        "distance(lat, lon, 37.97, 23.72) < 2000 and distance(lat, lon, 40.64, 22.94) > 300000",
+        f"within(lat, lon, '{SQUARE}')",
+        "id = 'e1' and topic like 'quotes/%' and length(topic) = 10",
+        "props is not null and nothing is null",
+        "5 between b and a + 1 and a in (b, 5) and a not in (b, 6)",
+        "if(a > 4, 'x', 'y') = 'x'",
+    ],
+)
+def test_what_holds(text):
+    assert holds(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "lower(a) = '5'",
+        "a + name = 5",
+        "not (a + name = 5)",
+        "cast(name as int) = 1",
+        "tags = 'red'",
+        "tags[*] = 'green'",
+        "in_cidr(name, '10.0.0.0/8')",
+        "not in_cidr(name, '10.0.0.0/8')",
+        "hour(name) = 1",
+        "within(name, lon, 'POLYGON((23 37, 24 37, 24 38, 23 38, 23 37))')",
+        "distance(lat, lon, 100, 0) < 1000000000",
+        "at < now() - interval '1 minute'",
+        "iso > '2027-01-01'",
+    ],
+)
+def test_what_does_not_hold(text):
+    assert not holds(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a == 5", "write ="),
+        ("a = 5 && b = 2", "write and"),
+        ("(a = 5) || (b = 2)", "write or"),
+        ("name ~ 'x'", "regexp"),
+        ("name !~ 'x'", "not regexp"),
+        ("props ->> 'utm' = 'x'", "['key']"),
+        ("props -> 'utm' = 'x'", "['key']"),
+        ("a => 5", "write >="),
+        ("a =< 5", "write <="),
+        ("a <=> 5", "is not distinct from"),
+        ("where a = 5", "leave the word where out"),
+        ("a = 5;", "leave the ; out"),
+        ("1 < a < 5", "a < b and b < c"),
+        ("a = 0x1F", "write 31"),
+        ("a = 1_000", "malformed number"),
+        ('s = "abc"', "write 'abc'"),
+        ("a = nan", "compares with nothing"),
+        ("a < infinity", "a large number"),
+        ("day = current_date", "now()"),
+        ("a = 5 -- five", "comment"),
+        ("a ≥ 5", "write >="),
+        ("name = ‘x’", "write '"),
+        ("`a` = 5", 'write "name"'),
+        ("a ^ 2 > 5", "a * a"),
+        ("!a", "write not"),
+        ("a = ?", "write the value"),
+        ("a = :value", "write the value"),
+        ("name contains 'x'", "like '%part%'"),
+        ("name startswith 'x'", "like 'part%'"),
+        ("a between 1, 5", "comma"),
+        ("a between 1", "two bounds"),
+        ("a in [1, 2]", "in (1, 2)"),
+        ("a not 5", "not must be followed"),
+        ("a is 5", "write ="),
+        ("a isnull", "is null"),
+        ("name = 'it's'", "double a quote"),
+        ("day > date '2026-02-30'", "is no date"),
+        ("at > timestamp 'soon'", "is no timestamp"),
+        ("at > now() - interval '1 fortnight'", "is no interval"),
+        ("name regexp '('", "RE2 refuses"),
+        ("name regexp 'a\\1'", "RE2 refuses"),
+        ("raw = x'0'", "pairs of hexadecimal"),
+        ("in_cidr(ip, '10.0.0.0/99')", "a block such as"),
+        ("within(lat, lon, 'CIRCLE(1 2)')", "WKT"),
+        ("within(lat, lon, 'POINT(1 2)')", "POLYGON or MULTIPOLYGON"),
+        ("case when a then 1", "end is missing"),
+        ("case when a > 1 else 2 end = 1", "case when a then b"),
+        ("cast(a as money) = 1", "a type is expected"),
+        ("extract(fortnight from at) = 1", "extract takes one of"),
+        ("lowre(name) = 'x'", "did you mean lower"),
+        ("count(a) > 1", "Write a query"),
+        ("items[*][*] > 1", "may stand once"),
+        ("props[a] = 1", "a key is a text"),
+        ("a and", "missing behind"),
+        ("and a", "missing before and"),
+        ("a + = 5", "missing before ="),
+        ("exists (select 1)", "not supported"),
+    ],
+)
+def test_what_other_languages_write_is_answered_with_what_to_write(text, said):
+    with pytest.raises(FilterError) as caught:
+        where(text)
+    assert said in caught.value.reason, caught.value.reason
+
+
+OPERANDS = [
+    "i + j", "i - j", "i * j", "i % nullif(j, 0)",
+    "abs(i)", "coalesce(i, j)", "nullif(i, j)", "length(s)", "-i",
+    "case when i > j then i else j end", "x + 1.5", "x * x", "x - i", "floor(x)", "ceil(x)",
+    "lower(s)", "upper(s)", "s || t", "substring(s, 2, 2)", "trim(s)", "coalesce(s, t)",
+    "year(d)", "month(d)", "day(d)", "hour(ts)", "minute(ts)", "cast(i as double)", "cast(s as text)",
+    "m + 1.25", "m * 2", "m - m", "d", "ts", "ts + interval '1 hour'", "d + interval '1 month'",
+]  # fmt: skip
+LITERALS = {
+    "number": ["0", "1", "2", "-3", "2.5", "2013", "6"],
+    "text": ["''", "'a'", "'B'", "'ab'", "'b c'"],
+}
+LITERALS["time"] = ["date '2013-06-01'", "timestamp '2013-06-01 01:00:00'", "date '2013-07-01'"]
+
+
+def _sort_of(operand: str) -> str:
+    texts = ("lower", "upper", "s ||", "substring", "trim", "coalesce(s", "cast(s")
+    times = ("d", "ts", "ts + interval '1 hour'", "d + interval '1 month'")
+    return "text" if operand.startswith(texts) else "time" if operand in times else "number"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_operations_are_what_duckdb_says(seed):
+    rng = random.Random(seed)
+    texts = ["", "a", "B", "aB c", "é", " b c ", None]
+    rows = [
+        (
+            f"e{number}",
+            rng.choice([0, 1, 2, -3, 7, None]),
+            rng.choice([0, 1, -2, 5, None]),
+            rng.choice([0.0, 1.5, -2.5, 0.1, None]),
+            rng.choice([Decimal("0.35"), Decimal("-1.25"), Decimal("2.00"), None]),
+            rng.choice(texts),
+            rng.choice(texts),
+            rng.choice([dt.date(2013, 6, 1), dt.date(2012, 2, 29), dt.date(2013, 1, 31), None]),
+            rng.choice([dt.datetime(2013, 6, 1), dt.datetime(2013, 5, 31, 23, 59, 59), None]),
+        )
+        for number in range(40)
+    ]
+    connection = duckdb.connect()
+    connection.execute(
+        "create table e (id text, i bigint, j bigint, x double, m decimal(10, 2), s text, t text, d date, "
+        "ts timestamp)"
+    )
+    connection.executemany("insert into e values (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+    conditions = []
+    for number in range(120):
+        operand = rng.choice(OPERANDS)
+        literal = rng.choice(LITERALS[_sort_of(operand)])
+        sign = rng.choice(["=", "<>", "<", "<=", ">", ">=", "is distinct from"])
+        conditions.append((f"s{number}", f"{operand} {sign} {literal}"))
+    expected = {
+        (row[0], one)
+        for one, text in conditions
+        for row in connection.execute(f"select id from e where {text}").fetchall()
+    }
+    matcher = Matcher([Subscription(one, "ann", where=text) for one, text in conditions])
+    found = matcher.match_batch(connection.sql("select * from e").to_arrow_table())
+    pairs = set(zip(found["event_id"].to_pylist(), found["subscription_id"].to_pylist(), strict=True))
+    by_id = dict(conditions)
+    assert pairs == expected, [(one, by_id[one], event) for event, one in sorted(pairs ^ expected)[:5]]
