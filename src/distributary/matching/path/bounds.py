@@ -64,20 +64,24 @@ def lay_out(label: Ints, parent: Ints, codes: LabelCodes) -> tuple[Ints, Summary
     path_parent, path_label = np.full(count, -1, np.int32), np.empty(count, np.int32)
     members, above = np.zeros(count, np.int32), np.zeros(count, np.int32)
     last_above = np.full(count, -1, np.int32)
-    first_below, next_path = np.full(count, -1, np.int32), np.full(count, -1, np.int32)
+    size = 2
+    while size < 2 * count:
+        size *= 2
+    table = np.full(size, -1, np.int32)  # finds a path by its label and the path above
     paths = 0
     for each in range(count):
         upper = classes[parent[each], PATH] if each else -1
-        path = first_below[upper] if each else -1
-        while path >= 0 and path_label[path] != label[each]:
-            path = next_path[path]
+        mixed = (np.uint64(upper + 1) << np.uint64(32)) + np.uint64(label[each] + 1)
+        mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+        place = np.int64((mixed >> np.uint64(32)) & np.uint64(size - 1))
+        path = table[place]
+        while path >= 0 and (path_label[path] != label[each] or path_parent[path] != upper):
+            place = (place + 1) & (size - 1)
+            path = table[place]
         if path < 0:
-            path = paths
+            path = table[place] = paths
             paths += 1
             path_label[path], path_parent[path] = label[each], upper
-            if each:
-                next_path[path] = first_below[upper]
-                first_below[upper] = path
         members[path] += 1
         if last_above[path] != parent[each]:
             last_above[path] = parent[each]
@@ -92,8 +96,8 @@ def lay_out(label: Ints, parent: Ints, codes: LabelCodes) -> tuple[Ints, Summary
         if members[path] == 1 and path < 64:
             single |= np.uint64(1) << np.uint64(path)
     order, low = order_by_code(path_label[:paths], codes)
-    size = paths if paths <= 64 else 0
-    return classes, SummaryPaths(size, path_parent[:paths], order, low, everywhere, single)
+    told_apart = paths if paths <= 64 else 0
+    return classes, SummaryPaths(told_apart, path_parent[:paths], order, low, everywhere, single)
 
 
 @kernel

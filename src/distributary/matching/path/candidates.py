@@ -106,10 +106,10 @@ def find_equalities(
     size = len(trie.key_table)
     has_strings, has_numbers = trie.code_has_strings, trie.code_has_numbers
     bits = values.numbers.view(np.uint64)
-    words = (len(classes) + 63) >> 6
-    hits = np.empty(256, np.int32)
-    masks = np.zeros((256, words), np.uint64)  # by hit: the classes whose nodes have the key
+    hits, last_class = np.empty(256, np.int32), np.empty(256, np.int32)
+    pairs = np.empty(512, np.int32)  # a hit and a class whose nodes have the key, in turn
     used: Any = np.int64(0)
+    paired: Any = np.int64(0)
     for node in range(1, len(label)):
         own, wildcard = codes.own[label[node]], codes.wildcard[label[node]]
         start, end = values.start[node], values.end[node]
@@ -143,37 +143,45 @@ def find_equalities(
             if key < 0:
                 continue
             if found.tree[key] != tree:
-                if used == len(hits):
-                    hits = with_room(hits, used, used)
-                    more = np.zeros((len(hits), words), np.uint64)
-                    more[:used] = masks
-                    masks = more
-                found.tree[key], found.place[key], hits[used] = tree, used, key
+                hits, last_class = with_room(hits, used, 1), with_room(last_class, used, 1)
+                found.tree[key], found.place[key] = tree, used
+                hits[used], last_class[used] = key, -1
                 used += 1
-            each = of_node[node]
-            masks[found.place[key], each >> 6] |= np.uint64(1) << np.uint64(each & 63)
-    return _runs_of_hits(hits[:used], masks, trie, classes)
+            hit, each = found.place[key], of_node[node]
+            if last_class[hit] != each:
+                last_class[hit] = each
+                pairs = with_room(pairs, paired, 2)
+                pairs[paired], pairs[paired + 1] = hit, each
+                paired += 2
+    return _runs_of_hits(hits[:used], pairs[:paired], trie, classes)
 
 
 @kernel
-def _runs_of_hits(hits: Ints, masks: Words, trie: Trie, classes: Ints) -> Candidates:
-    """A run for each key found, with the classes of its mask."""
-    count, words = len(hits), masks.shape[1]
+def _runs_of_hits(hits: Ints, pairs: Ints, trie: Trie, classes: Ints) -> Candidates:
+    """A run for each key found, with the classes that it is paired with."""
+    count = len(hits)
+    low = np.zeros(count + 2, np.int32)
+    for at in range(0, len(pairs), 2):
+        low[pairs[at] + 2] += 1
+    for run in range(2, count + 2):
+        low[run] += low[run - 1]
+    ordered = np.empty(len(pairs) // 2, np.int32)
+    for at in range(0, len(pairs), 2):
+        ordered[low[pairs[at] + 1]] = pairs[at + 1]
+        low[pairs[at] + 1] += 1
     runs, paths = np.empty((count, 5), np.int32), np.zeros(count, np.uint64)
-    with_value = np.empty(count * words * 64, np.int32)
+    with_value, last_run = np.empty(len(ordered), np.int32), np.full(len(classes), -1, np.int32)
     size = 0
     for run in range(count):
         runs[run, FIRST], runs[run, LAST] = trie.key_low[hits[run]], trie.key_low[hits[run] + 1]
         runs[run, LOW], runs[run, RELATION] = size, EQUALITY
-        for word in range(words):
-            rest, each = masks[run, word], 64 * word
-            while rest:
-                if rest & np.uint64(1):
-                    with_value[size] = each
-                    size += 1
-                    paths[run] |= np.uint64(1) << np.uint64(classes[each, PATH] & 63)
-                rest >>= np.uint64(1)
-                each += 1
+        for at in range(low[run], low[run + 1]):
+            each = ordered[at]
+            if last_run[each] != run:
+                last_run[each] = run
+                with_value[size] = each
+                size += 1
+                paths[run] |= np.uint64(1) << np.uint64(classes[each, PATH] & 63)
         runs[run, HIGH] = size
     postings = Postings(trie.key_state, trie.key_entry, trie.key_needs, trie.test_literal)
     return Candidates(runs, paths, with_value, postings)

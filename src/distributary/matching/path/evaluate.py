@@ -77,6 +77,8 @@ class Evaluated(NamedTuple):
     """How many words of masks are in use, in its only place."""
 
 
+MOST_WORDS = 1 << 22
+"""How many words of masks are kept; what one expression needs may be more."""
 NOWHERE = -1
 READY, EMPTY = -1, -2
 """Instead of an operand that must be worked out first: none is missing; it holds for no node anyhow."""
@@ -148,6 +150,11 @@ def work_out(
     words = (len(subject.parent) + 63) >> 6
     rows, low, number = table.rows, subject.low, subject.number
     stamp, place, stack, used = evaluated.stamp, evaluated.place, evaluated.stack, evaluated.used
+    if used[0] > MOST_WORDS:
+        # Nobody holds a place in the masks between two calls: forget them rather than need ever more memory.
+        stamp[:] = -1
+        evaluated.code_stamp[:] = -1
+        used[0] = 0
     stack[0] = wanted
     depth = 1
     while depth:

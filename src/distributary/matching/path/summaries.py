@@ -50,10 +50,11 @@ def summarise(first: Longs, label: Ints, parent: Ints, shared: bool) -> Summarie
     kinds = _find_kinds(first, label, parent)
     of_tree, low = np.empty(trees, np.int32), np.zeros(trees + 1, np.int64)
     class_kind, class_parent = np.empty(nodes, np.int32), np.empty(nodes, np.int32)
-    class_end = np.empty(nodes, np.int32)  # one beyond the last class below it
+    # The children of class c, in the order of their kinds, are the classes `child[child_low[c]:]`.
+    child_low, child = np.empty(nodes, np.int32), np.empty(nodes, np.int32)
     of_node, of_root = np.empty(nodes, np.int32), np.full(nodes, -1, np.int32)
     recent = np.zeros(nodes, np.int32)  # by kind: the class that a node of it had last
-    stack = np.empty((nodes + 1, 2), np.int32)
+    stack = np.empty((nodes + 1, 3), np.int32)
     count = 0
     for tree in range(trees):
         begin, stop = first[tree], first[tree + 1]
@@ -62,7 +63,9 @@ def summarise(first: Longs, label: Ints, parent: Ints, shared: bool) -> Summarie
         if summary < 0:
             summary = of_root[root] = count
             base = low[count]
-            rest = _unfold(root, kinds, stack, class_kind[base:], class_parent[base:], class_end[base:])
+            rest = _unfold(
+                root, kinds, stack, class_kind[base:], class_parent[base:], child_low[base:], child[base:]
+            )
             count += 1
             low[count] = base + rest
         of_tree[tree] = summary
@@ -73,9 +76,8 @@ def summarise(first: Longs, label: Ints, parent: Ints, shared: bool) -> Summarie
             kind, above = kinds.of_node[node], of_node[begin + parent[node]]
             guess = recent[kind]
             if guess >= size or class_kind[base + guess] != kind or class_parent[base + guess] != above:
-                guess = above + 1
-                while class_kind[base + guess] != kind:
-                    guess = class_end[base + guess]
+                among = _place_of(kind, kinds, class_kind[base + above])
+                guess = child[base + child_low[base + above] + among]
                 recent[kind] = guess
             of_node[node] = guess
     total = low[count]
@@ -130,21 +132,39 @@ def _find_kinds(first: Longs, label: Ints, parent: Ints) -> Kinds:
 
 
 @kernel
-def _unfold(root: int, kinds: Kinds, stack: Ints, class_kind: Ints, parent: Ints, end: Ints) -> int:
+def _place_of(kind: int, kinds: Kinds, above: int) -> int:
+    """The place of a kind among the children of another, which are ascending."""
+    low, high = kinds.low[above], kinds.low[above + 1]
+    first, last = low, high - 1
+    while first < last:
+        middle = (first + last) >> 1
+        if kinds.children[middle] < kind:
+            first = middle + 1
+        else:
+            last = middle
+    return first - low
+
+
+@kernel
+def _unfold(
+    root: int, kinds: Kinds, stack: Ints, class_kind: Ints, parent: Ints, child_low: Ints, child: Ints
+) -> int:
     """Write the classes below a kind into the arrays, in preorder, and give their number."""
-    count = 0
-    stack[0, 0], stack[0, 1] = root, -1  # a kind, and the class of its parent
+    count, children = 0, 0
+    stack[0, 0], stack[0, 1], stack[0, 2] = root, -1, -1  # a kind, its parent's class, its place in `child`
     depth = 1
     while depth:
         depth -= 1
         kind = stack[depth, 0]
-        class_kind[count], parent[count], end[count] = kind, stack[depth, 1], count + 1
+        class_kind[count], parent[count], child_low[count] = kind, stack[depth, 1], children
+        if stack[depth, 2] >= 0:
+            child[stack[depth, 2]] = count
         for at in range(kinds.low[kind + 1] - 1, kinds.low[kind] - 1, -1):
-            stack[depth, 0], stack[depth, 1] = kinds.children[at], count
+            place = children + at - kinds.low[kind]
+            stack[depth, 0], stack[depth, 1], stack[depth, 2] = kinds.children[at], count, place
             depth += 1
+        children += kinds.low[kind + 1] - kinds.low[kind]
         count += 1
-    for each in range(count - 1, 0, -1):
-        end[parent[each]] = max(end[parent[each]], end[each])
     return count
 
 
