@@ -30,7 +30,7 @@ def covers(wide: LocationPath, narrow: LocationPath) -> bool:
     >>> covers(wide, narrow), covers(narrow, wide)
     (True, False)
     """
-    return _lies_over(wide, _tree_of(narrow))
+    return _covers(wide, narrow, _tree_of(narrow))
 
 
 def without_covered(paths: Iterable[LocationPath]) -> list[LocationPath]:
@@ -38,8 +38,8 @@ def without_covered(paths: Iterable[LocationPath]) -> list[LocationPath]:
     kept: list[tuple[LocationPath, _Tree]] = []
     for path in paths:
         tree = _tree_of(path)
-        if not any(_lies_over(other, tree) for other, _ in kept):
-            kept = [(other, other_tree) for other, other_tree in kept if not _lies_over(path, other_tree)]
+        if not any(_covers(other, path, tree) for other, _ in kept):
+            kept = [(other, other_tree) for other, other_tree in kept if not _covers(path, other, other_tree)]
             kept.append((path, tree))
     return [path for path, _ in kept]
 
@@ -190,7 +190,14 @@ def _tree_of(path: LocationPath) -> _Tree:
     return tree
 
 
-def _lies_over(wide: LocationPath, tree: _Tree) -> bool:
+def _covers(wide: LocationPath, narrow: LocationPath, tree: _Tree) -> bool:
+    """Whether `wide` covers `narrow`, whose tree this is.
+
+    Of a path that says more than its pattern, nothing is certain but that it covers itself; and what it lets
+    through, its pattern lets through.
+    """
+    if wide.exact is not None:
+        return wide.exact == narrow.exact
     return 0 in _Layover(tree, {}).contexts(wide)
 
 

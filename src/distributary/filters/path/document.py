@@ -95,7 +95,8 @@ class Document:
     """The prefix that the nodes' names are written with, by path class; "" for none."""
     asides: list[Aside]
     """The comments and processing instructions in document order."""
-    _derived: dict[str, Any] = field(default_factory=dict, repr=False)
+    derived: dict[str, Any] = field(default_factory=dict, repr=False)
+    """What has been worked out about it, by name."""
 
     def __len__(self) -> int:
         """How many nodes it has: elements and attributes."""
@@ -115,20 +116,20 @@ class Document:
     @property
     def text_parents(self) -> list[int]:
         """The element that each text node is a child of, by text node."""
-        found: list[int] | None = self._derived.get("text_parents")
+        found: list[int] | None = self.derived.get("text_parents")
         if found is None:
-            found = self._derived["text_parents"] = self._find_text_parents()
+            found = self.derived["text_parents"] = self._find_text_parents()
         return found
 
     def nodes_by_label(self) -> dict[str, list[int]]:
         """The nodes that carry each label, ascending."""
-        found: dict[str, list[int]] | None = self._derived.get("nodes_by_label")
+        found: dict[str, list[int]] | None = self.derived.get("nodes_by_label")
         if found is None:
             found = {label: [] for label in self.labels}
             by_class = [found[label] for label in self.labels]
             for node, path_class in enumerate(self.classes):
                 by_class[path_class].append(node)
-            self._derived["nodes_by_label"] = found
+            self.derived["nodes_by_label"] = found
         return found
 
     def relationships(self) -> Iterator[tuple[str, str]]:

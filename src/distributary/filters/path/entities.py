@@ -2,9 +2,9 @@
 
 Nothing is ever fetched, so what an external declaration says is unknown, but for a few that everybody knows:
 the types of XHTML and of Netscape's RSS 0.91, told by their public identifiers, declare the entities of HTML
-(`&nbsp;`, `&eacute;`). These are read. The value of any other entity that the document does not declare cannot
-be known, and Expat would drop a reference to it in silence; so it is looked for here, outside of comments,
-CDATA sections and processing instructions, where `&` is a character like any other.
+(`&nbsp;`, `&eacute;`). These are read. The value of any other entity that the document does not declare
+cannot be known, and Expat would drop a reference to it in silence; so it is looked for here, outside of
+comments, CDATA sections and processing instructions, where `&` is a character like any other.
 """
 
 from __future__ import annotations

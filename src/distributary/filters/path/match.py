@@ -7,7 +7,8 @@ pattern, so the time is at most the number of steps times the number of nodes, p
 no order of `//` steps makes it search twice.
 
 That is `Evaluation`, which does not know what the nodes are: here those of a document, in `cover` those of
-another pattern.
+another pattern. A path that says more than a pattern is asked (see `evaluate`) only where the pattern that
+it implies is found.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from abc import ABC, abstractmethod
 
 from distributary.filters.path import pattern
 from distributary.filters.path.document import Document
+from distributary.filters.path.evaluate import xpath_selects
 from distributary.filters.path.pattern import And, Axis, Compares, Exists, LocationPath, Not, Or, Predicate
 
 
@@ -28,7 +30,9 @@ def path_selects(path: LocationPath, document: Document) -> bool:
     >>> path_selects(path, parse_document("<rss><item><title/></item><item><author/></item></rss>"))
     False
     """
-    return -1 in _DocumentEvaluation(document).contexts(path)
+    if -1 not in _DocumentEvaluation(document).contexts(path):
+        return False
+    return path.exact is None or xpath_selects(path.exact, document)
 
 
 class Evaluation(ABC):

@@ -1,7 +1,8 @@
 """From the text of a path filter to tree patterns.
 
 Elementpath's XPath 3.0 grammar reads the text (3.0, for it knows `Q{uri}name`), and its token tree is walked
-here into the forms of `pattern`. What the walk does not know is refused where it stands.
+here into the forms of `pattern`. A branch that is no tree pattern is read by `read_xpath`, as the path that
+it is and as the pattern that it implies (see `twig`). What that does not know is refused where it stands.
 
 Rules:
 
@@ -25,6 +26,17 @@ from elementpath.xpath30 import XPath30Parser
 from distributary.errors import FilterError
 from distributary.filters.path import pattern
 from distributary.filters.path.pattern import Axis, LocationPath, PathStep, Predicate
+from distributary.filters.path.read_xpath import (
+    MIRRORED,
+    NUMBERS,
+    XPathReader,
+    bare,
+    double_of,
+    name_of,
+    operands,
+)
+from distributary.filters.path.twig import implied_pattern
+from distributary.filters.path.xpath import steps_of
 
 MAX_LENGTH = 4096
 """Characters of a filter's text."""
@@ -33,10 +45,9 @@ MAX_NESTING = 32
 MAX_STEPS = 256
 """Steps of one path, those in its predicates included."""
 
-XML_NAMESPACE = "http://www.w3.org/XML/1998/namespace"
 ALLOWED = (
-    "a path is made of names, *, @name, @*, text(), /, // and predicates; a predicate of paths, and, or, "
-    "not(), and comparisons of a path with a number or a string"
+    "a path is made of names, *, @name, node tests, axes, /, // and predicates; a predicate of paths, and, "
+    "or, not(), positions, comparisons, calculations and the functions of XPath 1.0"
 )
 
 OPERATOR_WORDS = frozenset(
@@ -47,20 +58,7 @@ OPERATOR_WORDS = frozenset(
 """The words that the grammar may read as operators wherever they stand: `and`, `div`, `to` and so on. Every
 other word is a name, unless `(` or `::` comes after it."""
 
-_MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_NUMBERS = ("(integer)", "(decimal)", "(float)")
 _QUOTED_OR_BRACKET = re.compile(r"""'[^']*'|"[^"]*"|Q\{[^{}]*\}|\(:|[][()]""")
-_AXES = {
-    "parent",
-    "ancestor",
-    "ancestor-or-self",
-    "following",
-    "following-sibling",
-    "preceding",
-    "preceding-sibling",
-    "namespace",
-    "..",
-}
 
 
 def parse_branches(text: str) -> tuple[LocationPath, ...]:
@@ -68,7 +66,7 @@ def parse_branches(text: str) -> tuple[LocationPath, ...]:
 
     >>> parse_branches("item/@id")
     (LocationPath(steps=(PathStep(axis=<Axis.DESCENDANT: '//'>, label='item', predicates=()), \
-PathStep(axis=<Axis.CHILD: '/'>, label='@id', predicates=()))),)
+PathStep(axis=<Axis.CHILD: '/'>, label='@id', predicates=())), exact=None),)
     """
     return parse_with_places(text)[0]
 
@@ -127,11 +125,8 @@ def _explained(error: ElementPathError) -> tuple[str, int | None]:
     return f"{error.message}; {ALLOWED}", position
 
 
-def _bare(token: Any) -> Any:
-    """What stands inside the parentheses, if there are any."""
-    while token.symbol == "(" and len(token) == 1:
-        token = token[0]
-    return token
+class _NotATreeError(Exception):
+    """A branch is no tree pattern, and perhaps a path that says more."""
 
 
 class _Walk:
@@ -144,26 +139,22 @@ class _Walk:
 
     def branches(self, token: Any) -> tuple[LocationPath, ...]:
         found: dict[LocationPath, None] = {}
-        for part in self._operands(token, "|", "union"):
-            path = self._path(part, inside=False)
+        for part in operands(token, "|", "union"):
+            path = self._branch(part)
             if pattern.is_all_embracing(path):
-                self._refuse_everything(part)
-            if sum(isinstance(part, PathStep) for part, _ in pattern.walk(path)) > MAX_STEPS:
+                self._refuse(part, "would ask for every document; name an element or an attribute")
+            if _size(path) > MAX_STEPS:
                 self._refuse(part, f"has more than {MAX_STEPS} steps")
             found[path] = None
         return tuple(found)
 
-    def _operands(self, token: Any, *symbols: str) -> list[Any]:
-        """The operands of a left-leaning chain of one operator, in the order written."""
-        found: list[Any] = []
-        pending = [token]
-        while pending:
-            token = _bare(pending.pop())
-            if token.symbol in symbols and len(token) == 2:
-                pending += (token[1], token[0])
-            else:
-                found.append(token)
-        return found
+    def _branch(self, token: Any) -> LocationPath:
+        places = len(self.places)
+        try:
+            return self._path(token, inside=False)
+        except _NotATreeError:
+            del self.places[places:]
+            return implied_pattern(XPathReader(self.text, ALLOWED).branch(token))
 
     def _path(self, token: Any, *, inside: bool) -> LocationPath:
         parts: list[tuple[Any, Any]] = []  # a separator and what follows it, last first
@@ -173,11 +164,9 @@ class _Walk:
         axis = Axis.CHILD if inside else Axis.DESCENDANT
         if token.symbol in ("/", "//"):
             if inside:
-                self._refuse(
-                    token, "a path in a predicate starts at its node; begin it with a name, @, . or .//"
-                )
+                raise _NotATreeError
             if len(token) == 0:
-                self._refuse_everything(token)
+                return LocationPath(())
             axis = Axis.CHILD if token.symbol == "/" else Axis.DESCENDANT
             token = token[0]
         steps: list[PathStep] = []
@@ -187,9 +176,7 @@ class _Walk:
                 pending = Axis.DESCENDANT
             pending = self._append(steps, pending, token)
         if pending is Axis.DESCENDANT and (inside or steps or parts):
-            self._refuse(token, "`//` must lead to a name, *, @ or text()")
-        if not steps and not inside:
-            self._refuse_everything(token)
+            raise _NotATreeError
         return LocationPath(tuple(steps))
 
     def _append(self, steps: list[PathStep], axis: Axis, token: Any) -> Axis:
@@ -200,13 +187,11 @@ class _Walk:
             predicates.append(core[1])
             core = core[0]
         if core.symbol in (".", "self", "descendant-or-self"):
-            if core.symbol != "." and core[0].symbol != "node":
-                self._refuse(core, f"only {core.symbol}::node() is read on this axis")
-            if predicates:
-                self._refuse(core, "put the predicate on a name or *")
+            if predicates or (core.symbol != "." and core[0].symbol != "node"):
+                raise _NotATreeError
             return Axis.DESCENDANT if core.symbol == "descendant-or-self" else axis
         if steps and not pattern.is_element(steps[-1].label):
-            self._refuse(core, f"nothing comes after {steps[-1].label}")
+            raise _NotATreeError
         if core.symbol == "descendant":
             axis = Axis.DESCENDANT
         label = self._label(core)
@@ -223,45 +208,33 @@ class _Walk:
         return self._name(token)
 
     def _name(self, token: Any) -> str:
-        if token.symbol == "(name)":
-            return str(token.value)
-        if token.symbol == "*" and len(token) == 0:
-            return pattern.ANY_ELEMENT
-        if token.symbol == "Q{" and token[1].symbol == "(name)":
-            uri, name = str(token[0].value), str(token[1].value)
-            return f"Q{{{uri}}}{name}" if uri else name
-        if token.symbol == ":" and token[0].value == "xml" and token[1].symbol == "(name)":
-            return f"Q{{{XML_NAMESPACE}}}{token[1].value}"
-        raise self._unknown(token)
+        name = name_of(token)
+        if name is None:
+            raise _NotATreeError
+        return name
 
     def _predicate(self, token: Any) -> Predicate:
-        token = _bare(token)
+        token = bare(token)
         if token.symbol in ("and", "or") and len(token) == 2:
-            parts = tuple(map(self._predicate, self._operands(token, token.symbol)))
+            parts = tuple(map(self._predicate, operands(token, token.symbol)))
             return pattern.And(parts) if token.symbol == "and" else pattern.Or(parts)
         if token.symbol == "not" and len(token) == 1:
             return pattern.Not(self._predicate(token[0]))
-        if token.symbol in _MIRRORED and len(token) == 2:
+        if token.symbol in MIRRORED and len(token) == 2:
             return self._comparison(token)
-        if (self._is_literal(token) and token.symbol != "(string)") or token.symbol in ("position", "last"):
-            self._refuse(token, "positions are not supported; select by name or value")
-        if token.symbol in ("|", "union"):
-            self._refuse(token, "inside a predicate write `or`")
         path = self._path(token, inside=True)
         if not path.steps:
-            self._refuse(token, "`.` alone always holds; compare it with a number or a string")
+            raise _NotATreeError
         return pattern.Exists(path)
 
     def _comparison(self, token: Any) -> Predicate:
-        left, right = _bare(token[0]), _bare(token[1])
+        left, right = bare(token[0]), bare(token[1])
         relation = token.symbol
-        if self._is_literal(left) and not self._is_literal(right):
-            left, right, relation = right, left, _MIRRORED[relation]
-        if left.symbol in ("position", "last"):
-            self._refuse(left, "positions are not supported; select by name or value")
-        if self._is_literal(left) or not self._is_literal(right):
-            self._refuse(token, "compare a path with a number or a string")
-        literal = self._literal(right)
+        if _is_literal(left) and not _is_literal(right):
+            left, right, relation = right, left, MIRRORED[relation]
+        if _is_literal(left) or not _is_literal(right):
+            raise _NotATreeError
+        literal = _literal(right)
         if (
             isinstance(literal, str)
             and relation not in pattern.EQUALITIES
@@ -272,46 +245,33 @@ class _Walk:
         self.places.append(right.span[0])
         return pattern.Compares(path, relation, literal)
 
-    def _is_literal(self, token: Any) -> bool:
-        return token.symbol in (*_NUMBERS, "(string)") or (token.symbol in "+-" and len(token) == 1)
-
-    def _literal(self, token: Any) -> str | float:
-        if token.symbol == "(string)":
-            literal = str(token.value)
-            if "'" in literal and '"' in literal:
-                self._refuse(
-                    token, "a string holds ' or \" but not both, as XPath 1.0 has no way to write it"
-                )
-            return literal
-        sign = -1.0 if token.symbol == "-" else 1.0
-        digits = token[0] if token.symbol == "-" else token
-        if digits.symbol not in _NUMBERS:
-            self._refuse(token, "compare with a number or a string, not with a calculation")
-        try:
-            found = float(digits.value)
-        except OverflowError:
-            found = float("inf")
-        if not isfinite(found):
-            self._refuse(token, "a number this large has no double-precision value")
-        # Adding zero turns the negative zero into the only one.
-        return sign * found + 0.0
-
-    def _unknown(self, token: Any) -> FilterError:
-        """The error for a token that is good XPath and no part of a path filter."""
-        symbol = token.symbol
-        reason = f"{str(token.value if symbol[0] == '(' else symbol)!r} is not supported; {ALLOWED}"
-        if symbol in _AXES:
-            reason = f"the axis {symbol} is not supported; {ALLOWED}"
-        elif symbol == "$":
-            reason = f"there are no variables; {ALLOWED}"
-        elif symbol == ":":
-            reason = "prefixes are bound to nothing here; write a name in a namespace as Q{uri}name"
-        elif symbol == "(":
-            reason = f"parentheses go around conditions in a predicate only; {ALLOWED}"
-        return FilterError(reason, field="path", text=self.text, position=token.span[0])
-
-    def _refuse_everything(self, token: Any) -> NoReturn:
-        self._refuse(token, "would ask for every document; name an element or an attribute")
-
     def _refuse(self, token: Any, reason: str) -> NoReturn:
         raise FilterError(reason, field="path", text=self.text, position=token.span[0])
+
+
+def _size(path: LocationPath) -> int:
+    """How many steps a branch has, those in its predicates included."""
+    if path.exact is not None:
+        return sum(1 for _ in steps_of(path.exact))
+    return sum(isinstance(part, PathStep) for part, _ in pattern.walk(path))
+
+
+def _is_literal(token: Any) -> bool:
+    return token.symbol in (*NUMBERS, "(string)") or (token.symbol in "+-" and len(token) == 1)
+
+
+def _literal(token: Any) -> str | float:
+    if token.symbol == "(string)":
+        literal = str(token.value)
+        if "'" in literal and '"' in literal:
+            raise _NotATreeError
+        return literal
+    sign = -1.0 if token.symbol == "-" else 1.0
+    digits = token[0] if token.symbol == "-" else token
+    if digits.symbol not in NUMBERS:
+        raise _NotATreeError
+    found = double_of(digits)
+    if not isfinite(found):
+        raise _NotATreeError
+    # Adding zero turns the negative zero into the only one.
+    return sign * found + 0.0

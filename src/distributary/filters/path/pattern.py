@@ -14,18 +14,18 @@ after a step that selects attributes or text nodes.
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from decimal import Decimal
 from enum import Enum
-from math import nan
 from operator import is_not
 from typing import Any
 
 from distributary.filters.connectives import And as And
 from distributary.filters.connectives import Not as Not
 from distributary.filters.connectives import Or as Or
+from distributary.filters.path.literals import literal_text as literal_text
+from distributary.filters.path.literals import number as number
+from distributary.filters.path.xpath import XPath, is_everything, xpath_text
 
 
 class Axis(Enum):
@@ -52,6 +52,10 @@ class LocationPath:
     """
 
     steps: tuple[PathStep, ...]
+    exact: XPath | None = None
+    """The path itself, where the steps say less: each document that it selects has what the steps ask for,
+    and whether it does is for `evaluate` to decide. Only branches of a filter have this, no path in a
+    predicate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,6 @@ TEXT = "text()"
 ANY_ELEMENT = "*"
 ANY_ATTRIBUTE = "@*"
 
-NUMBER = re.compile(r"[ \t\r\n]*(-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))[ \t\r\n]*")
 RELATIONS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
     "!=": operator.ne,
@@ -108,19 +111,11 @@ def accepts(wanted: str, label: str) -> bool:
 
 def is_all_embracing(path: LocationPath) -> bool:
     """Whether a path plainly selects something in every document: it has no step, or is `/*` or `//*`."""
+    if path.exact is not None:
+        return is_everything(path.exact)
     return not path.steps or (
         len(path.steps) == 1 and path.steps[0].label == ANY_ELEMENT and not path.steps[0].predicates
     )
-
-
-def number(text: str) -> float:
-    """XPath 1.0's `number()` of a string: plain decimal digits with an optional minus; else NaN.
-
-    >>> number(" -12.50 "), number("1e3")
-    (-12.5, nan)
-    """
-    found = NUMBER.fullmatch(text)
-    return float(found[1]) if found else nan
 
 
 def compares(value: str, relation: str, literal: str | float) -> bool:
@@ -180,7 +175,7 @@ def rebuilt(path: LocationPath, label: Relabel, literal: Replace) -> LocationPat
             step = PathStep(step.axis, name, predicates)
             changed = True
         steps.append(step)
-    return LocationPath(tuple(steps)) if changed else path
+    return LocationPath(tuple(steps), path.exact) if changed else path
 
 
 def rebuilt_predicate(predicate: Predicate, label: Relabel, literal: Replace) -> Predicate:
@@ -205,6 +200,8 @@ def path_text(path: LocationPath, *, inside: bool = False) -> str:
     >>> path_text(LocationPath((PathStep(Axis.DESCENDANT, "item"), PathStep(Axis.CHILD, "@id"))))
     '//item/@id'
     """
+    if path.exact is not None:
+        return xpath_text(path.exact)
     if not path.steps:
         return "."
     written = "".join(
@@ -232,13 +229,3 @@ def predicate_text(predicate: Predicate) -> str:
             )
         case Or(parts):
             return " or ".join(map(predicate_text, parts))
-
-
-def literal_text(literal: str | float) -> str:
-    """A literal as XPath 1.0 writes it, which knows no exponents and cannot hold both kinds of quote."""
-    if isinstance(literal, str):
-        return f'"{literal}"' if '"' not in literal else f"'{literal}'"
-    written = repr(literal)
-    if "e" in written:
-        written = format(Decimal(written), "f")
-    return written.removesuffix(".0")

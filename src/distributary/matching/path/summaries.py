@@ -134,15 +134,15 @@ def _find_kinds(first: Longs, label: Ints, parent: Ints) -> Kinds:
 @kernel
 def _place_of(kind: int, kinds: Kinds, above: int) -> int:
     """The place of a kind among the children of another, which are ascending."""
-    low, high = kinds.low[above], kinds.low[above + 1]
-    first, last = low, high - 1
+    first: int = kinds.low[above]
+    last: int = kinds.low[above + 1] - 1
     while first < last:
         middle = (first + last) >> 1
         if kinds.children[middle] < kind:
             first = middle + 1
         else:
             last = middle
-    return first - low
+    return first - int(kinds.low[above])
 
 
 @kernel

@@ -1,0 +1,307 @@
+"""Functions and calculations of XPath 1.0, worked out for one node at a time.
+
+The paths in them are *near* (see `read_xpath`): what they select is found from the node in as many steps as
+there are nodes selected, and what `..` leads to is remembered, so that all nodes of a document together take
+time in proportion to its size, times its depth for the texts that are compared.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from math import ceil, floor, inf, isfinite, isnan
+from typing import Any, Protocol
+
+import numpy as np
+
+from distributary.filters.connectives import And, Not, Or
+from distributary.filters.path import xpath
+from distributary.filters.path.literals import literal_text, number
+from distributary.filters.path.numbered import NodeSet, NumberedNodes, Numbers
+from distributary.filters.path.xpath import Call, Expression, Literal, Operation, XPath, XPathAxis, XPathStep
+
+RELATIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+Scalar = str | float | bool
+XML_SPACE = " \t\r\n"
+
+
+class Surroundings(Protocol):
+    """What the evaluation of paths offers: see `evaluate.XPathEvaluation`."""
+
+    nodes: NumberedNodes
+    near: dict[int, dict[int, list[int]]]
+    """By path: what it has selected from nodes above."""
+
+    @property
+    def languages(self) -> dict[int, str]:
+        """By element: what `xml:lang` says there, in small letters."""
+
+    def selected(self, path: XPath) -> NodeSet:
+        """The nodes that an absolute path selects."""
+
+    def passing(self, step: XPathStep) -> NodeSet:
+        """The nodes that pass a step."""
+
+    def passing_numbers(self, step: XPathStep) -> Numbers:
+        """The same, as their numbers."""
+
+    def leads(self, path: XPath, node: int, comparison: tuple[str, str | float] | None = None) -> bool:
+        """Whether a path leads from a node to one whose value compares so."""
+
+
+def truth(expression: Expression, around: Surroundings, node: int, position: int, size: int) -> bool:
+    """Whether an expression holds for a node, at that position of so many."""
+    match expression:
+        case And(parts):
+            return all(truth(part, around, node, position, size) for part in parts)
+        case Or(parts):
+            return any(truth(part, around, node, position, size) for part in parts)
+        case Not(part):
+            return not truth(part, around, node, position, size)
+        case XPath():
+            return around.leads(expression, node)
+        case Operation(relation, XPath() as path, Literal(literal)) if relation in RELATIONS:
+            return around.leads(path, node, (relation, literal))
+    return _as_boolean(value_of(expression, around, node, position, size))
+
+
+def value_of(
+    expression: Expression, around: Surroundings, node: int, position: int, size: int
+) -> Scalar | list[int]:
+    """The value of an expression for a node: a scalar, or the nodes of a path in document order."""
+    match expression:
+        case Literal(value):
+            return value
+        case XPath():
+            return near_nodes(expression, around, node)
+        case And() | Or() | Not():
+            return truth(expression, around, node, position, size)
+        case Call("boolean", (XPath() as path,)):
+            return around.leads(path, node)
+        case Call("position"):
+            return float(position)
+        case Call("last"):
+            return float(size)
+        case Call("lang", (Literal(str(language)),)):
+            return _speaks(language, around, node)
+        case Call(function, arguments):
+            values = [value_of(each, around, node, position, size) for each in arguments]
+            if not values and xpath.FUNCTIONS.get(function, (1, 1, ""))[:2] == (0, 1):
+                values = [[node]]  # without an argument they look at the node itself
+            return _called(function, values, around.nodes)
+        case Operation(relation, left, right):
+            first = value_of(left, around, node, position, size)
+            second = value_of(right, around, node, position, size)
+            if relation in RELATIONS:
+                return _compared(relation, first, second, around.nodes)
+            return _calculated(relation, _as_number(first, around.nodes), _as_number(second, around.nodes))
+
+
+def near_nodes(path: XPath, around: Surroundings, node: int) -> list[int]:
+    """The nodes that a near path selects from a node, in document order."""
+    if path.absolute:
+        found: list[int] = np.flatnonzero(around.selected(path)).tolist()
+        return found
+    nodes = around.nodes
+    steps = path.steps
+    place = 0
+    while place < len(steps) and steps[place].axis is XPathAxis.PARENT:
+        if node == 0:
+            return []
+        node = int(nodes.parent[node])
+        if not around.passing(steps[place])[node]:
+            return []
+        place += 1
+    remembered = around.near.setdefault(id(path), {}) if place else {}
+    if node not in remembered:
+        remembered[node] = _downwards(steps[place:], around, node)
+    return remembered[node]
+
+
+def _downwards(steps: tuple[XPathStep, ...], around: Surroundings, node: int) -> list[int]:
+    nodes = around.nodes
+    if steps and (steps[-1].axis is XPathAxis.DESCENDANT or steps[0] == xpath.EVERYWHERE):
+        numbers = around.passing_numbers(steps[-1])
+        low, high = np.searchsorted(numbers, [node + 1, int(nodes.end[node])])
+        below: list[int] = numbers[low:high].tolist()
+        return below
+    found = [node]
+    for step in steps:
+        passing = around.passing(step)
+        if step.axis is XPathAxis.SELF:
+            found = [each for each in found if passing[each]]
+        else:
+            # The set has only children, or only attributes, as the axis is.
+            found = [each for one in found for each in nodes.children(one).tolist() if passing[each]]
+    return found
+
+
+def _called(function: str, values: list[Any], nodes: NumberedNodes) -> Scalar:
+    if function == "-":
+        return -_as_number(values[0], nodes)
+    if function in ("true", "false"):
+        return function == "true"
+    first = values[0]
+    if function == "count":
+        return float(len(first))
+    if function == "sum":
+        return float(sum(number(nodes.value(each)) for each in first))
+    if function in ("name", "local-name", "namespace-uri"):
+        return _name(function, first, nodes)
+    if function == "boolean":
+        return _as_boolean(first)
+    if function in ("number", "floor", "ceiling", "round"):
+        return _rounded(function, _as_number(first, nodes))
+    texts = [_as_string(each, nodes) for each in values]
+    if function == "substring":
+        return _substring(texts[0], *(_as_number(each, nodes) for each in values[1:]))
+    return _of_strings(function, *texts)
+
+
+def _of_strings(function: str, text: str, other: str = "", third: str = "") -> Scalar:
+    match function:
+        case "string":
+            return text
+        case "starts-with":
+            return text.startswith(other)
+        case "contains":
+            return other in text
+        case "substring-before":
+            before, found, _ = text.partition(other) if other else ("", "", "")
+            return before if found else ""
+        case "substring-after":
+            return text.partition(other)[2] if other else text
+        case "string-length":
+            return float(len(text))
+        case "normalize-space":
+            return " ".join(part for part in text.translate(_SPACES).split(" ") if part)
+        case _:
+            table: dict[int, int | None] = {}
+            for at, character in enumerate(other):
+                table.setdefault(ord(character), ord(third[at]) if at < len(third) else None)
+            return text.translate(table)
+
+
+_SPACES = str.maketrans(dict.fromkeys(XML_SPACE, " "))
+
+
+def _substring(text: str, start: float, length: float = inf) -> str:
+    """Characters are numbered from 1, and numbers are rounded, as XPath 1.0 has it."""
+    first = _rounded("round", start)
+    last = first + _rounded("round", length)
+    if isnan(first) or isnan(last):
+        return ""
+    low, high = max(first, 1.0), min(last, len(text) + 1.0)
+    return text[int(low) - 1 : int(high) - 1] if low < high else ""
+
+
+def _name(function: str, found: list[int], nodes: NumberedNodes) -> str:
+    if not found:
+        return ""
+    prefix, uri, local = nodes.label(found[0])
+    if function == "name":
+        return f"{prefix}:{local}" if prefix else local
+    return local if function == "local-name" else uri
+
+
+def _rounded(function: str, value: float) -> float:
+    if not isfinite(value) or function == "number":
+        return value
+    if function == "round":
+        return float(floor(value + 0.5)) if abs(value) < 2**52 else value
+    return float(floor(value) if function == "floor" else ceil(value))
+
+
+def _calculated(sign: str, first: float, second: float) -> float:
+    if sign == "+":
+        return first + second
+    if sign == "-":
+        return first - second
+    if sign == "*":
+        return first * second
+    with np.errstate(all="ignore"):
+        if sign == "div":
+            return float(np.float64(first) / np.float64(second))
+        return float(np.fmod(np.float64(first), np.float64(second)))
+
+
+def _compared(relation: str, first: Any, second: Any, nodes: NumberedNodes) -> bool:
+    """By the rules of XPath 1.0: for paths, whether any of the nodes compares so."""
+    if isinstance(first, bool) or isinstance(second, bool):
+        one, other = _as_boolean(first), _as_boolean(second)
+        return bool(RELATIONS[relation](one, other))
+    if isinstance(first, list) and isinstance(second, list):
+        return _any_pair(relation, list(map(nodes.value, first)), list(map(nodes.value, second)))
+    if isinstance(second, list):
+        return any(_scalars_compare(relation, first, nodes.value(each)) for each in second)
+    if isinstance(first, list):
+        return any(_scalars_compare(relation, nodes.value(each), second) for each in first)
+    return _scalars_compare(relation, first, second)
+
+
+def _scalars_compare(relation: str, first: str | float, second: str | float) -> bool:
+    if relation not in ("=", "!=") or isinstance(first, float) or isinstance(second, float):
+        first, second = _number_of(first), _number_of(second)
+    return bool(RELATIONS[relation](first, second))
+
+
+def _any_pair(relation: str, firsts: list[str], seconds: list[str]) -> bool:
+    """Whether any pair of values compares so, without looking at each pair."""
+    if not firsts or not seconds:
+        return False
+    if relation == "=":
+        return not set(firsts).isdisjoint(seconds)
+    if relation == "!=":
+        return len({*firsts, *seconds}) > 1
+    numbers = [[each for each in map(number, texts) if not isnan(each)] for texts in (firsts, seconds)]
+    if not all(numbers):
+        return False
+    least_first = relation[0] == "<"
+    one, other = (min, max) if least_first else (max, min)
+    return bool(RELATIONS[relation](one(numbers[0]), other(numbers[1])))
+
+
+def _speaks(language: str, around: Surroundings, node: int) -> bool:
+    """Whether the nearest `xml:lang` at or above the node names the language, or a kind of it."""
+    nodes = around.nodes
+    while node > 0:
+        spoken = around.languages.get(node)
+        if spoken is not None:
+            return spoken == language.lower() or spoken.startswith(language.lower() + "-")
+        node = int(nodes.parent[node])
+    return False
+
+
+def _as_boolean(value: Any) -> bool:
+    if isinstance(value, float):
+        return value != 0 and not isnan(value)
+    return bool(value)
+
+
+def _as_number(value: Any, nodes: NumberedNodes) -> float:
+    if isinstance(value, bool):
+        return float(value)
+    return _number_of(value) if not isinstance(value, list) else number(_as_string(value, nodes))
+
+
+def _number_of(value: str | float) -> float:
+    return number(value) if isinstance(value, str) else value
+
+
+def _as_string(value: Any, nodes: NumberedNodes) -> str:
+    if isinstance(value, list):
+        return nodes.value(value[0]) if value else ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        if not isfinite(value):
+            return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        return literal_text(value + 0.0)
+    return str(value)
