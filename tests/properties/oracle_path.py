@@ -10,6 +10,8 @@ from xml.sax.saxutils import escape, quoteattr
 from hypothesis import strategies as st
 from lxml import etree
 
+from properties.full_paths import full_paths
+
 NAMES = ("a", "b", "c", "d")
 ATTRIBUTES = ("id", "k", "a")
 NAMESPACE = "urn:n"
@@ -46,9 +48,11 @@ def _compiled(text: str) -> Any:
         return "\0" if found[0] == "|" else found[0]
 
     branches = re.sub(r"""'[^']*'|"[^"]*"|Q\{([^}]*)\}|\|""", bound, text).split("\0")
-    anywhere = [path if path.strip().startswith("/") else "//" + path.strip() for path in branches]
+    anywhere = [path if path.strip()[0] in "/(" else "//" + path.strip() for path in branches]
+    # As a truth, for lxml leaves the document's own node out of what a path selects.
     return etree.XPath(
-        " | ".join(anywhere), namespaces={prefix: uri for uri, prefix in prefixes.items()} or None
+        f"boolean({' | '.join(anywhere)})",
+        namespaces={prefix: uri for uri, prefix in prefixes.items()} or None,
     )
 
 
@@ -82,9 +86,10 @@ def _element_texts(content: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 
 def paths() -> st.SearchStrategy[str]:
-    """Texts of path filters: absolute and relative, twigs, comparisons, and now and then a union."""
-    union = st.lists(_branches(), min_size=2, max_size=3).map(" | ".join)
-    return st.one_of(_branches(), _branches(), _branches(), union)
+    """Texts of path filters: twigs of every form, paths that say more, and now and then a union."""
+    either = st.one_of(_branches(), _branches(), full_paths())
+    union = st.lists(either, min_size=2, max_size=3).map(" | ".join)
+    return st.one_of(_branches(), _branches(), full_paths(), union)
 
 
 def short_paths() -> st.SearchStrategy[str]:

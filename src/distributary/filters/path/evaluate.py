@@ -27,7 +27,15 @@ from distributary.filters.path.numbered import NodeSet, NumberedNodes, Numbers, 
 from distributary.filters.path.pattern import compares
 from distributary.filters.path.positions import PositionLists, ranked
 from distributary.filters.path.scalars import RELATIONS
-from distributary.filters.path.xpath import Call, Expression, Literal, Operation, XPath, XPathAxis, XPathStep
+from distributary.filters.path.xpath import (
+    Expression,
+    XPath,
+    XPathAxis,
+    XPathCall,
+    XPathLiteral,
+    XPathOperation,
+    XPathStep,
+)
 
 LANG = f"@Q{{{XML_NAMESPACE}}}lang"
 
@@ -36,7 +44,7 @@ def xpath_selects(path: XPath, document: Document) -> bool:
     """Whether the path selects at least one node of the document.
 
     >>> from distributary.filters.path.document import parse_document
-    >>> second = XPathStep(XPathAxis.CHILD, "b", (Operation("=", xpath.POSITION, Literal(2.0)),))
+    >>> second = XPathStep(XPathAxis.CHILD, "b", (XPathOperation("=", xpath.POSITION, XPathLiteral(2.0)),))
     >>> path = XPath(True, (xpath.EVERYWHERE, second))
     >>> xpath_selects(path, parse_document("<a><b/><b/></a>")), xpath_selects(path, parse_document("<b/>"))
     (True, False)
@@ -114,15 +122,17 @@ class XPathEvaluation:
                 return ~self.truths(part, numbers, position, size)
             case XPath():
                 return self._leading(predicate)[numbers]
-            case Call("boolean", (XPath() as path,)):
+            case XPathCall("boolean", (XPath() as path,)):
                 return self._leading(path)[numbers]
-            case Operation(relation, XPath(_, (xpath.HERE,)), Literal(literal)) if relation in RELATIONS:
-                return self._comparing(numbers, relation, literal)[numbers]
-            case Operation(relation, XPath() as path, Literal(literal)) if relation in RELATIONS:
-                return self._leading(path, (relation, literal))[numbers]
-            case Operation(relation, Call("position" | "last") as left, Literal(float(literal))) if (
+            case XPathOperation(relation, XPath(_, (xpath.HERE,)), XPathLiteral(literal)) if (
                 relation in RELATIONS
             ):
+                return self._comparing(numbers, relation, literal)[numbers]
+            case XPathOperation(relation, XPath() as path, XPathLiteral(literal)) if relation in RELATIONS:
+                return self._leading(path, (relation, literal))[numbers]
+            case XPathOperation(
+                relation, XPathCall("position" | "last") as left, XPathLiteral(float(literal))
+            ) if relation in RELATIONS:
                 return np.asarray(RELATIONS[relation](position if left == xpath.POSITION else size, literal))
         rows = zip(numbers.tolist(), position.tolist(), size.tolist(), strict=True)
         return np.fromiter((scalars.truth(predicate, self, *row) for row in rows), np.bool_, len(numbers))

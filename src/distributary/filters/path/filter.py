@@ -64,6 +64,15 @@ class PathFilter(Filter):
         return self._template.branches(self._values)
 
     @property
+    def is_pattern(self) -> bool:
+        """Whether its branches are tree patterns, all of them, and say no more than their steps do.
+
+        >>> PathFilter.parse("a[b]").is_pattern, PathFilter.parse("a[2]").is_pattern
+        (True, False)
+        """
+        return self._template.is_pattern
+
+    @property
     def text(self) -> str:
         """The canonical text: the branches with ` | ` between them."""
         return self._template.text(self._values)

@@ -44,7 +44,7 @@ class QualifiedName(NamedTuple):
     label: str
 
 
-class NameTable:
+class DocumentNames:
     """The names of one document. What it refuses is raised as a `ValueError` that says why."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class NameTable:
     def element(self, name: str, scope: NamespaceScope) -> QualifiedName:
         """The name of an element: without a prefix it is in the default namespace.
 
-        >>> NameTable().element("p:a", open_scope(["xmlns:p", "urn:n"], OUTERMOST)).label
+        >>> DocumentNames().element("p:a", open_scope(["xmlns:p", "urn:n"], OUTERMOST)).label
         'Q{urn:n}a'
         """
         prefix, local = _split(name)

@@ -8,6 +8,7 @@ whatever the sets.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -51,29 +52,26 @@ class NumberedNodes:
         self.parent = self._parents()
         self.end = self._ends()
         self.is_attribute: NodeSet = self.kind == ATTRIBUTE
-        self._children: tuple[Numbers, Numbers] | None = None
 
     def value(self, number: int) -> str:
         """The string-value of a node."""
-        document, place = self.document, int(self.place[number])
-        match self.kind[number]:
-            case 0:
-                return "".join(document.texts)
-            case 1 | 2:
-                return document.value(place)
-            case 3:
-                return document.texts[place]
-            case _:
-                return document.asides[place].value
+        kind, place = self._one_by_one[number]
+        document = self.document
+        if kind in (ELEMENT, ATTRIBUTE):
+            return document.value(place)
+        if kind == TEXT:
+            return document.texts[place]
+        return "".join(document.texts) if kind == DOCUMENT else document.asides[place].value
 
     def label(self, number: int) -> tuple[str, str, str]:
         """The prefix, the namespace and the local name of a node; all empty where it has no name."""
-        document, place = self.document, int(self.place[number])
-        if self.kind[number] in (ELEMENT, ATTRIBUTE):
+        document = self.document
+        kind, place = self._one_by_one[number]
+        if kind in (ELEMENT, ATTRIBUTE):
             path_class = document.classes[place]
             uri, _, local = document.labels[path_class].removeprefix("@").removeprefix("Q{").rpartition("}")
             return document.prefixes[path_class], uri, local
-        target = document.asides[place].target if self.kind[number] == INSTRUCTION else None
+        target = document.asides[place].target if kind == INSTRUCTION else None
         return "", "", target or ""
 
     def everything(self) -> NodeSet:
@@ -166,14 +164,21 @@ class NumberedNodes:
             case _:
                 return self._siblings(plain, axis is XPathAxis.PRECEDING_SIBLING)
 
-    def children(self, number: int) -> Numbers:
+    def children(self, number: int) -> list[int]:
         """The children and attributes of a node, in document order."""
-        if self._children is None:
-            order = np.argsort(self.parent[1:], kind="stable") + 1
-            low = np.searchsorted(self.parent[order], np.arange(self.size + 1))
-            self._children = order, low
         order, low = self._children
         return order[low[number] : low[number + 1]]
+
+    @cached_property
+    def _children(self) -> tuple[list[int], list[int]]:
+        order = np.argsort(self.parent[1:], kind="stable") + 1
+        low = np.searchsorted(self.parent[order], np.arange(self.size + 1))
+        return order.tolist(), low.tolist()
+
+    @cached_property
+    def _one_by_one(self) -> list[tuple[int, int]]:
+        """By number: the kind and the place, for those who look at one node after another."""
+        return list(zip(self.kind.tolist(), self.place.tolist(), strict=True))
 
     def _plain(self, nodes: NodeSet) -> NodeSet:
         return nodes & ~self.is_attribute

@@ -12,8 +12,8 @@ from typing import Any, NoReturn
 
 from distributary.filters.path.namespaces import (
     OUTERMOST,
+    DocumentNames,
     NamespaceScope,
-    NameTable,
     QualifiedName,
     declares,
     open_scope,
@@ -39,7 +39,7 @@ class KnownClasses:
         self.prefixes = prefixes
         self.parents = parents
         self.refuse = refuse
-        self.names = NameTable()
+        self.names = DocumentNames()
         # By path class + 1, so that -1 finds the document's:
         self.below: list[dict[Any, int]] = [{}]
         """The class of what is written so below it: a name, with the declarations of namespaces if any."""

@@ -26,13 +26,13 @@ from distributary.filters.path import xpath
 from distributary.filters.path.literals import literal_text, number
 from distributary.filters.path.namespaces import XML_NAMESPACE
 from distributary.filters.path.xpath import (
-    Call,
     Expression,
-    Literal,
-    Operation,
     XPath,
     XPathAxis,
+    XPathCall,
     XPathGroup,
+    XPathLiteral,
+    XPathOperation,
     XPathStep,
 )
 
@@ -210,7 +210,7 @@ class XPathReader:
     def _predicate(self, token: Any) -> Expression:
         read = self._expression(token)
         if xpath.kind_of(read) == xpath.NUMBER:
-            return Operation("=", xpath.POSITION, read)
+            return XPathOperation("=", xpath.POSITION, read)
         if isinstance(read, XPath) and read.steps == (xpath.HERE,):
             self.refuse(token, "`.` alone always holds; compare it with a number or a string")
         return read
@@ -236,33 +236,33 @@ class XPathReader:
         if symbol in MIRRORED and len(token) == 2:
             return self._comparison(token)
         if symbol in _CALCULATIONS and len(token) == 2:
-            return Operation(symbol, self._near(token[0]), self._near(token[1]))
+            return XPathOperation(symbol, self._near(token[0]), self._near(token[1]))
         if symbol in "+-" and len(token) == 1:
             if symbol == "+":
                 self.refuse(token, "write a number without +")
-            return Call("-", (self._near(token[0]),))
+            return XPathCall("-", (self._near(token[0]),))
         if symbol in NUMBERS or symbol == "(string)":
-            return Literal(self._literal(token))
+            return XPathLiteral(self._literal(token))
         if symbol in xpath.FUNCTIONS and token.label == "function":
             return self._call(token)
         return self._path(token)
 
     def _comparison(self, token: Any) -> Expression:
         left, right, relation = self._expression(token[0]), self._expression(token[1]), token.symbol
-        if isinstance(left, Literal) and not isinstance(right, Literal):
+        if isinstance(left, XPathLiteral) and not isinstance(right, XPathLiteral):
             left, right, relation = right, left, MIRRORED[relation]
-        if isinstance(left, XPath) and isinstance(right, Literal):
+        if isinstance(left, XPath) and isinstance(right, XPathLiteral):
             # A string on the other side of `<` and the like is compared as a number.
             value = right.value
             if relation not in ("=", "!=") and isinstance(value, str) and isfinite(number(value)):
-                right = Literal(number(value) + 0.0)
+                right = XPathLiteral(number(value) + 0.0)
         else:
             for side, part in ((left, token[0]), (right, token[1])):
                 self._check_near(part, side)
         for side, part in ((left, token[0]), (right, token[1])):
             if isinstance(side, Or) and bare(part).symbol in ("|", "union"):
                 self.refuse(part, "write two comparisons with `or` between them")
-        return Operation(relation, left, right)
+        return XPathOperation(relation, left, right)
 
     def _call(self, token: Any) -> Expression:
         name, count = token.symbol, len(token)
@@ -271,13 +271,13 @@ class XPathReader:
             self.refuse(token, f"{name}() takes {least if least == most else f'{least} or {most}'} arguments")
         if name == "boolean":
             inner = self._expression(token[0])
-            return inner if xpath.kind_of(inner) == xpath.BOOLEAN else Call(name, (inner,))
+            return inner if xpath.kind_of(inner) == xpath.BOOLEAN else XPathCall(name, (inner,))
         arguments = tuple(map(self._near, token))
         if name in xpath.OF_NODES and arguments and not isinstance(arguments[0], XPath):
             self.refuse(token[0], f"{name}() takes a path")
-        if name == "lang" and not isinstance(arguments[0], Literal):
+        if name == "lang" and not isinstance(arguments[0], XPathLiteral):
             self.refuse(token[0], "lang() takes a string such as 'en'")
-        return Call(name, arguments)
+        return XPathCall(name, arguments)
 
     def _near(self, token: Any) -> Expression:
         read = self._expression(token)
@@ -326,17 +326,17 @@ def range_of(predicate: Expression) -> tuple[str, Expression, float] | None:
     What is compared is `position()` or `last()`, and comes first: ("=", ...) is `position()`, and a relation
     behind `last` is `last()`. None for any other predicate.
 
-    >>> range_of(Operation("=", xpath.POSITION, Operation("-", xpath.LAST, Literal(1.0))))
-    ('=', Call(function='last', arguments=()), -1.0)
+    >>> range_of(XPathOperation("=", xpath.POSITION, XPathOperation("-", xpath.LAST, XPathLiteral(1.0))))
+    ('=', XPathCall(function='last', arguments=()), -1.0)
     """
     match predicate:
-        case Operation(relation, Call("position"), right) if relation in MIRRORED:
+        case XPathOperation(relation, XPathCall("position"), right) if relation in MIRRORED:
             bound = _bound_of(right)
             return None if bound is None else (relation, *bound)
-        case Operation(relation, left, Call("position")) if relation in MIRRORED:
+        case XPathOperation(relation, left, XPathCall("position")) if relation in MIRRORED:
             bound = _bound_of(left)
             return None if bound is None else (MIRRORED[relation], *bound)
-        case Operation(relation, Call("last"), right) if relation in MIRRORED:
+        case XPathOperation(relation, XPathCall("last"), right) if relation in MIRRORED:
             bound = _bound_of(right)
             return None if bound is None or bound[0] == xpath.LAST else (f"last {relation}", *bound)
     return None
@@ -345,13 +345,13 @@ def range_of(predicate: Expression) -> tuple[str, Expression, float] | None:
 def _bound_of(expression: Expression) -> tuple[Expression, float] | None:
     """A number, or last(), or last() plus or minus a number: what a position is compared with."""
     match expression:
-        case Literal(float(value)):
-            return Literal(0.0), value
-        case Call("-", (Literal(float(value)),)):
-            return Literal(0.0), -value
-        case Call("last"):
+        case XPathLiteral(float(value)):
+            return XPathLiteral(0.0), value
+        case XPathCall("-", (XPathLiteral(float(value)),)):
+            return XPathLiteral(0.0), -value
+        case XPathCall("last"):
             return xpath.LAST, 0.0
-        case Operation("+" | "-" as sign, Call("last"), Literal(float(value))):
+        case XPathOperation("+" | "-" as sign, XPathCall("last"), XPathLiteral(float(value))):
             return xpath.LAST, value if sign == "+" else -value
     return None
 

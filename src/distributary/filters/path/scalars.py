@@ -18,7 +18,15 @@ from distributary.filters.connectives import And, Not, Or
 from distributary.filters.path import xpath
 from distributary.filters.path.literals import literal_text, number
 from distributary.filters.path.numbered import NodeSet, NumberedNodes, Numbers
-from distributary.filters.path.xpath import Call, Expression, Literal, Operation, XPath, XPathAxis, XPathStep
+from distributary.filters.path.xpath import (
+    Expression,
+    XPath,
+    XPathAxis,
+    XPathCall,
+    XPathLiteral,
+    XPathOperation,
+    XPathStep,
+)
 
 RELATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
@@ -32,7 +40,7 @@ Scalar = str | float | bool
 XML_SPACE = " \t\r\n"
 
 
-class Surroundings(Protocol):
+class XPathSurroundings(Protocol):
     """What the evaluation of paths offers: see `evaluate.XPathEvaluation`."""
 
     nodes: NumberedNodes
@@ -56,7 +64,7 @@ class Surroundings(Protocol):
         """Whether a path leads from a node to one whose value compares so."""
 
 
-def truth(expression: Expression, around: Surroundings, node: int, position: int, size: int) -> bool:
+def truth(expression: Expression, around: XPathSurroundings, node: int, position: int, size: int) -> bool:
     """Whether an expression holds for a node, at that position of so many."""
     match expression:
         case And(parts):
@@ -67,36 +75,36 @@ def truth(expression: Expression, around: Surroundings, node: int, position: int
             return not truth(part, around, node, position, size)
         case XPath():
             return around.leads(expression, node)
-        case Operation(relation, XPath() as path, Literal(literal)) if relation in RELATIONS:
+        case XPathOperation(relation, XPath() as path, XPathLiteral(literal)) if relation in RELATIONS:
             return around.leads(path, node, (relation, literal))
     return _as_boolean(value_of(expression, around, node, position, size))
 
 
 def value_of(
-    expression: Expression, around: Surroundings, node: int, position: int, size: int
+    expression: Expression, around: XPathSurroundings, node: int, position: int, size: int
 ) -> Scalar | list[int]:
     """The value of an expression for a node: a scalar, or the nodes of a path in document order."""
     match expression:
-        case Literal(value):
+        case XPathLiteral(value):
             return value
         case XPath():
             return near_nodes(expression, around, node)
         case And() | Or() | Not():
             return truth(expression, around, node, position, size)
-        case Call("boolean", (XPath() as path,)):
+        case XPathCall("boolean", (XPath() as path,)):
             return around.leads(path, node)
-        case Call("position"):
+        case XPathCall("position"):
             return float(position)
-        case Call("last"):
+        case XPathCall("last"):
             return float(size)
-        case Call("lang", (Literal(str(language)),)):
+        case XPathCall("lang", (XPathLiteral(str(language)),)):
             return _speaks(language, around, node)
-        case Call(function, arguments):
+        case XPathCall(function, arguments):
             values = [value_of(each, around, node, position, size) for each in arguments]
             if not values and xpath.FUNCTIONS.get(function, (1, 1, ""))[:2] == (0, 1):
                 values = [[node]]  # without an argument they look at the node itself
             return _called(function, values, around.nodes)
-        case Operation(relation, left, right):
+        case XPathOperation(relation, left, right):
             first = value_of(left, around, node, position, size)
             second = value_of(right, around, node, position, size)
             if relation in RELATIONS:
@@ -104,7 +112,7 @@ def value_of(
             return _calculated(relation, _as_number(first, around.nodes), _as_number(second, around.nodes))
 
 
-def near_nodes(path: XPath, around: Surroundings, node: int) -> list[int]:
+def near_nodes(path: XPath, around: XPathSurroundings, node: int) -> list[int]:
     """The nodes that a near path selects from a node, in document order."""
     if path.absolute:
         found: list[int] = np.flatnonzero(around.selected(path)).tolist()
@@ -125,7 +133,7 @@ def near_nodes(path: XPath, around: Surroundings, node: int) -> list[int]:
     return remembered[node]
 
 
-def _downwards(steps: tuple[XPathStep, ...], around: Surroundings, node: int) -> list[int]:
+def _downwards(steps: tuple[XPathStep, ...], around: XPathSurroundings, node: int) -> list[int]:
     nodes = around.nodes
     if steps and (steps[-1].axis is XPathAxis.DESCENDANT or steps[0] == xpath.EVERYWHERE):
         numbers = around.passing_numbers(steps[-1])
@@ -139,7 +147,7 @@ def _downwards(steps: tuple[XPathStep, ...], around: Surroundings, node: int) ->
             found = [each for each in found if passing[each]]
         else:
             # The set has only children, or only attributes, as the axis is.
-            found = [each for one in found for each in nodes.children(one).tolist() if passing[each]]
+            found = [each for one in found for each in nodes.children(one) if passing[each]]
     return found
 
 
@@ -268,7 +276,7 @@ def _any_pair(relation: str, firsts: list[str], seconds: list[str]) -> bool:
     return bool(RELATIONS[relation](one(numbers[0]), other(numbers[1])))
 
 
-def _speaks(language: str, around: Surroundings, node: int) -> bool:
+def _speaks(language: str, around: XPathSurroundings, node: int) -> bool:
     """Whether the nearest `xml:lang` at or above the node names the language, or a kind of it."""
     nodes = around.nodes
     while node > 0:

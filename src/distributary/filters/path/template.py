@@ -56,11 +56,13 @@ class PathTemplate:
     Without, the branches are taken as they are, and there are no values.
     """
 
-    __slots__ = ("_branches", "_certain", "_format", "selectivity")
+    __slots__ = ("_branches", "_certain", "_format", "is_pattern", "selectivity")
 
     def __init__(self, branches: tuple[LocationPath, ...], places: int = 0) -> None:
         self._branches = branches
         self._certain: tuple[str, ...] | None = None
+        self.is_pattern = all(branch.exact is None for branch in branches)
+        """Whether the branches say no more than their steps do."""
         self.selectivity = min(1.0, sum(PLAIN_PATH * _share(pattern.walk(path)) for path in branches))
         """The share of events that a filter of this form is guessed to let pass."""
         written = " | ".join(map(pattern.path_text, self.branches((_HOLE,) * places)))
@@ -137,6 +139,8 @@ class Composition:
     """A path of which all names and literals are to be given: a spine and the parts that hang on it."""
 
     __slots__ = ("_names", "_parts", "_spine")
+
+    is_pattern = True
 
     def __init__(self, spine: Spine, parts: tuple[PredicateTemplate, ...]) -> None:
         self._spine = spine

@@ -15,7 +15,15 @@ from __future__ import annotations
 
 from distributary.filters.path import pattern, xpath
 from distributary.filters.path.pattern import And, Axis, Compares, Exists, LocationPath, Not, Or, PathStep
-from distributary.filters.path.xpath import Call, Expression, Literal, Operation, XPath, XPathAxis, XPathStep
+from distributary.filters.path.xpath import (
+    Expression,
+    XPath,
+    XPathAxis,
+    XPathCall,
+    XPathLiteral,
+    XPathOperation,
+    XPathStep,
+)
 
 _ANYTHING = (PathStep(Axis.DESCENDANT, pattern.ANY_ELEMENT),)
 _DOWN = {XPathAxis.CHILD: Axis.CHILD, XPathAxis.ATTRIBUTE: Axis.CHILD, XPathAxis.DESCENDANT: Axis.DESCENDANT}
@@ -23,7 +31,7 @@ _KINDS = (xpath.NODE, xpath.COMMENT, xpath.INSTRUCTION)
 
 
 def implied_pattern(path: XPath) -> LocationPath:
-    """The pattern of a path that starts at the document, with the path itself as what is exact.
+    """The pattern of a path that starts at the document, with the path itself unless that is all it says.
 
     >>> from distributary.filters.path.xpath import ABOVE, EVERYWHERE
     >>> path = XPath(True, (EVERYWHERE, XPathStep(XPathAxis.CHILD, "a"), ABOVE))
@@ -32,9 +40,11 @@ def implied_pattern(path: XPath) -> LocationPath:
     """
     steps: tuple[PathStep, ...] = ()
     if path.group is None:
-        steps = _steps(path)
+        steps, exact = _translated(path)
+        if exact and steps:
+            return LocationPath(steps)
     elif len(path.group.paths) == 1:
-        steps = _steps(path.group.paths[0])
+        steps = _translated(path.group.paths[0])[0]
     if not any(step.label not in _NAMELESS for step in steps):
         named = [step for step in path.steps if _label(step) is not None and _label(step) not in _NAMELESS]
         if named:
@@ -43,11 +53,6 @@ def implied_pattern(path: XPath) -> LocationPath:
 
 
 _NAMELESS = (pattern.ANY_ELEMENT, pattern.ANY_ATTRIBUTE, pattern.TEXT)
-
-
-def _steps(path: XPath) -> tuple[PathStep, ...]:
-    """The beginning of a path that a pattern can say."""
-    return _translated(path)[0]
 
 
 def _translated(path: XPath) -> tuple[tuple[PathStep, ...], bool]:
@@ -108,14 +113,16 @@ def _implied(predicate: Expression) -> tuple[pattern.Predicate | None, bool]:
         case XPath(False):
             steps, exact = _translated(predicate)
             return (Exists(LocationPath(steps)), exact) if steps else (None, False)
-        case Operation(relation, XPath(False) as path, Literal(literal)) if relation in pattern.RELATIONS:
+        case XPathOperation(relation, XPath(False) as path, XPathLiteral(literal)) if (
+            relation in pattern.RELATIONS
+        ):
             if path.steps == (xpath.HERE,):
                 return Compares(LocationPath(()), relation, literal), True
             steps, exact = _translated(path)
             if _is_whole(path, steps):
                 return Compares(LocationPath(steps), relation, literal), exact
             return (Exists(LocationPath(steps)), False) if steps else (None, False)
-        case Call("contains" | "starts-with", (XPath(False) as path, Literal(str(text)))) if text:
+        case XPathCall("contains" | "starts-with", (XPath(False) as path, XPathLiteral(str(text)))) if text:
             steps, _ = _translated(path)
             return (Exists(LocationPath(steps)), False) if steps else (None, False)
     return None, False

@@ -70,14 +70,14 @@ class XPath:
 
 
 @dataclass(frozen=True, slots=True)
-class Literal:
+class XPathLiteral:
     """A number or a string."""
 
     value: str | float
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class XPathCall:
     """A function, or the minus sign before an operand."""
 
     function: str
@@ -85,7 +85,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class XPathOperation:
     """A comparison or a calculation."""
 
     operator: str
@@ -93,7 +93,15 @@ class Operation:
     right: Expression
 
 
-Expression = XPath | Literal | Call | Operation | And["Expression"] | Or["Expression"] | Not["Expression"]
+Expression = (
+    XPath
+    | XPathLiteral
+    | XPathCall
+    | XPathOperation
+    | And["Expression"]
+    | Or["Expression"]
+    | Not["Expression"]
+)
 
 EVERYWHERE = XPathStep(XPathAxis.DESCENDANT_OR_SELF, NODE)
 """What `//` stands for, between its slashes."""
@@ -101,7 +109,7 @@ HERE = XPathStep(XPathAxis.SELF, NODE)
 ABOVE = XPathStep(XPathAxis.PARENT, NODE)
 
 COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
-POSITION, LAST = Call("position"), Call("last")
+POSITION, LAST = XPathCall("position"), XPathCall("last")
 
 BOOLEAN, NUMBER, STRING, NODES = "boolean", "number", "string", "nodes"
 FUNCTIONS: dict[str, tuple[int, int, str]] = {
@@ -140,11 +148,11 @@ def kind_of(expression: Expression) -> str:
     match expression:
         case XPath():
             return NODES
-        case Literal(value):
+        case XPathLiteral(value):
             return STRING if isinstance(value, str) else NUMBER
-        case Call(function):
+        case XPathCall(function):
             return NUMBER if function == "-" else FUNCTIONS[function][2]
-        case Operation(operator):
+        case XPathOperation(operator):
             return BOOLEAN if operator in COMPARISONS else NUMBER
         case _:
             return BOOLEAN
@@ -162,9 +170,9 @@ def parts_of(expression: Expression) -> Iterator[Expression]:
         part = waiting.pop()
         yield part
         match part:
-            case Call(_, arguments):
+            case XPathCall(_, arguments):
                 waiting.extend(arguments)
-            case Operation(_, left, right):
+            case XPathOperation(_, left, right):
                 waiting += (left, right)
             case And(parts) | Or(parts):
                 waiting.extend(parts)
@@ -206,7 +214,7 @@ _BINDING = {
 def xpath_text(path: XPath) -> str:
     """The canonical text of a path, which is read as the same path.
 
-    >>> step = XPathStep(XPathAxis.CHILD, "a", (Operation("=", POSITION, Literal(2.0)),))
+    >>> step = XPathStep(XPathAxis.CHILD, "a", (XPathOperation("=", POSITION, XPathLiteral(2.0)),))
     >>> xpath_text(XPath(True, (EVERYWHERE, step, ABOVE)))
     '//a[2]/..'
     """
@@ -244,7 +252,7 @@ def _predicates_text(predicates: tuple[Expression, ...]) -> str:
 
 def _predicate_text(predicate: Expression) -> str:
     match predicate:
-        case Operation("=", Call("position"), right) if kind_of(right) == NUMBER:
+        case XPathOperation("=", XPathCall("position"), right) if kind_of(right) == NUMBER:
             return expression_text(right)
     return expression_text(predicate)
 
@@ -254,15 +262,15 @@ def expression_text(expression: Expression, binding: int = 0) -> str:
     match expression:
         case XPath():
             return xpath_text(expression)
-        case Literal(value):
+        case XPathLiteral(value):
             return literal_text(value)
         case Not(part):
             return f"not({expression_text(part)})"
-        case Call("-", (argument,)):
+        case XPathCall("-", (argument,)):
             own, written = _SIGN, "-" + expression_text(argument, _SIGN)
-        case Call(function, arguments):
+        case XPathCall(function, arguments):
             return f"{function}({', '.join(map(expression_text, arguments))})"
-        case Operation(operator, left, right):
+        case XPathOperation(operator, left, right):
             own = _BINDING[operator]
             first = expression_text(left, own + (own == _COMPARISON))
             written = f"{first} {operator} {expression_text(right, own + 1)}"

@@ -5,8 +5,8 @@ or on any attribute. A step below `//` first goes, on nothing, to a state that e
 equal prefixes share states; each state counts the filters that pass through it and goes when the last one
 does. The document's nodes are read in document order over a stack of sets of active states.
 
-A filter whose trunk is accepted and that has no predicates is decided. One with predicates, or with a trunk
-that ends in text nodes, is then asked the exact evaluator.
+A filter whose trunk is accepted and that has no predicates is decided. One with predicates, with a trunk that
+ends in text nodes, or that says more than a tree pattern, is then asked the exact evaluator.
 
 Cost: one visit per node of the document and active state. Adding or removing takes one visit per step.
 """
@@ -142,7 +142,7 @@ def _transitions(branch: LocationPath) -> Iterator[str]:
 
 
 def _is_linear(branch: LocationPath) -> bool:
-    return all(not step.predicates and step.label != TEXT for step in branch.steps)
+    return branch.exact is None and all(not step.predicates and step.label != TEXT for step in branch.steps)
 
 
 def _settled(states: list[AutomatonState], accepted: set[int]) -> list[AutomatonState]:

@@ -7,7 +7,8 @@ found with a value stands at a state of the trie of all routes (see `routes` and
 route is followed along the line from the document down to a class that has the value. What hangs off the
 route, and filters without a value, are shared expressions: decided for whole paths of the summary where
 that can be (see `bounds`), else worked out over its classes once (see `expressions`). What a filter
-with two or more values needs beyond that is checked on the document's nodes, by shared expressions as well.
+with two or more values needs beyond that is checked on the document's nodes, by shared expressions as well;
+and what a filter says beyond a tree pattern by evaluating it (see `verifier`).
 
 Cost of a document: its nodes once, for the summary and the values; then each filter that its labels and
 values ask about, mostly a few steps; and the matches. Documents of a batch with one summary share what does
@@ -21,9 +22,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from distributary.filters.path.filter import PathFilter, selects
+from distributary.filters.path.filter import PathFilter
 from distributary.kernel import Floats, Ints, Words, kernel, with_room
-from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
 from distributary.matching.index import Arrays, Pairs
 from distributary.matching.layers import CompiledIndex
@@ -36,6 +36,7 @@ from distributary.matching.path.forest import Forest, LabelCodes, grove
 from distributary.matching.path.routes import route_of
 from distributary.matching.path.summaries import Summaries
 from distributary.matching.path.trie import Trie, TrieBuilder
+from distributary.matching.path.verifier import passes_rest, rests
 
 NOT_COMPILED = -1
 """In place of an expression for filters that are only ever in doubt because a document is very deep."""
@@ -75,7 +76,7 @@ class PathClasses(CompiledIndex[PathFilter]):
         exact = np.full(len(filters), NOT_COMPILED, np.int32)
         for position in doubtful:
             exact[position] = expressions.of_filter(filters[position])
-        return {**trie.compiled(), "exact": exact, "structural": structural}
+        return {**trie.compiled(), "exact": exact, "rest": rests(filters), "structural": structural}
 
     def search(self, arrays: Arrays, batch: EventBatch) -> Pairs:
         trees = grove(batch, bool(arrays["text_asked"][0]))
@@ -96,11 +97,10 @@ class PathClasses(CompiledIndex[PathFilter]):
             passed[checked] = check_pairs(
                 of_entry[checked], wanted[compiled], table, trees.forest, trees.numbers, codes
             )
-            texts = frozen.within(arrays, "texts")
-            for at in doubtful[~compiled].tolist():
-                path_filter = PathFilter.parse(frozen.unpack_text(texts, positions[at]))
-                document = batch.document(int(trees.rows[of_entry[at]]))
-                passed[at] = document is not None and selects(path_filter, document)
+            passed[doubtful[~compiled]] = True
+            rest = doubtful[passed[doubtful] & (~compiled | arrays["rest"][positions[doubtful]])]
+            rows = trees.rows[of_entry[rest]].tolist()
+            passed[rest] = passes_rest(arrays, batch, rows, positions[rest].tolist())
         return Pairs(trees.rows[of_entry[passed]], positions[passed])
 
 

@@ -83,7 +83,10 @@ class Expressions:
         return self.codes.setdefault(label, len(self.codes))
 
     def of_filter(self, path_filter: PathFilter) -> int:
-        """The expression that holds for the document's node exactly when the filter selects the document."""
+        """The expression that holds for the document's node exactly when the filter selects the document.
+
+        Where a branch says more than a pattern can, it holds for all those documents and maybe for others.
+        """
         return self.either([self.of_path(branch) for branch in path_filter.branches])
 
     def of_path(

@@ -4,8 +4,8 @@ A branch of a filter is a tree pattern. When a value in it must compare with a l
 of that tree from the top down to the comparison (an equality where there is one). Everything that hangs off
 the chain becomes a condition on the chain's nodes, an expression (see `expressions`) in which other
 values count as whatever favours the filter. When no value must hold, the whole branch is such an expression.
-So a route never loses a document; it is `exact` when the branch has no other value, and else what it finds
-is checked.
+So a route never loses a document; it is `exact` when the branch has no other value and says no more than a
+pattern can, and else what it finds is checked.
 """
 
 from __future__ import annotations
@@ -69,6 +69,7 @@ def route_of(branch: LocationPath, expressions: Expressions) -> EntryRoute:
         links, comparison = [], None
         whole = expressions.of_path(branch, 0, None, True)
         code = _telling_code(branch, expressions)
+    exact = exact and branch.exact is None
     return EntryRoute(tuple(links), comparison, exact, whole, code, _needs(branch, expressions))
 
 

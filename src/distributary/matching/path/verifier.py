@@ -1,19 +1,22 @@
 """PathVerifier: path filters that are asked only about pairs which another index has found.
 
 Each filter is one expression of a shared table (see `expressions`). A document's pairs are answered
-together, so that what their filters have in common is evaluated once.
+together, so that what their filters have in common is evaluated once. A filter that says more than a tree
+pattern has a *rest*: it is evaluated on the documents for which its expression holds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from distributary.filters.path.filter import PathFilter
+from distributary.filters.path.filter import PathFilter, selects
 from distributary.kernel import Flags, Ints
+from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
 from distributary.matching.index import Arrays
 from distributary.matching.layers import Verifier
@@ -37,10 +40,33 @@ class PathVerifier(Verifier[PathFilter]):
 
 
 def compile_exact(filters: Sequence[PathFilter]) -> Arrays:
-    """The table of the filters' expressions, and which of them each filter is."""
+    """The table of the filters' expressions, which of them each filter is, and which have a rest."""
     expressions = Expressions()
     exact = np.array([expressions.of_filter(each) for each in filters], np.int32)
-    return {**expressions.compiled(), "exact": exact}
+    return {**expressions.compiled(), "exact": exact, "rest": rests(filters)}
+
+
+def rests(filters: Sequence[PathFilter]) -> Flags:
+    """By filter: whether it says more than its expression."""
+    return np.array([not each.is_pattern for each in filters], np.bool_)
+
+
+def passes_rest(
+    arrays: Mapping[str, NDArray[Any]], batch: EventBatch, rows: Sequence[int], positions: Sequence[int]
+) -> Flags:
+    """For each pair of a row and a position of a filter: does the filter, evaluated in full, select it?"""
+    texts = frozen.within(arrays, "texts")
+    passed = np.zeros(len(rows), np.bool_)
+    for at, (row, position) in enumerate(zip(rows, positions, strict=True)):
+        document = batch.document(row)
+        passed[at] = document is not None and selects(_filter(frozen.unpack_text(texts, position)), document)
+    return passed
+
+
+@lru_cache(maxsize=1 << 12)
+def _filter(text: str) -> PathFilter:
+    """The filter of a text, remembered: the same filters are asked about one document after another."""
+    return PathFilter.parse(text)
 
 
 def check_exact(arrays: Mapping[str, NDArray[Any]], batch: EventBatch, rows: Ints, positions: Ints) -> Flags:
@@ -57,4 +83,6 @@ def check_exact(arrays: Mapping[str, NDArray[Any]], batch: EventBatch, rows: Int
     passed[order] = check_pairs(
         tree_of_row[rows[order]], wanted, table, trees.forest, trees.numbers, trees.codes(arrays)
     )
+    open_still = np.flatnonzero(passed & arrays["rest"][positions])
+    passed[open_still] = passes_rest(arrays, batch, rows[open_still].tolist(), positions[open_still].tolist())
     return passed
