@@ -11,7 +11,7 @@ import pytest
 from bench import __main__ as runner
 from bench.report import Result, best_of
 
-LONG = ("matcher", "simulator", "spark", "queries")
+LONG = ("matcher", "simulator", "spark", "queries", "hostile")
 
 
 @pytest.mark.parametrize(
