@@ -11,8 +11,9 @@ from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from distributary.flow.language.file import read_query_file
 from distributary.model import Subscription
-from distributary.spark import match, rejected
+from distributary.spark import match, rejected, run_queries
 from distributary.spark.pipeline.config import PipelineSource
 from distributary.spark.pipeline.outputs import read_batches
 from distributary.spark.pipeline.source import parsed, placed, source_place
@@ -122,3 +123,22 @@ def test_a_message_that_is_not_utf8_is_told_by_topic_partition_and_offset(spark:
         ("e2", None, False),
         (None, "quotes[0]@9", False),
     ]
+
+
+QUERY = """
+[sources.named]
+topic = "A"
+time = "at"
+schema = { name = "text", at = "integer" }
+
+[[queries.all.operators]]
+name = "every"
+filter = { from = "named", where = "at > 0" }
+"""
+
+
+def test_rows_that_are_not_utf8_belong_to_no_source_of_queries(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "queries.toml").write_text(QUERY)
+    catalogue = read_query_file(tmp_path / "queries.toml")
+    events = spark.read.parquet(bad_rows(tmp_path / "in")).withColumn("at", F.lit(1).cast("long"))
+    assert [row.id for row in run_queries(catalogue, events)["all.every"].collect()] == ["e1"]
