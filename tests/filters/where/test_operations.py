@@ -7,11 +7,14 @@ import random
 from decimal import Decimal
 
 import duckdb
+import pyarrow as pa
 import pytest
+import shapely
 
 from distributary import Event, Matcher, Subscription
 from distributary.errors import FilterError
 from distributary.filters.where.filter import WhereFilter
+from distributary.filters.where.geometry import distance
 
 where = WhereFilter.parse
 
@@ -251,3 +254,55 @@ def test_operations_are_what_duckdb_says(seed):
     pairs = set(zip(found["event_id"].to_pylist(), found["subscription_id"].to_pylist(), strict=True))
     by_id = dict(conditions)
     assert pairs == expected, [(one, by_id[one], event) for event, one in sorted(pairs ^ expected)[:5]]
+
+
+STAR = "POLYGON((0 10, 2 3, 10 3, 4 -1, 6 -8, 0 -3, -6 -8, -4 -1, -10 3, -2 3, 0 10))"
+HOLED = "MULTIPOLYGON(((0 0, 8 0, 8 8, 0 8, 0 0), (2 2, 6 2, 6 6, 2 6, 2 2)), ((20 20, 21 20, 21 21, 20 20)))"
+
+
+@pytest.mark.parametrize("polygon", [STAR, HOLED, SQUARE])
+def test_a_polygon_in_an_index_is_what_shapely_says(polygon):
+    shape = shapely.from_wkt(polygon)
+    rng = random.Random(7)
+    corners = [(x, y) for x, y in shapely.get_coordinates(shape)]
+    places = corners + [(rng.uniform(-12, 22), rng.uniform(-12, 22)) for _ in range(2000)]
+    places += [(x + rng.uniform(-1, 1), y + rng.uniform(-1, 1)) for x, y in corners * 20]
+    table = pa.table(
+        {
+            "id": [f"e{n}" for n in range(len(places))],
+            "lon": [x for x, _ in places],
+            "lat": [y for _, y in places],
+        }
+    )
+    matcher = Matcher([Subscription("s", "ann", where=f"within(lat, lon, '{polygon}')")])
+    expected = [f"e{n}" for n, (x, y) in enumerate(places) if shape.intersects(shapely.Point(x, y))]
+    assert matcher.match_batch(table)["event_id"].to_pylist() == expected
+    assert not matcher.slow
+    exact = [
+        conjunction
+        for conjunction in where(f"within(lat, lon, '{polygon}')").conjunctions
+        if not conjunction.residual
+    ]
+    assert exact or polygon != SQUARE
+
+
+@pytest.mark.parametrize(
+    ("latitude", "longitude", "metres"), [(37.98, 23.73, 5000), (89.5, 10, 90000), (0, 179.9, 30000)]
+)
+def test_a_distance_in_an_index_is_what_the_formula_says(latitude, longitude, metres):
+    rng = random.Random(3)
+    places = [
+        (
+            max(-90.0, min(90.0, latitude + rng.gauss(0, 0.3))),
+            (longitude + rng.gauss(0, 0.5) + 180) % 360 - 180,
+        )
+        for _ in range(2000)
+    ]
+    table = pa.table(
+        {"id": [f"e{n}" for n in range(2000)], "lat": [a for a, _ in places], "lon": [o for _, o in places]}
+    )
+    text = f"distance(lat, lon, {latitude}, {longitude}) <= {metres}"
+    found = Matcher([Subscription("s", "ann", where=text)]).match_batch(table)["event_id"].to_pylist()
+    expected = [f"e{n}" for n, place in enumerate(places) if distance(*place, latitude, longitude) <= metres]
+    assert found == expected
+    assert expected

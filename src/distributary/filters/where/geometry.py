@@ -5,7 +5,7 @@ Distances are those of a sphere of the earth's mean radius, by the haversine for
 WKT, `POLYGON((lon lat, ...))` or `MULTIPOLYGON(...)`, its edges straight in degrees; places on its border are
 in it. shapely decides, exactly.
 
-For indexes: `box_of` and `box_around` say in which range of latitudes and longitudes a place can only be.
+For indexes: `cells_of` and `box_around` say in which ranges of latitudes and longitudes a place can only be.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from distributary.errors import FilterError
 
 RADIUS = 6_371_008.8
 """The mean radius of the earth in metres (IUGG)."""
+MAX_CELLS = 16
+"""Cells that a polygon is covered with."""
 SLACK = 1e-6
 """Degrees by which a box is wider than the shape, far more than rounding can matter."""
 
@@ -79,10 +81,35 @@ def read_polygon(text: str) -> Any:
     return shape
 
 
-def box_of(polygon: str) -> Box:
-    """The box around a polygon."""
-    west, south, east, north = read_polygon(polygon).bounds
-    return Box(south - SLACK, north + SLACK, west - SLACK, east + SLACK)
+@lru_cache(maxsize=1024)
+def cells_of(polygon: str) -> tuple[tuple[Box, bool], ...]:
+    """Boxes that together hold a polygon, and of each whether it lies in the polygon with all its places.
+
+    The box around the polygon is cut in four, and again the largest cell that its border runs through, up to
+    `MAX_CELLS`; cells outside are dropped.
+    """
+    import shapely
+
+    shape = read_polygon(polygon)
+    west, south, east, north = shape.bounds
+    inside: list[Box] = []
+    crossed = [Box(south - SLACK, north + SLACK, west - SLACK, east + SLACK)]
+    while crossed and len(inside) + len(crossed) + 3 <= MAX_CELLS:
+        largest = max(crossed, key=lambda box: (box.north - box.south) * (box.east - box.west))
+        crossed.remove(largest)
+        for cell in _quarters(largest):
+            rectangle = shapely.box(cell.west, cell.south, cell.east, cell.north)
+            if shapely.contains_properly(shape, rectangle):
+                inside.append(cell)
+            elif shapely.intersects(shape, rectangle):
+                crossed.append(cell)
+    return tuple([(cell, True) for cell in inside] + [(cell, False) for cell in crossed])
+
+
+def _quarters(box: Box) -> list[Box]:
+    middle, centre = (box.south + box.north) / 2, (box.west + box.east) / 2
+    rows, columns = ((box.south, middle), (middle, box.north)), ((box.west, centre), (centre, box.east))
+    return [Box(*row, *column) for row in rows for column in columns]
 
 
 def box_around(latitude: float, longitude: float, metres: float) -> Box:

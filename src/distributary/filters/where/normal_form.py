@@ -42,7 +42,7 @@ from distributary.filters.where.expression import (
     Or,
     argument_of,
 )
-from distributary.filters.where.geometry import Box, box_around, box_of
+from distributary.filters.where.geometry import Box, box_around, cells_of
 from distributary.filters.where.like import like_pattern
 from distributary.filters.where.values import Instant, TimeOfDay
 from distributary.filters.where.write import operand_key
@@ -135,6 +135,9 @@ def _terms(expression: Expression, positive: bool) -> list[Term]:
             if isinstance(expression, And) == positive:
                 return _product(inner)
             return _folded([term for terms in inner for term in terms])
+    cells = _cell_terms(expression) if positive else None
+    if cells is not None:
+        return cells
     term = _leaf_term(expression, positive)
     return [] if term is None else [term]
 
@@ -211,26 +214,39 @@ def _near(operator: str, literal: Decimal) -> tuple[str, float]:
 
 
 def _places(leaf: Any) -> list[Expression]:
-    """The latitudes and longitudes where a leaf about a place can hold at all."""
+    """The latitudes and longitudes where a leaf about a distance can hold at all."""
     function, arguments = leaf.attribute.function, leaf.attribute.arguments
-    references = [each for each in arguments[:2] if isinstance(each, tree.AttributeReference)]
-    if function == "each" or len(references) < 2:
+    if function != "distance" or not isinstance(leaf, Compare) or leaf.operator not in ("<", "<=", "="):
         return []
-    box: Box | None = None
-    if function == "within" and isinstance(leaf, (tree.Truth, tree.IsTruth)):
-        box = box_of(arguments[2]) if getattr(leaf, "truth", True) else None
-    elif function == "distance" and isinstance(leaf, Compare) and leaf.operator in ("<", "<=", "="):
-        centre = [
-            each for each in arguments[2:] if isinstance(each, (int, Decimal)) and not isinstance(each, bool)
-        ]
-        if len(centre) == 2 and isinstance(leaf.literal, (int, float)):
-            box = box_around(float(centre[0]), float(centre[1]), leaf.literal)
-    if box is None:
-        return []
-    return [
-        tree.Between(references[0].name, box.south, box.north),
-        tree.Between(references[1].name, box.west, box.east),
+    centre = [
+        each for each in arguments[2:] if isinstance(each, (int, Decimal)) and not isinstance(each, bool)
     ]
+    names = [each.name for each in arguments[:2] if isinstance(each, tree.AttributeReference)]
+    if len(names) < 2 or len(centre) < 2 or not isinstance(leaf.literal, (int, float)):
+        return []
+    return _in_box(names, box_around(float(centre[0]), float(centre[1]), leaf.literal))
+
+
+def _in_box(names: list[str], box: Box) -> list[Expression]:
+    bounds = (box.south, box.north), (box.west, box.east)
+    return [tree.Between(name, low, high) for name, (low, high) in zip(names, bounds, strict=True)]
+
+
+def _cell_terms(leaf: Leaf) -> list[Term] | None:
+    """A term for each cell of a polygon, those within it without residue; None for every other leaf."""
+    if not isinstance(leaf, tree.Truth) or isinstance(leaf.attribute, str):
+        return None
+    function, arguments = leaf.attribute.function, leaf.attribute.arguments
+    names = [each.name for each in arguments[:2] if isinstance(each, tree.AttributeReference)]
+    if function != "within" or len(set(names)) < 2:
+        return None
+    terms = []
+    for box, is_inside in cells_of(arguments[2]):
+        said = [
+            Term(((each.attribute, each),)) for each in _in_box(names, box) if isinstance(each, tree.Between)
+        ]
+        terms.append(Term(_all_of(said).said, residual=not is_inside))
+    return terms
 
 
 def _as_time(leaf: Any) -> Operand:
