@@ -176,6 +176,8 @@ def test_what_does_not_hold(text):
         ("case when a then 1", "end is missing"),
         ("case when a > 1 else 2 end = 1", "case when a then b"),
         ("cast(a as money) = 1", "a type is expected"),
+        ("cast(a, 1) = 1", "cast(a as bigint)"),
+        ("a > 1e9999999999999999999", "beyond 1000 digits"),
         ("extract(fortnight from at) = 1", "extract takes one of"),
         ("lowre(name) = 'x'", "did you mean lower"),
         ("count(a) > 1", "Write a query"),

@@ -291,7 +291,11 @@ class ConditionBuilder:
         self.refuse(f"the function {name}(...) is not supported; {hint}", place)
 
     def _check_arguments(self, function: str, parts: list[Parsed]) -> None:
-        """Refuse a polygon or a block of addresses that is none."""
+        """Refuse a type, a polygon or a block of addresses that is none."""
+        if function == "cast" and not (
+            isinstance(parts[1].node, Constant) and isinstance(parts[1].node.value, str)
+        ):
+            self.refuse("cast is written as cast(a as bigint)", parts[1].place)
         if function == "within":
             given = self._peeked(parts[2])
             if not isinstance(given, str):

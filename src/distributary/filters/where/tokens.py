@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from math import inf
 from typing import NamedTuple
 
@@ -67,7 +67,10 @@ def read_number(literal: str) -> int | float | Decimal | None:
         compact = _without_zeros(compact)
         if len(compact) > 4 * MAX_DIGITS:
             return None
-    decimal = Decimal(compact)
+    try:
+        decimal = Decimal(compact)
+    except InvalidOperation:  # an exponent beyond all bounds
+        return None
     return literal_number(decimal) if fits(decimal) else None
 
 
