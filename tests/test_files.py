@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow import feather, parquet
 
 from distributary import files
 from distributary.errors import DistributaryError, InputError
+from distributary.matching.matcher import Matcher
 from distributary.model import Event, Subscription
 from distributary.output import opened_for_writing
 from distributary.quarantine import Quarantine, Rejection, StrictError
@@ -205,3 +208,51 @@ def test_a_filter_that_a_table_has_no_column_for_is_told() -> None:
     near = Subscription("s1", "ann", topic="A", more={"near": "Athens"})
     with pytest.raises(InputError, match="near: subscription 's1'"):
         files.subscriptions_to_table([near])
+
+
+def damaged_reads(directory: Path, ending: str, count: int) -> tuple[int, int]:
+    """Read and match a table's file after each of many damages: how often it was told, how often read."""
+    rows = range(50)
+    table = pa.table(
+        {
+            "id": [f"e{n}" for n in rows],
+            "topic": ["A/B"] * len(rows),
+            "x": list(rows),
+            "nested": [{"a": n, "b": "t"} for n in rows],
+            "list": [["a", "b"]] * len(rows),
+        }
+    )
+    good, bad = directory / f"good.{ending}", directory / f"bad.{ending}"
+    (parquet.write_table if ending == "parquet" else feather.write_feather)(table, str(good))
+    matcher = Matcher(
+        [Subscription("s1", "ann", topic="A"), Subscription("s2", "ann", where="nested.b = 't'")]
+    )
+    chance = random.Random(ending)
+    told = 0
+    for _ in range(count):
+        content = bytearray(good.read_bytes())
+        for _ in range(chance.randint(1, 4)):
+            content[chance.randrange(len(content))] = chance.randrange(256)
+        bad.write_bytes(
+            content[: chance.choice((len(content), len(content), chance.randrange(len(content))))]
+        )
+        try:
+            list(files.read_events(str(bad)))
+            for batch in files.read_batches(str(bad), 20):
+                matcher.match_batch(batch, rejected=[])
+        except DistributaryError:
+            told += 1
+    return told, count - told
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+def test_a_damaged_table_is_told_or_read_and_ends_no_process(tmp_path: Path, ending: str) -> None:
+    told, read = damaged_reads(tmp_path, ending, 60)
+    assert told > 20
+    assert read > 1
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+def test_a_thousand_damaged_tables_are_told_or_read(tmp_path: Path, ending: str) -> None:
+    assert min(damaged_reads(tmp_path, ending, 1000)) > 20

@@ -26,6 +26,17 @@ def check_names(names: Sequence[str]) -> None:
         raise InputError("two columns have this name; rename one of them", field=name)
 
 
+def check_structure(batch: pa.RecordBatch) -> None:
+    """Raise `pa.ArrowInvalid` where a batch from a file points to where it has nothing, or has bad names.
+
+    Arrow takes the offsets of a file's arrays as they are, and following wrong ones ends the process. Text
+    that is not UTF-8 passes: it is a matter of its row.
+    """
+    str(batch.schema)  # raises UnicodeDecodeError where a name cannot be read
+    for column in batch.columns:
+        (column.view(_as_bytes(column.type)) if _holds_text(column.type) else column).validate(full=True)
+
+
 def unreadable_text(array: pa.Array) -> dict[int, str]:
     """The rows of an array whose text is not UTF-8, and what is wrong with each.
 
@@ -134,6 +145,25 @@ def _is_valid(array: pa.Array) -> bool:
 
 def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view())
+
+
+def _as_bytes(kind: pa.DataType) -> pa.DataType:
+    """The type with bytes in the place of texts."""
+    if pa.types.is_string(kind):
+        return pa.binary()
+    if pa.types.is_large_string(kind):
+        return pa.large_binary()
+    if pa.types.is_dictionary(kind):
+        return pa.dictionary(kind.index_type, _as_bytes(kind.value_type), kind.ordered)
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_as_bytes(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_as_bytes(kind.key_type), _as_bytes(kind.item_type), kind.keys_sorted)
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(_as_bytes(kind.value_type), kind.list_size)
+    if pa.types.is_large_list(kind):
+        return pa.large_list(_as_bytes(kind.value_type))
+    return pa.list_(_as_bytes(kind.value_type)) if pa.types.is_list(kind) else kind
 
 
 def _holds_text(kind: pa.DataType) -> bool:

@@ -15,7 +15,7 @@ from typing import IO, Any, TypeVar
 
 import pyarrow as pa
 
-from distributary.arrow_rows import UNREADABLE, check_names, readable_row, row_record
+from distributary.arrow_rows import UNREADABLE, check_names, check_structure, readable_row, row_record
 from distributary.errors import DistributaryError, InputError
 from distributary.json_text import read_object
 from distributary.model import Event, Record, Subscription
@@ -66,8 +66,14 @@ def read_batches(name: str, size: int) -> Iterator[pa.RecordBatch]:
     """The record batches of a Parquet or Arrow file, of `size` rows or fewer."""
     from pyarrow import dataset  # here, because it loads pandas where that is installed
 
+    kind = TABLE_ENDINGS[Path(name).suffix]
     try:
-        yield from dataset.dataset(name, format=TABLE_ENDINGS[Path(name).suffix]).to_batches(batch_size=size)
+        for batch in dataset.dataset(name, format=kind).to_batches(batch_size=size):
+            if kind != "parquet":
+                check_structure(batch)
+            yield batch
+    except UnicodeDecodeError:
+        raise DistributaryError(f"cannot read {name}: the name of a column is not UTF-8") from None
     except FileNotFoundError:
         raise DistributaryError(f"cannot read {name}: there is no such file") from None
     except (OSError, pa.ArrowException) as error:
