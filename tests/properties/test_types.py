@@ -27,14 +27,14 @@ from properties.oracle_values import (
 EVENTS, CONDITIONS = 100, 100
 
 
-def cases(seed: int, conditions: int = CONDITIONS, events: int = EVENTS):
-    """Conditions, rows, and which of the pairs the oracle says match."""
+def cases(seed: int, conditions: int = CONDITIONS, events: int = EVENTS, names=tuple(COLUMNS)):
+    """Conditions on these columns, rows, and which of the pairs the oracle says match."""
     rng = random.Random(seed)
     rows = [random_row(rng) for _ in range(events)]
     meanings = [meanings_of(row) for row in rows]
     found = []
     while len(found) < conditions:
-        condition = random_condition(rng, list(COLUMNS))
+        condition = random_condition(rng, list(names))
         try:
             WhereFilter.parse(condition.text)
         except FilterError as error:
