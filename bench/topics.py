@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench.report import Result, best_of
-from distributary.filters.topic import TopicFilter
+from distributary.filters.topic import WILDCARD, TopicFilter
 from distributary.matching.batch import EventBatch
 from distributary.matching.index import Index
 from distributary.matching.layers import CompiledIndex
@@ -199,7 +199,9 @@ def filters_of(size: int, *, levels: int, shapes: int | None = None) -> Filters:
 def hits(filters: Sequence[TopicFilter]) -> list[Event]:
     """An event for each filter that it matches."""
     return [
-        Event(f"hit{number}", topic="/".join(level or "any" for level in filter.levels))
+        Event(
+            f"hit{number}", topic="/".join("any" if level == WILDCARD else level for level in filter.levels)
+        )
         for number, filter in enumerate(filters)
     ]
 

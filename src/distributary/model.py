@@ -21,13 +21,19 @@ Record = Mapping[str, Any]
 
 BUILT_IN_FILTERS = ("topic", "where", "path", "change")
 
+MAX_TOPIC_BYTES = 65_535
+"""The longest topic of an event, and the longest topic pattern, in UTF-8: MQTT's limit."""
+
+MAX_TOPIC_LEVELS = 1_024
+"""How many levels the topic of an event, or a topic pattern, may have."""
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One published item.
+    """One published item. Its topic is kept as it came.
 
     >>> Event("e1", topic="/quotes/NYSE/OTE", attributes={"price": 8.4}).topic
-    'quotes/NYSE/OTE'
+    '/quotes/NYSE/OTE'
     """
 
     id: str
@@ -47,7 +53,7 @@ class Event:
                 require_text(value, name)
         if self.topic is not None:
             require_text(self.topic, "topic")
-            object.__setattr__(self, "topic", "/".join(topic_levels(self.topic)))
+            check_topic(self.topic)
 
     @classmethod
     def from_record(cls, record: Record) -> Event:
@@ -166,18 +172,41 @@ class Delivery:
         return {"event": self.event, "subscriber": self.subscriber, "subscriptions": list(self.subscriptions)}
 
 
-def topic_levels(topic: str) -> list[str]:
-    """The levels of an event's topic; a leading `/` is dropped.
+def check_topic(topic: str) -> None:
+    """Refuse a topic that no event can have: an empty one, or one beyond the limits.
 
-    >>> topic_levels("/quotes/NYSE")
-    ['quotes', 'NYSE']
+    Empty levels are levels, as in MQTT.
+
+    >>> check_topic("/quotes//NYSE/")
     """
-    bare = topic.removeprefix("/")
-    levels = bare.split("/")
-    if "" in levels:
-        position = len(topic) - len(bare) + sum(len(level) + 1 for level in levels[: levels.index("")])
-        raise InputError("an empty level", field="topic", text=topic, position=position)
-    return levels
+    fault = topic_fault(topic)
+    if fault is not None:
+        raise InputError(fault, field="topic", text=topic or None)
+
+
+def topic_fault(topic: str) -> str | None:
+    """What is wrong with the topic of an event, in words; None when nothing is."""
+    if not topic:
+        return "an empty topic; give it at least one character, or leave it out"
+    return topic_excess(topic)
+
+
+def topic_excess(text: str) -> str | None:
+    """Which limit a topic or a topic pattern exceeds, in words; None when it keeps both."""
+    if 4 * len(text) > MAX_TOPIC_BYTES and (size := len(text.encode())) > MAX_TOPIC_BYTES:
+        return f"{size:,} bytes in UTF-8, where {MAX_TOPIC_BYTES:,} are allowed"
+    if len(text) >= MAX_TOPIC_LEVELS and (slashes := text.count("/")) >= MAX_TOPIC_LEVELS:
+        return f"{slashes + 1:,} levels, where {MAX_TOPIC_LEVELS:,} are allowed"
+    return None
+
+
+def bare_topic(topic: str) -> str:
+    """An event's topic without a leading slash: what our own patterns look at.
+
+    >>> bare_topic("/quotes/NYSE"), bare_topic("quotes/NYSE")
+    ('quotes/NYSE', 'quotes/NYSE')
+    """
+    return topic.removeprefix("/")
 
 
 def require_text(text: str, field: str) -> None:

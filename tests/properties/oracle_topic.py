@@ -15,16 +15,17 @@ def wants(filter: Any, event: Event) -> bool:
 
 
 def matches(pattern: str, topic: str) -> bool:
-    """Whether a pattern, as a user may write it, matches a topic."""
-    values = topic.split("/")
+    """Whether a pattern, as a user may write it, matches a topic as it came.
+
+    MQTT's sees every slash of the topic. Ours does not see one at the start, of itself or of the topic.
+    """
     if pattern[:5] == "mqtt:":
-        rest = pattern[5:]
-        rest = rest[1:] if rest[:1] == "/" else rest
-        if rest[0] == "+" and topic[0] == "$":
+        if pattern[5] == "+" and topic[0] == "$":
             return False
-        return _mqtt(rest.split("/"), values)
-    rest = pattern[1:] if pattern[:1] == "/" else pattern
-    return _ours(rest.split("/"), values)
+        return _mqtt(pattern[5:].split("/"), topic.split("/"))
+    pattern = pattern[1:] if pattern[0] == "/" else pattern
+    topic = topic[1:] if topic[0] == "/" else topic
+    return _ours(pattern.split("/"), topic.split("/"))
 
 
 def _ours(pattern: list[str], values: list[str]) -> bool:
@@ -68,7 +69,14 @@ VALUES = [
 ]
 """Few enough to meet each other often, and every one that could be mistaken for something else."""
 
-topics = st.lists(st.sampled_from(VALUES), min_size=1, max_size=6).map("/".join)
+topics = (
+    st.lists(
+        st.one_of(st.sampled_from(VALUES), st.sampled_from(["A", "B", "$S", "", ""])), min_size=1, max_size=6
+    )
+    .map("/".join)
+    .filter(bool)
+)
+"""Topics of events, with empty levels at the start, at the end and between."""
 
 
 def events(size: int = 6) -> st.SearchStrategy[list[Event]]:
@@ -79,21 +87,34 @@ def events(size: int = 6) -> st.SearchStrategy[list[Event]]:
     )
 
 
-def _pattern(forbidden: str, wildcard: str, prefix: str) -> st.SearchStrategy[str]:
-    value = st.sampled_from([value for value in VALUES if not set(value) & set(forbidden)])
-    level = st.one_of(value, value, st.just(wildcard))
-    first = level if wildcard == "+" else value
-    rest = st.lists(level, max_size=4)
+def _ours_with(values: list[str]) -> st.SearchStrategy[str]:
+    value = st.sampled_from([value for value in values if not set(value) & set("*#")])
     return st.builds(
-        lambda start, first, rest, end: prefix + start + "/".join([first, *rest]) + end,
+        lambda start, first, rest, end: start + "/".join([first, *rest]) + end,
         st.sampled_from(["", "", "/"]),
-        first,
-        rest,
+        value,
+        st.lists(st.one_of(value, value, st.just("*")), max_size=4),
         st.sampled_from(["", "/#"]),
-    )
+    ).filter(lambda text: text[:5] != "mqtt:")
 
 
-ours = _pattern("*#", "*", "").filter(lambda text: not text.startswith("mqtt:"))
-mqtt = _pattern("+#", "+", "mqtt:").filter(lambda text: text not in ("mqtt:+/#", "mqtt:/+/#"))
+def _mqtt_with(values: list[str]) -> st.SearchStrategy[str]:
+    value = st.sampled_from([value for value in values if not set(value) & set("+#\0")])
+    level = st.one_of(value, value, st.sampled_from(["+", "", "$S"]))
+    return st.builds(
+        lambda levels, end: "mqtt:" + "/".join(levels) + end,
+        st.lists(level, min_size=1, max_size=5),
+        st.sampled_from(["", "/#"]),
+    ).filter(lambda text: text not in ("mqtt:", "mqtt:+/#"))
+
+
+ours = _ours_with(VALUES)
+mqtt = _mqtt_with(VALUES)
 patterns = st.one_of(ours, ours, mqtt)
 """Patterns in both syntaxes, all of them well-formed."""
+
+near_patterns = st.one_of(_ours_with(["A", "B"]), _mqtt_with(["A", "B"]))
+"""Patterns of few values, which often have something to do with each other."""
+near_topics = (
+    st.lists(st.sampled_from(["A", "B", "", "$S"]), min_size=1, max_size=4).map("/".join).filter(bool)
+)

@@ -8,16 +8,23 @@ depth and everything deeper) or *closed* (its own depth alone):
 | one level, any value       | `*`, not first  | `+`           |
 | open                       | nothing         | last `#`      |
 | closed                     | last `#`        | nothing       |
+| a leading slash            | says nothing    | empty level   |
+| an empty level             | refused         | a value       |
 
-A wildcard stands alone in its level. No level is empty, so the empty string marks the wildcard in `levels`
-and no value of an event, not even a literal `*`, is mistaken for it. A wildcard in the first level, which
-only MQTT's syntax can write, does not match a value that starts with `$`. A pattern for every topic is
-refused.
+The two see topics differently. MQTT's syntax takes the topic as it came, so `/A` has an empty first level; ours
+looks behind a leading slash, so `A` matches what `mqtt:A/#` and `mqtt:/A/#` match together. Empty levels elsewhere
+are levels to both, and a wildcard stands for them too.
 
-The canonical text is in our syntax whenever that can say it, else in MQTT's behind `mqtt:`. A first value
-that itself starts with `mqtt:` is kept apart by a leading `/`.
+A wildcard stands alone in its level; `WILDCARD` in `levels` is no value of an event, not even a literal `*` or
+an empty level. A wildcard in the first level, which only MQTT's syntax can write, does not match a value that
+starts with `$`. A pattern for every topic is refused, and so are shared subscriptions (`$share/...`), because
+every subscriber gets their own deliveries here.
 
-Parsing, matching, covering and merging take time linear in the number of levels.
+The canonical text is in the syntax of the pattern. A first value of ours that itself starts with `mqtt:` is kept
+apart by a leading `/`.
+
+Parsing, matching, covering and merging take time linear in the number of levels, and of these there are at most
+`MAX_TOPIC_LEVELS`, in at most `MAX_TOPIC_BYTES` (see `model`).
 """
 
 from __future__ import annotations
@@ -26,34 +33,38 @@ from typing import Any, ClassVar, Final, NoReturn
 
 from distributary.errors import FilterError
 from distributary.filters.filter import Filter
-from distributary.model import Event, surrogate_in
+from distributary.model import Event, bare_topic, surrogate_in, topic_excess
 
-WILDCARD = ""
-"""How `levels` spells the wildcard: no value is empty."""
+WILDCARD = "\udc00"
+"""How `levels` spells the wildcard: half of a surrogate pair, which no text can hold."""
 
 MQTT = "mqtt:"
+SHARED = "$share/"
+"""What MQTT's shared subscriptions begin with."""
+
+Levels = tuple[str, ...]
 
 
 class TopicFilter(Filter):
     """A topic pattern; build it with `parse`.
 
     >>> pattern = TopicFilter.parse("quotes/*/OTE")
-    >>> pattern.matches(Event("e1", topic="quotes/ASE/OTE/close"))
-    True
-    >>> TopicFilter.parse("mqtt:quotes/+/OTE/#") == pattern
-    True
-    >>> TopicFilter.parse("quotes/*/OTE/#").matches(Event("e1", topic="quotes/ASE/OTE/close"))
-    False
+    >>> [pattern.matches(Event("e1", topic=topic)) for topic in ("quotes/ASE/OTE/close", "/quotes/ASE/OTE")]
+    [True, True]
+    >>> pattern = TopicFilter.parse("mqtt:quotes/+/OTE/#")
+    >>> [pattern.matches(Event("e1", topic=topic)) for topic in ("quotes/ASE/OTE/close", "/quotes/ASE/OTE")]
+    [True, False]
     """
 
     kind: ClassVar[str] = "topic"
 
-    __slots__ = ("_text", "levels", "open")
+    __slots__ = ("_text", "levels", "mqtt", "open")
 
-    def __init__(self, levels: tuple[str, ...], opened: bool, text: str | None = None) -> None:
+    def __init__(self, levels: Levels, opened: bool, mqtt: bool = False, text: str | None = None) -> None:
         self.levels: Final = levels
         self.open: Final = opened
-        self._text: Final = _canonical(levels, opened) if text is None else text
+        self.mqtt: Final = mqtt
+        self._text: Final = _canonical(levels, opened, mqtt) if text is None else text
 
     @classmethod
     def parse(cls, given: Any) -> TopicFilter:
@@ -66,8 +77,10 @@ class TopicFilter(Filter):
             reason = "half of a surrogate pair, which UTF-8 cannot write"
             raise FilterError(reason, field="topic", position=position)
         if given.startswith(MQTT):
-            return cls(*_parse_mqtt(given))
+            return _parse_mqtt(given)
         body = given.removeprefix("/")
+        if (excess := topic_excess(body)) is not None:
+            _refuse(excess, given)
         levels = body.split("/")
         opened = levels[-1] != "#"
         if not opened:
@@ -76,18 +89,18 @@ class TopicFilter(Filter):
             _refuse("`#` needs a level before it, as in `quotes/#`", given, len(given) - 1)
         wildcards = body.count("*")
         if "" in levels or levels.count("*") != wildcards or body.count("#") != (not opened):
-            _checked(levels, given, len(given) - len(body), "*")
+            _check_ours(levels, given, len(given) - len(body))
         if levels[0] == "*":
             _refuse("a wildcard as first level; name the first level", given, len(given) - len(body))
         at = 0
         for _ in range(wildcards):
             at = levels.index("*", at)
             levels[at] = WILDCARD
-        return cls(tuple(levels), opened, body if not body.startswith(MQTT) else "/" + body)
+        return cls(tuple(levels), opened, text=body if not body.startswith(MQTT) else "/" + body)
 
     @property
     def text(self) -> str:
-        """The canonical text: in our syntax whenever that can say it."""
+        """The canonical text, in the pattern's own syntax."""
         return self._text
 
     @property
@@ -97,19 +110,37 @@ class TopicFilter(Filter):
         return float(0.3**fixed)
 
     @property
-    def fixed(self) -> tuple[str, ...]:
-        """The values before the first wildcard: every topic it matches starts with them.
+    def bare(self) -> Levels:
+        """The levels behind a leading slash; those that every topic it matches has behind its own.
+
+        >>> TopicFilter.parse("mqtt:/quotes/+").bare == TopicFilter.parse("mqtt:quotes/+").bare
+        True
+        """
+        return self.levels[1:] if self.levels[0] == "" else self.levels
+
+    @property
+    def fixed(self) -> Levels:
+        """The values before the first wildcard: every topic it matches, bare of a leading slash, starts so.
 
         >>> TopicFilter.parse("quotes/NYSE/*/close").fixed
         ('quotes', 'NYSE')
         """
-        return self.levels[: self.levels.index(WILDCARD)] if WILDCARD in self.levels else self.levels
+        bare = self.bare
+        return bare[: bare.index(WILDCARD)] if WILDCARD in bare else bare
+
+    def seen(self, topic: str) -> list[str]:
+        """The levels of an event's topic as this pattern sees them.
+
+        >>> TopicFilter.parse("A").seen("/A/B"), TopicFilter.parse("mqtt:A").seen("/A/B")
+        (['A', 'B'], ['', 'A', 'B'])
+        """
+        return (topic if self.mqtt else bare_topic(topic)).split("/")
 
     def matches(self, event: Event) -> bool:
         """Whether the event's topic has the fixed values in their places, and a depth that fits."""
         if event.topic is None:
             return False
-        values = event.topic.split("/")
+        values = self.seen(event.topic)
         if len(values) < len(self.levels) or not (self.open or len(values) == len(self.levels)):
             return False
         if self.levels[0] == WILDCARD and values[0].startswith("$"):
@@ -121,72 +152,124 @@ class TopicFilter(Filter):
 
         >>> TopicFilter.parse("A/*").covers(TopicFilter.parse("A/B/C/#"))
         True
+        >>> TopicFilter.parse("A").covers(TopicFilter.parse("mqtt:/A/+"))
+        True
+        >>> TopicFilter.parse("mqtt:A/#").covers(TopicFilter.parse("A"))
+        False
         """
-        if len(other.levels) < len(self.levels):
+        if not self.mqtt:
+            return self._covers(other.bare, other.open)
+        if other.mqtt:
+            return self._covers(("", WILDCARD) if other.levels == ("",) else other.levels, other.open)
+        return all(self._covers(levels, other.open) for levels in _as_mqtt(other))
+
+    def _covers(self, theirs: Levels, opened: bool) -> bool:
+        """Whether it covers a pattern of these levels that sees topics as it does."""
+        mine = self.levels
+        if len(theirs) < len(mine) or not (self.open or (len(theirs) == len(mine) and not opened)):
             return False
-        if not self.open and (other.open or len(other.levels) > len(self.levels)):
+        if mine[0] == WILDCARD and theirs[0].startswith("$"):
             return False
-        if self.levels[0] == WILDCARD and other.levels[0].startswith("$"):
-            return False
-        return all(
-            mine in (WILDCARD, theirs) for mine, theirs in zip(self.levels, other.levels, strict=False)
-        )
+        return all(level in (WILDCARD, other) for level, other in zip(mine, theirs, strict=False))
 
     def merge(self, other: TopicFilter) -> TopicFilter | None:
         """The narrowest pattern for both; None when their first levels differ.
 
         A merge never puts a wildcard in the first level by itself: nobody who named a first level gets the
-        streams of those who named another (section I.A of the topic paper).
+        streams of those who named another (section I.A of the topic paper). A pattern of each syntax merge into
+        one of ours if they name the same first level.
 
         >>> TopicFilter.parse("A/B/C").merge(TopicFilter.parse("A/D/C/E"))
         TopicFilter('A/*/C')
+        >>> TopicFilter.parse("A/B/C").merge(TopicFilter.parse("mqtt:/A/D/+"))
+        TopicFilter('A/*/*')
         """
-        first, others_first = self.levels[0], other.levels[0]
-        if first != others_first and (
-            WILDCARD not in (first, others_first) or (first + others_first).startswith("$")
-        ):
-            return None
-        levels = tuple(
-            mine if mine == theirs else WILDCARD
-            for mine, theirs in zip(self.levels, other.levels, strict=False)
+        if self.mqtt == other.mqtt:
+            return _merged(self.levels, other.levels, self.open, other.open, self.mqtt)
+        ours, theirs = (other, self) if self.mqtt else (self, other)
+        if theirs.levels[0] != WILDCARD:
+            return _merged(ours.levels, theirs.bare, ours.open, theirs.open, False)
+        merged: TopicFilter | None = theirs
+        for levels in _as_mqtt(ours):
+            if merged is not None:
+                merged = _merged(merged.levels, levels, merged.open, ours.open, True)
+        return merged
+
+
+def _as_mqtt(ours: TopicFilter) -> tuple[Levels, Levels]:
+    """The levels of the two patterns in MQTT's syntax that match together what one of ours does."""
+    return ours.levels, ("", *ours.levels)
+
+
+def _merged(
+    mine: Levels, theirs: Levels, open_mine: bool, open_theirs: bool, mqtt: bool
+) -> TopicFilter | None:
+    """The narrowest pattern for two that see topics alike."""
+    firsts = mine[:1] + theirs[:1]
+    if firsts[:1] != firsts[1:] and (
+        WILDCARD not in firsts or not mqtt or any(first.startswith("$") for first in firsts)
+    ):
+        return None
+    levels = tuple(level if level == other else WILDCARD for level, other in zip(mine, theirs, strict=False))
+    opened = open_mine or open_theirs or len(mine) != len(theirs)
+    if opened and levels == (WILDCARD,):
+        return None
+    merged = TopicFilter(levels, opened, mqtt)
+    # A wildcard is longer than an empty level, and an open end of MQTT's longer than a closed one.
+    return None if topic_excess(merged.text.removeprefix(MQTT)) else merged
+
+
+def _parse_mqtt(given: str) -> TopicFilter:
+    """Read a filter as section 4.7 of MQTT 5.0 has it."""
+    body = given.removeprefix(MQTT)
+    if not body:
+        _refuse("an empty filter; name at least one level, as in `mqtt:quotes/#`", given, len(given))
+    if (excess := topic_excess(body)) is not None:
+        _refuse(excess, given)
+    if "\0" in body:
+        _refuse("the character U+0000, which MQTT does not allow", given, given.index("\0"))
+    if body.startswith(SHARED):
+        reason = (
+            "a shared subscription, where every subscriber gets their own deliveries; write the filter alone"
         )
-        opened = self.open or other.open or len(self.levels) != len(other.levels)
-        return None if opened and levels == (WILDCARD,) else TopicFilter(levels, opened)
-
-
-def _parse_mqtt(given: str) -> tuple[tuple[str, ...], bool]:
-    body = given.removeprefix(MQTT).removeprefix("/")
+        _refuse(reason, given, len(MQTT))
     levels = body.split("/")
     opened = levels[-1] == "#"
     if opened:
         levels.pop()
-    levels = _checked(levels, given, len(given) - len(body), "+")
+    _check_wildcards(levels, given, len(MQTT), "+")
+    levels = [WILDCARD if level == "+" else level for level in levels]
     if opened and levels in ([], [WILDCARD]):
         _refuse("matches every topic; name at least one level, as in `mqtt:quotes/#`", given)
-    return tuple(levels), opened
+    return TopicFilter(tuple(levels), opened, True, given)
 
 
-def _checked(levels: list[str], given: str, position: int, wildcard: str) -> list[str]:
-    """The levels with their wildcards marked; `position` is where the first stands in `given`."""
-    checked = []
-    for level in levels:
+def _check_ours(levels: list[str], given: str, position: int) -> None:
+    """Refuse an empty level, or a wildcard that is none; `position` is where the first level stands."""
+    for number, level in enumerate(levels):
         if not level:
             _refuse("an empty level", given, position)
+        _check_wildcards(levels[number : number + 1], given, position, "*")
+        position += len(level) + 1
+
+
+def _check_wildcards(levels: list[str], given: str, position: int, wildcard: str) -> None:
+    """Refuse a wildcard that shares its level; `position` is where the first level stands in `given`."""
+    for level in levels:
         if level != wildcard and wildcard in level:
             whole = f"`{wildcard}` must be a whole level, as in `A/{wildcard}/B`"
             _refuse(whole, given, position + level.index(wildcard))
         if "#" in level:
             _refuse("`#` must be a whole level and the last, as in `A/#`", given, position + level.index("#"))
-        checked.append(WILDCARD if level == wildcard else level)
         position += len(level) + 1
-    return checked
 
 
-def _canonical(levels: tuple[str, ...], opened: bool) -> str:
-    if levels[0] == WILDCARD or any("*" in level or "#" in level for level in levels):
-        return MQTT + "/".join([level or "+" for level in levels]) + ("/#" if opened else "")
-    text = "/".join([level or "*" for level in levels]) + ("" if opened else "/#")
-    return "/" + text if text.startswith(MQTT) else text
+def _canonical(levels: Levels, opened: bool, mqtt: bool) -> str:
+    if mqtt:
+        body = "/".join(["+" if level == WILDCARD else level for level in levels])
+        return MQTT + body + ("/#" if opened else "")
+    body = "/".join(["*" if level == WILDCARD else level for level in levels]) + ("" if opened else "/#")
+    return "/" + body if body.startswith(MQTT) else body
 
 
 def _refuse(reason: str, given: str, position: int | None = None) -> NoReturn:

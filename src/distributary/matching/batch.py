@@ -23,11 +23,9 @@ from distributary.filters.where.lookup import attribute_of
 from distributary.filters.where.parse import operand_of
 from distributary.filters.where.values import Instant
 from distributary.filters.where.write import OPERATION_KEY
-from distributary.kernel import Bytes, Flags, Longs, kernel
+from distributary.kernel import Flags, Longs, kernel
 from distributary.matching.columns import NULL, AttributeColumn, Strings, validity
-from distributary.model import Event
-
-SLASH = ord("/")
+from distributary.model import MAX_TOPIC_LEVELS, Event, topic_fault
 
 
 class EventBatch:
@@ -163,12 +161,13 @@ class EventBatch:
         )
 
     def _check_topics(self, topics: Strings) -> None:
-        """Drop each leading slash, in place, and reject the rows that have an empty level."""
-        bad = _trim_topics(topics.data, topics.starts, topics.ends, topics.valid)
-        for row in np.flatnonzero(bad).tolist():
-            text = topics.text(row)
-            topics.valid[row] = False
-            self.rejected[row] = InputError("an empty level", field="topic", text=text)
+        """Reject the rows whose topics no event can have."""
+        for row in np.flatnonzero(_suspicious_topics(topics.starts, topics.ends, topics.valid)).tolist():
+            text = topics.text(row) or ""
+            fault = topic_fault(text)
+            if fault is not None:
+                topics.valid[row] = False
+                self.rejected[row] = InputError(fault, field="topic", text=text or None)
 
     def _check_documents(self, documents: Strings) -> None:
         """Parse every document once: whether an event is malformed must not depend on who is subscribed."""
@@ -239,28 +238,10 @@ def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 
 @kernel
-def _trim_topics(data: Bytes, starts: Longs, ends: Longs, valid: Flags) -> Flags:
-    """Leave each leading slash out; which rows have an empty level?"""
-    bad = np.zeros(len(starts), np.bool_)
-    suspicious = len(starts) > 0 and _has_slashes_in_a_row(data[starts[0] : ends[-1]])
+def _suspicious_topics(starts: Longs, ends: Longs, valid: Flags) -> Flags:
+    """Which rows have a topic that is empty, or so long that it may exceed a limit?"""
+    suspicious = np.zeros(len(starts), np.bool_)
     for row in range(len(starts)):
-        if not valid[row]:
-            continue
-        start, end = starts[row], ends[row]
-        if start < end and data[start] == SLASH:
-            start += 1
-            starts[row] = start
-        if start == end or data[start] == SLASH or data[end - 1] == SLASH:
-            bad[row] = True
-        elif suspicious:
-            bad[row] = _has_slashes_in_a_row(data[start:end])
-    return bad
-
-
-@kernel
-def _has_slashes_in_a_row(data: Bytes) -> bool:
-    """Counted without a look at the count, so that many bytes are compared at once."""
-    count = 0
-    for at in range(1, len(data)):
-        count += (data[at] == SLASH) & (data[at - 1] == SLASH)
-    return count > 0
+        length = ends[row] - starts[row]
+        suspicious[row] = valid[row] and (length == 0 or length >= MAX_TOPIC_LEVELS)
+    return suspicious

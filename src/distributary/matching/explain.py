@@ -81,10 +81,12 @@ def explain_change(filter: Filter, peek: Peek) -> Reason:
 def _about_topic(filter: TopicFilter, event: Event) -> str:
     if event.topic is None:
         return "the event has no topic"
-    values = event.topic.split("/")
+    values = filter.seen(event.topic)
     for number, (level, value) in enumerate(zip_longest(filter.levels, values), start=1):
         if value is None:
-            return f"{event.topic!r} ends before level {number}, {level or 'any value'!r}"
+            return (
+                f"{event.topic!r} ends before level {number}, {'any value' if level == WILDCARD else level!r}"
+            )
         if level is None:
             break
         if level not in (WILDCARD, value):

@@ -421,9 +421,7 @@ def _collector_paused() -> Iterator[None]:
 
 
 def _distinct(topics: Sequence[str | None]) -> tuple[list[int], list[str | None]]:
-    """The topics as events have them, without a leading slash and each once, and where each is then."""
+    """The topics, each once, and where each is then."""
     places: dict[str | None, int] = {}
-    where = [
-        places.setdefault(None if topic is None else topic.removeprefix("/"), len(places)) for topic in topics
-    ]
+    where = [places.setdefault(topic, len(places)) for topic in topics]
     return where, list(places)

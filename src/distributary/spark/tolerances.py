@@ -28,7 +28,7 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 
 from distributary.errors import DistributaryError
 from distributary.matching.matcher import Matcher
-from distributary.spark.columns import HOME, PART, EventColumns
+from distributary.spark.columns import HOME, PART, EventColumns, quoted
 from distributary.spark.rows import Batches
 from distributary.spark.tasks import MatchTasks
 
@@ -51,7 +51,7 @@ def matched_in_batch(events: DataFrame, tasks: MatchTasks) -> DataFrame:
     assert columns.order is not None
     bare = StructType([field for field in events.schema if field.name not in (PART, HOME)])
     picked = events.mapInArrow(tasks.pick_tolerant, StructType([*bare, StructField(PART, IntegerType())]))
-    topic = F.regexp_replace(columns.topic, "^/", "") if columns.topic in events.columns else F.lit("")
+    topic = F.col(quoted(columns.topic)) if columns.topic in events.columns else F.lit("")
     ordered = picked.repartition(PART, topic).sortWithinPartitions(PART, *columns.ordering)
     return ordered.mapInArrow(tasks.match_ordered, tasks.rows.schema(bare))
 
@@ -194,7 +194,7 @@ class TopicPlaces(NamedTuple):
     """The topics of a table's events, and in which bucket and shard each of them is kept."""
 
     topics: list[str | None]
-    """The topics that occur, without the leading slash."""
+    """The topics that occur."""
     places: NDArray[np.int32]
     """The bucket and the shard of each of them."""
     rows: NDArray[np.int32]
@@ -206,7 +206,7 @@ def topic_places(table: pa.Table, columns: EventColumns) -> TopicPlaces:
     if columns.topic not in table.schema.names:
         return TopicPlaces([None], np.zeros((1, 2), np.int32), np.zeros((table.num_rows, 2), np.int32))
     texts = table.column(columns.topic).combine_chunks().dictionary_encode("encode")
-    topics = [None if text is None else text.removeprefix("/") for text in texts.dictionary.to_pylist()]
+    topics = texts.dictionary.to_pylist()
     places = np.array([_place(topic) for topic in topics], np.int32).reshape(-1, 2)
     return TopicPlaces(topics, places, places[texts.indices.to_numpy()])
 

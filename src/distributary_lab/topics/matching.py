@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from distributary.filters.topic import TopicFilter
+from distributary.filters.topic import WILDCARD, TopicFilter
 from distributary.matching.batch import EventBatch
 from distributary.matching.engines import index_class
 from distributary.matching.index import Index
@@ -80,7 +80,9 @@ def run(point: Point, random: np.random.Generator) -> list[Row]:
 def _verify(index: Index[Any], filters: Sequence[TopicFilter], random: np.random.Generator) -> None:
     """Compare a few answers with the filters' own: events that some filter matches, and one of no takers."""
     for chosen in random.choice(len(filters), 3, replace=False):
-        event = Event("hit", topic="/".join(level or "any" for level in filters[chosen].levels))
+        event = Event(
+            "hit", topic="/".join("any" if level == WILDCARD else level for level in filters[chosen].levels)
+        )
         expected = [slot for slot, filter in enumerate(filters) if filter.matches(event)]
         if index.match(event) != expected:
             raise AssertionError(f"{index.name} answers wrongly for topic {event.topic!r}")

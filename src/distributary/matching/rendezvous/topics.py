@@ -5,6 +5,8 @@ Prefixes are nodes of a trie, named by their fingerprints. A node that holds mor
 on its way that is not divided, or at the divided node behind which it has a wildcard or ends (it *stays*
 there). An event has one prefix of each length, so it passes the same nodes as every pattern that matches
 it; it visits the places for those that stay at the divided nodes, and the one of the first node that is not.
+Prefixes are those behind a leading slash, of patterns and topics alike: whichever way a pattern sees a leading
+slash, it meets every topic that it matches.
 
 Rules:
 
@@ -29,7 +31,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distributary.kernel import Bytes, Flags, Ints, Longs, kernel, sealed
-from distributary.matching.batch import SLASH
 from distributary.matching.columns import Strings
 from distributary.matching.rendezvous import keys
 from distributary.matching.rendezvous.parts import (
@@ -39,6 +40,8 @@ from distributary.matching.rendezvous.parts import (
     Visits,
     append_visits,
 )
+
+SLASH = ord("/")
 
 LIGHT = 1 / 16
 """A node with less than this part of the capacity is not in the table."""
@@ -184,6 +187,8 @@ def _visits(
         if not valid[row]:
             continue
         at, end = starts[row], ends[row]
+        if at < end and data[at] == SLASH:
+            at += 1
         state = keys.EMPTY
         passing = True
         while passing:

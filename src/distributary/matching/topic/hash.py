@@ -2,8 +2,9 @@
 
 Section III.C and Figures 2 and 3 of the topic paper.
 
-- The subscription dictionary is keyed by the constraint: the levels joined by `/`, the wildcard as an empty
-  level (so a value that reads `*` is no wildcard). Open and closed filters have a dictionary each.
+- The subscription dictionary is keyed by the constraint: the levels joined by `/`, the wildcard as a level that
+  no value equals (`WILDCARD`). Open and closed filters have a dictionary each. Constraints in MQTT's syntax have
+  first levels of their own (`labels_of`), because they see other levels of a topic than ours.
 - Per first level, an array counts wildcards: `counts[i]` is the number of subscriptions with a wildcard at
   level i (from 2 on) and `counts[1]`, where the paper's filters can have none, the number of subscriptions.
   At zero the array is reclaimed. It is as long as the deepest filter it has counted, so that levels of an
@@ -22,7 +23,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from distributary.filters.topic import WILDCARD, TopicFilter
-from distributary.matching.topic.index import TopicIndex
+from distributary.matching.topic.index import TopicIndex, labels_of, labels_seen
 
 SUBSCRIPTIONS = 1
 """Where a wildcard-counts array keeps the number of subscriptions. Index 0 is unused, as in the paper."""
@@ -54,7 +55,7 @@ class TopicHash(TopicIndex):
 
     def insert(self, slot: int, filter: TopicFilter) -> None:
         """Count the wildcards, and enter the constraint into the dictionary."""
-        levels = filter.levels
+        levels = labels_of(filter)
         counts = self._counts.setdefault(levels[0], [0, 0])
         counts.extend([0] * (len(levels) + 1 - len(counts)))
         self._count(counts, levels, 1)
@@ -63,7 +64,7 @@ class TopicHash(TopicIndex):
 
     def discard(self, slot: int, filter: TopicFilter) -> None:
         """Undo `insert`; what is empty then is removed."""
-        levels = filter.levels
+        levels = labels_of(filter)
         counts = self._counts[levels[0]]
         self._count(counts, levels, -1)
         if not counts[SUBSCRIPTIONS]:
@@ -76,18 +77,18 @@ class TopicHash(TopicIndex):
 
     def destinations(self, topic: str) -> list[int]:
         """Construct the constraints that would match, level by level, and look them up."""
-        values = topic.split("/")
         found: list[int] = []
-        for depth, candidates in self._constructed(values):
-            for constraint in self._open.keys() & candidates:
-                found.extend(self._open[constraint])
-            if depth == len(values):
-                for constraint in self._closed.keys() & candidates:
-                    found.extend(self._closed[constraint])
+        for firsts, values in labels_seen(topic):
+            for depth, candidates in self._constructed(firsts, values):
+                for constraint in self._open.keys() & candidates:
+                    found.extend(self._open[constraint])
+                if depth == len(values):
+                    for constraint in self._closed.keys() & candidates:
+                        found.extend(self._closed[constraint])
         return found
 
     def candidates(self, topic: str) -> set[str]:
-        """The constraints that a topic constructs, with `*` for the wildcard.
+        """The constraints that a topic constructs, with `*` for the wildcard; those of MQTT's begin with `/`.
 
         >>> index = TopicHash()
         >>> index.add(1, TopicFilter.parse("A/*"))
@@ -95,8 +96,9 @@ class TopicHash(TopicIndex):
         ['A', 'A/*', 'A/B']
         """
         return {
-            "/".join(level or "*" for level in candidate.split("/"))
-            for _, candidates in self._constructed(topic.split("/"))
+            candidate.replace(WILDCARD, "*")
+            for firsts, values in labels_seen(topic)
+            for _, candidates in self._constructed(firsts, values)
             for candidate in candidates
         }
 
@@ -104,9 +106,9 @@ class TopicHash(TopicIndex):
         """The dictionaries and the wildcard counts."""
         return (self._open, self._closed, self._counts)
 
-    def _constructed(self, values: list[str]) -> Iterator[tuple[int, list[str]]]:
+    def _constructed(self, firsts: tuple[str, ...], values: list[str]) -> Iterator[tuple[int, list[str]]]:
         """The candidates of each depth, from the first level down."""
-        for first in values[:1] if values[0].startswith("$") else (values[0], WILDCARD):
+        for first in firsts:
             counts = self._counts.get(first)
             if counts is None:
                 continue

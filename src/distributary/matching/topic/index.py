@@ -11,9 +11,12 @@ from abc import abstractmethod
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
-from distributary.filters.topic import TopicFilter
+from distributary.filters.topic import WILDCARD, TopicFilter
 from distributary.matching.index import Index
-from distributary.model import Event
+from distributary.model import Event, bare_topic
+
+APART = "/"
+"""What the first label of a filter in MQTT's syntax begins with, and no level does."""
 
 
 class TopicIndex(Index[TopicFilter]):
@@ -72,6 +75,26 @@ class TopicIndex(Index[TopicFilter]):
     def memory(self) -> int:
         """The bytes of texts and structure, each object once."""
         return weight([self._texts, self.structure()])
+
+
+def labels_of(filter: TopicFilter) -> tuple[str, ...]:
+    """The levels of a filter, the first of them marked in MQTT's syntax: it sees other levels than ours.
+
+    >>> labels_of(TopicFilter.parse("A/B")), labels_of(TopicFilter.parse("mqtt:A/B"))
+    (('A', 'B'), ('/A', 'B'))
+    """
+    return (APART + filter.levels[0], *filter.levels[1:]) if filter.mqtt else filter.levels
+
+
+def labels_seen(topic: str) -> list[tuple[tuple[str, ...], list[str]]]:
+    """How filters of our syntax, and of MQTT's, see a topic: the first labels that match, and its levels.
+
+    >>> labels_seen("/A/B")
+    [(('A',), ['A', 'B']), (('/', '/\\udc00'), ['', 'A', 'B'])]
+    """
+    ours, mqtts = bare_topic(topic).split("/"), topic.split("/")
+    first = APART + mqtts[0]
+    return [((ours[0],), ours), ((first,) if mqtts[0].startswith("$") else (first, APART + WILDCARD), mqtts)]
 
 
 def weight(root: object) -> int:

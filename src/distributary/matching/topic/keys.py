@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from distributary.kernel import Bytes, Flags, Ints, Longs, Words, kernel, same_text
 from distributary.matching.topic.text import SLASH, FilterTexts, is_wildcard, read_ends
-from distributary.matching.topic.trie import CHECKED, GrownTrie, ShapeTrie
+from distributary.matching.topic.trie import CHECKED, GrownTrie, ShapeTrie, root_of
 
 SPARSE = 8
 """The Bloom filter is folded in half while less than one bit of this many is set."""
@@ -132,9 +132,9 @@ def _filter_keys(
     shapes = np.empty(len(keys), np.uint32)
     for position in range(len(keys)):
         first, end, wildcard, is_open = read_ends(data, texts.offsets[position], texts.offsets[position + 1])
-        at, node, level = first, 0, 0
+        at, node, level = first, root_of(wildcard), 0
         total = np.uint64(0)
-        while at < end:
+        while at <= end:
             wild = is_wildcard(data, at, first, end, wildcard)
             node = grown.children[node, 1 if wild else 0]
             state = LEVEL_SEED

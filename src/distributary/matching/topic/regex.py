@@ -1,8 +1,8 @@
 """The regular-expression algorithm: every filter is tried on every topic (section III.B of the topic paper).
 
-A filter becomes one compiled regular expression: values are escaped, a wildcard is one or more characters
-other than `/`, and the end is that of the topic (closed) or of a level (open). Filters with the same text
-share one expression. No flag is needed for line breaks within values: neither `[^/]` nor `\\Z` treats them
+A filter becomes one compiled regular expression: values are escaped, a wildcard is any number of characters
+other than `/`, and the end is that of the topic (closed) or of a level (open). A filter in our syntax passes over
+a leading slash. Filters with the same text share one expression. No flag is needed for line breaks within values: neither `[^/]` nor `\\Z` treats them
 apart.
 
 Match: O(n) evaluations for n distinct filters, each linear in the topic. Add and remove: O(1) beside the
@@ -64,8 +64,8 @@ def expression(filter: TopicFilter) -> str:
     r"""The regular expression that matches, from its start, each topic the filter matches.
 
     >>> print(expression(TopicFilter.parse("A/*/C")))
-    A/[^/]+/C(?:/|\Z)
+    /?A/[^/]*/C(?:/|\Z)
     """
-    levels = "/".join("[^/]+" if level == WILDCARD else re.escape(level) for level in filter.levels)
-    start = r"(?!\$)" if filter.levels[0] == WILDCARD else ""
+    levels = "/".join("[^/]*" if level == WILDCARD else re.escape(level) for level in filter.levels)
+    start = "/?" if not filter.mqtt else r"(?!\$)" if filter.levels[0] == WILDCARD else ""
     return start + levels + (r"(?:/|\Z)" if filter.open else r"\Z")

@@ -36,8 +36,18 @@ from distributary.matching.memory import prefetch
 from distributary.matching.topic import keys, trie
 from distributary.matching.topic.keys import ShapeTable, bucket_of, key_of, may_hold
 from distributary.matching.topic.memo import TopicMemo
-from distributary.matching.topic.text import TEXTS, FilterTexts, agrees
-from distributary.matching.topic.trie import CHECKED, CLOSED, OPEN, WILD, FewShapes, ShapeTrie, few_shapes
+from distributary.matching.topic.text import TEXTS, FilterTexts, agrees, has_leading_slash
+from distributary.matching.topic.trie import (
+    CHECKED,
+    CLOSED,
+    MQTTS,
+    OPEN,
+    OURS,
+    WILD,
+    FewShapes,
+    ShapeTrie,
+    few_shapes,
+)
 
 BLOCK = 512
 """Lookups that are made at a time, step by step, so that one does not wait for the memory of another."""
@@ -156,7 +166,7 @@ def _nominate(first_row: int, *arrays: Any) -> tuple[int, int]:
     texts = FilterTexts(*arrays[7:9])
     shapes = ShapeTrie(*arrays[9:12])
     table = ShapeTable(*arrays[12:18])
-    room = BLOCK + 2 * len(shapes.levels)
+    room = BLOCK + 2 * len(shapes.levels)  # a row looks a shape up once at most: its syntax sees it once
     lookups = Lookups(np.empty(room, np.uint64), np.empty(room, np.uint32), np.empty(room, np.int32))
     few = few_shapes(shapes)
     row = first_row
@@ -197,11 +207,18 @@ def _probe(
             return row, count
         if not topics.valid[row]:
             continue
-        depth = keys.hash_levels(topics.data, topics.starts[row], topics.ends[row], hashes)
-        if len(few.numbers):
-            count = _probe_few(row, depth, hashes, totals, few, table, lookups, count)
-        else:
-            count = _walk_trie(row, depth, hashes, totals, shapes, table, lookups, count)
+        start, end = topics.starts[row], topics.ends[row]
+        # Where there is a leading slash, the two syntaxes see different levels; else they see the same.
+        skipped = MQTTS if has_leading_slash(topics.data, start, end) else 0
+        while True:
+            depth = keys.hash_levels(topics.data, start + (skipped == MQTTS), end, hashes)
+            if len(few.numbers):
+                count = _probe_few(row, depth, skipped, hashes, totals, few, table, lookups, count)
+            else:
+                count = _walk_trie(row, depth, skipped, hashes, totals, shapes, table, lookups, count)
+            if skipped != MQTTS:
+                break
+            skipped = OURS
     return len(topics.starts), count
 
 
@@ -209,6 +226,7 @@ def _probe(
 def _probe_few(
     row: int,
     depth: int,
+    skipped: int,
     hashes: Words,
     totals: Words,
     few: FewShapes,
@@ -216,12 +234,15 @@ def _probe_few(
     lookups: Lookups,
     count: int,
 ) -> int:
-    """Look up shape by shape: from the sum of all hashes those of the wildcard levels are taken off."""
+    """Look up shape by shape, but for those of one syntax that are skipped.
+
+    From the sum of all hashes those of the wildcard levels are taken off.
+    """
     for level in range(min(depth, len(totals) - 1)):
         totals[level + 1] = totals[level] + hashes[level]
     for at in range(len(few.numbers)):
         shape = few.numbers[at]
-        if few.depths[at] > depth or (shape & 1 and few.depths[at] != depth):
+        if few.depths[at] > depth or (shape & 1 and few.depths[at] != depth) or few.syntax[at] & skipped:
             continue
         total = totals[few.depths[at]]
         for wild in range(few.wild_starts[at], few.wild_starts[at + 1]):
@@ -234,6 +255,7 @@ def _probe_few(
 def _walk_trie(
     row: int,
     depth: int,
+    skipped: int,
     hashes: Words,
     totals: Words,
     shapes: ShapeTrie,
@@ -241,12 +263,15 @@ def _walk_trie(
     lookups: Lookups,
     count: int,
 ) -> int:
-    """Look up the shapes of the trie that are no deeper than the topic and whose prefixes may exist."""
+    """Look up the shapes of the trie that are no deeper than the topic and whose prefixes may exist.
+
+    Those of one syntax are skipped if need be.
+    """
     node = 1
     while node < len(shapes.levels):
         level = shapes.levels[node]
         known = shapes.flags[node]
-        if level >= depth:
+        if level >= depth or known & skipped:
             node = shapes.ends[node]
             continue
         total = totals[level]

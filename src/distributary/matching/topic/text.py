@@ -2,7 +2,8 @@
 
 A canonical text says all about its filter (see `filters.topic`), so nothing of it is stored twice: kernels
 read its syntax, its end and its levels from the bytes. Both syntaxes write the wildcard as a level of one
-byte that no value of theirs can be, and both mark the end with `/#`.
+byte that no value of theirs can be, and both mark the end with `/#`. A filter in our syntax sees a topic without
+its leading slash.
 """
 
 from __future__ import annotations
@@ -62,6 +63,8 @@ def agrees(texts: FilterTexts, position: int, topics: Strings, row: int) -> bool
     data, topic = texts.bytes, topics.data
     topic_start, topic_end = topics.starts[row], topics.ends[row]
     first, end, wildcard, is_open = read_ends(data, texts.offsets[position], texts.offsets[position + 1])
+    if wildcard == STAR and has_leading_slash(topic, topic_start, topic_end):
+        topic_start += 1
     at, there = first, topic_start
     while True:
         same = same_bytes(data, at, end, topic, there, topic_end)
@@ -69,16 +72,22 @@ def agrees(texts: FilterTexts, position: int, topics: Strings, row: int) -> bool
         there += same
         if at == end and (there == topic_end or topic[there] == SLASH):
             return is_open or there == topic_end
-        if there == topic_end:
-            return False
         if is_wildcard(data, at, first, end, wildcard):
-            if there == topic_start and topic[there] == DOLLAR:
+            if there == topic_start and there < topic_end and topic[there] == DOLLAR:
                 return False
             at += 1
-        elif topic[there] == SLASH or not is_wildcard(data, at - 1, first, end, wildcard):
+        elif there == topic_end or topic[there] == SLASH:
+            return False
+        elif not is_wildcard(data, at - 1, first, end, wildcard):
             return False
         while there < topic_end and topic[there] != SLASH:
             there += 1
+
+
+@kernel
+def has_leading_slash(topic: Bytes, start: int | np.int64, end: int | np.int64) -> bool:
+    """Whether a topic starts with a slash, which our own syntax does not see."""
+    return start < end and topic[start] == SLASH
 
 
 @kernel

@@ -1,7 +1,7 @@
 """The tree algorithm: a subscription is a path of edges from the root (section III.A of the topic paper).
 
 - Each level of a filter is an edge, labelled with the value or with the wildcard (`WILDCARD`, which no value
-  equals). Equal beginnings share edges.
+  equals). Equal beginnings share edges. First edges of the two syntaxes have labels of their own (`labels_of`).
 - The edge on which a filter ends holds its destinations, those of open and those of closed filters apart.
 - An edge counts the destinations that can be reached through it. One that counts none is removed, from the
   bottom up, and a node goes with its last edge; pruning stops at the first edge that is still needed.
@@ -17,7 +17,7 @@ from sys import intern
 from typing import ClassVar
 
 from distributary.filters.topic import WILDCARD, TopicFilter
-from distributary.matching.topic.index import TopicIndex
+from distributary.matching.topic.index import TopicIndex, labels_of, labels_seen
 
 
 class Edge:
@@ -66,8 +66,9 @@ class TopicTree(TopicIndex):
 
     def insert(self, slot: int, filter: TopicFilter) -> None:
         """Follow the filter's levels from the root, making edges where there are none."""
-        edge = self._edge(self._root, filter.levels[0])
-        for level in filter.levels[1:]:
+        labels = labels_of(filter)
+        edge = self._edge(self._root, labels[0])
+        for level in labels[1:]:
             if edge.node is None:
                 edge.node = {}
                 self._nodes += 1
@@ -81,7 +82,8 @@ class TopicTree(TopicIndex):
 
     def discard(self, slot: int, filter: TopicFilter) -> None:
         """Take the slot off the last edge and prune from the bottom up."""
-        path = self._path(filter)
+        labels = labels_of(filter)
+        path = self._path(labels)
         last = path[-1]
         for holder in (last.open, last.closed):
             if holder is not None:
@@ -90,15 +92,19 @@ class TopicTree(TopicIndex):
         last.closed = last.closed or None
         for edge in path:
             edge.references -= 1
-        self._prune(filter.levels, path)
+        self._prune(labels, path)
 
     def destinations(self, topic: str) -> list[int]:
         """Follow the value's edge and the wildcard's, level by level."""
-        values = topic.split("/")
         found: list[int] = []
+        for firsts, values in labels_seen(topic):
+            self._follow(firsts, values, found)
+        return found
+
+    def _follow(self, firsts: tuple[str, ...], values: list[str], found: list[int]) -> None:
         nodes = [self._root]
         for number, value in enumerate(values, 1):
-            choices = (value,) if number == 1 and value.startswith("$") else (value, WILDCARD)
+            choices = firsts if number == 1 else (value, WILDCARD)
             below: list[Node] = []
             for node in nodes:
                 for choice in choices:
@@ -112,9 +118,8 @@ class TopicTree(TopicIndex):
                     if edge.node is not None:
                         below.append(edge.node)
             if not below:
-                break
+                return
             nodes = below
-        return found
 
     def structure(self) -> object:
         """The root, which leads to everything."""
@@ -129,10 +134,10 @@ class TopicTree(TopicIndex):
         edge.references += 1
         return edge
 
-    def _path(self, filter: TopicFilter) -> list[Edge]:
+    def _path(self, labels: tuple[str, ...]) -> list[Edge]:
         path = []
         node: Node | None = self._root
-        for level in filter.levels:
+        for level in labels:
             assert node is not None, "every edge above a destination leads to a node"
             path.append(node[level])
             node = path[-1].node

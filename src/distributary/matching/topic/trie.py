@@ -1,9 +1,10 @@
 """The trie of filter shapes: which shapes there are, laid out so that an event walks it by going forward.
 
-The *shape* of a topic filter is its depth, which of its levels are wildcards, and whether it is open. The
-shapes form a binary trie: at each level a filter goes on with a value or with the wildcard. The nodes are
-numbered in preorder; an event skips what cannot match by jumping to the end of a subtree. The shape of the
-filters that end at a node has the number 2 * node, plus one if they are closed.
+The *shape* of a topic filter is its syntax, its depth, which of its levels are wildcards, and whether it is open.
+The shapes form a binary trie for each syntax: at each level a filter goes on with a value or with the wildcard.
+The nodes are numbered in preorder, those of MQTT's syntax behind all others; an event skips what cannot match by
+jumping to the end of a subtree. The shape of the filters that end at a node has the number 2 * node, plus one if
+they are closed.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distributary.kernel import Bytes, Ints, kernel
-from distributary.matching.topic.text import SLASH, FilterTexts, is_wildcard, read_ends
+from distributary.matching.topic.text import PLUS, SLASH, FilterTexts, is_wildcard, read_ends
 
 CROWDED = 8
 """A node with more shapes than this below it has its prefixes in the Bloom filter: a check costs a lookup."""
@@ -22,8 +23,14 @@ CROWDED = 8
 WILD, OPEN, CLOSED, CHECKED = 1, 2, 4, 8
 """What is known of a node: its last level is the wildcard; open or closed filters end here; see `CROWDED`."""
 
+OURS, MQTTS = 16, 32
+"""What is known of a node, too: the syntax of the filters that pass it."""
+
 VALUE, WILDCARD = 0, 1
 """The two children of a node, as columns of `GrownTrie.children`."""
+
+OUR_ROOT, MQTT_ROOT = 0, 1
+"""The roots of a `GrownTrie`. In preorder they are one, node 0."""
 
 
 class ShapeTrie(NamedTuple):
@@ -34,14 +41,14 @@ class ShapeTrie(NamedTuple):
     ends: Ints
     """One beyond the last node of its subtree."""
     flags: Bytes
-    """WILD, OPEN, CLOSED and CHECKED."""
+    """WILD, OPEN, CLOSED, CHECKED, and OURS or MQTTS."""
 
 
 class GrownTrie(NamedTuple):
     """The trie in order of creation, so that a node comes after its parent."""
 
     children: Ints
-    """A row a node, with the columns VALUE and WILDCARD; 0 is none, for the root is nobody's child."""
+    """A row a node, with the columns VALUE and WILDCARD; 0 is none, for a root is nobody's child."""
     parents: Ints
     shape_of: Ints
     """By filter: twice the node where it ends, plus one if it is closed."""
@@ -52,6 +59,8 @@ class FewShapes(NamedTuple):
 
     numbers: NDArray[np.uint32]
     depths: Ints
+    syntax: Bytes
+    """OURS or MQTTS."""
     wild_starts: Ints
     wild_levels: Ints
     """The wildcard levels of shape i are `wild_levels[wild_starts[i]:wild_starts[i + 1]]`."""
@@ -62,13 +71,13 @@ def grow_trie(texts: FilterTexts) -> GrownTrie:
     """The trie of the shapes of these filters."""
     children = np.zeros((64, 2), np.int32)
     parents = np.zeros(64, np.int32)
-    nodes = 1
+    nodes = 2
     shape_of = np.empty(len(texts.offsets) - 1, np.int32)
     data = texts.bytes
     for position in range(len(shape_of)):
         first, end, wildcard, is_open = read_ends(data, texts.offsets[position], texts.offsets[position + 1])
-        at, node = first, 0
-        while at < end:
+        at, node = first, root_of(wildcard)
+        while at <= end:
             branch = WILDCARD if is_wildcard(data, at, first, end, wildcard) else VALUE
             child = children[node, branch]
             if child == 0:
@@ -85,6 +94,12 @@ def grow_trie(texts: FilterTexts) -> GrownTrie:
             at += 1
         shape_of[position] = 2 * node + (0 if is_open else 1)
     return GrownTrie(children[:nodes], parents[:nodes], shape_of)
+
+
+@kernel
+def root_of(wildcard: int) -> int:
+    """The root of a `GrownTrie` for the filters that write the wildcard so."""
+    return MQTT_ROOT if wildcard == PLUS else OUR_ROOT
 
 
 @kernel
@@ -106,32 +121,40 @@ def preorder(grown: GrownTrie) -> tuple[ShapeTrie, Ints, int]:
         if not ending[node] & bit:
             ending[node] |= bit
             shapes[node] += 1
-    for node in range(nodes - 1, 0, -1):
+    for node in range(nodes - 1, MQTT_ROOT, -1):
         parent = grown.parents[node]
         sizes[parent] += sizes[node]
         shapes[parent] += shapes[node]
         filters[parent] += filters[node]
 
     # A parent tells its children their numbers: the first comes next, the second behind the first's subtree.
+    # The roots are one, so that the first child of the second comes behind the subtrees of the first.
     numbers = np.zeros(nodes, np.int32)
-    levels = np.full(nodes, -1, np.int32)
-    ends = np.empty(nodes, np.int32)
-    flags = np.zeros(nodes, np.uint8)
+    levels = np.full(nodes - 1, -1, np.int32)
+    ends = np.full(nodes - 1, nodes - 1, np.int32)
+    flags = np.zeros(nodes - 1, np.uint8)
     prefixes = 0
     for node in range(nodes):
         number = numbers[node]
-        ends[number] = number + sizes[node]
-        flags[number] |= ending[node]
-        if node and shapes[node] > CROWDED:
-            flags[number] |= CHECKED
-            prefixes += filters[node]
         following = number + 1
+        if node == MQTT_ROOT:
+            following = sizes[OUR_ROOT]
+        elif node != OUR_ROOT:
+            ends[number] = number + sizes[node]
+            flags[number] |= ending[node]
+            if shapes[node] > CROWDED:
+                flags[number] |= CHECKED
+                prefixes += filters[node]
         for branch in range(2):
             child = grown.children[node, branch]
             if child:
                 numbers[child] = following
                 levels[following] = levels[number] + 1
                 flags[following] = WILD if branch == WILDCARD else 0
+                if node <= MQTT_ROOT:
+                    flags[following] |= MQTTS if node == MQTT_ROOT else OURS
+                else:
+                    flags[following] |= flags[number] & (OURS | MQTTS)
                 following += sizes[child]
     return ShapeTrie(levels, ends, flags), numbers, prefixes
 
@@ -148,6 +171,7 @@ def few_shapes(trie: ShapeTrie) -> FewShapes:
     deepest = trie.levels.max() + 1
     numbers = np.empty(shapes, np.uint32)
     depths = np.empty(shapes, np.int32)
+    syntax = np.empty(shapes, np.uint8)
     wild_starts = np.zeros(shapes + 1, np.int32)
     wild_levels = np.empty(shapes * deepest, np.int32)
     is_wild = np.zeros(deepest, np.bool_)  # of the levels on the way to the current node
@@ -160,6 +184,7 @@ def few_shapes(trie: ShapeTrie) -> FewShapes:
                 continue
             numbers[count] = 2 * node + closed
             depths[count] = depth
+            syntax[count] = trie.flags[node] & (OURS | MQTTS)
             filled = wild_starts[count]
             for level in range(depth):
                 if is_wild[level]:
@@ -167,4 +192,4 @@ def few_shapes(trie: ShapeTrie) -> FewShapes:
                     filled += 1
             count += 1
             wild_starts[count] = filled
-    return FewShapes(numbers, depths, wild_starts, wild_levels)
+    return FewShapes(numbers, depths, syntax, wild_starts, wild_levels)

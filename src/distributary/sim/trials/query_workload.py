@@ -18,6 +18,7 @@ from heapq import merge
 from random import Random
 from typing import Any
 
+from distributary.filters.topic import WILDCARD, TopicFilter
 from distributary.flow import Catalogue, Query, QueryBuilder, Source, Type
 from distributary.model import Event
 from distributary.plan.queries.generator import OPERATORS
@@ -164,8 +165,8 @@ def random_events(catalogue: Catalogue, count: int, seconds: float, seed: int) -
         source = random.choice(sources)
         values = {name: _value(type, random) for name, type in source.schema.attributes.items()}
         values[source.time] = BEGIN + round(1000 * at)
-        levels = str(source.topic).removeprefix("mqtt:").removesuffix("/#").split("/")
-        topic = "/".join("any" if level in ("*", "+") else level for level in levels)
+        levels = TopicFilter.parse(source.topic).levels
+        topic = "/".join("any" if level == WILDCARD else level for level in levels)
         yield Event(f"e{number}", topic, values)
 
 

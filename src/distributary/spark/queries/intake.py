@@ -57,7 +57,7 @@ def take_in(events: DataFrame, columns: EventColumns, sources: Iterable[Source])
         readable = events.where(" and ".join(["true", *valid]))
     topic = "cast(null as string)"
     if columns.topic in events.columns:
-        topic = f"regexp_replace({quoted(columns.topic)}, '^/', '')"
+        topic = f"cast({quoted(columns.topic)} as string)"
     bare = readable.selectExpr(
         f"cast({quoted(columns.id)} as string) as event_id",
         f"{topic} as event_topic",

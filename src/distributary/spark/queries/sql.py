@@ -25,6 +25,7 @@ from distributary.filters.where.values import MIRRORED
 from distributary.filters.where.write import write_operand
 from distributary.flow.language import expression as expressions
 from distributary.flow.language.schema import MAX_INTEGER, MIN_INTEGER, Type
+from distributary.model import MAX_TOPIC_BYTES, MAX_TOPIC_LEVELS
 
 SQL_TYPES = {Type.TEXT: "string", Type.INTEGER: "bigint", Type.NUMBER: "double", Type.BOOLEAN: "boolean"}
 
@@ -316,19 +317,28 @@ def _exact_regex(text: str) -> str:
 
 
 def topic_sql(pattern: TopicFilter, topic: str) -> str:
-    """Whether a topic, which has no slash at its start, passes a pattern."""
-    path = "/".join(pattern.levels)
+    """Whether a topic passes a pattern; ours pass over a slash at its start."""
     if WILDCARD not in pattern.levels:
-        same = f"{topic} = {text_literal(path)}"
-        return f"({same} or startswith({topic}, {text_literal(path + '/')}))" if pattern.open else f"({same})"
-    levels = ["[^/]+" if level == WILDCARD else _exact_regex(level) for level in pattern.levels]
-    if pattern.levels[0] == WILDCARD:
-        levels[0] = r"(?!\$)[^/]+"
-    regex = "(?s)^" + "/".join(levels) + ("(/.*)?" if pattern.open else "") + r"\z"
+        path = "/".join(pattern.levels)
+        tests = [_path_sql(path, pattern.open, topic)]
+        if not pattern.mqtt:
+            tests.append(_path_sql("/" + path, pattern.open, topic))
+        return f"({' or '.join(tests)})"
+    levels = ["[^/]*" if level == WILDCARD else _exact_regex(level) for level in pattern.levels]
+    start = "/?" if not pattern.mqtt else r"(?!\$)" if pattern.levels[0] == WILDCARD else ""
+    regex = "(?s)^" + start + "/".join(levels) + ("(/.*)?" if pattern.open else "") + r"\z"
     return f"({topic} rlike {text_literal(regex)})"
+
+
+def _path_sql(path: str, deeper: bool, topic: str) -> str:
+    """Whether a topic is this one, or lies below it if it may be deeper."""
+    same = f"{topic} = {text_literal(path)}"
+    return f"{same} or startswith({topic}, {text_literal(path + '/')})" if deeper else same
 
 
 def well_formed_topic(topic: str) -> str:
-    """Whether a topic, which has no slash at its start, has no empty level."""
-    regex = r"(?s)^[^/]+(/[^/]+)*\z"
-    return f"({topic} rlike {text_literal(regex)})"
+    """Whether an event can have this topic (see `model.check_topic`)."""
+    slashes = f"length({topic}) - length(replace({topic}, '/'))"
+    return (
+        f"({topic} <> '' and octet_length({topic}) <= {MAX_TOPIC_BYTES} and {slashes} < {MAX_TOPIC_LEVELS})"
+    )

@@ -26,7 +26,7 @@ from typing import Any
 
 from distributary.errors import DistributaryError, FilterError
 from distributary.filters.kinds import parse_filters
-from distributary.model import Event, Subscription
+from distributary.model import Event, Subscription, bare_topic
 from distributary.overlay.node import Address
 from distributary.overlay.periodic import set_periodic_alarm, staggered
 from distributary.overlay.ring.placement import FIRST, ArcPlacement, PlacementFactory
@@ -139,7 +139,9 @@ class AttributeBroker(RendezvousBroker):
         """Look the event up at its values, and have it delivered to every matching subscription."""
         lookups = []
         for name in self.schema.names:
-            value = event.topic if self.schema.topic and name == TOPIC else event.attributes.get(name)
+            value = event.attributes.get(name)
+            if self.schema.topic and name == TOPIC:
+                value = None if event.topic is None else bare_topic(event.topic)
             for spot in self.schema[name].spots(value):
                 lookups.append(self._matcher.lookup(name, spot, event.id))
                 if isinstance(spot, int):

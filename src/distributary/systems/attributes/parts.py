@@ -17,7 +17,7 @@ from distributary.filters.topic import WILDCARD, TopicFilter
 from distributary.filters.where.domain import Conjunction, Domain, contains_value
 from distributary.filters.where.filter import WhereFilter
 from distributary.filters.where.lookup import value_under
-from distributary.model import Event
+from distributary.model import Event, bare_topic
 from distributary.systems.attributes.schema import TOPIC, AttributeSchema, ValueSet
 
 ANYTHING = Conjunction(())
@@ -29,10 +29,11 @@ class PartCondition(NamedTuple):
     domains: tuple[tuple[str, Domain], ...]
     """The values of its attributes, those of the schema or not."""
     topic: str | None = None
+    """Without a leading slash."""
 
     def admits(self, event: Event) -> bool:
         """Whether an event is in every one of the sets, exactly."""
-        if self.topic is not None and event.topic != self.topic:
+        if self.topic is not None and (event.topic is None or bare_topic(event.topic) != self.topic):
             return False
         return all(contains_value(domain, value_under(event, name)) for name, domain in self.domains)
 
@@ -68,12 +69,12 @@ def parts_of(filters: Mapping[str, Filter], schema: AttributeSchema) -> tuple[Su
 
 
 def exact_topic(filter: TopicFilter) -> str | None:
-    """The one topic that a pattern matches; None when it matches several.
+    """The one topic that a pattern matches, but for a leading slash; None when it matches several.
 
     >>> exact_topic(TopicFilter.parse("quotes/NYSE/#")), exact_topic(TopicFilter.parse("quotes/NYSE"))
     ('quotes/NYSE', None)
     """
-    return None if filter.open or WILDCARD in filter.levels else "/".join(filter.levels)
+    return None if filter.open or WILDCARD in filter.levels else "/".join(filter.bare)
 
 
 def _part(

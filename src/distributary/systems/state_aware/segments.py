@@ -4,7 +4,8 @@ The stateless ring-segment mapping of section 4.3.1 of the dynamic-filter paper,
 puts the item d somewhere on the circle, and x, a tolerance or the number of a logical node, moves linearly
 along a segment of a fixed length L. Anybody finds the place of anything without asking.
 
-What an item is: the first `depth` levels of an event's topic (all of them, when it has fewer). A subscription
+What an item is: the first `depth` levels of an event's topic behind a leading slash (all of them, when it has
+fewer). A subscription
 belongs to one item, so its topic must name one: patterns that reach into several items are refused. Filters
 on deeper levels, conditions and paths are evaluated where the subscription is kept.
 
@@ -29,7 +30,7 @@ from distributary.errors import DistributaryError, FilterError
 from distributary.filters.filter import Filter
 from distributary.filters.topic import TopicFilter
 from distributary.matching.change.decomposition import BASE, LogicalNode
-from distributary.model import Event
+from distributary.model import Event, bare_topic
 from distributary.overlay.ring.circle import Circle
 
 NODES = 16
@@ -74,7 +75,7 @@ class Segments:
         """The item of which this event is a value; None for an event without a topic."""
         if event.topic is None:
             return None
-        return "/".join(event.topic.split("/")[: self.depth])
+        return "/".join(bare_topic(event.topic).split("/")[: self.depth])
 
     def item_for(self, filters: Mapping[str, Filter]) -> str:
         """The item that a subscription with these filters is about; FilterError when it is not just one.
@@ -91,8 +92,8 @@ class Segments:
             )
         if len(topic.fixed) >= self.depth:
             return "/".join(topic.fixed[: self.depth])
-        if not topic.open and topic.fixed == topic.levels:
-            return "/".join(topic.levels)
+        if not topic.open and topic.fixed == topic.bare:
+            return "/".join(topic.bare)
         raise FilterError(
             f"reaches into several data items, which are named by the first {self.depth} levels; name all of "
             f"these, or end a shorter topic with `/#`",
