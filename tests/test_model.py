@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distributary.errors import InputError
-from distributary.model import Delivery, Event, Subscription, topic_levels
+from distributary.model import Delivery, Event, Subscription
 
 names = st.text(st.characters(exclude_characters="./", exclude_categories=["Cs"]), min_size=1, max_size=5)
 scalars = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=5))
@@ -48,17 +48,20 @@ def test_topic_and_document_are_strings(field: str) -> None:
     assert caught.value.field == field
 
 
-@pytest.mark.parametrize(
-    ("topic", "position"), [("", 0), ("/", 1), ("A//B", 2), ("A/", 2), ("//A", 1), ("/A//B", 3)]
-)
-def test_an_empty_level_is_refused_with_its_position(topic: str, position: int) -> None:
-    with pytest.raises(InputError) as caught:
-        topic_levels(topic)
-    assert (caught.value.field, caught.value.position) == ("topic", position)
+def test_an_empty_topic_is_refused() -> None:
+    with pytest.raises(InputError, match="an empty topic") as caught:
+        Event("e1", topic="")
+    assert caught.value.field == "topic"
 
 
-def test_a_leading_slash_is_dropped() -> None:
-    assert Event("e1", topic="/A/B") == Event("e1", topic="A/B")
+@pytest.mark.parametrize("topic", ["/", "/A", "A/", "A//B", "//A", "/A//B", "$S/+/#"])
+def test_a_topic_is_kept_as_it_came(topic: str) -> None:
+    assert Event("e1", topic=topic).topic == topic
+    assert Event.from_record({"id": "e1", "topic": topic}).to_record()["topic"] == topic
+
+
+def test_a_leading_slash_makes_another_topic() -> None:
+    assert Event("e1", topic="/A/B") != Event("e1", topic="A/B")
 
 
 @given(topics, st.dictionaries(names, scalars, max_size=4))

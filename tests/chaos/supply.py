@@ -38,7 +38,7 @@ class Line:
 
 
 REASONS = (
-    "an empty level",
+    "an empty topic",
     "no element found",
     "is null, so the event has no place in the order",
     "every event needs one",
@@ -93,7 +93,7 @@ def _malformed(random: Random, record: Record) -> Line:
     identity = record["id"]
     kind = random.randrange(6)
     if kind == 0:
-        return Line(json.dumps({**record, "topic": "A//B"}), None, "topic", REASONS[0], identity)
+        return Line(json.dumps({**record, "topic": ""}), None, "topic", REASONS[0], identity)
     if kind == 1:
         return Line(json.dumps({**record, "document": "<a>"}), None, "document", REASONS[1], identity)
     if kind == 2:

@@ -106,7 +106,7 @@ def test_tables_are_files_too(tmp_path: Path, ending: str) -> None:
 
 
 def test_malformed_rows_of_a_table_are_set_aside_with_their_place(tmp_path: Path) -> None:
-    table = pa.table({"id": ["e1", None, "e3"], "topic": ["quotes", "quotes", "quotes//x"]})
+    table = pa.table({"id": ["e1", None, "e3"], "topic": ["quotes", "quotes", ""]})
     parquet.write_table(table, tmp_path / "events.parquet")
     subscriptions = write(tmp_path / "subs.jsonl", SUBSCRIPTIONS[:1])
     out = str(tmp_path / "matches.jsonl")
@@ -137,7 +137,7 @@ def test_malformed_input_is_set_aside_and_the_rest_is_done(
         {"id": "s1", "subscriber": "eve", "topic": "twice"},
         "not json",
     ]
-    bad_events = [{"topic": "A"}, {"id": "b5", "document": "<a>"}, {"id": "b6", "topic": "A//B"}]
+    bad_events = [{"topic": "A"}, {"id": "b5", "document": "<a>"}, {"id": "b6", "topic": ""}]
     code = match(tmp_path, SUBSCRIPTIONS + bad_subscriptions, bad_events + EVENTS)
     assert code == 3
     assert pairs(tmp_path / "matches.jsonl") == MATCHES

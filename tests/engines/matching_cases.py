@@ -87,6 +87,9 @@ case(
     {
         "A": {"topic": "A"},
         "leading-slash": {"topic": "/A"},
+        "two-leading-slashes": {"topic": "//A"},
+        "empty-level": {"topic": "A//C"},
+        "trailing-slash": {"topic": "/B/"},
         "A/B": {"topic": "A/B"},
         "A/B/C": {"topic": "A/B/C"},
         "A/C": {"topic": "A/C"},
@@ -98,6 +101,9 @@ case(
     {
         "A": "a",
         "leading-slash": "a",
+        "two-leading-slashes": "",
+        "empty-level": "a a-any a-any-c",
+        "trailing-slash": "b-any-closed",
         "A/B": "a a-b a-any a-b-closed",
         "A/B/C": "a a-b a-any a-any-c",
         "A/C": "a a-any",
@@ -115,6 +121,11 @@ case(
         "a-open": {"topic": "mqtt:A/#"},
         "a-any": {"topic": "mqtt:A/+"},
         "any-any-open": {"topic": "mqtt:+/+/#"},
+        "slash-a-open": {"topic": "mqtt:/A/#"},
+        "empty-level": {"topic": "mqtt:A//B"},
+        "any-a": {"topic": "mqtt:+/A"},
+        "two-levels": {"topic": "mqtt:+/+"},
+        "slash-open": {"topic": "mqtt:/#"},
     },
     {
         "A": {"topic": "A"},
@@ -122,13 +133,23 @@ case(
         "A/B/C": {"topic": "A/B/C"},
         "B/B": {"topic": "B/B"},
         "$SYS/B": {"topic": "$SYS/B"},
+        "/A": {"topic": "/A"},
+        "/A/B": {"topic": "/A/B"},
+        "A//B": {"topic": "A//B"},
+        "A/": {"topic": "A/"},
+        "/": {"topic": "/"},
     },
     {
         "A": "a-open",
-        "A/B": "any-b a-open a-any any-any-open",
+        "A/B": "any-b a-open a-any any-any-open two-levels",
         "A/B/C": "a-open any-any-open",
-        "B/B": "any-b any-any-open",
+        "B/B": "any-b any-any-open two-levels",
         "$SYS/B": "",
+        "/A": "any-any-open slash-a-open any-a two-levels slash-open",
+        "/A/B": "any-any-open slash-a-open slash-open",
+        "A//B": "a-open any-any-open empty-level",
+        "A/": "a-open a-any any-any-open two-levels",
+        "/": "any-any-open two-levels slash-open",
     },
 )
 
@@ -268,13 +289,13 @@ case(
     "rejected",
     {"where": {"where": "a > 1"}, "topic": {"topic": "A"}, "change": {"topic": "A", "change": {"b": 1}}},
     {
-        "empty-level": {"topic": "A//B", "a": 2.0},
+        "empty-topic": {"topic": "", "a": 2.0},
         "cut-document": {"topic": "A", "document": "<a>", "a": 2.0, "b": 5},
         "no-order": {"topic": "A", "at": None, "a": 2.0, "b": 5},
         "good": {"topic": "A", "a": 2.0, "b": 5},
     },
     # Had the tolerance seen one of the others, it would not fire for the last.
-    {"empty-level": "", "cut-document": "", "no-order": "", "good": "where topic change"},
+    {"empty-topic": "", "cut-document": "", "no-order": "", "good": "where topic change"},
 )
 
 case(

@@ -25,7 +25,7 @@ from distributary.matching.columns import (
     STRING,
     TIME,
 )
-from distributary.model import Event
+from distributary.model import MAX_TOPIC_BYTES, MAX_TOPIC_LEVELS, Event
 
 BIG = 2**53 + 1
 
@@ -99,11 +99,37 @@ def test_an_unknown_attribute_is_no_column() -> None:
     assert EventBatch.from_table(pa.table({"id": ["e1"]})).column("x") is None
 
 
-def test_rows_without_id_or_with_an_empty_level_are_malformed() -> None:
-    table = pa.table({"id": ["e1", None, "e3", "e4"], "topic": ["/A", "A", "A//B", None]})
+def test_rows_without_id_or_with_an_empty_topic_are_malformed() -> None:
+    table = pa.table({"id": ["e1", None, "e3", "e4"], "topic": ["/A", "A", "", None]})
     batch = EventBatch.from_table(table)
     assert {row: error.field for row, error in batch.rejected.items()} == {1: "id", 2: "topic"}
-    assert batch.event(0).topic == "A"
+
+
+def test_topics_are_kept_as_they_came() -> None:
+    topics = ["/A", "A", "A//B", "A/", "/", "//", None]
+    batch = EventBatch.from_table(pa.table({"id": list("1234567"), "topic": topics}))
+    assert [batch.event(row).topic for row in range(batch.rows)] == topics
+    assert not batch.rejected
+
+
+@pytest.mark.parametrize(
+    ("topic", "kept"),
+    [
+        ("x" * MAX_TOPIC_BYTES, True),
+        ("x" * (MAX_TOPIC_BYTES + 1), False),
+        ("é" * (MAX_TOPIC_BYTES // 2 + 1), False),
+        ("/" * (MAX_TOPIC_LEVELS - 1), True),
+        ("/" * MAX_TOPIC_LEVELS, False),
+    ],
+)
+def test_a_topic_beyond_a_limit_is_rejected_in_a_batch_and_alone(topic: str, kept: bool) -> None:
+    batch = EventBatch.from_table(pa.table({"id": ["1", "2"], "topic": [topic, "A"]}))
+    assert {row: error.field for row, error in batch.rejected.items()} == ({} if kept else {0: "topic"})
+    if kept:
+        assert Event("1", topic=topic).topic == topic
+    else:
+        with pytest.raises(InputError, match="are allowed"):
+            Event("1", topic=topic)
 
 
 def test_documents_are_parsed_once_and_malformed_ones_set_aside() -> None:

@@ -11,20 +11,20 @@ depth and everything deeper) or *closed* (its own depth alone):
 | a leading slash            | says nothing    | empty level   |
 | an empty level             | refused         | a value       |
 
-The two see topics differently. MQTT's syntax takes the topic as it came, so `/A` has an empty first level; ours
-looks behind a leading slash, so `A` matches what `mqtt:A/#` and `mqtt:/A/#` match together. Empty levels elsewhere
-are levels to both, and a wildcard stands for them too.
+The two see topics differently. MQTT's syntax takes the topic as it came, so `/A` has an empty first level;
+ours looks behind a leading slash, so `A` matches what `mqtt:A/#` and `mqtt:/A/#` match together. Empty
+levels elsewhere are levels to both, and a wildcard stands for them too.
 
-A wildcard stands alone in its level; `WILDCARD` in `levels` is no value of an event, not even a literal `*` or
-an empty level. A wildcard in the first level, which only MQTT's syntax can write, does not match a value that
-starts with `$`. A pattern for every topic is refused, and so are shared subscriptions (`$share/...`), because
-every subscriber gets their own deliveries here.
+A wildcard stands alone in its level; `WILDCARD` in `levels` is no value of an event, not even a literal `*`
+or an empty level. A wildcard in the first level, which only MQTT's syntax can write, does not match a value
+that starts with `$`. A pattern for every topic is refused, and so are shared subscriptions (`$share/...`),
+because every subscriber gets their own deliveries here.
 
-The canonical text is in the syntax of the pattern. A first value of ours that itself starts with `mqtt:` is kept
-apart by a leading `/`.
+The canonical text is in the syntax of the pattern. A first value of ours that itself starts with `mqtt:` is
+kept apart by a leading `/`.
 
-Parsing, matching, covering and merging take time linear in the number of levels, and of these there are at most
-`MAX_TOPIC_LEVELS`, in at most `MAX_TOPIC_BYTES` (see `model`).
+Parsing, matching, covering and merging take time linear in the number of levels, and of these there are at
+most `MAX_TOPIC_LEVELS`, in at most `MAX_TOPIC_BYTES` (see `model`).
 """
 
 from __future__ import annotations
@@ -176,8 +176,8 @@ class TopicFilter(Filter):
         """The narrowest pattern for both; None when their first levels differ.
 
         A merge never puts a wildcard in the first level by itself: nobody who named a first level gets the
-        streams of those who named another (section I.A of the topic paper). A pattern of each syntax merge into
-        one of ours if they name the same first level.
+        streams of those who named another (section I.A of the topic paper). Patterns of different syntax
+        merge into one of ours if they name the same first level.
 
         >>> TopicFilter.parse("A/B/C").merge(TopicFilter.parse("A/D/C/E"))
         TopicFilter('A/*/C')

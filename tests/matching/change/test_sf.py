@@ -104,7 +104,7 @@ def test_groups_advance_apart(engine: type[ChangeIndex]) -> None:
 def test_malformed_rows_are_not_shown(engine: type[ChangeIndex]) -> None:
     index = engine()
     index.add(0, ChangeFilter.parse({"price": 5}))
-    table = pa.table({"id": ["1", "2"], "topic": ["A//B", "A/B"], "price": [1.0, 2.0]})
+    table = pa.table({"id": ["1", "2"], "topic": ["", "A/B"], "price": [1.0, 2.0]})
     assert index.match_batch(EventBatch.from_table(table)).rows.tolist() == [1]
     assert index.last(0, None) == {}
 

@@ -187,7 +187,7 @@ def test_without_a_census_everything_lives_in_one_part_that_every_event_visits()
 def test_a_batch_without_rows_or_with_malformed_ones_is_routed() -> None:
     plan = plan_for(where(*[f"a = {n}" for n in range(50)]), 5)
     assert len(plan.route(EventBatch.from_events([])).rows) == 0
-    table = pa.table({"id": ["1", "2", "3"], "topic": ["A//B", "A", None], "a": [1, 2, None]})
+    table = pa.table({"id": ["1", "2", "3"], "topic": ["", "A", None], "a": [1, 2, None]})
     assert set(plan.route(EventBatch.from_table(table)).rows.tolist()) == {1, 2}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from distributary.filters.topic import TopicFilter
+from distributary.filters.topic import WILDCARD, TopicFilter
 from distributary.matching.topic.tree import TopicTree
 from distributary.model import Event
 
@@ -29,7 +29,7 @@ def test_references_count_the_destinations_below() -> None:
     edge = index._root["A"]
     assert edge.references == 4
     assert edge.node is not None
-    assert {level: below.references for level, below in edge.node.items()} == {"B": 3, "": 1}
+    assert {level: below.references for level, below in edge.node.items()} == {"B": 3, WILDCARD: 1}
 
 
 def test_removal_prunes_exactly_what_nobody_needs() -> None:

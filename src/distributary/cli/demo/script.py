@@ -43,7 +43,7 @@ BROKEN_SUBSCRIPTIONS = (
     Subscription("x3", "zoe", path="/rss/channel/item[1]/title"),
 )
 BROKEN_EVENTS: tuple[Record, ...] = (
-    {"id": "x4", "topic": "quotes//AAA", "price": 12.5},
+    {"id": "x4", "topic": "", "price": 12.5},
     {"id": "x5", "topic": "news/banks", "document": "<rss><channel><item></channel></rss>"},
     {"topic": "sensors/athens/room1/temperature", "value": 21.5},
     {"id": "x6", "topic": "quotes/NYSE/AAA", "price": "cheap"},

@@ -4,9 +4,9 @@ Prefixes are nodes of a trie, named by their fingerprints. A node that holds mor
 *divided*: its patterns go on to the node of their next level. A pattern meets its events at the first node
 on its way that is not divided, or at the divided node behind which it has a wildcard or ends (it *stays*
 there). An event has one prefix of each length, so it passes the same nodes as every pattern that matches
-it; it visits the places for those that stay at the divided nodes, and the one of the first node that is not.
-Prefixes are those behind a leading slash, of patterns and topics alike: whichever way a pattern sees a leading
-slash, it meets every topic that it matches.
+it; it visits the places for those that stay at the divided nodes, and the one of the first node that is
+not. Prefixes are those behind a leading slash, of patterns and topics alike: whichever way a pattern sees a
+leading slash, it meets every topic that it matches.
 
 Rules:
 

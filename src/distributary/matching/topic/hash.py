@@ -2,9 +2,9 @@
 
 Section III.C and Figures 2 and 3 of the topic paper.
 
-- The subscription dictionary is keyed by the constraint: the levels joined by `/`, the wildcard as a level that
-  no value equals (`WILDCARD`). Open and closed filters have a dictionary each. Constraints in MQTT's syntax have
-  first levels of their own (`labels_of`), because they see other levels of a topic than ours.
+- The subscription dictionary is keyed by the constraint: the levels joined by `/`, the wildcard as a level
+  that no value equals (`WILDCARD`). Open and closed filters have a dictionary each. Constraints in MQTT's
+  syntax have first levels of their own (`labels_of`), because they see other levels of a topic than ours.
 - Per first level, an array counts wildcards: `counts[i]` is the number of subscriptions with a wildcard at
   level i (from 2 on) and `counts[1]`, where the paper's filters can have none, the number of subscriptions.
   At zero the array is reclaimed. It is as long as the deepest filter it has counted, so that levels of an

@@ -1,8 +1,9 @@
 """The regular-expression algorithm: every filter is tried on every topic (section III.B of the topic paper).
 
 A filter becomes one compiled regular expression: values are escaped, a wildcard is any number of characters
-other than `/`, and the end is that of the topic (closed) or of a level (open). A filter in our syntax passes over
-a leading slash. Filters with the same text share one expression. No flag is needed for line breaks within values: neither `[^/]` nor `\\Z` treats them
+other than `/`, and the end is that of the topic (closed) or of a level (open). A filter in our syntax
+passes over a leading slash. Filters with the same text share one expression. No flag is needed for line
+breaks within values: neither `[^/]` nor `\\Z` treats them
 apart.
 
 Match: O(n) evaluations for n distinct filters, each linear in the topic. Add and remove: O(1) beside the

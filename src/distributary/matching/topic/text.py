@@ -2,8 +2,8 @@
 
 A canonical text says all about its filter (see `filters.topic`), so nothing of it is stored twice: kernels
 read its syntax, its end and its levels from the bytes. Both syntaxes write the wildcard as a level of one
-byte that no value of theirs can be, and both mark the end with `/#`. A filter in our syntax sees a topic without
-its leading slash.
+byte that no value of theirs can be, and both mark the end with `/#`. A filter in our syntax sees a topic
+without its leading slash.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ def agrees(texts: FilterTexts, position: int, topics: Strings, row: int) -> bool
             if there == topic_start and there < topic_end and topic[there] == DOLLAR:
                 return False
             at += 1
-        elif there == topic_end or topic[there] == SLASH:
-            return False
-        elif not is_wildcard(data, at - 1, first, end, wildcard):
+        elif (
+            there == topic_end or topic[there] == SLASH or not is_wildcard(data, at - 1, first, end, wildcard)
+        ):
             return False
         while there < topic_end and topic[there] != SLASH:
             there += 1
@@ -87,7 +87,7 @@ def agrees(texts: FilterTexts, position: int, topics: Strings, row: int) -> bool
 @kernel
 def has_leading_slash(topic: Bytes, start: int | np.int64, end: int | np.int64) -> bool:
     """Whether a topic starts with a slash, which our own syntax does not see."""
-    return start < end and topic[start] == SLASH
+    return bool(start < end and topic[start] == SLASH)
 
 
 @kernel

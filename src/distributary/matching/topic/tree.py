@@ -1,7 +1,8 @@
 """The tree algorithm: a subscription is a path of edges from the root (section III.A of the topic paper).
 
-- Each level of a filter is an edge, labelled with the value or with the wildcard (`WILDCARD`, which no value
-  equals). Equal beginnings share edges. First edges of the two syntaxes have labels of their own (`labels_of`).
+- Each level of a filter is an edge, labelled with the value or with the wildcard (`WILDCARD`, which no
+  value equals). Equal beginnings share edges. First edges of the two syntaxes have labels of their own
+  (`labels_of`).
 - The edge on which a filter ends holds its destinations, those of open and those of closed filters apart.
 - An edge counts the destinations that can be reached through it. One that counts none is removed, from the
   bottom up, and a node goes with its last edge; pruning stops at the first edge that is still needed.

@@ -1,10 +1,10 @@
 """The trie of filter shapes: which shapes there are, laid out so that an event walks it by going forward.
 
-The *shape* of a topic filter is its syntax, its depth, which of its levels are wildcards, and whether it is open.
-The shapes form a binary trie for each syntax: at each level a filter goes on with a value or with the wildcard.
-The nodes are numbered in preorder, those of MQTT's syntax behind all others; an event skips what cannot match by
-jumping to the end of a subtree. The shape of the filters that end at a node has the number 2 * node, plus one if
-they are closed.
+The *shape* of a topic filter is its syntax, its depth, which of its levels are wildcards, and whether it is
+open. The shapes form a binary trie for each syntax: at each level a filter goes on with a value or with the
+wildcard. The nodes are numbered in preorder, those of MQTT's syntax behind all others; an event skips what
+cannot match by jumping to the end of a subtree. The shape of the filters that end at a node has the number
+2 * node, plus one if they are closed.
 """
 
 from __future__ import annotations
