@@ -321,7 +321,7 @@ def test_a_memory_is_restored_only_to_the_registration_it_was_of() -> None:
     topics = ["quotes/NYSE/OTE", None, "other"]
     memories = matcher.recall(topics)
     assert [memory is None for memory in memories] == [False, True, True]
-    assert matcher.recall(["/quotes/NYSE/OTE"]) == memories[:1], "a leading slash makes no difference"
+    assert matcher.recall(["/quotes/NYSE/OTE"]) == [None], "a leading slash makes another topic"
     serial = matcher.serial("s3")
     for name in ("s1", "s3"):
         matcher.remove(name)
@@ -335,7 +335,7 @@ def test_a_memory_is_restored_only_to_the_registration_it_was_of() -> None:
 def test_memories_that_fit_no_topic_or_were_not_recalled_are_refused() -> None:
     matcher = Matcher([subscription("s1", change={"price": 1})])
     with pytest.raises(ValueError, match="each topic once"):
-        matcher.restore(["A", "/A"], [None, None])
+        matcher.restore(["A", "A"], [None, None])
     with pytest.raises(ValueError, match="one memory for each"):
         matcher.restore(["A"], [])
     with pytest.raises(DistributaryError, match="not written by"):

@@ -13,7 +13,20 @@ from distributary import Event, Matcher, Subscription
 from distributary.filters.profile import Profile
 from properties.oracle import MatcherOracle, passes
 
-TOPICS = ["A", "A/B", "A/*", "A/B/#", "B", "mqtt:+/B", "mqtt:A/#", "A/*/C", "mqtt:A/+", "B/*/#"]
+TOPICS = [
+    "A",
+    "A/B",
+    "A/*",
+    "A/B/#",
+    "B",
+    "mqtt:+/B",
+    "mqtt:A/#",
+    "A/*/C",
+    "mqtt:A/+",
+    "B/*/#",
+    "mqtt:/A/#",
+    "mqtt:+/+",
+]
 CONDITIONS = [
     "a > 1",
     "a>1.0",

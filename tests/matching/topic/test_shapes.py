@@ -15,7 +15,7 @@ from distributary.matching.index import Arrays
 from distributary.matching.topic.shapes import LEAST_HITS, TopicShapes
 from distributary.matching.topic.tree import TopicTree
 from distributary.matching.topic.trie import CHECKED
-from distributary.model import Event
+from distributary.model import MAX_TOPIC_LEVELS, Event
 from distributary.workloads import topics
 
 
@@ -61,7 +61,7 @@ def test_forced_collisions_do_collide() -> None:
 
 
 def test_equal_filters_are_one_entry() -> None:
-    arrays = compiled(shapes("A/*", "B", "A/*", "mqtt:A/+/#", "A/*/#"))
+    arrays = compiled(shapes("A/*", "B", "A/*", "/A/*", "A/*/#"))
     assert len(arrays["marks"]) == 3
     assert sorted(np.diff(arrays["members"]).tolist()) == [1, 1, 3]
 
@@ -101,8 +101,20 @@ def test_a_batch_without_topics_or_rows_finds_nothing() -> None:
     assert len(TopicShapes().match_batch(EventBatch.from_events([Event("e", topic="A")])).rows) == 0
 
 
+def test_the_syntaxes_have_shapes_of_their_own() -> None:
+    arrays = compiled(shapes("A/*", "mqtt:A/+/#"))
+    assert len(arrays["marks"]) == len(set(arrays["marks"].tolist())) == 2
+    assert arrays["ends"].tolist() == [5, 3, 3, 5, 5], "two trees under one root"
+
+
+def test_a_topic_with_a_leading_slash_is_seen_both_ways() -> None:
+    index = shapes("A/*", "mqtt:A/+", "mqtt:/A/+", "mqtt:+/+/#", "mqtt:/#")
+    assert index.match(Event("e", topic="/A/B")) == [0, 2, 3, 4]
+    assert index.match(Event("e", topic="A/B")) == [0, 1, 3]
+
+
 def test_a_very_deep_filter_is_compiled_and_found() -> None:
-    deep = "/".join(["A", *["*", "B"] * 3_000])
+    deep = "/".join(["A", *["*", "B"] * (MAX_TOPIC_LEVELS // 2 - 1)])
     index = shapes(deep, "A")
     assert index.match(Event("e", topic=deep)) == [0, 1]
 

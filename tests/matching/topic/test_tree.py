@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from distributary.filters.topic import WILDCARD, TopicFilter
 from distributary.matching.topic.tree import TopicTree
-from distributary.model import Event
+from distributary.model import MAX_TOPIC_LEVELS, Event
 
 
 def tree(*patterns: str) -> TopicTree:
@@ -59,8 +59,8 @@ def test_removal_leaves_siblings_alone() -> None:
 
 
 def test_a_very_deep_topic_exhausts_nothing() -> None:
-    deep = "/".join(["A", *["*"] * 5_000])
+    deep = "/".join(["A", *["*"] * 1_000])
     index = tree(deep)
-    assert index.match(Event("e", topic="/".join(["A"] * 6_000))) == [0]
+    assert index.match(Event("e", topic="/".join(["A"] * MAX_TOPIC_LEVELS))) == [0]
     index.remove(0)
     assert index.edges == 0
