@@ -29,23 +29,23 @@ def matches(pattern: str, topic: str) -> bool:
 
 
 def _ours(pattern: list[str], values: list[str]) -> bool:
-    if not pattern:
-        return True
-    if pattern == ["#"]:
-        return values == []
-    if not values:
-        return False
-    return pattern[0] in ("*", values[0]) and _ours(pattern[1:], values[1:])
+    while pattern:
+        if pattern == ["#"]:
+            return values == []
+        if not values or pattern[0] not in ("*", values[0]):
+            return False
+        pattern, values = pattern[1:], values[1:]
+    return True
 
 
 def _mqtt(pattern: list[str], values: list[str]) -> bool:
-    if not pattern:
-        return values == []
-    if pattern == ["#"]:
-        return True
-    if not values:
-        return False
-    return pattern[0] in ("+", values[0]) and _mqtt(pattern[1:], values[1:])
+    while pattern:
+        if pattern == ["#"]:
+            return True
+        if not values or pattern[0] not in ("+", values[0]):
+            return False
+        pattern, values = pattern[1:], values[1:]
+    return values == []
 
 
 VALUES = [

@@ -9,16 +9,18 @@ import pytest
 from pyspark.sql import SparkSession
 
 from distributary.errors import DistributaryError
+from distributary.filters.topic import TopicFilter
 from distributary.filters.where.evaluate import evaluate as condition_holds
 from distributary.filters.where.filter import WhereFilter
 from distributary.flow import Catalogue, QueryBuilder, Schema, Source
 from distributary.flow.language.expression import evaluate
 from distributary.flow.language.parse import resolve_text
-from distributary.model import Subscription
+from distributary.model import MAX_TOPIC_BYTES, MAX_TOPIC_LEVELS, Subscription, topic_fault
 from distributary.spark import match
 from distributary.spark.queries.run import run_queries
-from distributary.spark.queries.sql import condition_sql, expression_sql
+from distributary.spark.queries.sql import condition_sql, expression_sql, topic_sql, well_formed_topic
 from flow.random_queries import VALUES, Type, random_condition, random_expression
+from properties import oracle_topic
 from spark.world import subscription_frame
 
 
@@ -87,7 +89,8 @@ def test_streams_have_typed_columns_and_match_takes_them(spark: SparkSession) ->
         ("e3", "trades/B", "B", 2.0, 30, 8),
         ("e4", "trades/B", "B", 2.0, 0, 8),
         ("e5", "quotes/B", "B", 2.0, 30, 8),
-        ("e6", "trades//B", "B", 2.0, 30, 8),
+        ("e6", "", "B", 2.0, 30, 8),
+        ("e7", "trades//B", "C", 2.0, 30, 8),
     ]
     events = spark.createDataFrame(
         rows, "id string, topic string, symbol string, price double, size int, at bigint"
@@ -99,12 +102,34 @@ def test_streams_have_typed_columns_and_match_takes_them(spark: SparkSession) ->
     assert sorted(map(tuple, counted.collect())) == [
         ("0|1:A", "busy/per_second", "A", 2, 999),
         ("0|1:B", "busy/per_second", "B", 1, 999),
+        ("0|1:C", "busy/per_second", "C", 1, 999),
     ]
     subscriptions = [Subscription("s1", "ann", topic="busy/per_second", where="count > 1")]
     matches = match(counted, subscription_frame(spark, subscriptions)).collect()
     assert [(row.event_id, row.subscriber) for row in matches] == [("0|1:A", "ann")]
     with pytest.raises(DistributaryError, match=r"no stream 'busy\.small'; there are busy\.large"):
         streams["busy.small"]
+
+
+def test_topics_pass_patterns_and_are_well_formed_on_spark_as_elsewhere(spark: SparkSession) -> None:
+    random = Random(4)
+    levels = ["A", "B", "", "$S", "a\nb", "\\E", "+", "*"]
+    topics = ["/".join(random.choices(levels, k=random.randint(1, 5))) for _ in range(150)]
+    topics += ["", "/", "x" * MAX_TOPIC_BYTES, "é" * MAX_TOPIC_BYTES, "/" * MAX_TOPIC_LEVELS]
+    own, mqtt = ["A", "B", "*", "a\nb", "\\E"], ["A", "B", "+", "", "$S", "a\nb", "*"]
+    patterns = ["/".join(["A", *random.choices(own, k=random.randint(0, 3))]) for _ in range(20)]
+    patterns += ["mqtt:" + "/".join(random.choices(mqtt, k=random.randint(2, 4))) for _ in range(30)]
+    patterns = [pattern + random.choice(["", "/#"]) for pattern in patterns]
+    filters = [TopicFilter.parse(pattern) for pattern in patterns if pattern != "mqtt:+/#"]
+    columns = [topic_sql(filter, "topic") for filter in filters]
+    frame = spark.createDataFrame([(topic,) for topic in topics], "topic string")
+    rows = frame.selectExpr("topic", well_formed_topic("topic"), *columns).collect()
+    for topic, well, *passed in rows:
+        assert well == (topic_fault(topic) is None)
+        if well:
+            wanted = [oracle_topic.matches(filter.text, topic) for filter in filters]
+            assert passed == wanted, topic
+    assert len({tuple(row[2:]) for row in rows}) > 20, "the patterns tell topics apart"
 
 
 def test_events_that_do_not_fit_their_source_are_set_aside_with_the_reason(spark: SparkSession) -> None:
