@@ -287,12 +287,12 @@ case(
 
 case(
     "rejected",
-    {"where": {"where": "a > 1"}, "topic": {"topic": "A"}, "change": {"topic": "A", "change": {"b": 1}}},
+    {"where": {"where": "a > 1"}, "topic": {"topic": "R"}, "change": {"topic": "R", "change": {"b": 1}}},
     {
         "empty-topic": {"topic": "", "a": 2.0},
-        "cut-document": {"topic": "A", "document": "<a>", "a": 2.0, "b": 5},
-        "no-order": {"topic": "A", "at": None, "a": 2.0, "b": 5},
-        "good": {"topic": "A", "a": 2.0, "b": 5},
+        "cut-document": {"topic": "R", "document": "<a>", "a": 2.0, "b": 5},
+        "no-order": {"topic": "R", "at": None, "a": 2.0, "b": 5},
+        "good": {"topic": "R", "a": 2.0, "b": 5},
     },
     # Had the tolerance seen one of the others, it would not fire for the last.
     {"empty-topic": "", "cut-document": "", "no-order": "", "good": "where topic change"},
