@@ -15,6 +15,7 @@ from distributary.sim.deployment import Deployment
 from distributary.sim.latency import ConstantLatency
 from distributary.sim.simulator import Simulator
 from distributary.systems.assembly import MakeBroker, Settings
+from distributary.systems.attributes.broker import AttributeBroker
 from distributary.systems.attributes.schema import AttributeSchema
 from distributary.systems.hope.kbpp import Kbpp
 from distributary.systems.hope.kbsp import Kbsp
@@ -23,13 +24,14 @@ from distributary.systems.state_aware.mfd import MFDBroker
 from distributary.systems.state_aware.segments import Segments
 from distributary.systems.state_aware.sf import SFBroker
 from distributary.systems.state_aware.thresholds import ThresholdsBroker
-from distributary.systems.table import attributes_on, hope
+from distributary.systems.table import hope
 from properties import oracle_topic
 from systems.healing import deployed
 from systems.test_baselines import central, flooding
 from systems.tree.worlds import World
 
 NODES = 8
+BY_TOPIC = AttributeSchema((), topic=True)
 
 
 def state_aware(kind: Callable[..., StateAwareBroker]) -> MakeBroker:
@@ -42,7 +44,7 @@ def state_aware(kind: Callable[..., StateAwareBroker]) -> MakeBroker:
 ON_RING: dict[str, MakeBroker] = {
     "flooding": flooding,
     "central": central,
-    "attributes": attributes_on(AttributeSchema((), topic=True)),
+    "attributes": lambda parts: AttributeBroker(parts.ring, BY_TOPIC, **parts.options),
     "hope-kbpp": hope(Kbpp),
     "hope-kbsp": hope(Kbsp),
     "state-aware-sf": state_aware(SFBroker),

@@ -42,10 +42,7 @@ EXACT_POWER = 22
 
 
 class Strings(NamedTuple):
-    """Text of every row as bytes: row i is `data[starts[i]:ends[i]]`; a null row is empty and not valid.
-
-    `starts` shares no memory with `ends`: a batch of events moves the starts of its topics past a slash.
-    """
+    """Text of every row as bytes: row i is `data[starts[i]:ends[i]]`; a null row is empty and not valid."""
 
     data: Bytes
     starts: Longs
@@ -64,7 +61,7 @@ class Strings(NamedTuple):
             np.int64
         )
         data = np.frombuffer(data_buffer, np.uint8) if data_buffer else np.empty(0, np.uint8)
-        return cls(data, offsets[:-1].copy(), offsets[1:], validity(array))
+        return cls(data, offsets[:-1], offsets[1:], validity(array))
 
     @classmethod
     def from_texts(cls, texts: Sequence[str | None]) -> Strings | None:
