@@ -62,16 +62,33 @@ def is_table(name: str) -> bool:
     return Path(name).suffix in TABLE_ENDINGS
 
 
+def read_schema(name: str) -> pa.Schema:
+    """The schema of a Parquet or Arrow file, or of a directory of Parquet files."""
+    from pyarrow import dataset  # here, because it loads pandas where that is installed
+
+    form = TABLE_ENDINGS.get(Path(name).suffix, "parquet")
+    with _told_of(name):
+        schema: pa.Schema = dataset.dataset(name, format=form, partitioning="hive").schema
+        return schema
+
+
 def read_batches(name: str, size: int) -> Iterator[pa.RecordBatch]:
     """The record batches of a Parquet or Arrow file, of `size` rows or fewer."""
     from pyarrow import dataset  # here, because it loads pandas where that is installed
 
     kind = TABLE_ENDINGS[Path(name).suffix]
-    try:
+    with _told_of(name):
         for batch in dataset.dataset(name, format=kind).to_batches(batch_size=size):
             if kind != "parquet":
                 check_structure(batch)
             yield batch
+
+
+@contextmanager
+def _told_of(name: str) -> Iterator[None]:
+    """Tell in our own words why a table cannot be read."""
+    try:
+        yield
     except UnicodeDecodeError:
         raise DistributaryError(f"cannot read {name}: the name of a column is not UTF-8") from None
     except FileNotFoundError:

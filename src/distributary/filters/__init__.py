@@ -12,6 +12,7 @@ pass at least what either does. In reading order:
 - `connectives`: And, Or and Not, which conditions and paths have in common
 - `kinds`: which kinds there are, how one is added, and a subscription's filters parsed
 - `profile`: several filters that must all hold, as one thing
+- `lint/`: subscriptions held against a schema: what is misspelt, never matches, is slow or needless
 
 Filters are immutable, equal when their canonical texts are equal, and free of any index: the room `matching`
 turns them into something that is searched. This package exports nothing by itself, because the parsers of
