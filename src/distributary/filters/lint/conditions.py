@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from distributary.filters.lint.findings import Severity
 from distributary.filters.lint.kinds_of import type_of_operand
-from distributary.filters.lint.schema import EventSchema, Form, ValueType
+from distributary.filters.lint.schema import EventSchema, Container, ValueType
 from distributary.filters.where import expression as tree
 from distributary.filters.where.filter import WhereFilter
 from distributary.filters.where.values import Kind, kind_of, read_instant, read_time
@@ -164,9 +164,9 @@ def _not_a(type_: ValueType, literal: Any) -> str:
 
 def _advice(name: str, type_: ValueType, literal: Any) -> str:
     kinds, written = type_.kinds or frozenset(), write_literal(literal)
-    if Form.ARRAY in kinds:
+    if Container.ARRAY in kinds:
         return f"write array_contains({name}, {written})"
-    if kinds & {Form.MAP, Form.OBJECT}:
+    if kinds & {Container.MAP, Container.OBJECT}:
         return f"name what is inside, as in {name}.part"
     if kinds & set(READS_TEXT):
         return "write such as '12:30:00'" if Kind.TIME in kinds else "write such as '2026-06-01T12:30:00Z'"
@@ -188,6 +188,6 @@ def _is_numeric(text: str) -> bool:
 
 
 def _for_pattern(name: str, type_: ValueType) -> str:
-    if Form.ARRAY in (type_.kinds or frozenset()):
+    if Container.ARRAY in (type_.kinds or frozenset()):
         return f"write {name}[*] like ..."
     return f"compare with < and >, or write cast({name} as text) like ..."

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from distributary.filters.lint.schema import ANY, EventSchema, Form, ValueType, either, one_of
+from distributary.filters.lint.schema import ANY, EventSchema, Container, ValueType, either, one_of
 from distributary.filters.where.expression import AttributeReference, Computation, Operand
 from distributary.filters.where.values import Kind, Months, kind_of
 from distributary.filters.where.write import write_operand
@@ -20,13 +20,13 @@ NUMBER, TEXT, BOOLEAN, INSTANT = (
 TIME_OF_DAY, DURATION = one_of(Kind.TIME), one_of(Kind.DURATION)
 DATED = one_of(Kind.INSTANT, Kind.TEXT)
 CLOCKED = one_of(Kind.INSTANT, Kind.TIME, Kind.TEXT)
-ARRAY = one_of(Form.ARRAY)
+ARRAY = one_of(Container.ARRAY)
 
 TAKES_AND_GIVES: dict[str, tuple[tuple[ValueType, ...], ValueType]] = {
     **dict.fromkeys(("lower", "upper", "trim"), ((TEXT,), TEXT)),
     **dict.fromkeys(("||", "concat"), ((TEXT,), TEXT)),
     "substring": ((TEXT, NUMBER, NUMBER), TEXT),
-    "length": ((one_of(Kind.TEXT, Kind.BINARY, Form.ARRAY, Form.MAP, Form.OBJECT),), NUMBER),
+    "length": ((one_of(Kind.TEXT, Kind.BINARY, Container.ARRAY, Container.MAP, Container.OBJECT),), NUMBER),
     **dict.fromkeys(("abs", "floor", "ceil", "round"), ((NUMBER,), NUMBER)),
     **dict.fromkeys(("year", "month", "day", "weekday"), ((DATED,), NUMBER)),
     **dict.fromkeys(("hour", "minute", "second"), ((CLOCKED,), NUMBER)),
@@ -108,7 +108,7 @@ def _of_element(done: Computation, given: list[ValueType], report: Report) -> Va
     if len(given) > 2 and given[2].kinds is not None:
         return given[2]
     container = given[0]
-    if container.kinds is not None and not container.kinds & set(Form):
+    if container.kinds is not None and not container.kinds & set(Container):
         report(
             f"{write_operand(done)} looks into {container}, not an array or a map", "name an array or a map"
         )
@@ -139,7 +139,7 @@ def _of_arithmetic(done: Computation, given: list[ValueType], report: Report) ->
     return one_of(*[kind for kind in results if kind is not None])
 
 
-def _arithmetic_result(sign: str, left: Kind | Form, right: Kind | Form) -> Kind | None:
+def _arithmetic_result(sign: str, left: Kind | Container, right: Kind | Container) -> Kind | None:
     pair = (left, right)
     if pair == (Kind.NUMBER, Kind.NUMBER):
         return Kind.NUMBER

@@ -26,7 +26,7 @@ MAX_NAMES = 10_000
 """So many names are compared with a misspelt one."""
 
 
-class Form(Enum):
+class Container(Enum):
     """What an attribute holds that is no plain value."""
 
     ARRAY = "an array"
@@ -38,7 +38,7 @@ class Form(Enum):
 class ValueType:
     """The kinds that a value can have, and those of its elements; None for any kind."""
 
-    kinds: frozenset[Kind | Form] | None = None
+    kinds: frozenset[Kind | Container] | None = None
     element: ValueType | None = None
 
     def __str__(self) -> str:
@@ -48,20 +48,20 @@ class ValueType:
 ANY = ValueType()
 
 
-def one_of(*kinds: Kind | Form) -> ValueType:
+def one_of(*kinds: Kind | Container) -> ValueType:
     """The type of values of these kinds."""
     return ValueType(frozenset(kinds))
 
 
 def either(types: Iterable[ValueType]) -> ValueType:
     """The type of values that are of one of the types."""
-    kinds: set[Kind | Form] = set()
+    kinds: set[Kind | Container] = set()
     elements = []
     for each in types:
         if each.kinds is None:
             return ANY
         kinds |= each.kinds
-        if each.kinds & {Form.ARRAY, Form.MAP}:
+        if each.kinds & {Container.ARRAY, Container.MAP}:
             elements.append(each.element or ANY)
     return ValueType(frozenset(kinds), either(elements) if elements else None)
 
@@ -135,7 +135,7 @@ class EventSchema:
         above, dot, _ = name.rpartition(".")
         while dot:
             outer = self.attributes.get(above)
-            if outer is not None and (outer.kinds is None or Form.MAP in outer.kinds):
+            if outer is not None and (outer.kinds is None or Container.MAP in outer.kinds):
                 return (outer.element if outer.kinds else None) or ANY
             above, dot, _ = above.rpartition(".")
         return None
@@ -161,7 +161,7 @@ def _flatten(name: str, nested: _Nested, flat: dict[str, ValueType]) -> None:
     if isinstance(nested, ValueType):
         flat[name] = nested
         return
-    flat[name] = one_of(Form.OBJECT)
+    flat[name] = one_of(Container.OBJECT)
     for part, type_ in nested.items():
         _flatten(f"{name}.{part}", type_, flat)
 
@@ -169,7 +169,10 @@ def _flatten(name: str, nested: _Nested, flat: dict[str, ValueType]) -> None:
 def _with_objects(attributes: dict[str, ValueType]) -> dict[str, ValueType]:
     """The attributes, and the objects that hold those with dotted names."""
     objects = {
-        name[:at]: one_of(Form.OBJECT) for name in attributes for at, sign in enumerate(name) if sign == "."
+        name[:at]: one_of(Container.OBJECT)
+        for name in attributes
+        for at, sign in enumerate(name)
+        if sign == "."
     }
     return {**objects, **attributes}
 
@@ -178,10 +181,10 @@ def _of_value(value: Any) -> ValueType:
     found = plain(value)
     if isinstance(found, (tuple, list)):
         return ValueType(
-            frozenset([Form.ARRAY]), either([_of_value(each) for each in found[:100]]) if found else ANY
+            frozenset([Container.ARRAY]), either([_of_value(each) for each in found[:100]]) if found else ANY
         )
     if isinstance(found, Mapping):
-        return ValueType(frozenset([Form.MAP]))
+        return ValueType(frozenset([Container.MAP]))
     kind = kind_of(found)
     return ANY if kind is None else one_of(kind)
 
@@ -194,7 +197,7 @@ def _of_arrow_type(type_: pa.DataType) -> _Nested:
     if types.is_struct(type_):
         return {part.name: _of_arrow_type(part.type) for part in type_}
     if types.is_map(type_):
-        return ValueType(frozenset([Form.MAP]), _whole(_of_arrow_type(type_.item_type)))
+        return ValueType(frozenset([Container.MAP]), _whole(_of_arrow_type(type_.item_type)))
     lists = (
         types.is_list,
         types.is_large_list,
@@ -203,7 +206,7 @@ def _of_arrow_type(type_: pa.DataType) -> _Nested:
         types.is_large_list_view,
     )
     if any(is_one(type_) for is_one in lists):
-        return ValueType(frozenset([Form.ARRAY]), _whole(_of_arrow_type(type_.value_type)))
+        return ValueType(frozenset([Container.ARRAY]), _whole(_of_arrow_type(type_.value_type)))
     for kind, tests in _arrow_tests().items():
         if any(test(type_) for test in tests):
             return one_of(kind)
@@ -233,7 +236,7 @@ def _of_ddl_type(type_: DdlType) -> _Nested:
     if type_.name == "struct":
         return {name: _of_ddl_type(part) for name, part in type_.parts.items()}
     if type_.name in ("array", "map"):
-        form = Form.ARRAY if type_.name == "array" else Form.MAP
+        form = Container.ARRAY if type_.name == "array" else Container.MAP
         return ValueType(frozenset([form]), _whole(_of_ddl_type(list(type_.parts.values())[-1])))
     kind = DDL_KINDS[type_.name]
     return ANY if kind is None else one_of(kind)
@@ -241,4 +244,4 @@ def _of_ddl_type(type_: DdlType) -> _Nested:
 
 def _whole(nested: _Nested) -> ValueType:
     """The type of an element; an object's parts are not looked into."""
-    return nested if isinstance(nested, ValueType) else one_of(Form.OBJECT)
+    return nested if isinstance(nested, ValueType) else one_of(Container.OBJECT)
