@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from distributary.filters.lint.findings import Severity
 from distributary.filters.lint.kinds_of import type_of_operand
-from distributary.filters.lint.schema import EventSchema, Container, ValueType
+from distributary.filters.lint.schema import Container, EventSchema, ValueType
 from distributary.filters.where import expression as tree
 from distributary.filters.where.filter import WhereFilter
 from distributary.filters.where.values import Kind, kind_of, read_instant, read_time

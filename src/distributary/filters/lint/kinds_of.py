@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from distributary.filters.lint.schema import ANY, EventSchema, Container, ValueType, either, one_of
+from distributary.filters.lint.schema import ANY, Container, EventSchema, ValueType, either, one_of
 from distributary.filters.where.expression import AttributeReference, Computation, Operand
 from distributary.filters.where.values import Kind, Months, kind_of
 from distributary.filters.where.write import write_operand
