@@ -23,7 +23,7 @@ Truth = bool | None
 
 
 class Meaning(NamedTuple):
-    """What a value is: number, double, text, boolean, instant, time, duration, binary or opaque."""
+    """What a value is: number (whole), fraction, double, text, boolean, a time, binary or opaque."""
 
     kind: str
     exact: Any = None
@@ -139,7 +139,7 @@ def _single(rng: random.Random) -> Cell:
 def _decimal(texts: list[str]) -> Callable[[random.Random], Cell]:
     def make(rng: random.Random) -> Cell:
         value = Decimal(rng.choice(texts))
-        return Cell(_number(value), value, value)
+        return Cell(Meaning("fraction", Fraction(value)), value, value)
 
     return make
 
@@ -270,7 +270,7 @@ def compared(left: Meaning | None, operator: str, right: Meaning | None) -> Trut
     if left is None or right is None or "opaque" in (left.kind, right.kind):
         return None
     kinds = left.kind, right.kind
-    if set(kinds) <= {"number", "double"}:
+    if set(kinds) <= {"number", "double", "fraction"}:
         a, b = _as_numbers(left, right)
     elif kinds[0] == kinds[1]:
         a, b = left.exact, right.exact
@@ -285,18 +285,23 @@ def compared(left: Meaning | None, operator: str, right: Meaning | None) -> Trut
 
 
 def _as_numbers(left: Meaning, right: Meaning) -> tuple[Any, Any]:
-    """Exact, but that a fraction which meets a double is rounded to the nearest double."""
-    if left.kind == right.kind:
-        return left.exact, right.exact
-    double, other = (left.exact, right.exact) if left.kind == "double" else (right.exact, left.exact)
-    if other.denominator != 1 or other.numerator != int(other):
-        nearest = float(other)
-    elif abs(double) == float("inf"):
-        nearest = other
-    else:
-        nearest, double = other, Fraction(double)
-    pair = double, nearest
-    return pair if left.kind == "double" else (pair[1], pair[0])
+    """Exact, but that a fraction (a decimal) which meets a double is rounded to the nearest double."""
+    if left.kind == "double" and right.kind == "fraction":
+        return left.exact, _nearest(right.exact)
+    if left.kind == "fraction" and right.kind == "double":
+        return _nearest(left.exact), right.exact
+    return _exactly(left), _exactly(right)
+
+
+def _nearest(fraction: Fraction) -> float | Fraction:
+    try:
+        return float(fraction)
+    except OverflowError:
+        return fraction
+
+
+def _exactly(number: Meaning) -> float | Fraction:
+    return number.exact if abs(number.exact) == float("inf") else Fraction(number.exact)
 
 
 def _read(text: str, kind: str) -> int | None:
@@ -403,19 +408,6 @@ def _literal(rng: random.Random) -> tuple[str, Meaning | None]:
     return "x'00ff'", Meaning("binary", b"\x00\xff")
 
 
-def against_literal(value: Meaning | None, operator: str, literal: Meaning | None) -> Truth:
-    """A comparison with a literal: a written fraction is exact unless it meets a double."""
-    if literal is not None and literal.kind == "fraction":
-        if value is not None and value.kind == "double":
-            try:
-                nearest = float(literal.exact)
-            except OverflowError:
-                return compared(value, operator, Meaning("number", literal.exact))
-            return compared(value, operator, Meaning("double", nearest))
-        return compared(value, operator, Meaning("number", literal.exact))
-    return compared(value, operator, literal)
-
-
 OPERATORS = ["=", "<>", "<", "<=", ">", ">="]
 
 
@@ -440,12 +432,8 @@ def _leaf(rng: random.Random, names: list[str]) -> Condition:
         text, literal = _literal(rng)
         if literal is not None and rng.random() < 0.2:
             mirrored = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}.get(operator, operator)
-            return Condition(
-                f"{text} {mirrored} {name}", lambda row: against_literal(row[name], operator, literal)
-            )
-        return Condition(
-            f"{name} {operator} {text}", lambda row: against_literal(row[name], operator, literal)
-        )
+            return Condition(f"{text} {mirrored} {name}", lambda row: compared(row[name], operator, literal))
+        return Condition(f"{name} {operator} {text}", lambda row: compared(row[name], operator, literal))
     if sort == 3:
         other = rng.choice(names)
         return Condition(f"{name} {operator} {other}", lambda row: compared(row[name], operator, row[other]))
@@ -453,15 +441,13 @@ def _leaf(rng: random.Random, names: list[str]) -> Condition:
         (low, lower), (high, higher) = _literal(rng), _literal(rng)
         return Condition(
             f"{name} {word}between {low} and {high}",
-            lambda row: signed(
-                all_of([against_literal(row[name], ">=", lower), against_literal(row[name], "<=", higher)])
-            ),
+            lambda row: signed(all_of([compared(row[name], ">=", lower), compared(row[name], "<=", higher)])),
         )
     if sort == 5:
         items = [_literal(rng) for _ in range(rng.choice([1, 2, 3]))]
         return Condition(
             f"{name} {word}in ({', '.join(text for text, _ in items)})",
-            lambda row: signed(any_of([against_literal(row[name], "=", literal) for _, literal in items])),
+            lambda row: signed(any_of([compared(row[name], "=", literal) for _, literal in items])),
         )
     if sort == 6:
         return Condition(f"{name} is {word}null", lambda row: (row[name] is None) is not negation)
