@@ -11,12 +11,15 @@ from hypothesis import strategies as st
 from distributary.errors import FilterError
 from distributary.filters.path.document import parse_document
 from distributary.filters.path.filter import MAX_MERGED_BRANCHES, PathFilter, selects
+from distributary.filters.path.match import path_selects
 from distributary.filters.path.parse import parse_branches
+from distributary.filters.path.pattern import LocationPath
 from distributary.filters.path.shape import forget_shapes
 from distributary.model import Event
+from properties.full_paths import full_paths
 from properties.oracle_path import ATTRIBUTES, NAMES, documents, paths, short_paths, wants
 
-EITHER = st.one_of(short_paths(), paths())
+EITHER = st.one_of(short_paths(), paths(), full_paths())
 """Among short paths covering is frequent, among the others it takes every form."""
 
 
@@ -28,8 +31,25 @@ def test_a_filter_matches_what_xpath_selects(text: str, texts: list[str]) -> Non
         assert path_filter.matches(Event("e", document=document)) == wants(text, document)
 
 
+@settings(max_examples=300, deadline=None)
+@given(full_paths(), st.lists(documents(), min_size=1, max_size=3))
+def test_positions_axes_and_functions_are_those_of_xpath(text: str, texts: list[str]) -> None:
+    path_filter = PathFilter.parse(text)
+    for document in texts:
+        assert selects(path_filter, parse_document(document)) == wants(text, document)
+
+
+@settings(max_examples=200, deadline=None)
+@given(full_paths(), st.lists(documents(), min_size=1, max_size=3))
+def test_what_a_path_implies_is_found_wherever_it_selects(text: str, texts: list[str]) -> None:
+    (branch,) = PathFilter.parse(text).branches
+    implied = LocationPath(branch.steps)
+    for document in texts:
+        assert path_selects(implied, parse_document(document)) or not wants(text, document)
+
+
 @settings(max_examples=150, deadline=None)
-@given(paths(), documents())
+@given(st.one_of(paths(), full_paths()), documents())
 def test_the_canonical_text_means_the_same_filter(text: str, document: str) -> None:
     path_filter = PathFilter.parse(text)
     again = PathFilter.parse(path_filter.text)

@@ -293,17 +293,17 @@ class _Reader:
             node = len(classes)
             if node >= MAX_NODES:
                 refuse(f"more than {MAX_NODES} elements and attributes")
-            key: Any = name
-            declarations: list[str] = []
-            if attributes and declarations_left:
-                attributes, declarations = without_declarations(attributes, refuse)
-                if declarations:
-                    declarations_left -= len(declarations) // 2
-                    key = (name, *declarations)
             parent_class = open_classes[-1]
-            path_class = below[parent_class + 1].get(key)
-            if path_class is None:
-                path_class = known.add_element(parent_class, key, name, declarations)
+            if attributes and declarations_left:
+                attributes, declared = without_declarations(attributes, refuse)
+                declarations_left -= len(declared) // 2
+                path_class = below[parent_class + 1].get((name, *declared) if declared else name)
+                if path_class is None:
+                    path_class = known.add_element(parent_class, name, declared)
+            else:
+                path_class = below[parent_class + 1].get(name)
+                if path_class is None:
+                    path_class = known.add_element(parent_class, name)
             classes.append(path_class)
             parents.append(open_nodes[-1])
             text_starts.append(len(texts))
@@ -326,7 +326,7 @@ class _Reader:
                 text_starts.append(len(attribute_values))
                 text_ends.append(-1)
                 attribute_values.append(attributes[at + 1])
-            if path_class in aliases:
+            if aliases and path_class in aliases:
                 known.check_attributes(classes[node + 1 :])
 
         def end(name: str) -> None:

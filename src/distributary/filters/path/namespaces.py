@@ -11,6 +11,7 @@ cannot be undeclared.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from distributary.filters.path.fifth_edition import starts_name
@@ -26,22 +27,26 @@ XML_NAMESPACE = "http://www.w3.org/XML/1998/namespace"
 _RESERVED = (XML_NAMESPACE, "http://www.w3.org/2000/xmlns/")
 
 
+class QualifiedName(NamedTuple):
+    """A name, as documents write it and as paths do."""
+
+    prefix: str
+    label: str
+
+
 class NamespaceScope(NamedTuple):
     """What one element declares; what it does not, the scope around it does."""
 
     declared: dict[str, str]
     """From prefix to URI, both "" for none."""
     around: NamespaceScope | None
+    names: dict[str, QualifiedName]
+    """What written names mean here, as far as they were met; those of attributes have `@` before them."""
 
 
-OUTERMOST = NamespaceScope({"": "", "xml": XML_NAMESPACE}, None)
-
-
-class QualifiedName(NamedTuple):
-    """A name, as documents write it and as paths do."""
-
-    prefix: str
-    label: str
+def outermost_scope() -> NamespaceScope:
+    """The scope around a document."""
+    return NamespaceScope({"": "", "xml": XML_NAMESPACE}, None, {})
 
 
 class DocumentNames:
@@ -54,17 +59,23 @@ class DocumentNames:
     def element(self, name: str, scope: NamespaceScope) -> QualifiedName:
         """The name of an element: without a prefix it is in the default namespace.
 
-        >>> DocumentNames().element("p:a", open_scope(["xmlns:p", "urn:n"], OUTERMOST)).label
+        >>> DocumentNames().element("p:a", open_scope(["xmlns:p", "urn:n"], outermost_scope())).label
         'Q{urn:n}a'
         """
-        prefix, local = _split(name)
-        return QualifiedName(prefix, self._label(prefix, local, scope))
+        found = scope.names.get(name)
+        if found is None:
+            prefix, local = _split(name)
+            found = scope.names[name] = QualifiedName(prefix, self._label(prefix, local, scope))
+        return found
 
     def attribute(self, name: str, scope: NamespaceScope) -> QualifiedName:
         """The name of an attribute: without a prefix it is in no namespace."""
-        prefix, local = _split(name)
-        label = self._label(prefix, local, scope, "@") if prefix else self._kept("", local, "@")
-        return QualifiedName(prefix, label)
+        found = scope.names.get("@" + name)
+        if found is None:
+            prefix, local = _split(name)
+            label = self._label(prefix, local, scope, "@") if prefix else self._kept("", local, "@")
+            found = scope.names["@" + name] = QualifiedName(prefix, label)
+        return found
 
     def _label(self, prefix: str, local: str, scope: NamespaceScope, sign: str = "") -> str:
         within: NamespaceScope | None = scope
@@ -96,7 +107,7 @@ def declares(attribute: str) -> bool:
     return attribute.startswith(DECLARATION) and attribute[len(DECLARATION) :][:1] in ("", ":")
 
 
-def open_scope(declarations: list[str], around: NamespaceScope) -> NamespaceScope:
+def open_scope(declarations: Sequence[str], around: NamespaceScope) -> NamespaceScope:
     """The scope of an element with these declarations, names and URIs in turn; ValueError for a bad one."""
     declared: dict[str, str] = {}
     for name, uri in zip(declarations[::2], declarations[1::2], strict=True):
@@ -112,7 +123,7 @@ def open_scope(declarations: list[str], around: NamespaceScope) -> NamespaceScop
         if (prefix == "xml") != (uri == XML_NAMESPACE) or uri == _RESERVED[1]:
             raise ValueError(f"{_shown(prefix) or 'the default'} is declared for {uri}, which is reserved")
         declared[prefix] = uri
-    return NamespaceScope(declared, around)
+    return NamespaceScope(declared, around, {})
 
 
 def _split(name: str) -> tuple[str, str]:

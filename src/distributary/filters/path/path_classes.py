@@ -7,16 +7,16 @@ only when a name is new below its class.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from distributary.filters.path.namespaces import (
-    OUTERMOST,
     DocumentNames,
     NamespaceScope,
     QualifiedName,
     declares,
     open_scope,
+    outermost_scope,
 )
 
 MAX_DEPTH = 256
@@ -43,15 +43,15 @@ class KnownClasses:
         # By path class + 1, so that -1 finds the document's:
         self.below: list[dict[Any, int]] = [{}]
         """The class of what is written so below it: a name, with the declarations of namespaces if any."""
-        self.scopes: list[NamespaceScope] = [OUTERMOST]
+        self.scopes: list[NamespaceScope] = [outermost_scope()]
         self.depths = [0]
         self.attributes: set[tuple[int, str]] = set()
         """The labels of attributes with a prefix, and the classes of their elements."""
         self.aliases: set[int] = set()
         """The classes in which two written names are one label, so that attributes may be double."""
 
-    def add_element(self, parent_class: int, key: Any, name: str, declarations: list[str]) -> int:
-        """A new class of elements."""
+    def add_element(self, parent_class: int, name: str, declarations: Sequence[str] = ()) -> int:
+        """A new class of elements, with the namespaces that they declare."""
         depth = self.depths[parent_class + 1] + 1
         if depth > MAX_DEPTH:
             self.refuse(f"elements are nested more than {MAX_DEPTH} deep")
@@ -62,6 +62,7 @@ class KnownClasses:
             found = self.names.element(name, scope)
         except ValueError as error:
             self.refuse(str(error))
+        key = (name, *declarations) if declarations else name
         return self._add(parent_class, key, found, scope, depth)
 
     def add_attribute(self, path_class: int, name: str) -> int:
