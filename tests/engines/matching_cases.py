@@ -231,6 +231,34 @@ case(
 )
 
 case(
+    "paths that say more than tree patterns",
+    {
+        "second": {"path": "/a/b[2]"},
+        "last": {"path": "/a/b[last()][@k]"},
+        "next": {"path": "//c/following-sibling::*[1][self::d]"},
+        "above": {"path": "//d/../b"},
+        "word": {"path": "a[contains(b, 'storm')] | /x"},
+        "count": {"path": "/a[count(b) > 1 and position() = last()]"},
+        "both": {"where": "a > 1", "path": "//b/ancestor::*[1]/c"},
+        "same": {"path": "//b[@k = ../@k]"},
+    },
+    {
+        "one": {"document": "<a k='1'><b k='1'>a storm</b></a>", "a": 2.0},
+        "two": {"document": "<a><b k='1'/><b>storm</b><c/><d/></a>", "a": 2.0},
+        "apart": {"document": "<a><b/><c/><b/><d/><b k='1'/></a>", "a": 0.0},
+        "other": {"document": "<x/>", "a": 5.0},
+        "none": {"a": 2.0},
+    },
+    {
+        "one": "last word same",
+        "two": "second next above count both",
+        "apart": "second last above count",
+        "other": "word",
+        "none": "",
+    },
+)
+
+case(
     "tolerances",
     {
         "two": {"topic": "drift", "change": {"a": 2}},

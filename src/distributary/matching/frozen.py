@@ -187,7 +187,8 @@ class FrozenArrays(Mapping[str, NDArray[Any]]):
         self._places = places
         self._data, self._file = mapped
         starts = [place.start for place in places.values()]
-        self._ends = dict(zip(places, [*starts[1:], len(self._data)], strict=True))
+        # An index without filters has no arrays.
+        self._ends = dict(zip(places, [*starts[1:], len(self._data)], strict=bool(places)))
         self._checked = _checked_before((*self._file, checksum))
         self._taken: dict[str, NDArray[Any]] = {}
 

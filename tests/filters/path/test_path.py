@@ -81,6 +81,7 @@ def test_a_path_is_written_in_one_way(given: str, canonical: str) -> None:
         ("a[/]", 2, "every document"),
         ("a[$x]", 2, "variables"),
         ("p:a", 1, "Q{uri}name"),
+        ("Q{'u'}a", 0, "without quotes"),
         ("*:a", 1, "Q{uri}name"),
         ("a (: b :)", 2, "comments"),
         ("a[.]", 2, "always holds"),

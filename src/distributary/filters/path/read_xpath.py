@@ -85,10 +85,18 @@ def name_of(token: Any) -> str | None:
         return xpath.ANY_NAME
     if token.symbol == "Q{" and token[1].symbol == "(name)":
         uri, name = str(token[0].value), str(token[1].value)
+        if not _is_written(uri, token):
+            return None
         return f"Q{{{uri}}}{name}" if uri else name
     if token.symbol == ":" and token[0].value == "xml" and token[1].symbol == "(name)":
         return f"Q{{{XML_NAMESPACE}}}{token[1].value}"
     return None
+
+
+def _is_written(uri: str, token: Any) -> bool:
+    """Whether a URI stands between the braces as it was read: the grammar takes quotes out of it."""
+    source, start = token.parser.source, token.span[1]
+    return "{" not in uri and source[start : source.find("}", start)].strip() == uri
 
 
 def double_of(token: Any) -> float:
@@ -309,6 +317,8 @@ class XPathReader:
             reason = "the axis namespace is not supported; compare namespace-uri() of an element"
         elif symbol == "$":
             reason = f"there are no variables; {self.allowed}"
+        elif symbol == "Q{":
+            reason = "write a name in a namespace as Q{uri}name, the URI without quotes around it and braces"
         elif symbol == ":":
             reason = "prefixes are bound to nothing here; write a name in a namespace as Q{uri}name"
         elif symbol == "(":
