@@ -43,11 +43,7 @@ COVERING = "covering"
 def configure(command: argparse.ArgumentParser) -> None:
     """Describe the command by the docstring of this module, and add its arguments."""
     terminal.describe(command, __doc__)
-    terminal.add_options(
-        add_subscriptions(command),
-        ("--subscriptions FILE", str, "the subscriptions: JSON lines or a table; - is standard input"),
-        ("--store LOCATION", str, "a store of subscriptions: a directory or the URL of a database"),
-    )
+    add_subscriptions(command)
     terminal.add_options(
         command.add_mutually_exclusive_group(),
         ("--schema SCHEMA", str, "a Parquet or Arrow file, or a text such as 'price double, at timestamp'"),
@@ -57,9 +53,13 @@ def configure(command: argparse.ArgumentParser) -> None:
     command.set_defaults(run=_check)
 
 
-def add_subscriptions(command: argparse.ArgumentParser) -> argparse._MutuallyExclusiveGroup:
-    """A group for the options that say where subscriptions are, of which one is needed."""
-    return command.add_mutually_exclusive_group(required=True)
+def add_subscriptions(command: argparse.ArgumentParser) -> None:
+    """Add the options that say where subscriptions are, of which one is needed."""
+    terminal.add_options(
+        command.add_mutually_exclusive_group(required=True),
+        ("--subscriptions FILE", str, "the subscriptions: JSON lines or a table; - is standard input"),
+        ("--store LOCATION", str, "a store of subscriptions: a directory or the URL of a database"),
+    )
 
 
 def _check(parsed: argparse.Namespace) -> int:
@@ -79,7 +79,7 @@ def _schema(parsed: argparse.Namespace) -> EventSchema | None:
     if parsed.events is not None:
         if is_table(parsed.events):
             return EventSchema.of_arrow(read_schema(parsed.events))
-        return EventSchema.of_events(_well_formed(parsed.events))
+        return EventSchema.of_events(well_formed_events(parsed.events))
     if parsed.schema is None:
         return None
     if is_table(parsed.schema) or Path(parsed.schema).is_dir():
@@ -87,7 +87,7 @@ def _schema(parsed: argparse.Namespace) -> EventSchema | None:
     return EventSchema.of_ddl(parsed.schema)
 
 
-def _well_formed(name: str) -> Iterator[Event]:
+def well_formed_events(name: str) -> Iterator[Event]:
     """The events of a file; those that are malformed are for `distributary match` to tell."""
     for read in read_events(name):
         if not isinstance(read, Rejection):

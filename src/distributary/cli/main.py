@@ -34,6 +34,7 @@ from distributary.quarantine import StrictError
 COMMANDS = {
     "match": "match events against subscriptions",
     "check": "find what is misspelt, never matches, is slow or needless in subscriptions",
+    "explain": "tell why an event matches a subscription or does not",
     "generate": "make event and subscription files",
     "demo": "the main job on data it makes itself",
     "subscriptions": "see and change what a subscription store holds",
