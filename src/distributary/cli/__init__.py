@@ -3,7 +3,7 @@
 - `main`: finds and runs the command asked for; exit codes
 - `terminal`: what commands share: help, options, progress, what is told; `arguments`: types of arguments
 - `engine`: whether Spark and Java are here
-- `match`, `generate`, `subscriptions`: files and stores, in this process
+- `match`, `check`, `explain`, `generate`, `subscriptions`: files and stores, in this process
 - `run`, `replay`, `demo/`: on Spark
 - `plan`, `plan_trees`, `plan_queries`: trees and placements for sites
 - `sim`, `sim_queries`, `trials`: the simulator
