@@ -144,3 +144,31 @@ def test_a_misspelt_column_of_the_subscriptions_is_refused(spark: SparkSession) 
     )
     with pytest.raises(DistributaryError, match="wehre"):
         match(events, wish)
+
+
+@pytest.mark.parametrize("strategy", ["index", "rendezvous"])
+@pytest.mark.parametrize("streaming", [False, True])
+def test_now_is_the_arrival_of_the_batch(
+    spark: SparkSession, strategy: str, streaming: bool, tmp_path: Path
+) -> None:
+    now = F.current_timestamp()
+    ages = spark.createDataFrame([("e1", 10), ("e2", 70), ("e3", 3)], "id string, minutes int")
+    events = ages.withColumn("at", now - F.make_dt_interval(mins=F.col("minutes"))).withColumn(
+        "x", F.col("minutes")
+    )
+    wishes = [
+        Subscription("s1", "ann", where="at > now() - interval '1 hour'"),
+        Subscription("s2", "ann", where="now() - at between interval '5 minutes' and interval '30 minutes'"),
+        Subscription("s3", "ann", where="at > now() - interval '1 hour'", change={"x": 2}),
+    ]
+    frame = subscription_frame(spark, wishes)
+    if not streaming:
+        found = {tuple(row)[:2] for row in match(events, frame, strategy=strategy, order="at").collect()}
+    else:
+        events.write.parquet(str(tmp_path / "events"))
+        stream = spark.readStream.schema(events.schema).parquet(str(tmp_path / "events"))
+        rows = match(stream, frame, strategy=strategy, order="at")
+        query = rows.writeStream.format("memory").queryName(f"now_{strategy}").trigger(availableNow=True)
+        query.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
+        found = {tuple(row)[:2] for row in spark.table(f"now_{strategy}").collect()}
+    assert found == {("e1", "s1"), ("e3", "s1"), ("e1", "s2"), ("e1", "s3"), ("e3", "s3")}

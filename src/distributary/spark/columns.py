@@ -20,6 +20,8 @@ PART = RESERVED + "part"
 """The part of the index that a row visits."""
 HOME = RESERVED + "home"
 """Whether this visit is the one at which the event itself is told of."""
+ARRIVAL = RESERVED + "arrival"
+"""When the batch or micro-batch arrived, in microseconds since 1970: what `now()` is in a condition."""
 BATCH = RESERVED + "batch"
 """The micro-batch in which an archived event came."""
 BEYOND = "is beyond what the column's type holds; declare it as DECIMAL, or leave it out"
@@ -90,8 +92,13 @@ class EventColumns:
             for name in table.schema.names
             if name == self.micro_batch or not (name.startswith(RESERVED) or name == self.corrupt)
         ]
+        arrival = table.column(ARRIVAL)[0].as_py() if ARRIVAL in table.schema.names and len(table) else None
         batch = EventBatch.from_table(
-            table.select(bare), id=self.id, topic=self.topic, document=self.document
+            table.select(bare),
+            id=self.id,
+            topic=self.topic,
+            document=self.document,
+            arrival=None if arrival is None else arrival * 1000,
         )
         if self.corrupt is not None and self.corrupt in table.schema.names:
             raw = table.column(self.corrupt)

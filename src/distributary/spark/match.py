@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BooleanType, IntegerType, StructField, StructType
 
 from distributary.quarantine import Rejection
-from distributary.spark.columns import HOME, PART, EventColumns
+from distributary.spark.columns import ARRIVAL, HOME, PART, EventColumns
 from distributary.spark.index.build import CAPACITY, IndexOptions, Strategy, find_or_build
 from distributary.spark.rows import REJECTION_COLUMNS, MatchRows
 from distributary.spark.tasks import MatchTasks
@@ -78,13 +78,19 @@ def match(
 
 
 def match_with(tasks: MatchTasks, events: DataFrame) -> DataFrame:
-    """The rows that tasks make of events and the subscriptions in their index."""
+    """The rows that tasks make of events and the subscriptions in their index.
+
+    The arrival of the events is one instant for a batch. A stream has one for each micro-batch, which Spark
+    keeps with its offsets: a micro-batch that is repeated after a failure repeats it.
+    """
+    schema = tasks.rows.schema(events.schema)
+    events = events.withColumn(ARRIVAL, F.unix_micros(F.current_timestamp()))
     index, routed = tasks.index, events
     if index.plan is not None:
         extra = [StructField(PART, IntegerType()), StructField(HOME, BooleanType())]
         visits = events.mapInArrow(tasks.route, StructType([*events.schema, *extra]))
         routed = visits.repartitionById(index.parts, F.col(PART))
-    matched = routed.mapInArrow(tasks.match, tasks.rows.schema(events.schema))
+    matched = routed.mapInArrow(tasks.match, schema)
     if not index.tolerances:
         return matched
     second = matched_in_stream if events.isStreaming else matched_in_batch

@@ -25,7 +25,14 @@ from distributary.filters.where.normal_form import NormalForm, may_have_residue,
 from distributary.filters.where.parse import MAX_LENGTH, ConditionReader
 from distributary.filters.where.selectivity import guess
 from distributary.filters.where.tokens import NAME_MARK, NUMBER_MARK, TEXT_MARK
-from distributary.filters.where.write import BLANK_MARK, KEYWORDS, write, write_literal, write_name
+from distributary.filters.where.write import (
+    BLANK_MARK,
+    KEYWORDS,
+    SPECIAL_VALUES,
+    write,
+    write_literal,
+    write_name,
+)
 from distributary.model import surrogate_in
 
 CACHED_SHAPES = 4096
@@ -177,14 +184,16 @@ def _read_names(text: str, key: str, values: list[Any]) -> Condition:
     names: dict[str, int] = {}
     places = len(values)
     parts = split_names(key)
+    special = False
     for place in range(1, len(parts), 2):
         name = parts[place]
+        special |= name.lower() in SPECIAL_VALUES
         if name.lower() not in KEYWORDS:
             parts[place] = f"{NAME_MARK}{names.setdefault(intern(name), len(names))};"
             places += 1
     nameless = "".join(parts)
     shape = _nameless_shapes.get(nameless)
-    if shape is None or shape.places != places or None in values or '"' in text:
+    if shape is None or special or shape.places != places or None in values or '"' in text:
         return _read_anew(text, key, nameless, values)
     found = tuple(names)
     _remember(_shapes, key, ConditionShape(shape.template, len(values), shape.selection, found))
