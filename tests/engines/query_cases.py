@@ -136,6 +136,42 @@ def a_condition_on_nulls_may_be_unknown(case: QueryCase) -> None:
 
 
 @case
+def conditions_may_compute_and_compare_times_and_decimals(case: QueryCase) -> None:
+    case.feed(
+        case.trades,
+        trade("a", 1, symbol="2026-06-01T12:30:00+02:00", price=0.35, size=2),
+        trade("b", 2, symbol="2026-06-02", price=0.57, size=-7),
+        trade("c", 3, symbol="no time", price=None, size=9007199254740993),
+    )
+    at_noon = "symbol >= timestamp '2026-06-01 10:30:00' and symbol < date '2026-06-02'"
+    case.build.filter("times", case.trades, where=at_noon)
+    case.build.filter("block", case.trades, block=at_noon)
+    case.build.filter("decimals", case.trades, where="price > 0.34999999999999999999 and price < 1e400")
+    case.build.filter("exact", case.trades, where="size + 1 = 9007199254740994 or round(price, 1) = 0.4")
+    case.build.filter("texts", case.trades, where="upper(symbol) regexp '^NO' or length(symbol) = 10")
+    case.build.filter("choice", case.trades, where="case when size < 0 then 'low' else 'high' end = 'low'")
+    case.build.filter("dates", case.trades, where="month(cast(symbol as timestamp)) = 6 and abs(size) < 8")
+    even = case.build.filter("even", case.trades, where="size % 2 = 0")
+    case.build.count("counted", even, window="10 ms")
+    case.expect("times", "id", ["a"])
+    case.expect("block", "id", ["b", "c"])
+    case.expect("decimals", "id", ["b"])  # a double meets the nearest double
+    case.expect("exact", "id", ["a", "c"])
+    case.expect("texts", "id", ["b", "c"])
+    case.expect("choice", "id", ["b"])
+    case.expect("dates", "id", ["a", "b"])
+    case.expect("counted", "count", [1])
+
+
+@case
+def the_condition_of_a_source_may_compute_too(case: QueryCase) -> None:
+    few = case.source("few", TRADES, where="lower(symbol) = 'b' and size * 2 > 5 and topic like 'the%few'")
+    case.feed(few, trade("a", 1, "A", size=9), trade("b", 2, "B", size=3), trade("c", 3, "b", size=2))
+    case.build.filter("all", few, where="size > 0")
+    case.expect("all", "id", ["b"])
+
+
+@case
 def map_computes_from_the_input_and_keeps_what_it_is_told(case: QueryCase) -> None:
     case.feed(case.trades, trade("a", 1, price=2.0, size=3), trade("b", 2, price=None, size=3))
     case.build.map("worth", case.trades, {"price": "price * size", "was": "price"})

@@ -17,8 +17,9 @@ from distributary.flow.language.expression import evaluate
 from distributary.flow.language.parse import resolve_text
 from distributary.model import MAX_TOPIC_BYTES, MAX_TOPIC_LEVELS, Subscription, topic_fault
 from distributary.spark import match
+from distributary.spark.queries.conditions import condition_sql
 from distributary.spark.queries.run import run_queries
-from distributary.spark.queries.sql import condition_sql, expression_sql, topic_sql, well_formed_topic
+from distributary.spark.queries.sql import expression_sql, topic_sql, well_formed_topic
 from flow.random_queries import VALUES, Type, random_condition, random_expression
 from properties import oracle_topic
 from spark.world import subscription_frame
@@ -162,3 +163,32 @@ def test_a_timestamp_may_hold_the_time_of_a_source(spark: SparkSession) -> None:
     )
     timed = events.withColumn("at", events["at"].cast("timestamp"))
     assert [row["at"] for row in run_queries(busy(), timed)["busy.large"].collect()] == [5000]
+
+
+def test_the_condition_of_a_source_may_look_at_columns_of_any_type(spark: SparkSession) -> None:
+    schema = Schema({"n": "integer", "at": "integer"}, time="at")
+    conditions = {
+        "cents": "cents = 0.35 and cents * 2 = 0.70",
+        "huge": "huge = 9007199254740993",
+        "when": "moment >= timestamp '2026-06-01 10:00:00Z' and day < date '2026-06-02'",
+        "tags": "array_contains(tags, 'red') or wind.speed / 2 > 4",
+        "there": "wind is not null and months is not null",
+        "own": "upper(id) = 'B' and topic = '/x'",
+        "nan": "x is not null and not x > 1",
+    }
+    sources = [Source(name, schema, where=where) for name, where in conditions.items()]
+    builders = [QueryBuilder(f"q-{name}") for name in conditions]
+    for build, name in zip(builders, conditions, strict=True):
+        build.filter("all", name, where="n > 0")
+    catalogue = Catalogue(sources, [build.query() for build in builders])
+    events = spark.sql(
+        "select 'a' id, 'x' topic, 1L n, 1L at, 0.35BD cents, 9007199254740992BD huge, double('NaN') x, "
+        "timestamp '2026-06-01 10:00:00Z' moment, date '2026-06-01' day, array('red') tags, "
+        "named_struct('speed', 8.0BD) wind, interval '1' month months union all "
+        "select 'b', '/x', 2L, 2L, 0.36BD, 9007199254740993BD, 0.5D, timestamp '2026-06-01 09:59:59Z', "
+        "date '2026-06-02', array('blue'), null, interval '2' month"
+    )
+    streams = run_queries(catalogue, events)
+    found = {name: [row.id for row in streams[f"q-{name}.all"].collect()] for name in conditions}
+    both = {"cents": ["a"], "huge": ["b"], "when": ["a"], "tags": ["a"], "there": ["a"], "own": ["b"]}
+    assert found == both | {"nan": ["b"]}

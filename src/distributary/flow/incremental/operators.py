@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from distributary.filters.where.filter import WhereFilter
+from distributary.filters.where.evaluate import evaluate as condition_holds
 from distributary.flow.incremental.running import RunningOperator, Schemas, State
 from distributary.flow.language.expression import evaluate
 from distributary.flow.language.function import CallError, Function, call_item
 from distributary.flow.language.identifiers import union_id
 from distributary.flow.language.operators import Copy, FilterOperation, Map, Rename, Split, Union
 from distributary.flow.language.schema import Item
-from distributary.model import Event
 
 
 class StatelessOperator(RunningOperator):
@@ -28,11 +27,11 @@ class StatelessOperator(RunningOperator):
 
 def filtering(operation: FilterOperation, schemas: Schemas) -> RunningOperator:
     """Lets items pass for which `where` is true, or `block` is not."""
-    condition = WhereFilter.parse(operation.where if operation.where is not None else operation.block)
+    condition = operation.condition
     keeps = operation.where is not None
 
     def each(input: int, item: Item) -> list[Item]:
-        return [item] if condition.matches(Event("", attributes=item.attributes)) is keeps else []
+        return [item] if (condition_holds(condition, item.attributes) is True) is keeps else []
 
     return StatelessOperator(1, each)
 

@@ -13,11 +13,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, ClassVar
 
 from distributary.errors import InputError
 from distributary.filters.where import expression as conditions
 from distributary.filters.where.filter import WhereFilter
+from distributary.filters.where.values import Duration, Instant, Months, TimeOfDay
 from distributary.flow.language.expression import TypedExpression, literal_type
 from distributary.flow.language.parse import canonical, resolve_text
 from distributary.flow.language.problems import Checks
@@ -66,7 +68,7 @@ class FilterOperation(Operation):
             raise InputError("give one of where (what to keep) and block (what to drop)", field="where")
         name, text = ("where", self.where) if self.where is not None else ("block", self.block)
         try:
-            set_fields(self, **{name: WhereFilter.parse(text).text})
+            set_fields(self, **{name: parse_condition(text).text})
         except InputError as error:
             raise InputError(error.reason, field=name, text=error.text, position=error.position) from error
 
@@ -310,6 +312,15 @@ def _pairs_of_names(given: Any, example: str) -> FrozenMapping[str]:
     return FrozenMapping(pairs)
 
 
+def parse_condition(text: Any) -> WhereFilter:
+    """A condition of a query: any that a subscription can have, but not one on the time at which it runs."""
+    condition = WhereFilter.parse(text)
+    if conditions.calls(condition.expression, "now"):
+        reason = "now() would give other items whenever a query runs; compare with the time attribute instead"
+        raise InputError(reason, field="where", text=text)
+    return condition
+
+
 def condition_faults(condition: conditions.Expression, schema: Schema, field: str) -> Iterator[InputError]:
     """What a condition says of attributes that the schema does not have, or of other types.
 
@@ -342,20 +353,35 @@ def _type_faults(condition: Any, schema: Schema, field: str) -> Iterator[InputEr
             yield InputError(reason, field=field)
         return
     match condition:
-        case conditions.Compare(_, _, literal):
-            wanted = [literal_type(literal)]
-        case conditions.Between(_, low, high):
-            wanted = [literal_type(low), literal_type(high)]
-        case conditions.In(_, literals):
-            wanted = [literal_type(literal) for literal in literals]
-        case conditions.Like():
-            wanted = [Type.TEXT]
+        case conditions.Like() | conditions.MatchesPattern():
+            wanted: list[Type | str | None] = [Type.TEXT]
+        case conditions.Compare() | conditions.Between() | conditions.In():
+            wanted = [_compared_type(literal) for literal in conditions.literals_of(condition)]
         case _:
             wanted = [Type.BOOLEAN]
     type = schema.attributes[condition.attribute]
     for other in dict.fromkeys(wanted):
-        if other is not None and not comparable(type, other):
+        if other == TIME and type is Type.TEXT:
+            continue  # read as ISO 8601
+        if other is not None and not (isinstance(other, Type) and comparable(type, other)):
             yield InputError(f"{condition.attribute!r} is {type}, not {other}", field=field)
+
+
+TIME = "a time, or text that holds one"
+
+
+def _compared_type(literal: Any) -> Type | str | None:
+    """The type of attributes with which a literal of a condition compares, or what it is itself."""
+    match literal:
+        case Decimal():
+            return Type.NUMBER
+        case Instant() | TimeOfDay():
+            return TIME
+        case bytes():
+            return "binary"
+        case Duration() | Months():
+            return "an interval"
+    return literal_type(literal)
 
 
 def comparable(one: Type, other: Type) -> bool:

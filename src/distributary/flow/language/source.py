@@ -14,6 +14,7 @@ from functools import lru_cache
 from distributary.errors import InputError
 from distributary.filters.topic import TopicFilter
 from distributary.filters.where.filter import WhereFilter
+from distributary.flow.language.operators import parse_condition
 from distributary.flow.language.problems import Checks
 from distributary.flow.language.schema import MAX_TIME, Item, Schema, Type, require_name, set_fields
 from distributary.flow.language.window import parse_duration
@@ -47,7 +48,7 @@ class Source:
     ) -> None:
         checks = Checks()
         parsed_topic = None if topic is None else checks.attempt(TopicFilter.parse, topic)
-        parsed_where = None if where is None else checks.attempt(WhereFilter.parse, where)
+        parsed_where = None if where is None else checks.attempt(parse_condition, where)
         if topic is None and where is None:
             checks.fault("has neither topic nor where, so every event would be its", field="topic")
         fields = {

@@ -5,8 +5,9 @@ In reading order:
 - `run`: `run_queries`, which users call, and the DataFrames of its streams;
 - `intake`: which events belong to which source (as `flow.intake` does for single events);
 - `plan`: which rows each operator needs of which frame, and in which stage;
-- `sql`: expressions and conditions as SQL text; `aggregates`: the arithmetic of aggregates (as in
-  `flow.aggregates`); `packed`: items of all streams in rows of one shape;
+- `sql`: expressions as SQL text; `conditions`: conditions, as SQL text or evaluated in Python;
+- `aggregates`: the arithmetic of aggregates (as in `flow.aggregates`); `packed`: items of all streams in rows
+  of one shape;
 - `frames`: the DataFrames of a plan, with `explode` and `inputs` (the rows that tasks ask for), `stages` (the
   groupings) and `calls` (what runs in Python workers).
 

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from distributary import flow
 from distributary.spark.columns import EventColumns
+from distributary.spark.queries.conditions import register
 from distributary.spark.queries.explode import RowRequest, exploded
 from distributary.spark.queries.inputs import requests_of_tasks, requests_to_pass_on
 from distributary.spark.queries.intake import EventIntake, take_in
@@ -55,6 +56,8 @@ def item_rows(
     sources = catalogue.sources
     intake = take_in(events, columns, sources.values())
     plan = make_plan(catalogue, intake.sources, intake.sheet, streams)
+    if plan.calls_conditions:
+        register(events.sparkSession)
     asked = [*_outputs(plan, of_events=True)]
     if rejections:
         asked += _rejected_events(intake, sources)

@@ -22,11 +22,14 @@ from distributary.flow.language.source import Source
 from distributary.spark.columns import EventColumns, quoted
 from distributary.spark.places import SOURCE_PLACE
 from distributary.spark.queries import sql
+from distributary.spark.queries.conditions import condition_sql
 from distributary.spark.queries.plan import EVENTS, ColumnSheet, StreamBranch
 from distributary.spark.queries.sql import SQL_TYPES, Value, literal, text_literal
 
 INFINITE = "double('Infinity')"
 TIMES = (T.TimestampType, T.TimestampNTZType)
+WITHOUT_ARROW = (T.YearMonthIntervalType, T.CalendarIntervalType, T.VariantType, T.StructType)
+"""Types that are not handed to Python: Arrow has none for them, or their fields have columns of their own."""
 
 
 @dataclass(frozen=True)
@@ -90,13 +93,12 @@ def _looked_at(source: Source) -> list[str]:
 def _flat(
     schema: T.StructType, name: str = "", path: str = ""
 ) -> Iterator[tuple[str, tuple[str, T.DataType]]]:
-    """Every field with its path and type; the fields of a struct have dotted names."""
+    """Every field with its path and type; the fields of a struct, which follow it, have dotted names."""
     for field in schema.fields:
         inner, place = name + field.name, path + quoted(field.name)
+        yield inner, (place, field.dataType)
         if isinstance(field.dataType, T.StructType):
             yield from _flat(field.dataType, f"{inner}.", f"{place}.")
-        else:
-            yield inner, (place, field.dataType)
 
 
 def _entry(source: Source, sheet: ColumnSheet, well: str, columns: Columns) -> tuple[StreamBranch, str]:
@@ -106,7 +108,8 @@ def _entry(source: Source, sheet: ColumnSheet, well: str, columns: Columns) -> t
         passed = sql.topic_sql(TopicFilter.parse(source.topic), "event_topic")
         tests.append(f"coalesce({passed}, false)")
     if source.where is not None:
-        condition = sql.condition_sql(WhereFilter.parse(source.where).expression, _compared(columns))
+        seen = _with_own(columns)
+        condition = condition_sql(WhereFilter.parse(source.where).expression, _compared(seen), _raw(seen))
         tests.append(f"coalesce({condition}, false)")
     accepted = sheet.add(" and ".join(tests), well)
     time = sheet.add(_value(source.schema.time, Type.INTEGER, columns, time=True)[0])
@@ -118,6 +121,16 @@ def _entry(source: Source, sheet: ColumnSheet, well: str, columns: Columns) -> t
         if name != source.schema.time
     }
     return StreamBranch(EVENTS, source.name, present, "event_id", time, "0", values), rejection
+
+
+def _with_own(columns: Columns) -> Columns:
+    """The attributes, and the event's id and topic where no attribute is called so."""
+    seen = dict(columns)
+    for name, own in (("id", "event_id"), ("topic", "event_topic")):
+        column, type = columns.get(name, (own, T.StringType()))
+        if isinstance(type, T.StringType):
+            seen[name] = f"coalesce({column}, {own})", type
+    return seen
 
 
 def _compared(columns: Columns) -> dict[str, Value]:
@@ -133,11 +146,18 @@ def _compared(columns: Columns) -> dict[str, Value]:
                 values[name] = f"cast({column} as bigint)", Type.INTEGER
             case T.DoubleType() | T.FloatType():
                 values[name] = f"nanvl(cast({column} as double), cast(null as double))", Type.NUMBER
-            case T.DecimalType():
-                values[name] = f"cast({column} as double)", Type.NUMBER
             case _:
                 values[name] = column, None
     return values
+
+
+def _raw(columns: Columns) -> dict[str, str]:
+    """The attributes themselves; of what Arrow has no type for, that it is there."""
+    opaque = "if({0} is null, null, array(1))"
+    return {
+        name: opaque.format(column) if isinstance(type, WITHOUT_ARROW) else column
+        for name, (column, type) in columns.items()
+    }
 
 
 FITTING: dict[Type, tuple[type[T.DataType], ...]] = {
@@ -165,7 +185,11 @@ def _rejection(source: Source, time: str, columns: Columns) -> str:
     tests = []
     for name, type in source.schema.attributes.items():
         column, found = columns.get(name, ("null", None))
-        if found is None or (name == source.schema.time and isinstance(found, TIMES)):
+        if (
+            found is None
+            or isinstance(found, T.StructType)
+            or (name == source.schema.time and isinstance(found, TIMES))
+        ):
             continue
         if not isinstance(found, FITTING[type]):
             shown = f"to_json(named_struct('value', {column}))"

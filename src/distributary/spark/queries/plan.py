@@ -24,8 +24,9 @@ from dataclasses import dataclass, field, replace
 from distributary import flow
 from distributary.errors import DistributaryError
 from distributary.spark.queries.aggregates import AggregateSlots
+from distributary.spark.queries.conditions import FUNCTION, condition_sql
 from distributary.spark.queries.packed import array_lengths, failed, unpacked, without_time
-from distributary.spark.queries.sql import Value, condition_sql, expression_sql
+from distributary.spark.queries.sql import Value, expression_sql
 
 EVENTS = -1
 """The frame of the events, where others have the number of a task."""
@@ -167,6 +168,12 @@ class SparkPlan:
     """From every stream of the catalogue to the one that is computed in its place."""
     wanted: tuple[str, ...]
     """The computed streams to give out; their places here are their numbers in the rows of items."""
+
+    @property
+    def calls_conditions(self) -> bool:
+        """Whether a condition is evaluated in Python, by the function that `conditions` registers."""
+        sheets = self.events, self.results
+        return any(FUNCTION in text for sheet in sheets for level in sheet.levels for text in level)
 
     @property
     def functions(self) -> list[StatefulTask]:

@@ -1,4 +1,4 @@
-"""Expressions and conditions of queries as Spark SQL text, with the very meaning they have in plain Python.
+"""Expressions and comparisons of queries as Spark SQL text, with the very meaning they have in plain Python.
 
 Rules: no subexpression is written twice for its own sake (texts would grow exponentially with nesting), so a
 value that a formula needs more than once is bound by a lambda; nothing raises in ANSI mode (`try_...`, casts
@@ -18,11 +18,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from distributary.errors import InputError
 from distributary.filters.topic import WILDCARD, TopicFilter
-from distributary.filters.where import expression as conditions
 from distributary.filters.where.values import MIRRORED
-from distributary.filters.where.write import write_operand
 from distributary.flow.language import expression as expressions
 from distributary.flow.language.schema import MAX_INTEGER, MIN_INTEGER, Type
 from distributary.model import MAX_TOPIC_BYTES, MAX_TOPIC_LEVELS
@@ -242,54 +239,7 @@ def _beyond(text: str, operator: str, above: bool) -> str:
     return _unless_null(text, {"=": False, "<>": True}.get(operator, (operator in ("<", "<=")) == above))
 
 
-# Conditions
-
-
-def condition_sql(condition: conditions.Expression, columns: Mapping[str, Value]) -> str:
-    """A condition of a filter as SQL: true, false or null; what `columns` does not have is missing.
-
-    >>> condition_sql(conditions.Compare("price", ">", 8), {"price": ("p", Type.NUMBER)})
-    '(p > 8.0D)'
-    """
-
-    def column(operand: conditions.Operand) -> Value:
-        if not isinstance(operand, str):
-            raise InputError(f"{write_operand(operand)} cannot be computed on Spark's side", field="where")
-        return columns.get(operand, ("null", None))
-
-    match condition:
-        case conditions.And(parts):
-            return "(" + " and ".join(condition_sql(part, columns) for part in parts) + ")"
-        case conditions.Or(parts):
-            return "(" + " or ".join(condition_sql(part, columns) for part in parts) + ")"
-        case conditions.Not(part):
-            return f"(not {condition_sql(part, columns)})"
-        case conditions.TruthConstant(truth):
-            return literal(truth, Type.BOOLEAN)
-        case conditions.Compare(name, operator, other):
-            return compared_with(column(name), operator, other)
-        case conditions.CompareAttributes(left, operator, right):
-            return comparison(column(left), operator, column(right))
-        case conditions.Between(name, low, high):
-            value = column(name)
-            return f"({compared_with(value, '>=', low)} and {compared_with(value, '<=', high)})"
-        case conditions.In(name, others):
-            value = column(name)
-            return "(" + " or ".join(compared_with(value, "=", other) for other in others) + ")"
-        case conditions.Like(name, pattern, escape):
-            text, type = column(name)
-            if type is not Type.TEXT:
-                return literal(None, Type.BOOLEAN)
-            return f"({text} rlike {text_literal(like_regex(str(pattern), escape))})"
-        case conditions.IsNull(name):
-            return f"({column(name)[0]} is null)"
-        case conditions.IsTruth(name, truth):
-            text, type = column(name)
-            return f"coalesce({text} = {literal(truth)}, false)" if type is Type.BOOLEAN else "false"
-        case conditions.Truth(name):
-            text, type = column(name)
-            return text if type is Type.BOOLEAN else literal(None, Type.BOOLEAN)
-    raise TypeError(f"not a condition: {condition!r}")
+# Patterns
 
 
 def like_regex(pattern: str, escape: Any = None) -> str:
