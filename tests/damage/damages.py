@@ -26,11 +26,11 @@ FEW, MANY = 60, 1000
 """Damages in the ordinary tests, and in `make chaos`."""
 
 
-def seeds() -> list[object]:
+def seeds(few: int = FEW, many: int = MANY) -> list[object]:
     """The seeds of the damages, as parameters of a test."""
     first = 10_000 * int(os.environ.get("DISTRIBUTARY_SEED", "1"))
-    often = [pytest.param(first + number, marks=pytest.mark.chaos) for number in range(MANY)]
-    return [*range(FEW), *often]
+    often = [pytest.param(first + number, marks=pytest.mark.chaos) for number in range(many)]
+    return [*range(few), *often]
 
 
 def files_below(place: Path) -> Files:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,8 @@ from distributary.store.repair import find_damage, repair
 
 NEWEST = 14
 STREAM = "a/stream"
+NEEDED = ("log/", "rescued/", "workspace/snapshots/")
+"""What the live sets are read from."""
 
 
 @dataclass(frozen=True)
@@ -81,19 +84,25 @@ def damage_and_ask(seed: int, place: Path) -> None:
         store = open_store(place)
         found = find_damage(store)
         assert found or (gone and "snapshots/" in name), "the damage was not found"
+        touched = sorted(each for each in names if changed.get(each) != right.files[each])
+        assert [f"log/{version:020d}.arrow" for version in found.lost] == [
+            each for each in touched if each.startswith("log/")
+        ], "not all that is said to be lost is lost, or the other way round"
         errors = check_answers(store, right)
         if name.startswith("log/"):
             assert errors, "a version is lost, and nobody was told"
         check_repair(store, right)
 
 
-def check_answers(store: SubscriptionStore, right: StoreExample) -> list[DistributaryError]:
+def check_answers(
+    store: SubscriptionStore, right: StoreExample, told: object = None
+) -> list[DistributaryError]:
     """See that every answer is right or refused with a sentence that says what is damaged."""
     errors = []
     for question, ask in questions(store).items():
         said, error = asked(ask)
         if error is None:
-            assert said == right.answers[question], f"a wrong answer: {question}"
+            assert said == right.answers[question], f"a wrong answer: {question} {told or ''}"
         else:
             assert isinstance(error, DamagedError)
             assert str(store.location) in str(error)
@@ -120,6 +129,41 @@ def check_repair(store: SubscriptionStore, right: StoreExample) -> None:
 @pytest.mark.parametrize("seed", seeds())
 def test_no_damage_to_a_store_does_harm_and_all_are_found(seed: int, tmp_path: Path) -> None:
     damage_and_ask(seed, tmp_path / "store")
+
+
+@pytest.mark.parametrize("seed", seeds(few=20, many=200))
+def test_several_damages_at_once_and_again_after_a_repair_do_no_harm(seed: int, tmp_path: Path) -> None:
+    random, place = Random(seed), tmp_path / "store"
+    right, other = example(), example(salt=1).files
+    write_files(right.files, place)
+    told = []
+    with told_with(seed, "several", "tests/damage/test_directory_store.py"):
+        for _ in range(2):
+            whole = files_below(place)
+            files = {name: content for name, content in whole.items() if name.startswith(NEEDED) and content}
+            kept = {name: content for name, content in whole.items() if name not in files}
+            for _ in range(random.randrange(2, 6)):
+                files, _, what = damaged(files, other, sorted(files), random)
+                files = {name: content for name, content in files.items() if content}
+                told.append(what)
+            shutil.rmtree(place)
+            write_files({**kept, **files}, place)
+            store = open_store(place)
+            found, unreadable = asked(lambda store=store: find_damage(store))
+            if unreadable is not None:
+                assert "identity" in str(unreadable), told
+                return
+            check_answers(store, right, told)
+            repair(store)
+            again = open_store(place)
+            assert not find_damage(again), told
+            ids = [one.id for _, one in again.subscriptions()]
+            assert len(ids) == len(set(ids)), told
+            if found is not None and found.certain == NEWEST == found.newest:
+                assert again.table().to_pylist() == right.answers["live"], told
+            else:
+                right = StoreExample(right.files, {**right.answers, "live": again.table().to_pylist()})
+                right.answers[f"live at {NEWEST}"] = right.answers["live"]
 
 
 def test_no_damage_to_a_store_crashes_the_process(tmp_path: Path) -> None:

@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -243,7 +242,7 @@ class DirectoryStore(SubscriptionStore):
 
     def rescued(self) -> Snapshots:
         """The live sets that repairs have written, which no log leads to."""
-        return Snapshots(self.path / "rescued", self.path / "temporary", self.identity, kept=sys.maxsize)
+        return Snapshots(self.path / "rescued", self.path / "temporary", self.identity, derived=False)
 
     def forget(self) -> None:
         """Forget what this process knows of the store, after a repair."""

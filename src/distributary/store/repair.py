@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,11 +64,7 @@ def find_damage(store: SubscriptionStore) -> StoreDamage:
     """All damage to a store in a directory; every file is read."""
     store = _directory_store(store)
     files: dict[Path, str] = {}
-    try:
-        identity = store.identity
-    except DamagedError as error:
-        files[store.path / "store.json"] = str(error)
-        identity = _identity_in_files(store)
+    identity = _identity(store, files)
     newest = max((*(n for part in WITNESSES for n in numbers_in(store.path / part)), 0))
     kept = _whole_sets(store.workspace / SNAPSHOTS, identity, files)
     rescued = _whole_sets(store.path / "rescued", identity, files)
@@ -107,7 +104,7 @@ def repair(store: SubscriptionStore) -> StoreDamage:
 
 def _repair(store: DirectoryStore, found: StoreDamage) -> None:
     described = store.path / "store.json"
-    identity = _identity_in_files(store) if described in found.files else store.identity
+    identity = _identity(store, {})
     (store.path / "damaged").mkdir(exist_ok=True)
     for path in found.files:
         if path.exists():
@@ -159,16 +156,30 @@ def _damaged_bindings(store: DirectoryStore, identity: str) -> Iterator[tuple[Pa
                 yield path, str(error)
 
 
-def _identity_in_files(store: DirectoryStore) -> str:
-    """The identity that the labels of the log tell."""
-    for path in sorted((store.path / "log").glob("*.arrow")):
+def _identity(store: DirectoryStore, files: dict[Path, str]) -> str:
+    """The store's identity, which most files of the log agree on; that store.json is damaged is noted.
+
+    The store.json of another store is whole, and to go by it would be to take the whole log for damaged.
+    """
+    told: Counter[str] = Counter()
+    for path in (store.path / "log").glob("*.arrow"):
         try:
-            return str(read_seal(path, {}).label["store"])
+            told[str(read_seal(path, {}).label["store"])] += 1
         except (OSError, DamagedError, KeyError):
             continue
-    raise DamagedError(
-        f"nothing in {store.path} tells the store's identity; put back store.json from a backup"
-    )
+    agreed = told.most_common(1)[0][0] if told else None
+    described = store.path / "store.json"
+    try:
+        identity = store.identity
+    except DamagedError as error:
+        files[described] = str(error)
+        if agreed is None:
+            raise DamagedError(f"{error}; nothing else tells the store's identity") from None
+        return agreed
+    if agreed is None or told[identity] == told[agreed]:
+        return identity
+    files[described] = "is that of another store"
+    return agreed
 
 
 def _directory_store(store: SubscriptionStore) -> DirectoryStore:

@@ -36,13 +36,16 @@ def snapshot_due(rows: int, commits: int, live: int) -> bool:
 
 
 class Snapshots:
-    """The snapshots of a store in a directory; any number of processes may read and write them."""
+    """The snapshots of a store in a directory; any number of processes may read and write them.
 
-    def __init__(self, directory: Path, temporary: Path, store: str, kept: int = KEPT) -> None:
+    Those that are not `derived` from the log cannot be made again: none of them is removed or renamed.
+    """
+
+    def __init__(self, directory: Path, temporary: Path, store: str, *, derived: bool = True) -> None:
         self.directory = directory
         self.temporary = temporary
         self.store = store
-        self.kept = kept
+        self.derived = derived
 
     def versions(self) -> list[int]:
         """The versions there are snapshots of, in order."""
@@ -84,14 +87,28 @@ class Snapshots:
             self.temporary,
             lambda stream: write_checked(stream, label, lambda inner: write_table(live, inner)),
         )
-        for old in self.versions()[: -self.kept]:
+        for old in self.versions()[:-KEPT] if self.derived else ():
             self.path(old).unlink(missing_ok=True)
         sweep(self.temporary)
 
     def _retire(self, version: int, error: DamagedError) -> bool:
-        """Rename a damaged snapshot, so that it is not read again and another can be written."""
-        _log.warning("a snapshot is set aside, and made again from the log when needed: %s", error)
+        """Rename a damaged snapshot, so that it is not read again and another can be written.
+
+        One that is whole, but of another store or version, stays: it may be that store.json is the wrong one.
+        """
         path = self.path(version)
+        try:
+            read_checked(path, {})
+        except DamagedError:
+            whole = False
+        except OSError:
+            return not path.exists()
+        else:
+            whole = True
+        if whole or not self.derived:
+            _log.warning("a snapshot is passed over: %s", error)
+            return False
+        _log.warning("a snapshot is set aside, and made again from the log when needed: %s", error)
         try:
             path.rename(path.with_name(path.name + ASIDE))
         except OSError:
