@@ -19,6 +19,9 @@ Value = str | int | float | bool | None | tuple[Any, ...]
 
 Record = Mapping[str, Any]
 
+LOCAL = "local"
+"""Marks a field that stays where the object is: it is not sent to other nodes, nor traced."""
+
 BUILT_IN_FILTERS = ("topic", "where", "path", "change")
 
 MAX_TOPIC_BYTES = 65_535
@@ -40,7 +43,7 @@ class Event:
     topic: str | None = None
     attributes: Mapping[str, Value] = field(default_factory=dict, hash=False)
     document: str | None = None
-    arrival: int | None = field(default=None, compare=False)
+    arrival: int | None = field(default=None, compare=False, repr=False, metadata={LOCAL: True})
     """When it arrived, in nanoseconds since 1970 in UTC: what `now()` is in a condition. None for now."""
 
     def __post_init__(self) -> None:

@@ -103,7 +103,7 @@ def test_every_malformed_event_and_subscription_is_set_aside_with_a_reason(place
     assert len(aside) == len(BROKEN_EVENTS) + 1
     assert all(row["reason"] for row in aside)
     refused = [json.loads(line) for line in (place / "refused.jsonl").read_text().splitlines()]
-    assert [one["place"] for one in refused] == [f"subscription {one.id}" for one in BROKEN_SUBSCRIPTIONS]
+    assert [one["place"] for one in refused] == [f"subscription {one['id']}" for one in BROKEN_SUBSCRIPTIONS]
 
 
 def test_it_tells_what_every_kind_matched_who_got_what_and_where_it_is(place: Path, told: str) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from distributary.errors import DistributaryError
-from distributary.model import Event, Subscription
+from distributary.model import LOCAL, Event, Subscription
 from distributary.overlay import wire
 from distributary.overlay.wire import size_of
 
@@ -52,7 +52,7 @@ def packed(value: Any) -> bytes:
     if hasattr(value, "_fields"):
         value = (0, *value)
     elif is_dataclass(value):
-        value = (0, *(getattr(value, each.name) for each in fields(value)))
+        value = (0, *(getattr(value, each.name) for each in fields(value) if LOCAL not in each.metadata))
     return small_or(0x90, len(value), [(0xDC, ">H"), (0xDD, ">I")]) + b"".join(map(packed, value))
 
 

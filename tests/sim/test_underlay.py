@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from distributary.errors import DistributaryError
+from distributary.overlay.courier import Ack
 from distributary.overlay.node import Node
 from distributary.sim.simulator import Simulator
 from distributary.sim.underlay import Edge, Underlay, UnderlayLoad
@@ -18,10 +19,6 @@ from distributary.sim.underlay import Edge, Underlay, UnderlayLoad
 
 class Copy(NamedTuple):
     left: tuple[int, ...]
-
-
-class Ack(NamedTuple):
-    pass
 
 
 def chain_of(underlay: Underlay, count: int) -> tuple[Simulator, list[Node]]:
@@ -32,7 +29,7 @@ def chain_of(underlay: Underlay, count: int) -> tuple[Simulator, list[Node]]:
 
         def take(copy: Copy, sender: int, node: Node = node) -> None:
             node.deliver("copy")
-            node.send(sender, Ack())
+            node.send(sender, Ack(0.0, 0))
             if copy.left:
                 node.send(copy.left[0], Copy(copy.left[1:]))
 

@@ -18,6 +18,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from distributary.errors import DistributaryError
+from distributary.model import LOCAL
 from distributary.overlay.node import Message
 
 Measure = Callable[[Any], int]
@@ -64,7 +65,7 @@ def _measure_of(kind: type) -> Measure:
 
 
 def _dataclass_measure(kind: type) -> Measure:
-    names = tuple(field.name for field in fields(kind))
+    names = tuple(field.name for field in fields(kind) if LOCAL not in field.metadata)
 
     def measure(value: Any) -> int:
         return 1 + _length_header(len(names) + 1) + sum(_inner_size(getattr(value, name)) for name in names)

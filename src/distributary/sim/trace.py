@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import IO, Any, Self, cast
 
 from distributary.errors import DistributaryError
+from distributary.model import LOCAL
 from distributary.output import opened_for_bytes
 from distributary.overlay.node import Address, Message, Token
 from distributary.sim.simulator import Cause, DeliveredItem, Observer
@@ -118,7 +119,8 @@ def _text_for(kind: type) -> Callable[[Any], str]:
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
         text = _with_fields(kind, kind._fields)
     elif is_dataclass(kind):
-        text = _with_fields(kind, tuple(field.name for field in fields(kind)))
+        names = tuple(field.name for field in fields(kind) if LOCAL not in field.metadata)
+        text = _with_fields(kind, names)
     elif issubclass(kind, Mapping):
         text = _mapping_text
     elif issubclass(kind, int | float | str | bytes) and kind.__repr__ is not object.__repr__:

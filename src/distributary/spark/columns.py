@@ -13,15 +13,13 @@ from pyspark.sql.types import ArrayType, DataType, IntegralType, MapType, String
 from distributary.arrow_rows import unreadable_text
 from distributary.errors import DistributaryError, InputError
 from distributary.matching.batch import EventBatch
-from distributary.spark.places import RESERVED, SOURCE_PLACE
+from distributary.spark.places import ARRIVAL, RESERVED, SOURCE_PLACE
 from distributary.spark.rows import Batches, rejection_columns
 
 PART = RESERVED + "part"
 """The part of the index that a row visits."""
 HOME = RESERVED + "home"
 """Whether this visit is the one at which the event itself is told of."""
-ARRIVAL = RESERVED + "arrival"
-"""When the batch or micro-batch arrived, in microseconds since 1970: what `now()` is in a condition."""
 BATCH = RESERVED + "batch"
 """The micro-batch in which an archived event came."""
 BEYOND = "is beyond what the column's type holds; declare it as DECIMAL, or leave it out"

@@ -16,8 +16,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BooleanType, IntegerType, StructField, StructType
 
 from distributary.quarantine import Rejection
-from distributary.spark.columns import ARRIVAL, HOME, PART, EventColumns
+from distributary.spark.columns import HOME, PART, EventColumns
 from distributary.spark.index.build import CAPACITY, IndexOptions, Strategy, find_or_build
+from distributary.spark.places import ARRIVAL
 from distributary.spark.rows import REJECTION_COLUMNS, MatchRows
 from distributary.spark.tasks import MatchTasks
 from distributary.spark.tolerances import matched_in_batch, matched_in_stream

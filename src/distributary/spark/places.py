@@ -22,6 +22,8 @@ RESERVED = "__distributary_"
 """How the names of the columns start that the dataflow adds on its way."""
 UNREADABLE = "_unreadable"
 """The column in which a pipeline's reader leaves the raw text of what it could not read."""
+ARRIVAL = RESERVED + "arrival"
+"""When the batch or micro-batch arrived, in microseconds since 1970: what `now()` is in a condition."""
 SOURCE_PLACE = RESERVED + "place"
 """Where in its source an event stands that could not be read, or has no id."""
 

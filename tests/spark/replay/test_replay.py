@@ -270,9 +270,10 @@ def test_who_left_and_came_back_gets_what_happened_in_between(spark: SparkSessio
 
 def test_what_is_malformed_or_repeated_is_left_out_and_told(spark: SparkSession, past: Past) -> None:
     good = Subscription("s1", "zoe", topic="A")
-    found = replay_result(spark, past.pipeline, [good, Subscription("s2", "zoe", where="a >"), good])
+    strange = Subscription("s2", "zoe", topic="A", more={"unheard": "of"})
+    found = replay_result(spark, past.pipeline, [good, strange, good])
     assert [(one.place, one.field) for one in found.rejected] == [
-        ("subscription s2", "where"),
+        ("subscription s2", "unheard"),
         ("subscription s1", "id"),
     ]
     plain = replace(past.pipeline, events=replace(past.pipeline.events, order=None))

@@ -139,12 +139,12 @@ def _registered(out: Path, script: DemoScript, console: Console) -> tuple[Subscr
     """The store with the subscriptions of the start; what is malformed is refused and noted."""
     store = open_store(out / "subscriptions")
     with Quarantine(out / "refused.jsonl") as refused:
-
-        def refuse(position: int, subscription: Subscription, error: InputError) -> None:
-            record = json.dumps(subscription.to_record())
-            refused.add(rejection(f"subscription {subscription.id}", error, record))
-
-        version = store.commit([*script.subscriptions, *BROKEN_SUBSCRIPTIONS], refused=refuse)
+        version = store.commit(script.subscriptions)
+        for record in BROKEN_SUBSCRIPTIONS:
+            try:
+                store.commit([Subscription.from_record(record)])
+            except InputError as error:
+                refused.add(rejection(f"subscription {record['id']}", error, json.dumps(record)))
     say(
         console,
         f"{len(script.subscriptions):,} subscriptions registered as version {version} of the store, "

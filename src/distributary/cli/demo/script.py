@@ -37,10 +37,10 @@ JOINS_BEFORE, LEAVES_BEFORE = 2, 3
 """The rounds before which jo joins and dan leaves."""
 LEAVING = "p3"
 
-BROKEN_SUBSCRIPTIONS = (
-    Subscription("x1", "zoe", where="price > 10 and"),
-    Subscription("x2", "zoe", topic="quotes//NYSE"),
-    Subscription("x3", "zoe", path="/rss/channel/item[1]/title"),
+BROKEN_SUBSCRIPTIONS: tuple[Record, ...] = (
+    {"id": "x1", "subscriber": "zoe", "where": "price > 10 and"},
+    {"id": "x2", "subscriber": "zoe", "topic": "quotes//NYSE"},
+    {"id": "x3", "subscriber": "zoe", "path": "/rss/channel/item[/title"},
 )
 BROKEN_EVENTS: tuple[Record, ...] = (
     {"id": "x4", "topic": "", "price": 12.5},

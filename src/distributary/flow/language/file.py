@@ -67,7 +67,7 @@ def read_catalogue(tables: Mapping[str, Any]) -> Catalogue:
 
     >>> operators = [{"name": "large", "filter": {"from": "trades", "where": "size >"}}]
     >>> print(read_catalogue({"queries": {"busy": {"operators": operators}}}).problems[0])
-    query 'busy', operator 'large', where: something is missing around here at position 5 of 'size >'
+    query 'busy', operator 'large', where: something is missing behind this at position 5 of 'size >'
     """
     checks = Checks()
     sources, queries = [], []
