@@ -1,4 +1,4 @@
-"""Subscriptions held against a schema: what is misspelt, can never match, asks for everything or is slow.
+"""Subscriptions held against a schema: what is misspelt, can never match, is slow or superfluous.
 
     from distributary.filters.lint.lint import lint
     from distributary.filters.lint.schema import EventSchema

@@ -129,8 +129,6 @@ class Several:
     values: tuple[Any, ...]
 
 
-Temporal = Instant | TimeOfDay | Duration
-
 _KINDS: dict[type, Kind] = {
     int: Kind.NUMBER,
     Decimal: Kind.NUMBER,
