@@ -71,6 +71,7 @@ FINDINGS = {
     "slow": "no index can narrow it: it is evaluated for every event",
     "covered": "another subscription of the same subscriber gets everything that this one gets",
     "not compared": "the subscriber has too many subscriptions to compare them all",
+    "not told": "more was found in one filter than is told",
 }
 """What can be found, and what it means."""
 

@@ -111,6 +111,6 @@ def lint_covered(subscriptions: Sequence[Subscription]) -> Iterator[Finding]:
         first = subscriptions[0]
         message = (
             f"{coverings.cut_off:,} subscriptions of {first.subscriber!r} were compared with {MAX_COMPARED} "
-            "others each, not with all"
+            "others each at most, not with all"
         )
         yield finding(first, "", Severity.NOTE, "not compared", message)

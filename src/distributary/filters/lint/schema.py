@@ -24,6 +24,8 @@ MAX_SAMPLED = 10_000
 """So many events are looked at, when a schema is made of events."""
 MAX_NAMES = 10_000
 """So many names are compared with a misspelt one."""
+MAX_LOOKUPS = 500
+"""For so many misspelt names the nearest is looked for; of others it is only said that nothing has them."""
 
 
 class Container(Enum):
@@ -80,6 +82,7 @@ class EventSchema:
     complete: bool = True
     """Whether events have no attributes but these."""
     _folded: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
+    _nearest: dict[str, str | None] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def of_arrow(
@@ -148,9 +151,13 @@ class EventSchema:
         folded = name.lower()
         if folded in self._folded:
             return self._folded[folded]
-        names = list(self._folded)[:MAX_NAMES]
-        close = get_close_matches(folded, [each for each in names if abs(len(each) - len(folded)) < 4], 1)
-        return self._folded[close[0]] if close else None
+        if folded not in self._nearest:
+            if len(self._nearest) >= MAX_LOOKUPS:
+                return None
+            names = list(self._folded)[:MAX_NAMES]
+            close = get_close_matches(folded, [each for each in names if abs(len(each) - len(folded)) < 4], 1)
+            self._nearest[folded] = self._folded[close[0]] if close else None
+        return self._nearest[folded]
 
 
 _Nested = ValueType | dict[str, Any]
