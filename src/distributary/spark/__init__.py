@@ -9,6 +9,7 @@ In reading order:
   which rows come out;
 - `index`: the index of the subscriptions, found or built by the driver and opened by tasks;
 - `tasks`, `tolerances`: what tasks do with Arrow batches, and the branch for matches that depend on the past;
+- `lint`: the subscriptions held against the events' schema before they are matched;
 - `queries`: stream queries as DataFrames, and their items as events;
 - `pipeline`: a stream with sinks, archive, quarantine and metrics, from a TOML file (`distributary run`);
 - `replay`: subscriptions over the archive of a pipeline (`distributary replay`);

@@ -128,6 +128,20 @@ class EventSchema:
                 _flatten(name, type_, flat)
         return cls(flat, topic in columns, document in columns)
 
+    def joined(self, other: EventSchema) -> EventSchema:
+        """The schema of events of which some have one schema and some another."""
+        names = dict.fromkeys([*self.attributes, *other.attributes])
+        types = {
+            name: either(each.attributes[name] for each in (self, other) if name in each.attributes)
+            for name in names
+        }
+        return EventSchema(
+            types,
+            self.has_topic or other.has_topic,
+            self.has_document or other.has_document,
+            self.complete and other.complete,
+        )
+
     def type_of(self, name: str) -> ValueType | None:
         """The type of an attribute; None when there is none of this name."""
         found = self.attributes.get(name)
