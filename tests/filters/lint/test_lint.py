@@ -354,3 +354,43 @@ def test_a_subscriber_with_very_many_subscriptions_is_compared_within_a_bound(
     (told,) = [each for each in lint(wishes, SCHEMA) if each.what == "not compared"]
     assert len(compared) <= 1000 + MAX_COMPARED
     assert "of 'ann'" in told.message
+
+
+ALWAYS = "is true for every event"
+ALL_TOPICS = "asks for every topic but those that begin with $"
+
+
+@pytest.mark.parametrize(
+    ("filters", "told"),
+    [
+        ({"where": "true"}, [("where", "note", ALWAYS, "")]),
+        ({"where": "1 = 1 or a = 2"}, [("where", "warning", ALWAYS, "write true if that is meant")]),
+        (
+            {"where": "a is null or not a is null", "topic": "A"},
+            [("where", "warning", ALWAYS, "leave it out")],
+        ),
+        ({"where": "true", "topic": "A"}, [("where", "note", ALWAYS, "leave it out")]),
+        ({"topic": "mqtt:#"}, [("topic", "note", ALL_TOPICS, "")]),
+        ({"topic": "mqtt:+/#", "change": {"a": 1}}, [("topic", "note", ALL_TOPICS, "")]),
+        ({"path": "//*"}, [("path", "note", "asks for every document", "")]),
+        ({"path": "//*", "topic": "A"}, []),
+        ({"topic": "mqtt:#", "where": "a = 1"}, []),
+        ({"topic": "mqtt:+"}, []),
+    ],
+)
+def test_what_asks_for_everything_is_told(filters, told):
+    found = lint([Subscription("s", "ann", **filters)])
+    assert [(each.filter, each.severity.value, each.message, each.advice) for each in found] == told
+
+
+def test_what_lets_every_event_pass_makes_the_others_of_a_subscriber_needless():
+    given = [
+        Subscription("topic", "ann", topic="A"),
+        Subscription("all", "ann", where="a is null or a is not null"),
+        Subscription("path", "ann", path="a", change={"a": 1}),
+        Subscription("also all", "ann", where="1 = 1"),
+        Subscription("bob's", "bob", topic="A"),
+    ]
+    covered = [(each.subscription, each.message) for each in lint(given) if each.what == "covered"]
+    by = "subscription 'all' of 'ann' gets everything that this one gets"
+    assert covered == [("topic", by), ("path", by), ("also all", by)]

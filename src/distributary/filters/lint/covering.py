@@ -92,7 +92,7 @@ def _groups_above(profile: Profile) -> Iterator[Group]:
     kinds, fixed = sorted(profile.filters), _fixed(profile)
     if len(kinds) > MAX_KINDS:
         return
-    for count in range(1, len(kinds) + 1):
+    for count in range(len(kinds) + 1):
         for chosen in combinations(kinds, count):
             for length in range(len(fixed) + 1 if "topic" in chosen else 1):
                 yield frozenset(chosen), fixed[:length]
