@@ -1,7 +1,7 @@
 """Tells what is wrong with subscriptions that can be read: names that the events do not have, comparisons of
-values that do not compare, conditions that are never true, what no index can narrow, and what another
-subscription of the same subscriber makes needless. Each finding has its place, its severity (error, warning
-or note), and what to write instead. Nothing is changed.
+values that do not compare, conditions that are never or always true, what asks for everything, what no index
+can narrow, and what another subscription of the same subscriber makes needless. Each finding has its place,
+its severity (error, warning or note), and what to write instead. Nothing is changed.
 
 What the events have is told by --schema, or found in the first events of --events; without either, only what
 needs no schema is found. Subscriptions that cannot be read are findings too. Ends with 3 when there are
