@@ -5,7 +5,7 @@
 - `engine`: whether Spark and Java are here
 - `match`, `check`, `explain`, `generate`, `subscriptions`: files and stores, in this process
 - `run`, `replay`, `demo/`: on Spark
-- `plan`, `plan_trees`, `plan_queries`: trees and placements for sites
+- `plan`, `plan_trees`, `plan_queries`: trees and placements for sites; `plan_output`: how both end
 - `sim`, `sim_queries`, `trials`: the simulator
 
 `distributary lab` is in the package `distributary_lab`.
