@@ -14,6 +14,7 @@ from distributary.filters.where.domain import Conjunction, contains_value
 from distributary.filters.where.evaluate import evaluate
 from distributary.filters.where.filter import WhereFilter
 from distributary.model import Event
+from properties.examples import examples
 from properties.oracle_where import attribute_maps, conditions, wants
 
 maps = st.lists(attribute_maps(), min_size=1, max_size=6)
@@ -27,7 +28,7 @@ def satisfies(conjunction: Conjunction, attributes: dict) -> bool:
     return all(contains_value(domain, attributes.get(name)) for name, domain in conjunction.domains)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(conditions(), maps)
 def test_evaluates_as_the_oracle_does(text, events):
     filter = WhereFilter.parse(text)
@@ -36,7 +37,7 @@ def test_evaluates_as_the_oracle_does(text, events):
         assert passes(filter, attributes) is (wants(text, attributes) is True)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(conditions(), maps)
 def test_conjunctions_hold_exactly_when_the_condition_does(text, events):
     filter = WhereFilter.parse(text)
@@ -53,7 +54,7 @@ def test_conjunctions_hold_exactly_when_the_condition_does(text, events):
             assert all(c.residual for c in satisfied)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(conditions(12))
 def test_canonical_text_reads_back_as_the_same_filter(text):
     filter = WhereFilter.parse(text)
@@ -66,7 +67,7 @@ def test_canonical_text_reads_back_as_the_same_filter(text):
     assert pickle.loads(pickle.dumps(filter)) == filter
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(conditions(3), min_size=2, max_size=2), maps)
 def test_cover_is_never_wrong(texts, events):
     first, second = map(WhereFilter.parse, texts)
@@ -76,7 +77,7 @@ def test_cover_is_never_wrong(texts, events):
             assert wants(texts[0], attributes) is True or wants(texts[1], attributes) is not True
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(conditions(4), min_size=2, max_size=4), maps)
 def test_merge_lets_pass_what_either_does(texts, events):
     filters = [WhereFilter.parse(text) for text in texts]
@@ -90,7 +91,7 @@ def test_merge_lets_pass_what_either_does(texts, events):
         assert all(passes(merged, e) for e in events if wants(text, e) is True), filter
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(conditions(2).filter(lambda text: "like" not in text), min_size=2, max_size=2), maps)
 def test_merge_of_small_conditions_is_their_union(texts, events):
     first, second = map(WhereFilter.parse, texts)
@@ -102,7 +103,7 @@ def test_merge_of_small_conditions_is_their_union(texts, events):
         assert (merged is None or passes(merged, attributes)) is (expected or merged is None)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(conditions(4), conditions(4))
 def test_a_cached_shape_reads_as_an_unknown_one(text, other):
     def read() -> tuple:
@@ -115,7 +116,7 @@ def test_a_cached_shape_reads_as_an_unknown_one(text, other):
     assert read() == anew
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(conditions(3), st.permutations(["a", "b", "c", "A", "wind.speed"]), maps)
 def test_names_fill_a_cached_shape_as_they_would_be_read(text, renamed, events):
     WhereFilter.parse(text)
@@ -132,7 +133,7 @@ def test_names_fill_a_cached_shape_as_they_would_be_read(text, renamed, events):
     assert (again.text, again.expression, again.conjunctions) == known
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(conditions(3), st.data())
 def test_literals_fill_a_cached_shape_as_they_would_be_read(text, data):
     WhereFilter.parse(text)
@@ -150,7 +151,7 @@ def test_literals_fill_a_cached_shape_as_they_would_be_read(text, data):
         assert again.expression == filter.expression
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.text(max_size=40) | st.text(alphabet="ab01.'\"()<>=!-,% \n/*e+", max_size=30))
 def test_any_text_is_a_filter_or_an_error(text):
     filter = parsed_or_error(text)
@@ -176,7 +177,7 @@ WORDS = [
 RESERVED = ["select", "case", "as", "exists", "distinct"]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(conditions(4), st.data())
 def test_a_mutated_condition_is_a_filter_or_an_error(text, data):
     for _ in range(data.draw(st.integers(1, 3))):
@@ -196,7 +197,7 @@ def test_a_mutated_condition_is_a_filter_or_an_error(text, data):
     assert filter.conjunctions is not None or filter.slow
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.sampled_from(WORDS), max_size=9), maps)
 def test_words_in_any_order_are_read_as_the_oracle_reads_them_or_refused(words, events):
     text = " ".join(words)

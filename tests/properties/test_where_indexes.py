@@ -16,6 +16,7 @@ from distributary.matching.index import Index
 from distributary.matching.where.bitsets import WhereBitsets
 from distributary.matching.where.verifier import WhereVerifier
 from distributary.model import Event
+from properties.examples import examples
 from properties.interleaving import check_against_oracle, steps
 from properties.oracle_where import attribute_maps, conditions, wants
 
@@ -56,7 +57,7 @@ events = st.lists(attribute_maps(), max_size=5).map(
 
 @pytest.mark.parametrize("engine", ENGINES)
 @given(taken=steps(filters), events=events)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_every_index_answers_as_the_oracle_does(
     engine: type[Index[Any]], taken: list[tuple[str, Any]], events: list[Event]
 ) -> None:
@@ -65,7 +66,7 @@ def test_every_index_answers_as_the_oracle_does(
 
 @pytest.mark.parametrize("engine", COMPILED)
 @given(data=st.data())
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 def test_many_conditions_at_once(engine: type[Index[Any]], data: st.DataObject) -> None:
     names = [f"n{number}" for number in range(12)]
     bound = st.integers(-4, 4)
@@ -98,7 +99,7 @@ def test_many_conditions_at_once(engine: type[Index[Any]], data: st.DataObject) 
 
 
 @given(held=st.lists(filters, min_size=1, max_size=12), events=events, reopened=st.booleans())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_the_verifier_answers_as_the_oracle_does(
     held: list[WhereFilter], events: list[Event], reopened: bool
 ) -> None:
