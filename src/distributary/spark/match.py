@@ -91,13 +91,9 @@ def match(
 
 
 def match_with(tasks: MatchTasks, events: DataFrame) -> DataFrame:
-    """The rows that tasks make of events and the subscriptions in their index.
-
-    The arrival of the events is one instant for a batch. A stream has one for each micro-batch, which Spark
-    keeps with its offsets: a micro-batch that is repeated after a failure repeats it.
-    """
+    """The rows that tasks make of events and the subscriptions in their index; see `with_arrival`."""
     schema = tasks.rows.schema(events.schema)
-    events = events.withColumn(ARRIVAL, F.unix_micros(F.current_timestamp()))
+    events = with_arrival(events)
     index, routed = tasks.index, events
     if index.plan is not None:
         extra = [StructField(PART, IntegerType()), StructField(HOME, BooleanType())]
@@ -108,6 +104,17 @@ def match_with(tasks: MatchTasks, events: DataFrame) -> DataFrame:
         return matched
     second = matched_in_stream if events.isStreaming else matched_in_batch
     return matched.union(second(routed, tasks))
+
+
+def with_arrival(events: DataFrame) -> DataFrame:
+    """The events with their arrival, unless they have it: what `now()` is in conditions.
+
+    It is one instant for a batch. A stream has one for each micro-batch, which Spark keeps with its offsets:
+    a micro-batch that is repeated after a failure repeats it. Archived events have that of their micro-batch.
+    """
+    if ARRIVAL in events.columns:
+        return events
+    return events.withColumn(ARRIVAL, F.unix_micros(F.current_timestamp()))
 
 
 def rejected(

@@ -120,6 +120,15 @@ class WhereFilter(Filter):
             )
         return None
 
+    @property
+    def looks_at_clock(self) -> bool:
+        """Whether `now()` stands in it, so that when the event arrived decides.
+
+        >>> WhereFilter.parse("at > now() - interval '1 hour'").looks_at_clock
+        True
+        """
+        return self._template.looks_at_clock
+
     def matches(self, event: Event) -> bool:
         """Whether the condition is true for the event's attributes."""
         given, present = event.attributes, self._template.present
