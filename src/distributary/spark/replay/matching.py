@@ -100,7 +100,7 @@ def _without_tolerances(requests: Iterable[ReplayRequest], rejected: list[Reject
             kept.append(one)
         else:
             error = InputError("no tolerance can be kept: the pipeline names no order column", field="change")
-            rejected.append(_left_out(one, error))
+            rejected.append(_rejected(one, error))
     return kept
 
 
@@ -119,7 +119,7 @@ def _with_a_present(
             f"begin after that batch, or compare with a time of the event",
             field="where",
         )
-        rejected.append(_left_out(one, error))
+        rejected.append(_rejected(one, error))
     return kept
 
 
@@ -131,7 +131,7 @@ def _looks_at_clock(one: ReplayRequest) -> bool:
         return False  # which the index says too, with the reason
 
 
-def _left_out(one: ReplayRequest, error: InputError) -> Rejection:
+def _rejected(one: ReplayRequest, error: InputError) -> Rejection:
     return rejection(f"subscription {one.subscription.id}", error, repr(one.subscription.to_record()))
 
 

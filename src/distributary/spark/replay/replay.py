@@ -56,7 +56,8 @@ class ReplayResult:
     derived: int
     """How many items of published streams they have."""
     rejected: tuple[Rejection, ...] = ()
-    """Subscriptions that are left out: malformed, or with a tolerance where the pipeline has no order."""
+    """Subscriptions that are left out: malformed, with a tolerance where the pipeline has no order, or with
+    `now()` where what that was is not known."""
     live: bool = True
     """Whether what comes after these batches is all the live stream's to deliver."""
 
@@ -171,6 +172,8 @@ def as_if_subscribed(
     end = max(given.start, *(one.batches.stop for one in requests))
     had = [ReplayRequest(life.subscription, history.during(life)) for life in lives]
     delivered = match_archive(spark, pipeline, history, had, range(given.start, end))
+    # A registration whose deliveries cannot be told may have had some of what is given here: that is told.
+    found = replace(found, rejected=tuple(dict.fromkeys((*found.rejected, *delivered.rejected))))
     if delivered.looked_at:
         looked_at = tuple(sorted({*found.looked_at, *delivered.looked_at}))
         rest = _without(found.deliveries, delivered.deliveries)
