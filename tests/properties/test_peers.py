@@ -15,7 +15,6 @@ import pyarrow as pa
 import pytest
 
 from distributary import Event, Matcher, Subscription
-from distributary.errors import FilterError
 from distributary.filters.where.filter import WhereFilter
 from properties.peers import (
     DIFFERENCES,
@@ -42,23 +41,16 @@ def our_truths(peer: Peer, rows: list[Row], conditions: list[str]) -> list[list[
     schema = {name: ARROW[type] for name, type in DUCKDB.columns().items() if name in peer.columns()}
     columns = {name: pa.array([row[name] for row in rows], type) for name, type in schema.items()}
     table = pa.table({"id": [str(number) for number in range(len(rows))], **columns})
-    always: set[str] = set()
-    subscriptions = []
-    for number, text in enumerate(conditions):
-        for name, where in ((f"{number} true", text), (f"{number} false", f"not ({text})")):
-            try:
-                subscriptions.append(Subscription(name, "ann", where=WhereFilter.parse(where).text))
-            except FilterError as error:
-                if "true for every event" not in error.reason:
-                    raise
-                always.add(name)
+    subscriptions = [
+        Subscription(f"{number} {truth}", "ann", where=where)
+        for number, text in enumerate(conditions)
+        for truth, where in ((True, text), (False, f"not ({text})"))
+    ]
     found = Matcher(subscriptions).match_batch(table)
     pairs = set(zip(found["event_id"].to_pylist(), found["subscription_id"].to_pylist(), strict=True))
 
     def truth(row: int, number: int) -> Truth:
-        if f"{number} true" in always or (str(row), f"{number} true") in pairs:
-            return True
-        return False if f"{number} false" in always or (str(row), f"{number} false") in pairs else None
+        return next((one for one in (True, False) if (str(row), f"{number} {one}") in pairs), None)
 
     return [[truth(row, number) for row in range(len(rows))] for number in range(len(conditions))]
 
