@@ -28,7 +28,7 @@ settings.load_profile("house")
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
 STARTING_PROCESSES = ("test_demo.py", "test_elsewhere.py", "test_exactly_once.py", "pipeline/test_run.py")
-PIPELINES = "/spark/pipeline/"
+WITH_ENGINES = ("/spark/pipeline/", "/spark/queries/")
 """Whose tests share a session with those of the engines; all others share another, in a process beside it."""
 
 
@@ -45,7 +45,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("processes"))
             item.add_marker(pytest.mark.spark)
         elif "spark" in getattr(item, "fixturenames", ()):
-            other = PIPELINES not in item.path.as_posix()
+            other = not any(folder in item.path.as_posix() for folder in WITH_ENGINES)
             item.add_marker(pytest.mark.xdist_group("other session" if other else "session"))
             item.add_marker(pytest.mark.spark)
 
