@@ -28,6 +28,7 @@ TOPICS = [
     for levels in product(["", "A", "$S"], repeat=depth)
     if any(levels) or depth > 1
 ]
+TOPICS += ["mqtt:A", "/mqtt:A", "//mqtt:A", "mqtt:A/", "/mqtt:A/A"]
 EVENTS = [Event(str(number), topic=topic) for number, topic in enumerate(TOPICS)]
 
 
@@ -44,6 +45,12 @@ def patterns() -> list[str]:
 
 
 PATTERNS = patterns()
+PATTERNS += [
+    "/mqtt:A",
+    "/mqtt:A/#",
+    "/mqtt:A/*",
+    "/mqtt:A/*/#",
+]  # ours, by their slash
 FILTERS = [TopicFilter.parse(pattern) for pattern in PATTERNS]
 WANTED = [
     [slot for slot, pattern in enumerate(PATTERNS) if oracle_topic.matches(pattern, topic)]
