@@ -137,7 +137,7 @@ def fixed_index(
 ) -> find.FixedIndex:
     """Build the index of a DataFrame of subscriptions, where every task will find it."""
     spark = subscriptions.sparkSession
-    given = _with_known_columns(subscriptions)
+    given = with_known_columns(subscriptions)
     strategy = options.strategy
     if strategy == "rendezvous" or (strategy == "auto" and given.count() > INDEX_LIMIT):
         if look is not None:
@@ -150,7 +150,7 @@ def fixed_index(
     table = table_in_order(given)
     if look is not None:
         look(lambda: table)
-    entries = [(None, one) for one in _accepted(table, rejected)]
+    entries = [(None, one) for one in accepted(table, rejected)]
     return single_part(spark, entries, rejected, workspace=options.workspace, tolerances=options.tolerances)
 
 
@@ -171,7 +171,7 @@ def single_part(
     return find.FixedIndex(None, found, str(root))
 
 
-def _with_known_columns(subscriptions: DataFrame) -> DataFrame:
+def with_known_columns(subscriptions: DataFrame) -> DataFrame:
     """The subscriptions with ids as text; a column that is no field of a subscription is an error."""
     known = (*SUBSCRIPTION_COLUMNS, *added_kinds())
     for name in subscriptions.columns:
@@ -277,7 +277,7 @@ def _build_base(spark: SparkSession, index: find.LiveIndex, version: int) -> Non
     rejected: list[Rejection] = []
     plan = index.rendezvous()
     if plan is None:
-        entries = zip(table["serial"].to_pylist(), _accepted(table, rejected), strict=True)
+        entries = zip(table["serial"].to_pylist(), accepted(table, rejected), strict=True)
         label = find.part_label(index.base_name(version), 0)
         _build_part(find.part_directory(building, 0), label, entries, index.tolerances, rejected)
     else:
@@ -436,7 +436,8 @@ class _BuildTask:
         return pa.RecordBatch.from_pydict(columns)
 
 
-def _accepted(table: pa.Table, rejected: list[Rejection]) -> Iterator[Subscription]:
+def accepted(table: pa.Table, rejected: list[Rejection]) -> Iterator[Subscription]:
+    """The subscriptions of a table; rows that are none are added to `rejected`."""
     for one in read_subscriptions(table):
         if isinstance(one, Rejection):
             rejected.append(one)
