@@ -7,7 +7,8 @@ Rules:
   used the registration on. `now()` is when the batch arrived.
 - An event that came in several batches is explained in the last of them, unless a batch is named.
 - Of a subscriber the registrations that were not live in that batch are told as well.
-- An event that is not in the archive and was set aside is an error that says why.
+- An event that is not in the archive and was set aside is an error that says why; so is a batch that
+  tolerances need and the archive lacks.
 
 Cost: the batches are read one by one, newest first, until the event is found; Parquet passes over files
 and groups of rows that cannot have its id. Where there are tolerances, the batches of their lives are read
@@ -37,7 +38,7 @@ from distributary.spark.pipeline.config import Pipeline, derived_in
 from distributary.spark.pipeline.derived import ORDER
 from distributary.spark.pipeline.outputs import complete_batches
 from distributary.spark.places import ARRIVAL
-from distributary.spark.replay.history import History, archived_batches
+from distributary.spark.replay.history import History, archived_batches, require_archived
 from distributary.spark.replay.replay import lives_of
 from distributary.store import Life
 from distributary.store.columns import ROW_BITS
@@ -64,6 +65,8 @@ class _Archived:
     columns: EventColumns
     batches: tuple[int, ...]
     """Those that have such rows and are finished, in order."""
+    filled: frozenset[int]
+    """Those that had such rows when they were finished."""
 
     def rows(self, batch: int, chosen: dataset.Expression | None) -> pa.Table:
         """Rows of a batch."""
@@ -136,25 +139,25 @@ def _find(
     """Where an event is: among which rows, its own, and its batch."""
     archived_batches(pipeline)
     assert pipeline.archive is not None, "an archive with batches"
-    records = history.records if batch is None else [one for one in history.records if one.batch == batch]
-    with_events = {one.batch for one in records if one.events}
-    with_derived = {one.batch for one in records if one.published}
     derived, named = derived_in(pipeline.archive), pipeline.columns
     order = None if named.order is None else ORDER
-    sources = [_Archived(pipeline.archive, named, _complete(pipeline.archive, with_events))]
+    with_events = frozenset(one.batch for one in history.records if one.events)
+    with_derived = frozenset(one.batch for one in history.records if one.published)
+    sources = [_archived(pipeline.archive, named, with_events)]
     if with_derived:
-        sources.append(_Archived(derived, EventColumns(order=order), _complete(derived, with_derived)))
+        sources.append(_archived(derived, EventColumns(order=order), with_derived))
     for source in sources:
-        for number in reversed(source.batches):
+        for number in reversed([each for each in source.batches if batch in (None, each)]):
             rows = source.with_id(number, event)
             if len(rows):
                 return source, rows, number
-    rejecting = [one.batch for one in records if one.rejected]
+    rejecting = [one.batch for one in history.records if one.rejected and batch in (None, one.batch)]
     raise DistributaryError(_why_missing(pipeline, event, rejecting, batch))
 
 
-def _complete(path: str, wanted: set[int]) -> tuple[int, ...]:
-    return tuple(batch for batch in complete_batches(path) if batch in wanted)
+def _archived(path: str, columns: EventColumns, filled: frozenset[int]) -> _Archived:
+    complete = tuple(batch for batch in complete_batches(path) if batch in filled)
+    return _Archived(path, columns, complete, filled)
 
 
 def _why_missing(pipeline: Pipeline, event: str, rejecting: Iterable[int], batch: int | None) -> str:
@@ -223,10 +226,12 @@ def _remember(
     for serial, one in tolerant.items():
         start = history.first_using(serial >> ROW_BITS)
         starts.setdefault(number if start is None else start, []).append((serial, one))
+    needed = [batch for batch in range(min(starts), number + 1) if batch in source.filled]
+    require_archived(source.path, source.batches, needed, "rows")
     for batch in range(min(starts), number + 1):
         for serial, one in starts.get(batch, ()):
             matcher.add(one, serial=serial)
-        if batch not in source.batches:
+        if batch not in source.filled:
             continue
         rows = source.of_topic(batch, topic, found)
         if batch == number:

@@ -124,7 +124,7 @@ def archived_events(spark: SparkSession, pipeline: Pipeline, batches: list[int])
     """The archived events of some batches, each with its batch in the column `BATCH`."""
     complete = archived_batches(pipeline)
     assert pipeline.archive is not None, "an archive with batches"
-    _require(pipeline.archive, complete, batches, "events")
+    require_archived(pipeline.archive, complete, batches, "events")
     # With nothing to read, one batch still tells the columns.
     events = read_some(spark, pipeline.archive, batches or complete[-1:])
     if not batches:
@@ -147,11 +147,12 @@ def archived_derived(spark: SparkSession, pipeline: Pipeline, batches: list[int]
     """What queries published in some batches, of which there is one, with their batch in `BATCH`."""
     assert pipeline.archive is not None, "an archive with batches"
     derived = derived_in(pipeline.archive)
-    _require(derived, complete_batches(derived), batches, "derived items")
+    require_archived(derived, complete_batches(derived), batches, "derived items")
     return read_some(spark, derived, batches).withColumnRenamed("batch", BATCH)
 
 
-def _require(archive: str, complete: Iterable[int], batches: Iterable[int], what: str) -> None:
+def require_archived(archive: str, complete: Iterable[int], batches: Iterable[int], what: str) -> None:
+    """Raise an error if a batch that is needed is not among the complete ones of an archive."""
     known = set(complete)
     missing = [batch for batch in batches if batch not in known]
     if missing:
