@@ -34,7 +34,7 @@ path = "deliveries"
 [archive]
 path = "archive"
 """
-STARTED = datetime(2026, 6, 1, 12, 30, tzinfo=UTC)
+INSTANT = datetime(2026, 6, 1, 12, 30, tzinfo=UTC)
 Rows = list[dict[str, object]]
 
 
@@ -45,7 +45,8 @@ def write_batch(place: Path, number: int, version: int, rows: Rows) -> None:
     types = {"id": pa.string(), "topic": pa.string(), "at": pa.int64(), "a": pa.float64()}
     pq.write_table(pa.Table.from_pylist(rows, pa.schema(types)), directory / "part-0.parquet")
     (directory / "_SUCCESS").touch()
-    record = BatchRecord(number, version, len(rows), 0, 0, 0, STARTED, STARTED)
+    now = datetime.now(UTC)
+    record = BatchRecord(number, version, len(rows), 0, 0, 0, now, now, instant=INSTANT)
     write_record(str(place / "checkpoint" / "batches"), record)
 
 

@@ -4,7 +4,8 @@ Rules:
 
 - The subscriptions are those of the version that the event's batch used, with tolerances that remember what
   they saw live: the archived events of the topic, by batch, order column and id, from the first batch that
-  used the registration on. `now()` is when the batch arrived.
+  used the registration on. `now()` is what it was in that batch, or for records of a release that did not
+  note it, when the batch started.
 - An event that came in several batches is explained in the last of them, unless a batch is named.
 - Of a subscriber the registrations that were not live in that batch are told as well.
 - An event that is not in the archive and was set aside is an error that says why; so is a batch that
@@ -32,13 +33,18 @@ from distributary.matching.matcher import Matcher, RejectedInput
 from distributary.model import Subscription
 from distributary.spark import storage
 from distributary.spark.columns import EventColumns
-from distributary.spark.micro_batch import arrived
+from distributary.spark.micro_batch import EPOCH
 from distributary.spark.pipeline.commits import BatchRecord
 from distributary.spark.pipeline.config import Pipeline, derived_in
 from distributary.spark.pipeline.derived import ORDER
 from distributary.spark.pipeline.outputs import complete_batches
 from distributary.spark.places import ARRIVAL
-from distributary.spark.replay.history import History, archived_batches, require_archived
+from distributary.spark.replay.history import (
+    MICROSECOND,
+    History,
+    archived_batches,
+    require_archived,
+)
 from distributary.spark.replay.replay import lives_of
 from distributary.store import Life
 from distributary.store.columns import ROW_BITS
@@ -127,7 +133,7 @@ def explain_archived(
             f"subscription {subscription!r} was not registered at version {record.version}, which batch "
             f"{number} used"
         )
-    told = [*_explained(pipeline, history, source, found, number, live)]
+    told = [*_explained(history, source, found, number, live)]
     told += [(life.subscription, _not_registered(event, life, record)) for life in away]
     for one, explanation in sorted(told, key=lambda each: each[0].id):
         yield ArchivedExplanation(number, record.version, one.subscriber, explanation)
@@ -172,7 +178,6 @@ def _why_missing(pipeline: Pipeline, event: str, rejecting: Iterable[int], batch
 
 
 def _explained(
-    pipeline: Pipeline,
     history: History,
     source: _Archived,
     found: pa.Table,
@@ -185,13 +190,13 @@ def _explained(
     refused: list[RejectedInput] = []
     matcher, remembering = Matcher(others, rejected=refused), Matcher()
     problems = {one.id: one.error for one in refused}
-    events = _batch(pipeline, history, source, found.slice(0, 1), number)
+    events = _batch(history, source, found.slice(0, 1), number)
     for error in events.rejected.values():
         yield from ((one, explain_rejected(str(events.ids[0]), one.id, error)) for _, one in live)
         return
     event = events.event(0)
     if tolerant:
-        _remember(remembering, pipeline, history, source, found, number, tolerant)
+        _remember(remembering, history, source, found, number, tolerant)
     for serial, one in live:
         if serial in tolerant:
             yield one, remembering.explain(event, one.id)
@@ -212,7 +217,6 @@ def _has_more(one: Subscription, serial: int, tolerant: dict[int, Subscription])
 
 def _remember(
     matcher: Matcher,
-    pipeline: Pipeline,
     history: History,
     source: _Archived,
     found: pa.Table,
@@ -237,7 +241,7 @@ def _remember(
         if batch == number:
             rows = rows.slice(0, _place(rows, found, source.columns))
         if len(rows):
-            matcher.matches(_batch(pipeline, history, source, rows, batch))
+            matcher.matches(_batch(history, source, rows, batch))
 
 
 def _place(rows: pa.Table, found: pa.Table, columns: EventColumns) -> int:
@@ -247,14 +251,10 @@ def _place(rows: pa.Table, found: pa.Table, columns: EventColumns) -> int:
     return int(place)
 
 
-def _batch(
-    pipeline: Pipeline, history: History, source: _Archived, rows: pa.Table, number: int
-) -> EventBatch:
+def _batch(history: History, source: _Archived, rows: pa.Table, number: int) -> EventBatch:
     """Archived rows as the matcher reads them."""
-    moment = arrived(pipeline.checkpoint, number)
-    if moment is None:  # Spark keeps what it noted of the last batches alone
-        started = history.records[number].started
-        moment = int(started.timestamp()) * 1_000_000 + started.microsecond
+    record = history.records[number]
+    moment = ((record.instant or record.started) - EPOCH) // MICROSECOND
     arrival = pa.repeat(pa.scalar(moment, pa.int64()), len(rows))
     return source.columns.batch(rows.append_column(ARRIVAL, arrival))
 
