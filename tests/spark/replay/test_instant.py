@@ -166,7 +166,7 @@ def past(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Past:
         feed(place, batch, [job.line() for job in given_jobs])
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sink, "write_record", failing_at(1, sink.write_record))
-        with pytest.raises(StreamingQueryException):
+        with pytest.raises(StreamingQueryException, match="the machine is gone"):
             run(spark, pipeline)
     before = instants(place)
     first = given(read_deliveries(spark, str(place / "deliveries")))
