@@ -49,8 +49,8 @@ class EventBatch:
         self._columns = columns
         self._own = {"id", "topic"} - columns.keys()
         """Names under which conditions find the event's own id and topic."""
-        for name, texts in (("id", lambda: Strings.from_arrow(ids)), ("topic", lambda: topics)):
-            self._columns.setdefault(name, _column_of(texts, rows))
+        self._columns.setdefault("id", lambda: column_of_texts(Strings.from_arrow(ids), rows))
+        self._columns.setdefault("topic", lambda: column_of_texts(topics, rows))
         self._built: dict[str, AttributeColumn] = {}
         self._parsed: dict[int, Document] = {}
         self.rejected = dict(rejected or {})
@@ -109,7 +109,7 @@ class EventBatch:
             pa.array([event.id for event in events], pa.large_string()),
             Strings.from_texts([event.topic for event in events]),
             Strings.from_texts([event.document for event in events]),
-            {name: _collector(events, name) for name in names | _objects(names)},
+            {name: _collector(events, name) for name in names | objects_of(names)},
             arrival=[now if event.arrival is None else event.arrival for event in events],
         )
 
@@ -160,7 +160,7 @@ class EventBatch:
         """The row as an event, for code that looks at one event at a time."""
         present = {name: column for name in self._columns if (column := self.column(name)) is not None}
         attributes = {name: column.value(row) for name, column in present.items() if column.tags[row] != NULL}
-        for name in _objects(attributes) | self._own:
+        for name in objects_of(attributes) | self._own:
             attributes.pop(name, None)
         return Event(
             str(self.ids[row].as_py()),
@@ -193,19 +193,14 @@ class EventBatch:
                     self.topics.valid[row] = False
 
 
-def _column_of(texts: Callable[[], Strings | None], rows: int) -> Callable[[], AttributeColumn]:
-    """The column of an event's own texts, its id or topic."""
-
-    def column() -> AttributeColumn:
-        strings = texts()
-        if strings is None:
-            return AttributeColumn.from_values([None] * rows)
-        return AttributeColumn.from_strings(strings)
-
-    return column
+def column_of_texts(texts: Strings | None, rows: int) -> AttributeColumn:
+    """The column of an event's own texts, its id or topic; None for texts that no event has."""
+    if texts is None:
+        return AttributeColumn.from_values([None] * rows)
+    return AttributeColumn.from_strings(texts)
 
 
-def _objects(names: Iterable[str]) -> set[str]:
+def objects_of(names: Iterable[str]) -> set[str]:
     """The names of objects, of whose attributes these are: `wind` for `wind.speed`."""
     return {name[:end] for name in names for end, character in enumerate(name) if character == "." and end}
 
