@@ -45,6 +45,14 @@ def inlined(function: C) -> C:
     return _compiled(function, forceinline=True)
 
 
+def uncounted(function: C) -> C:
+    """Compile `function` without counting references to its arrays, which may cost more than what it does.
+
+    For kernels that make no array and give none back: what they are handed outlives the call.
+    """
+    return _compiled(function, _nrt=False)
+
+
 def _compiled(function: C, **options: bool) -> C:
     try:
         compiled: C = numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function)

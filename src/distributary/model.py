@@ -115,8 +115,7 @@ class Subscription:
         if next(iter(self.filters()), None) is None:
             raise InputError(
                 "has no filter, so it would ask for everything; give at least one of "
-                + ", ".join(BUILT_IN_FILTERS)
-                + '; for everything write where: "true"',
+                + ", ".join(BUILT_IN_FILTERS),
                 field="subscription",
             )
         for check in _subscription_checks:

@@ -17,6 +17,8 @@ LONG_KERNELS = {
     "distributary/matching/change/firing.py:fire",
     "distributary/matching/path/candidates.py:find_equalities",
     "distributary/matching/path/evaluate.py:work_out",
+    "distributary/matching/path/xml/scan.py:_open_element",
+    "distributary/matching/path/xml/scan.py:_scan_document",
 }
 """Numba kernels that are longer; each says why in a comment."""
 

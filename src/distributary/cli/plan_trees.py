@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from distributary.cli.plan_output import finish_plan, several
+from distributary.cli.terminal import WELL, write_text
 from distributary.plan.goal.expression import Number
 from distributary.plan.goal.text import goal_text
 from distributary.plan.trees.benefit import Problem
@@ -41,17 +42,21 @@ def plan_tree(arguments: argparse.Namespace) -> int:
     costs = problem.at(found.tree).costs
     print(tree_text(found.tree, plan.sites, costs))
     print(f"\n{'today' if plan.today else 'best-effort start'}: {shown(record['before'])}")
-    many = several(len(record["moves"]), "site")
+    many = "1 site" if len(record["moves"]) == 1 else f"{len(record['moves'])} sites"
     print(f"planned: {shown(record['after'])}, with {many} under another parent\n")
     for move in record["moves"]:
         before, after = (shown(cost) or "none" for cost in move["cost"])
         why = f"its cost: {before} to {after}; {move['reason']}"
         print(f"  {move['site']}: from {move['from']} to {move['to']}  ({why})")
-    others = (
-        (name, shown(other["cost"]), (other["broken"] or [""])[0])
-        for name, other in record["comparison"].items()
-    )
-    return finish_plan(arguments, record, others, lambda: _picture(plan, found, costs))
+    print("\ncompared with")
+    for name, other in record["comparison"].items():
+        broken = f"  breaks {other['broken'][0]}" if other["broken"] else ""
+        print(f"  {name:<22} {shown(other['cost']):>10}{broken}")
+    if arguments.json:
+        write_text(arguments.json, json.dumps(record, indent=2) + "\n")
+    if arguments.svg:
+        write_text(arguments.svg, _picture(plan, found, costs))
+    return WELL
 
 
 def _start(problem: Problem, root: int, seed: int) -> Tree:

@@ -142,7 +142,7 @@ class _Walk:
         for part in operands(token, "|", "union"):
             path = self._branch(part)
             if pattern.is_all_embracing(path):
-                path = pattern.EVERY_DOCUMENT
+                self._refuse(part, "would ask for every document; name an element or an attribute")
             if _size(path) > MAX_STEPS:
                 self._refuse(part, f"has more than {MAX_STEPS} steps")
             found[path] = None

@@ -24,6 +24,8 @@ from distributary.kernel import Bytes, Floats, Ints, Longs, kernel
 from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
 from distributary.matching.path.summaries import Summaries, summarise
+from distributary.matching.path.xml.names import DOCUMENT_LABEL, TEXT_LABEL
+from distributary.matching.path.xml.scan import ScannedDocuments, ScannedNodes
 
 DOCUMENT = ""
 """The label of a document's own node, which no element can bear."""
@@ -64,11 +66,25 @@ class Grove:
     share the work.
     """
 
-    def __init__(self, documents: list[Document], rows: list[int], with_text: bool) -> None:
-        self.rows = np.array(rows, np.int32)
+    def __init__(
+        self,
+        scanned: ScannedDocuments | None,
+        documents: Mapping[int, Document],
+        with_text: bool,
+    ) -> None:
+        """The trees of documents that were scanned, and of others by their rows."""
+        self.labels: dict[str, int] = {DOCUMENT: DOCUMENT_LABEL, pattern.TEXT: TEXT_LABEL}
+        parts: list[Forest] = []
+        rows = np.fromiter(documents, np.int32, len(documents))
+        if scanned is not None and len(scanned.rows):
+            self.labels = _labels(scanned)
+            parts.append(_scanned_forest(scanned, with_text))
+            rows = np.concatenate([scanned.rows, rows])
+        self.rows: Ints = rows
         """By tree: the row of the batch it came from."""
-        self.labels: dict[str, int] = {DOCUMENT: 0}
-        self.forest = _planted(documents, self.labels, with_text)
+        if documents or not parts:
+            parts.append(_planted(list(documents.values()), self.labels, with_text))
+        self.forest = parts[0] if len(parts) == 1 else _joined_forest(*parts)
         self._summaries: dict[bool, Summaries] = {}
 
     def summaries(self, shared: bool = True) -> Summaries:
@@ -99,8 +115,7 @@ def grove(batch: EventBatch, with_text: bool) -> Grove:
     """The forest of a batch's documents, with their text nodes or without."""
     kept = _KEPT.setdefault(batch, {})
     if with_text not in kept:
-        present = [(row, document) for row in range(batch.rows) if (document := batch.document(row))]
-        kept[with_text] = Grove([document for _, document in present], [row for row, _ in present], with_text)
+        kept[with_text] = Grove(batch.scanned, batch.exact_documents, with_text)
     return kept[with_text]
 
 
@@ -114,6 +129,53 @@ def _wildcard(label: str) -> int:
     if label == pattern.TEXT:
         return TEXT_CODE
     return ATTRIBUTE_CODE if label[0] == pattern.ATTRIBUTE else ELEMENT_CODE
+
+
+def _labels(scanned: ScannedDocuments) -> dict[str, int]:
+    """The labels of scanned documents, with their numbers."""
+    letters, low = scanned.letters.tobytes(), scanned.label_low.tolist()
+    return {letters[low[label] : low[label + 1]].decode(): label for label in range(len(low) - 1)}
+
+
+def _scanned_forest(scanned: ScannedDocuments, with_text: bool) -> Forest:
+    first, nodes = scanned.first, scanned.nodes
+    if with_text:
+        first, nodes = _with_texts(first, nodes, scanned.text_first, scanned.texts)
+    return Forest(first, *nodes, scanned.data)
+
+
+@kernel
+def _with_texts(
+    first: Longs, nodes: ScannedNodes, text_first: Longs, texts: ScannedNodes
+) -> tuple[Longs, ScannedNodes]:
+    """The nodes of each tree and then its text nodes, and where each tree begins."""
+    count = len(nodes.label) + len(texts.label)
+    label, parent = np.full(count, TEXT_LABEL, np.int32), np.empty(count, np.int32)
+    start, end = np.empty(count, np.int64), np.empty(count, np.int64)
+    for tree in range(len(first) - 1):
+        for part, begin, stop, shift in (
+            (nodes, first[tree], first[tree + 1], text_first[tree]),
+            (texts, text_first[tree], text_first[tree + 1], first[tree + 1]),
+        ):
+            parent[begin + shift : stop + shift] = part.parent[begin:stop]
+            start[begin + shift : stop + shift] = part.start[begin:stop]
+            end[begin + shift : stop + shift] = part.end[begin:stop]
+        begin, stop, shift = first[tree], first[tree + 1], text_first[tree]
+        label[begin + shift : stop + shift] = nodes.label[begin:stop]
+    return first + text_first, ScannedNodes(label, parent, start, end)
+
+
+def _joined_forest(one: Forest, other: Forest) -> Forest:
+    """The trees of both, one after the other."""
+    nodes, size = len(one.label), len(one.data)
+    return Forest(
+        np.concatenate([one.first, other.first[1:] + nodes]),
+        np.concatenate([one.label, other.label]),
+        np.concatenate([one.parent, other.parent]),
+        np.concatenate([one.start, other.start + size]),
+        np.concatenate([one.end, other.end + size]),
+        np.concatenate([one.data, other.data]),
+    )
 
 
 def _planted(documents: list[Document], codes: dict[str, int], with_text: bool) -> Forest:

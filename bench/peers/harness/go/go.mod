@@ -1,3 +1,0 @@
-module bench/harness
-
-go 1.21
