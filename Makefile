@@ -18,6 +18,7 @@ test: $(VENV)/dev jdk   ## all tests: properties against the oracles, worked exa
 
 chaos: $(VENV)/dev jdk  ## kill pipelines and break networks thousands of times: all heals (SEED=n for others)
 	DISTRIBUTARY_SEED=$(or $(SEED),1) $(BIN)/pytest -q -m chaos tests
+	DISTRIBUTARY_EXAMPLES=20 $(BIN)/pytest -q tests/properties
 
 bounds: $(VENV)/dev     ## the tests of the kernels with every array access checked
 	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=build/bounds $(BIN)/pytest -q -n 2 --dist worksteal tests/matching tests/properties

@@ -3,6 +3,8 @@
 python -m bench                    all of them
 python -m bench topics paths       some
 python -m bench --quick            small versions that take seconds
+python -m bench peers              other engines beside ours, where their toolchains are installed
+python -m bench peers --help       how to run some of them
 """
 
 from __future__ import annotations
@@ -37,24 +39,36 @@ MODULES = (
     "spark",
     "queries",
 )
+NAMED = ("peers",)
+"""Run only when they are named: they take long."""
 LIBRARIES = ("distributary", "numba", "numpy", "pyarrow", "pyspark", "lxml", "sqlglot")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
-    parser.add_argument("modules", nargs="*", help=f"which of {', '.join(MODULES)} (default: all)")
+    named = [name for name in NAMED if name in sys.argv[1:]]
+    description = import_module(f"bench.{named[0]}").__doc__ if named else __doc__
+    parser = argparse.ArgumentParser(
+        prog="bench", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "modules",
+        nargs="*",
+        help=f"which of {', '.join(MODULES)} (default: all of these), or {', '.join(NAMED)}",
+    )
     parser.add_argument("--quick", action="store_true", help="small versions that take seconds")
+    parser.add_argument("--only", default="", help="of peers: workloads or peers, by parts of their names")
     parser.add_argument("--out", type=Path, default=Path("build/bench.json"))
     parsed = parser.parse_args()
-    unknown = set(parsed.modules) - set(MODULES)
+    unknown = set(parsed.modules) - {*MODULES, *NAMED}
     if unknown:
-        parser.error(f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(MODULES)}")
+        parser.error(f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join((*MODULES, *NAMED))}")
     console = Console(width=None if sys.stdout.isatty() else 110)
     results: list[Result] = []
     for name in parsed.modules or MODULES:
         console.print(f"[dim]measuring {name} ...[/dim]")
         start = time.perf_counter()
-        measured = import_module(f"bench.{name}").run(parsed.quick)
+        options = {"only": parsed.only.split(",")} if name == "peers" and parsed.only else {}
+        measured = import_module(f"bench.{name}").run(parsed.quick, **options)
         results.extend(measured)
         show(console, name, measured, time.perf_counter() - start)
     parsed.out.parent.mkdir(parents=True, exist_ok=True)

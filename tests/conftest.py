@@ -28,17 +28,25 @@ settings.load_profile("house")
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
 STARTING_PROCESSES = ("test_demo.py", "test_elsewhere.py", "test_exactly_once.py", "pipeline/test_run.py")
+WITH_ENGINES = ("/spark/pipeline/", "/spark/queries/")
+"""Whose tests share a session with those of the engines; all others share another, in a process beside it."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tell `replay.chaos_seeds` whether anybody asks for chaos, whose seeds are thousands of tests."""
+    os.environ["DISTRIBUTARY_CHAOS"] = "" if "not chaos" in config.option.markexpr else "asked for"
 
 
 @pytest.hookimpl(tryfirst=True)  # before the groups are looked at
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that share the session go to one process; those that start engines of their own to another."""
+    """Tests that share a session go to one process; those that start engines of their own to another."""
     for item in items:
         if item.path.as_posix().endswith(STARTING_PROCESSES):
             item.add_marker(pytest.mark.xdist_group("processes"))
             item.add_marker(pytest.mark.spark)
         elif "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("session"))
+            other = not any(folder in item.path.as_posix() for folder in WITH_ENGINES)
+            item.add_marker(pytest.mark.xdist_group("other session" if other else "session"))
             item.add_marker(pytest.mark.spark)
 
 

@@ -7,6 +7,7 @@ import json
 import random
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -63,6 +64,31 @@ def test_accepted_plus_quarantined_equals_read(
     if quarantine.count:
         set_aside = [json.loads(line) for line in (directory / "quarantine.jsonl").read_text().splitlines()]
         assert len(set_aside) == quarantine.count
+
+
+@given(st.lists(st.binary(max_size=9), max_size=8), st.booleans(), st.integers(1, 9))
+def test_lines_do_not_depend_on_how_a_file_comes_in(lines: list[bytes], ended: bool, longest: int) -> None:
+    content = b"\n".join(lines) + b"\n" * ended
+    with mock.patch.object(files, "MAXIMUM_LINE", longest):
+        told = [_as_told(content, size) for size in (longest, 1, 2, 3)]
+    assert told == [told[0]] * 4
+    read = [(number, line) for number, line in enumerate(content.split(b"\n"), 1) if line]
+    if not content.startswith(files.UTF16_MARKS):
+        assert [number for number, _ in read] == [number for number, line in told[0] if line.strip(b"\n")]
+
+
+def _as_told(content: bytes, size: int) -> list[tuple[int, bytes]]:
+    """The lines of a file that comes in pieces of this size, by number; b"?" for one that is refused."""
+    pieces = io.BytesIO(content)
+    stream = mock.Mock(read1=lambda most: pieces.read(min(size, most)))
+    found = []
+    with mock.patch.object(files.sys, "stdin", mock.Mock(buffer=stream)):
+        for block in files.read_blocks("-"):
+            if isinstance(block, Rejection):
+                found.append((int(block.place.rpartition(":")[2]), b"?"))
+            else:
+                found += enumerate(io.BytesIO(block.data), block.first)
+    return found
 
 
 @given(st.binary(max_size=200))

@@ -50,6 +50,10 @@ class DocumentError(InputError):
     """An XML document that is malformed, or that is refused because reading it would be dangerous."""
 
 
+class SubscriptionWarning(UserWarning):
+    """A subscription that can be read but cannot match these events, or only slowly: why, what to write."""
+
+
 class UnknownSubscriptionError(DistributaryError, KeyError):
     """A subscription id that is not registered."""
 

@@ -6,12 +6,13 @@ place in the file, or a `Rejection` that says where the input stands, which fiel
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 
@@ -21,6 +22,7 @@ from distributary.json_text import read_object
 from distributary.model import Event, Record, Subscription
 from distributary.output import STANDARD, opened_for_bytes, opened_for_writing
 from distributary.quarantine import LONGEST_RECORD, Rejection, rejection
+from distributary.table_lines import table_lines
 
 T = TypeVar("T")
 
@@ -30,6 +32,9 @@ TABLE_ENDINGS = {".parquet": "parquet", ".arrow": "ipc", ".feather": "feather"}
 MAXIMUM_LINE = 64 << 20
 """Longer lines (in bytes) are set aside unread, so that one broken file cannot exhaust the memory."""
 
+BLOCK = 1 << 22
+"""Bytes of lines that are read at a time, where so many are there."""
+
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 """How files in UTF-16 begin."""
 
@@ -38,6 +43,20 @@ ROWS = 4096
 
 ROWS_WRITTEN = 1 << 16
 """Rows of a table that are written at a time."""
+
+
+class LineBlock(NamedTuple):
+    """Some lines of a file, all of them whole."""
+
+    file: str
+    """The name of the file, as places show it."""
+    first: int
+    """The number of the first line, from 1."""
+    data: bytes
+
+    def place(self, number: int) -> str:
+        """Where a line of the block stands, from 0."""
+        return f"{self.file}:{self.first + number}"
 
 
 def read_events(name: str) -> Iterator[tuple[str, Event] | Rejection]:
@@ -108,35 +127,31 @@ def write_records(stream: IO[str], records: Iterable[Record]) -> int:
 
 
 @contextmanager
-def opened_for_records(name: str, schema: pa.Schema) -> Iterator[Callable[[Iterable[Record]], int]]:
-    """A function that writes records and returns how many; the file is a table if its ending says so.
+def opened_for_tables(name: str, schema: pa.Schema) -> Iterator[Callable[[pa.Table], None]]:
+    """A function that writes the rows of tables; the file is a table if its ending says so.
 
     JSON lines are there as soon as they are written. A table has the columns of the schema.
     """
     if not is_table(name):
         with opened_for_writing(name) as stream:
 
-            def write_lines(records: Iterable[Record]) -> int:
-                count = write_records(stream, records)
+            def write_lines(table: pa.Table) -> None:
+                stream.write(table_lines(table))
                 stream.flush()
-                return count
 
             yield write_lines
         return
-    pending: list[Record] = []
+    pending: list[pa.Table] = []
     with opened_for_bytes(name) as file, _table_writer(name, file, schema) as writer:
 
-        def write_rows(records: Iterable[Record]) -> int:
-            before = len(pending)
-            pending.extend(records)
-            count = len(pending) - before
-            if len(pending) >= ROWS_WRITTEN:
-                writer.write_table(pa.Table.from_pylist(pending, schema))
+        def write_rows(table: pa.Table) -> None:
+            pending.append(table.cast(schema))
+            if sum(map(len, pending)) >= ROWS_WRITTEN:
+                writer.write_table(pa.concat_tables(pending))
                 pending.clear()
-            return count
 
         yield write_rows
-        writer.write_table(pa.Table.from_pylist(pending, schema))
+        writer.write_table(pa.concat_tables([schema.empty_table(), *pending]))
 
 
 def _table_writer(name: str, file: IO[bytes], schema: pa.Schema) -> Any:
@@ -250,29 +265,103 @@ def _record(batch: pa.RecordBatch, row: int) -> Record | InputError:
         return error
 
 
-def _read(name: str, build: Callable[[Record], T]) -> Iterator[tuple[str, T] | Rejection]:
-    shown = "standard input" if name == STANDARD else name
-    with _opened_for_reading(name) as lines:
-        number = start = 0
-        while line := lines.readline(MAXIMUM_LINE + 1):
-            number += 1
-            place = f"{shown}:{number}"
-            if number == 1 and line.startswith(UTF16_MARKS):
-                reason = "the file is in UTF-16, and nothing of it is read; write it in UTF-8"
-                yield Rejection(place, None, reason, _shown(line))
+def read_blocks(name: str) -> Iterator[LineBlock | Rejection]:
+    """The lines of a file in blocks; `-` is standard input, of which a block is what has come.
+
+    A line that is too long is a rejection, and so is a file in UTF-16, of which nothing else is read.
+    """
+    with _opened_for_reading(name) as stream:
+        lines = _LineBlocks(name)
+        while part := stream.read1(min(BLOCK, MAXIMUM_LINE)):  # type: ignore[attr-defined]
+            yield from lines.take(part)
+            if lines.refused:
                 return
-            if len(line) > MAXIMUM_LINE and not line.endswith(b"\n"):
-                reason = (
-                    f"the line, from byte {start} of the file on, is longer than {MAXIMUM_LINE >> 20} MiB"
-                )
-                yield Rejection(place, None, reason, _shown(line))
-                start += _skip_line(lines)
-            elif line.strip():
-                yield _one(place, line, build)
-            start += len(line)
+        yield from lines.rest()
 
 
-def _one(place: str, line: bytes, build: Callable[[Record], T]) -> tuple[str, T] | Rejection:
+class _LineBlocks:
+    """Cuts the parts of a file into blocks of whole lines."""
+
+    def __init__(self, name: str) -> None:
+        self.refused = False
+        """Whether the file is not read on."""
+        self._shown = "standard input" if name == STANDARD else name
+        self._number = 1
+        self._start = 0
+        """Number and first byte of the line that is next."""
+        self._parts: list[bytes] = []
+        """The beginning of that line, of which the end has not come."""
+        self._length = 0
+        self._skipping = False
+        """Whether that line is too long, and its rest is passed over."""
+
+    def take(self, part: bytes) -> Iterator[LineBlock | Rejection]:
+        """What ends with this part of the file."""
+        if self._skipping:
+            end = part.find(b"\n") + 1
+            self._start += end or len(part)
+            if not end:
+                return
+            part, self._skipping = part[end:], False
+        end = part.rfind(b"\n") + 1
+        if end:
+            whole = b"".join((*self._parts, part[:end]))
+            self._parts, self._length = [], 0
+            yield from self._block(whole)
+        if end < len(part) and not self.refused:
+            self._parts.append(part[end:])
+            self._length += len(part) - end
+            if self._length > MAXIMUM_LINE:
+                yield self._too_long(b"".join(self._parts))
+                self._start += self._length
+                self._parts, self._length, self._skipping = [], 0, True
+
+    def rest(self) -> Iterator[LineBlock | Rejection]:
+        """The last line, if no newline ends it."""
+        if self._parts:
+            yield from self._block(b"".join(self._parts))
+
+    def _block(self, data: bytes) -> Iterator[LineBlock | Rejection]:
+        if self._number == 1 and data.startswith(UTF16_MARKS):
+            self.refused = True
+            yield self._in_utf16(data)
+            return
+        first = data.find(b"\n") + 1
+        if first > MAXIMUM_LINE + 1:  # of all lines the first alone may have come in several parts
+            yield self._too_long(data[:first])
+            self._start += first
+            data = data[first:]
+        if data:
+            yield LineBlock(self._shown, self._number, data)
+            self._number += data.count(b"\n")
+            self._start += len(data)
+
+    def _too_long(self, line: bytes) -> Rejection:
+        if self._number == 1 and line.startswith(UTF16_MARKS):
+            self.refused = True
+            return self._in_utf16(line)
+        reason = f"the line, from byte {self._start} of the file on, is longer than {MAXIMUM_LINE >> 20} MiB"
+        place = f"{self._shown}:{self._number}"
+        self._number += 1
+        return Rejection(place, None, reason, _shown(line))
+
+    def _in_utf16(self, data: bytes) -> Rejection:
+        reason = "the file is in UTF-16, and nothing of it is read; write it in UTF-8"
+        return Rejection(f"{self._shown}:1", None, reason, _shown(data[: data.find(b"\n") + 1 or None]))
+
+
+def _read(name: str, build: Callable[[Record], T]) -> Iterator[tuple[str, T] | Rejection]:
+    for block in read_blocks(name):
+        if isinstance(block, Rejection):
+            yield block
+            continue
+        for number, line in enumerate(io.BytesIO(block.data)):
+            if line.strip():
+                yield read_line(block.place(number), line, build)
+
+
+def read_line(place: str, line: bytes, build: Callable[[Record], T]) -> tuple[str, T] | Rejection:
+    """What `build` makes of the object on a line, with its place; a rejection when it cannot."""
     try:
         return place, build(read_object(line))
     except InputError as error:
@@ -296,13 +385,3 @@ def _opened_for_reading(name: str) -> Iterator[IO[bytes]]:
             yield stream
     except OSError as error:
         raise DistributaryError(f"cannot read {name}: {error.strerror or error}") from None
-
-
-def _skip_line(lines: IO[bytes]) -> int:
-    """Read on to the end of a line; how many bytes that were."""
-    skipped = 0
-    while part := lines.readline(MAXIMUM_LINE):
-        skipped += len(part)
-        if part.endswith(b"\n"):
-            break
-    return skipped

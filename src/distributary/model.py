@@ -115,7 +115,8 @@ class Subscription:
         if next(iter(self.filters()), None) is None:
             raise InputError(
                 "has no filter, so it would ask for everything; give at least one of "
-                + ", ".join(BUILT_IN_FILTERS),
+                + ", ".join(BUILT_IN_FILTERS)
+                + '; for everything write where: "true"',
                 field="subscription",
             )
         for check in _subscription_checks:

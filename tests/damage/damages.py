@@ -13,24 +13,22 @@ from pathlib import Path
 from random import Random
 from typing import TypeVar
 
-import pytest
-
 from distributary.errors import DistributaryError
+from replay import chaos_seeds
 
 T = TypeVar("T")
 Files = dict[str, bytes]
 Damage = Callable[[Files, Mapping[str, bytes], str, Random], str]
 """Takes the files, those of another thing of the same kind, the file to damage and a source of randomness."""
 
-FEW, MANY = 60, 1000
+FEW, MANY = 30, 1000
 """Damages in the ordinary tests, and in `make chaos`."""
 
 
 def seeds(few: int = FEW, many: int = MANY) -> list[object]:
     """The seeds of the damages, as parameters of a test."""
     first = 10_000 * int(os.environ.get("DISTRIBUTARY_SEED", "1"))
-    often = [pytest.param(first + number, marks=pytest.mark.chaos) for number in range(many)]
-    return [*range(few), *often]
+    return [*range(few), *chaos_seeds(first, many)]
 
 
 def files_below(place: Path) -> Files:

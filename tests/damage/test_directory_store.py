@@ -131,7 +131,7 @@ def test_no_damage_to_a_store_does_harm_and_all_are_found(seed: int, tmp_path: P
     damage_and_ask(seed, tmp_path / "store")
 
 
-@pytest.mark.parametrize("seed", seeds(few=20, many=200))
+@pytest.mark.parametrize("seed", seeds(few=10, many=200))
 def test_several_damages_at_once_and_again_after_a_repair_do_no_harm(seed: int, tmp_path: Path) -> None:
     random, place = Random(seed), tmp_path / "store"
     right, other = example(), example(salt=1).files

@@ -154,6 +154,50 @@ case(
 )
 
 case(
+    "everything",
+    {
+        "true": {"where": "true"},
+        "one-is-one": {"where": "1 = 1"},
+        "null-or-not": {"where": "a is null or a is not null"},
+        "like-or-true": {"where": "c like '%x%' or not false"},
+        "itself": {"where": "a = a"},
+        "never": {"where": "false"},
+        "topics": {"topic": "mqtt:#"},
+        "documents": {"path": "/*"},
+        "all-elements": {"path": "//*"},
+        "union": {"path": "/b[2] | /"},
+        "true-topics": {"where": "true", "topic": "mqtt:+/#"},
+        "true-a": {"where": "true", "topic": "A"},
+        "documents-greater": {"where": "a > 1", "path": "//node()"},
+        "all": {"where": "2 > 1", "topic": "mqtt:#", "path": "*"},
+    },
+    {
+        "nothing": {},
+        "nan": {"a": float("nan")},
+        "number": {"a": 2.0},
+        "topic": {"topic": "A/B"},
+        "dollar": {"topic": "$SYS/A"},
+        "slash": {"topic": "/$SYS", "a": 2.0},
+        "document": {"document": "<a/>"},
+        "document-greater": {"document": "<!-- c --><b>x</b>", "a": 2.0},
+        "both": {"topic": "B", "document": "<a/>", "c": "xyz"},
+    },
+    {
+        "nothing": "true one-is-one null-or-not like-or-true",
+        "nan": "true one-is-one null-or-not like-or-true",
+        "number": "true one-is-one null-or-not like-or-true itself",
+        "topic": "true one-is-one null-or-not like-or-true topics true-topics true-a",
+        "dollar": "true one-is-one null-or-not like-or-true",
+        "slash": "true one-is-one null-or-not like-or-true itself topics true-topics",
+        "document": "true one-is-one null-or-not like-or-true documents all-elements union",
+        "document-greater": "true one-is-one null-or-not like-or-true itself documents all-elements union "
+        "documents-greater",
+        "both": "true one-is-one null-or-not like-or-true topics documents all-elements union true-topics "
+        "all",
+    },
+)
+
+case(
     "nulls",
     {
         "greater": {"where": "a > 1"},

@@ -120,6 +120,21 @@ def filter_keeps_what_is_true_and_block_drops_what_is_true(case: QueryCase) -> N
 
 
 @case
+def a_condition_may_be_true_for_every_item_or_for_none(case: QueryCase) -> None:
+    case.feed(case.trades, trade("a", 1, price=None), trade("b", 2, symbol=None, size=None))
+    case.build.filter("all", case.trades, where="true")
+    case.build.filter("both", case.trades, where="price is null or price is not null")
+    case.build.filter("itself", case.trades, where="price = price")
+    case.build.filter("none", case.trades, where="1 = 2")
+    case.build.filter("blocked", case.trades, block="not false")
+    case.expect("all", "id", ["a", "b"])
+    case.expect("both", "id", ["a", "b"])
+    case.expect("itself", "id", ["b"])
+    case.expect("none", "id", [])
+    case.expect("blocked", "id", [])
+
+
+@case
 def a_condition_on_nulls_may_be_unknown(case: QueryCase) -> None:
     case.feed(
         case.trades,

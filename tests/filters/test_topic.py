@@ -113,8 +113,6 @@ def test_empty_levels_of_a_topic_are_levels() -> None:
         ("mqtt:A/b+", 8),
         ("mqtt:A/#/B", 7),
         ("mqtt:A/#b", 7),
-        ("mqtt:#", None),
-        ("mqtt:+/#", None),
         (5, None),
         (["A"], None),
     ],
@@ -136,8 +134,25 @@ def test_a_merge_keeps_the_levels_that_agree() -> None:
     assert TopicFilter.parse("A/B/C/#").merge(TopicFilter.parse("A/B")) == TopicFilter.parse("A/B")
 
 
-def test_a_merge_that_would_match_everything_is_no_filter() -> None:
-    assert TopicFilter.parse("mqtt:+").merge(TopicFilter.parse("A/B")) is None
+@pytest.mark.parametrize("written", ["mqtt:#", "mqtt:+/#"])
+def test_the_pattern_for_every_topic_matches_all_but_those_that_begin_with_a_dollar(written: str) -> None:
+    everything = TopicFilter.parse(written)
+    assert everything == TopicFilter.parse(everything.text) == TopicFilter.parse("mqtt:#")
+    assert everything.asks_for_all == "every topic but those that begin with $"
+    assert TopicFilter.parse("mqtt:+").asks_for_all is TopicFilter.parse("mqtt:+/+/#").asks_for_all is None
+    topics = ["A", "/", "/A", "A//B", "/$SYS", "A/$x", "#", "+"]
+    assert matched(written, *topics, "$SYS", "$SYS/A") == topics
+    assert not everything.matches(Event("e"))
+    for covered in ("A", "A/*/#", "mqtt:+", "mqtt:+/A/#", "mqtt:/#", "mqtt:#"):
+        assert everything.covers(TopicFilter.parse(covered)), covered
+    for other in ("$SYS", "mqtt:$SYS/#"):
+        assert not everything.covers(TopicFilter.parse(other)), other
+        assert everything.merge(TopicFilter.parse(other)) is None
+    assert not TopicFilter.parse("mqtt:+").covers(everything)
+
+
+def test_a_merge_with_a_first_wildcard_may_become_the_pattern_for_every_topic() -> None:
+    assert TopicFilter.parse("mqtt:+").merge(TopicFilter.parse("A/B")) == TopicFilter.parse("mqtt:#")
 
 
 def test_a_pattern_of_very_many_levels_is_read_and_matched() -> None:

@@ -33,11 +33,12 @@ ROOMS: dict[str, Room] = {
     "model": Room("event, subscription, delivery", ("errors",), 1.1),
     "output": Room("writes without harm", ("errors",), 4.4),
     "json_text": Room("JSON within bounds", ("errors",), 5.4),
+    "table_lines": Room("tables as JSON lines", (), 6.4),
     "arrow_rows": Room("rows that cannot be read", ("errors", "json_text"), 5.6),
     "quarantine": Room("rejected input, kept", ("errors", "output"), 4.6),
     "files": Room(
         "JSON lines and Arrow",
-        ("errors", "output", "json_text", "arrow_rows", "model", "quarantine"),
+        ("errors", "output", "json_text", "table_lines", "arrow_rows", "model", "quarantine"),
         5.3,
     ),
     "feeds": Room("RSS and Atom", ("errors", "model", "quarantine"), 4.2),

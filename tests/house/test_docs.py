@@ -98,15 +98,23 @@ def test_the_check_sees_what_is_missing() -> None:
     ]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if snippets(page)], ids=shown)
-def test_the_snippets_of_a_page_run(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+def with_snippets(spark: bool) -> list[Path]:
+    return [page for page in PAGES if snippets(page) and (page.name in NEED_SPARK) == spark]
+
+
+@pytest.mark.parametrize("page", with_snippets(spark=False), ids=shown)
+def test_the_snippets_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_snippets(page, tmp_path)
+
+
+@pytest.mark.skipif(find_spec("pyspark") is None, reason="pyspark is not installed")
+@pytest.mark.parametrize("page", with_snippets(spark=True), ids=shown)
+@pytest.mark.usefixtures("spark")
+def test_the_snippets_of_a_page_on_spark_run(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    if page.name in NEED_SPARK:
-        if find_spec("pyspark") is None:
-            pytest.skip("pyspark is not installed")
-        request.getfixturevalue("spark")
     run_snippets(page, tmp_path)
 
 

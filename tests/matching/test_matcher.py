@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,7 +16,8 @@ from distributary.filters.filter import Filter
 from distributary.matching.batch import EventBatch
 from distributary.matching.matcher import RejectedInput
 
-QUOTE = Event("e1", topic="quotes/NYSE/OTE", attributes={"symbol": "OTE", "price": 8.4})
+MOMENT = datetime(2026, 6, 1, 12, 30, tzinfo=UTC)
+QUOTE = Event("e1", topic="quotes/NYSE/OTE", attributes={"symbol": "OTE", "price": 8.4, "at": MOMENT})
 
 
 def subscription(name: str, **filters: Any) -> Subscription:
@@ -161,6 +163,9 @@ def test_an_event_is_delivered_once_to_a_subscriber() -> None:
         ({"where": "symbol = 'OTE' and price > 9"}, "price > 9 is false (price is 8.4)"),
         ({"where": "volume > 9"}, "volume > 9 is unknown (no volume)"),
         ({"where": "symbol > 9"}, "symbol > 9 is unknown (symbol is 'OTE')"),
+        ({"where": "id = 'e2' and topic like 'x%'"}, "id = 'e2' is false (id is 'e1')"),
+        ({"where": "now() < timestamp '2000-01-01'"}, "is false"),
+        ({"where": "at > timestamp '2027-01-01'"}, "(at is timestamp '2026-06-01 12:30:00')"),
         ({"path": "/rss"}, "the event has no document"),
         ({"change": {"volume": 1}}, "volume is not a number in this event"),
     ],

@@ -26,7 +26,7 @@ def some_changes(ring: RingWorld, random: Random, entries: dict[tuple[int, str],
             contents.put(ring, key, name, entries[key, name])
 
 
-@seeds(40)
+@seeds(20)
 def test_entries_survive_joins_leaves_and_as_many_crashes_at_once_as_there_are_copies(seed: int) -> None:
     random = Random(f"{seed}/entries")
     rule = (ONE_WAY, BOTH_WAYS)[seed % 2]
@@ -44,7 +44,7 @@ def test_entries_survive_joins_leaves_and_as_many_crashes_at_once_as_there_are_c
     contents.rest(ring, entries, 60.0)
 
 
-@seeds(15)
+@seeds(8)
 def test_changes_on_both_sides_of_a_partition_meet_when_it_is_over(seed: int) -> None:
     random = Random(f"{seed}/entries")
     identifiers = founders(seed, 12)

@@ -20,6 +20,12 @@ LITERALS = ("1", "2", "10", "2.5", "-3", ".5", "'x'", "'y'", '"x y"', "'2'", "' 
 RELATIONS = ("=", "!=", "<", "<=", ">", ">=")
 AXES = ("", "", "descendant::", "child::", "descendant-or-self::node()/", "./")
 
+EVERY_DOCUMENT = (
+    *("/*", "//*", "*", "/", ".", "//.", "//node()", "/node()", "/descendant::*", ".//.", "/self::node()"),
+    *("/* | /a/b", "b[2] | //*"),
+)
+"""Paths that select something in every document, as they may be written."""
+
 LAST_STEPS = (
     *("", "", "", "/@id", "//@k", "/@*", "/text()", "//text()", "/attribute::a"),
     f"/@Q{{{NAMESPACE}}}id",
@@ -89,7 +95,7 @@ def paths() -> st.SearchStrategy[str]:
     """Texts of path filters: twigs of every form, paths that say more, and now and then a union."""
     either = st.one_of(_branches(), _branches(), full_paths())
     union = st.lists(either, min_size=2, max_size=3).map(" | ".join)
-    return st.one_of(*[_branches()] * 5, full_paths(), union)
+    return st.one_of(*[_branches()] * 5, full_paths(), union, st.sampled_from(EVERY_DOCUMENT))
 
 
 def short_paths() -> st.SearchStrategy[str]:
@@ -101,9 +107,7 @@ def short_paths() -> st.SearchStrategy[str]:
 
 
 def _branches() -> st.SearchStrategy[str]:
-    branch = st.tuples(st.sampled_from(("/", "//", "", "")), _steps(_predicates())).map("".join)
-    # A plain `*`, however written, asks for every document and is no filter.
-    return branch.filter(lambda text: re.fullmatch(r"[/.]*([a-z-]+::(node\(\)/)?)?\*", text) is None)
+    return st.tuples(st.sampled_from(("/", "//", "", "")), _steps(_predicates())).map("".join)
 
 
 def _labels() -> st.SearchStrategy[str]:

@@ -20,7 +20,7 @@ def matches(pattern: str, topic: str) -> bool:
     MQTT's sees every slash of the topic. Ours does not see one at the start, of itself or of the topic.
     """
     if pattern[:5] == "mqtt:":
-        if pattern[5] == "+" and topic[0] == "$":
+        if pattern[5] in "+#" and topic[0] == "$":
             return False
         return _mqtt(pattern[5:].split("/"), topic.split("/"))
     pattern = pattern[1:] if pattern[0] == "/" else pattern
@@ -101,11 +101,12 @@ def _ours_with(values: list[str]) -> st.SearchStrategy[str]:
 def _mqtt_with(values: list[str]) -> st.SearchStrategy[str]:
     value = st.sampled_from([value for value in values if not set(value) & set("+#\0")])
     level = st.one_of(value, value, st.sampled_from(["+", "", "$S"]))
-    return st.builds(
+    some = st.builds(
         lambda levels, end: "mqtt:" + "/".join(levels) + end,
         st.lists(level, min_size=1, max_size=5),
         st.sampled_from(["", "/#"]),
-    ).filter(lambda text: text not in ("mqtt:", "mqtt:+/#"))
+    ).filter(lambda text: text != "mqtt:")
+    return st.one_of(*[some] * 7, st.sampled_from(["mqtt:#", "mqtt:+/#"]))
 
 
 ours = _ours_with(VALUES)

@@ -19,6 +19,7 @@ from distributary.matching.change.index import ChangeIndex
 from distributary.matching.change.mfd import ChangeMFD
 from distributary.matching.engines import CHANGE
 from distributary.model import Event
+from properties.examples import examples
 from properties.oracle_change import ChainOracle, ChangeOracle, carried
 
 EXACT: list[type[ChangeIndex]] = [engine for engine in CHANGE if engine is not ChangeMFD]
@@ -119,7 +120,7 @@ def check_contents(index: ChangeIndex, oracle: Any) -> None:
 
 
 @pytest.mark.parametrize("engine", EXACT)
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(steps=st.lists(STEP, max_size=25), probe=EVENTS)
 def test_exact_engines_fire_as_the_oracle_does(
     engine: type[ChangeIndex], steps: list[tuple[str, Any]], probe: Event
@@ -136,7 +137,7 @@ def test_exact_engines_fire_as_the_oracle_does(
         assert str(peek)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 @given(TOLERANCES, TOLERANCES, st.lists(EVENTS, max_size=20))
 def test_covers_and_merges_let_pass_what_they_promise(
     first: dict[str, float], second: dict[str, float], events: list[Event]
@@ -179,7 +180,7 @@ MFD_STEP = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(unit=st.sampled_from([1.0, 0.1, 0.5, 3.0]), steps=st.lists(MFD_STEP, max_size=25), probe=MFD_EVENTS)
 def test_multi_level_filters_fire_as_nested_chains_do(
     unit: float, steps: list[tuple[str, Any]], probe: Event
@@ -196,7 +197,7 @@ def test_multi_level_filters_fire_as_nested_chains_do(
         assert index.last(slot, probe.topic) == expected
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(unit=st.sampled_from([1.0, 0.1, 0.01, 3.0]), steps=st.lists(MFD_STEP, max_size=40))
 def test_multi_level_filters_never_drift_beyond_the_tolerance(
     unit: float, steps: list[tuple[str, Any]]

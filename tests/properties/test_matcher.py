@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from distributary import Event, Matcher, Subscription
 from distributary.filters.profile import Profile
+from properties.examples import examples
 from properties.oracle import MatcherOracle, passes
 
 TOPICS = [
@@ -108,7 +109,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(75))
 @given(steps)
 def test_matcher_answers_as_brute_force_does_after_any_changes(taken: list[tuple[str, Any]]) -> None:
     matcher, oracle = Matcher(), MatcherOracle()
@@ -158,7 +159,7 @@ def check_batch(matcher: Matcher, oracle: MatcherOracle, events: list[Event]) ->
     assert matcher.match_batch(events).to_pylist() == expected
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(50))
 @given(st.lists(subscriptions(), max_size=8, unique_by=lambda one: one.id), st.lists(events(), max_size=5))
 def test_without_tolerances_everything_that_passes_the_other_filters_matches(
     held: list[Subscription], given_events: list[Event]
@@ -174,7 +175,7 @@ def test_without_tolerances_everything_that_passes_the_other_filters_matches(
         assert matcher.match_batch(given_events, tolerances="ignore").to_pylist() == expected
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.sampled_from(["tree", "hash", "regex", "scan"]),
     st.sampled_from(["counting", "scan"]),
@@ -189,7 +190,7 @@ def test_every_choice_of_engines_gives_the_same_answers(
     assert chosen.match_batch(given_events).equals(Matcher(held).match_batch(given_events))
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(75))
 @given(subscriptions(), subscriptions(), st.lists(events(), min_size=1, max_size=6))
 def test_a_profile_covers_and_merges_soundly(
     first: Subscription, second: Subscription, given_events: list[Event]

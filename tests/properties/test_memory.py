@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from distributary import Event, Matcher, Subscription
 from distributary.matching.batch import EventBatch
 from properties import test_matcher
+from properties.examples import examples
 from properties.oracle import MatcherOracle, passes
 
 IDS = st.integers(0, 9).map(lambda number: f"s{number}")
@@ -99,7 +100,7 @@ def found(matcher: Matcher, given_events: list[Event]) -> list[tuple[int, str, s
 
 
 @pytest.mark.parametrize("engine", ["thresholds", "sf"])
-@settings(max_examples=120)
+@settings(max_examples=examples(60))
 @given(taken=pieces)
 def test_pieces_of_a_stream_match_as_the_whole_does(
     engine: str, taken: list[tuple[list[tuple[str, Any]], list[Event], bool]]
@@ -132,7 +133,7 @@ def test_pieces_of_a_stream_match_as_the_whole_does(
                 matcher.freeze(base)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(50))
 @given(
     st.lists(subscriptions(), max_size=8, unique_by=lambda one: one.id),
     st.lists(events(), max_size=8),
@@ -155,7 +156,7 @@ def test_what_is_recalled_does_not_depend_on_who_remembers(
     assert recalled[0] == recalled[1] == recalled[2]
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(50))
 @given(st.lists(subscriptions(), max_size=8, unique_by=lambda one: one.id), st.lists(events(), max_size=8))
 def test_events_that_no_tolerance_sees_and_the_others_make_up_the_whole(
     held: list[Subscription], given_events: list[Event]

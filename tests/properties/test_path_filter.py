@@ -16,6 +16,7 @@ from distributary.filters.path.parse import parse_branches
 from distributary.filters.path.pattern import LocationPath
 from distributary.filters.path.shape import forget_shapes
 from distributary.model import Event
+from properties.examples import examples
 from properties.full_paths import full_paths
 from properties.oracle_path import ATTRIBUTES, NAMES, documents, paths, short_paths, wants
 
@@ -23,7 +24,7 @@ EITHER = st.one_of(short_paths(), paths(), full_paths())
 """Among short paths covering is frequent, among the others it takes every form."""
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(paths(), st.lists(documents(), min_size=1, max_size=3))
 def test_a_filter_matches_what_xpath_selects(text: str, texts: list[str]) -> None:
     path_filter = PathFilter.parse(text)
@@ -31,7 +32,7 @@ def test_a_filter_matches_what_xpath_selects(text: str, texts: list[str]) -> Non
         assert path_filter.matches(Event("e", document=document)) == wants(text, document)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(full_paths(), st.lists(documents(), min_size=1, max_size=3))
 def test_positions_axes_and_functions_are_those_of_xpath(text: str, texts: list[str]) -> None:
     path_filter = PathFilter.parse(text)
@@ -39,7 +40,7 @@ def test_positions_axes_and_functions_are_those_of_xpath(text: str, texts: list[
         assert selects(path_filter, parse_document(document)) == wants(text, document)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(full_paths(), st.lists(documents(), min_size=1, max_size=3))
 def test_what_a_path_implies_is_found_wherever_it_selects(text: str, texts: list[str]) -> None:
     (branch,) = PathFilter.parse(text).branches
@@ -48,7 +49,7 @@ def test_what_a_path_implies_is_found_wherever_it_selects(text: str, texts: list
         assert path_selects(implied, parse_document(document)) or not wants(text, document)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 @given(st.one_of(paths(), full_paths()), documents())
 def test_the_canonical_text_means_the_same_filter(text: str, document: str) -> None:
     path_filter = PathFilter.parse(text)
@@ -112,7 +113,7 @@ def check_alone_and_after(wanted: str, others: list[str]) -> None:
     assert outcome(wanted) == alone
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(paths(), SOME_LITERALS, SOME_LITERALS, MUTATIONS)
 def test_reading_by_shape_is_parsing_anew(
     text: str, known: list[str], asked: list[str], mutations: list[tuple[int, int, str]]
@@ -123,7 +124,7 @@ def test_reading_by_shape_is_parsing_anew(
         check_alone_and_after(wanted, others)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(paths(), min_size=1, max_size=3), SOME_NAMES, SOME_NAMES, SOME_LITERALS, MUTATIONS)
 def test_reading_by_pieces_is_parsing_anew(
     texts: list[str],
@@ -139,7 +140,7 @@ def test_reading_by_pieces_is_parsing_anew(
         check_alone_and_after(wanted, others)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 @given(EITHER, EITHER, st.lists(documents(), min_size=1, max_size=3))
 def test_what_a_covered_filter_matches_the_covering_one_matches(
     wide: str, narrow: str, texts: list[str]
@@ -149,13 +150,13 @@ def test_what_a_covered_filter_matches_the_covering_one_matches(
             assert wants(wide, document) or not wants(narrow, document)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 @given(paths())
 def test_a_filter_covers_itself(text: str) -> None:
     assert PathFilter.parse(text).covers(PathFilter.parse(text))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(EITHER, EITHER, st.lists(documents(), min_size=1, max_size=3))
 def test_a_merged_filter_matches_what_either_matches(first: str, second: str, texts: list[str]) -> None:
     merged = PathFilter.parse(first).merge(PathFilter.parse(second))
@@ -165,7 +166,7 @@ def test_a_merged_filter_matches_what_either_matches(first: str, second: str, te
             assert wants(merged.text, document)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(
     st.lists(short_paths(), min_size=20, max_size=40, unique=True),
     st.lists(documents(), min_size=1, max_size=3),

@@ -20,6 +20,7 @@ from distributary.matching.path.signature import SignatureShape, document_signat
 from distributary.matching.path.verifier import PathVerifier
 from distributary.model import Event
 from properties import oracle_path
+from properties.examples import examples
 from properties.interleaving import check_against_oracle, steps
 
 filters = oracle_path.paths().map(PathFilter.parse)
@@ -50,7 +51,7 @@ def wants(path_filter: PathFilter, event: Event) -> bool:
 
 @pytest.mark.parametrize("engine", ENGINES)
 @given(taken=steps(filters), events=events)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_every_index_answers_as_the_oracle_does(
     engine: type[Index[Any]], taken: list[tuple[str, Any]], events: list[Event]
 ) -> None:
@@ -62,7 +63,7 @@ def test_every_index_answers_as_the_oracle_does(
     texts=st.lists(oracle_path.paths(), min_size=20, max_size=60),
     documents=st.lists(oracle_path.documents(), min_size=1, max_size=6),
 )
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_filters_that_share_prefixes_and_predicates_keep_their_own_answers(
     engine: type[Index[Any]], texts: list[str], documents: list[str]
 ) -> None:
@@ -84,7 +85,7 @@ def test_filters_that_share_prefixes_and_predicates_keep_their_own_answers(
     documents=st.lists(oracle_path.documents(), min_size=1, max_size=4),
     order=st.randoms(use_true_random=False),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_the_verifier_answers_any_pairs_in_any_order(
     texts: list[str], documents: list[str], order: Any
 ) -> None:
@@ -100,7 +101,7 @@ def test_the_verifier_answers_any_pairs_in_any_order(
 
 
 @given(text=oracle_path.paths(), document=oracle_path.documents())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_a_document_that_a_filter_selects_covers_its_signature(text: str, document: str) -> None:
     if oracle_path.wants(text, document):
         for shape in (
@@ -116,7 +117,7 @@ def test_a_document_that_a_filter_selects_covers_its_signature(text: str, docume
 @given(
     texts=st.lists(oracle_path.paths(), min_size=1, max_size=5), documents=st.lists(oracle_path.documents())
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_an_aggregate_of_filters_rules_out_nothing_that_one_of_them_wants(
     texts: list[str], documents: list[str]
 ) -> None:
@@ -130,7 +131,7 @@ def test_an_aggregate_of_filters_rules_out_nothing_that_one_of_them_wants(
 @given(
     texts=st.lists(oracle_path.paths(), max_size=20), documents=st.lists(oracle_path.documents(), max_size=4)
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_shipped_signatures_give_the_candidates_that_they_cover(
     texts: list[str], documents: list[str]
 ) -> None:

@@ -15,6 +15,7 @@ from distributary.matching.batch import EventBatch
 from distributary.matching.rendezvous.census import SubscriptionCensus
 from distributary.matching.rendezvous.plan import Rendezvous
 from properties import oracle_path, oracle_topic, oracle_where
+from properties.examples import examples
 from properties.oracle import passes
 from properties.test_matcher import CONDITIONS, DOCUMENTS, PATHS, TOPICS, VALUES
 
@@ -62,7 +63,7 @@ def plans(draw: st.DrawFn, wanted: list[Subscription]) -> Rendezvous:
     return Rendezvous.plan(first, capacity=capacity, weight=weight)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(100))
 @given(
     st.data(), st.lists(subscriptions(), min_size=1, max_size=12), st.lists(events(), min_size=1, max_size=6)
 )
@@ -85,7 +86,7 @@ def check_meetings(plan: Rendezvous, wanted: list[Subscription], given_events: l
                 assert len(visited[row] & set(lives)) == 1
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.data(), st.lists(subscriptions(), max_size=12), st.lists(events(), max_size=6))
 def test_a_plan_read_back_gives_the_same_answers(
     data: st.DataObject, wanted: list[Subscription], given_events: list[Event]
@@ -148,7 +149,7 @@ DENSE = {
 
 
 @pytest.mark.parametrize("kind", sorted(DENSE))
-@settings(max_examples=150)
+@settings(max_examples=examples(75))
 @given(data=st.data())
 def test_filters_of_one_kind_meet_their_events_exactly_once(kind: str, data: st.DataObject) -> None:
     filters, contents = DENSE[kind]

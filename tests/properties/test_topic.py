@@ -18,6 +18,7 @@ from distributary.matching.topic.shapes import TopicShapes
 from distributary.matching.topic.verifier import TopicVerifier
 from distributary.model import Event
 from properties import oracle_topic
+from properties.examples import examples
 from properties.interleaving import check_against_oracle, steps
 
 filters = st.one_of(oracle_topic.patterns, oracle_topic.near_patterns).map(TopicFilter.parse)
@@ -41,7 +42,7 @@ ENGINES: list[type[Index[Any]]] = [*SEARCHED["topic"], Colliding, Indistinguisha
 
 @pytest.mark.parametrize("engine", ENGINES)
 @given(taken=steps(filters), events=oracle_topic.events())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_every_index_answers_as_the_oracle_does(
     engine: type[Index[Any]], taken: list[tuple[str, Any]], events: list[Event]
 ) -> None:
@@ -49,7 +50,7 @@ def test_every_index_answers_as_the_oracle_does(
 
 
 @given(patterns=st.lists(oracle_topic.patterns, min_size=30, max_size=120), topics=oracle_topic.events(20))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_shapes_are_right_when_there_are_many(patterns: list[str], topics: list[Event]) -> None:
     index = TopicShapes()
     index.add_many(range(len(patterns)), map(TopicFilter.parse, patterns))
@@ -66,7 +67,7 @@ def test_shapes_are_right_when_there_are_many(patterns: list[str], topics: list[
 
 
 @given(patterns=st.lists(oracle_topic.patterns, min_size=1, max_size=8), events=oracle_topic.events())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_the_verifier_answers_as_the_oracle_does(patterns: list[str], events: list[Event]) -> None:
     verifier = TopicVerifier()
     verifier.add_many(range(len(patterns)), map(TopicFilter.parse, patterns))
@@ -79,14 +80,14 @@ def test_the_verifier_answers_as_the_oracle_does(patterns: list[str], events: li
 
 
 @given(pattern=oracle_topic.patterns, topic=topics)
-@settings(max_examples=300)
+@settings(max_examples=examples(150))
 def test_a_filter_matches_as_its_text_says(pattern: str, topic: str) -> None:
     expected = oracle_topic.matches(pattern, topic)
     assert TopicFilter.parse(pattern).matches(Event("e", topic=topic)) == expected
 
 
 @given(pattern=oracle_topic.patterns, topic=topics)
-@settings(max_examples=200)
+@settings(max_examples=examples(100))
 def test_the_canonical_text_reads_back_as_the_same_filter(pattern: str, topic: str) -> None:
     filter = TopicFilter.parse(pattern)
     again = TopicFilter.parse(filter.text)
@@ -98,7 +99,7 @@ def test_the_canonical_text_reads_back_as_the_same_filter(pattern: str, topic: s
 
 
 @given(one=filters, other=filters)
-@settings(max_examples=300)
+@settings(max_examples=examples(150))
 def test_filters_are_equal_when_their_syntax_levels_and_ends_are(
     one: TopicFilter, other: TopicFilter
 ) -> None:
@@ -107,7 +108,7 @@ def test_filters_are_equal_when_their_syntax_levels_and_ends_are(
 
 
 @given(one=filters, other=filters, topic=topics)
-@settings(max_examples=500)
+@settings(max_examples=examples(250))
 def test_what_is_covered_is_matched(one: TopicFilter, other: TopicFilter, topic: str) -> None:
     event = Event("e", topic=topic)
     if one.covers(other) and oracle_topic.wants(other, event):
@@ -115,7 +116,7 @@ def test_what_is_covered_is_matched(one: TopicFilter, other: TopicFilter, topic:
 
 
 @given(one=filters, other=filters)
-@settings(max_examples=500)
+@settings(max_examples=examples(250))
 def test_what_is_not_covered_has_a_topic_that_shows_it(one: TopicFilter, other: TopicFilter) -> None:
     def filled(start: str, deeper: int) -> str:
         levels = ["fresh" if level == WILDCARD else level for level in other.levels]
@@ -130,7 +131,7 @@ def test_what_is_not_covered_has_a_topic_that_shows_it(one: TopicFilter, other: 
 
 
 @given(one=filters, other=filters, topic=topics)
-@settings(max_examples=500)
+@settings(max_examples=examples(250))
 def test_a_merge_matches_what_either_does(one: TopicFilter, other: TopicFilter, topic: str) -> None:
     merged = one.merge(other)
     event = Event("e", topic=topic)
@@ -154,7 +155,7 @@ def start_alike(one: TopicFilter, other: TopicFilter) -> bool:
 @given(
     given=st.one_of(st.text(), st.text(alphabet="aé/*#+$:mqt\ud800", max_size=12), st.integers(), st.none())
 )
-@settings(max_examples=500)
+@settings(max_examples=examples(250))
 def test_any_input_is_a_filter_or_a_filter_error(given: Any) -> None:
     for text in (given, f"mqtt:{given}", f"A/{given}"):
         refused = None

@@ -3,9 +3,10 @@
 - `main`: finds and runs the command asked for; exit codes
 - `terminal`: what commands share: help, options, progress, what is told; `arguments`: types of arguments
 - `engine`: whether Spark and Java are here
-- `match`, `check`, `explain`, `generate`, `subscriptions`: files and stores, in this process
+- `match`, `check`, `explain`, `generate`, `subscriptions`: files and stores, in this process; with
+  `event_batches`, the events of a file as they are matched
 - `run`, `replay`, `demo/`: on Spark
-- `plan`, `plan_trees`, `plan_queries`: trees and placements for sites
+- `plan`, `plan_trees`, `plan_queries`: trees and placements for sites; `plan_output`: how both end
 - `sim`, `sim_queries`, `trials`: the simulator
 
 `distributary lab` is in the package `distributary_lab`.

@@ -1,7 +1,7 @@
 """Tells what is wrong with subscriptions that can be read: names that the events do not have, comparisons of
-values that do not compare, conditions that are never true, what no index can narrow, and what another
-subscription of the same subscriber makes needless. Each finding has its place, its severity (error, warning
-or note), and what to write instead. Nothing is changed.
+values that do not compare, conditions that are never or always true, what asks for everything, what no index
+can narrow, and what another subscription of the same subscriber makes needless. Each finding has its place,
+its severity (error, warning or note), and what to write instead. Nothing is changed.
 
 What the events have is told by --schema, or found in the first events of --events; without either, only what
 needs no schema is found. Subscriptions that cannot be read are findings too. Ends with 3 when there are
@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from distributary.cli import terminal
 from distributary.errors import DistributaryError
@@ -53,12 +53,13 @@ def configure(command: argparse.ArgumentParser) -> None:
     command.set_defaults(run=_check)
 
 
-def add_subscriptions(command: argparse.ArgumentParser) -> None:
+def add_subscriptions(command: argparse.ArgumentParser, *others: tuple[str, Any, str]) -> None:
     """Add the options that say where subscriptions are, of which one is needed."""
     terminal.add_options(
         command.add_mutually_exclusive_group(required=True),
         ("--subscriptions FILE", str, "the subscriptions: JSON lines or a table; - is standard input"),
         ("--store LOCATION", str, "a store of subscriptions: a directory or the URL of a database"),
+        *others,
     )
 
 

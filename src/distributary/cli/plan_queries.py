@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import Any
 
-from distributary.cli.terminal import WELL, write_text
+from distributary.cli.plan_output import finish_plan, several
 from distributary.plan.goal.text import goal_text
 from distributary.plan.queries.baselines import at_sources, client_star, globally
 from distributary.plan.queries.beginnings import best_from_beginnings
@@ -29,29 +28,24 @@ def plan_queries(arguments: argparse.Namespace) -> int:
     told = _record(plan, found)
     print(placement_text(found))
     print(f"\n{'today' if plan.today else 'all at their clients'}: {amount(told['before'])}")
-    print(f"planned: {amount(told['after'])}, with {_many(len(told['moves']), 'operator')} elsewhere\n")
+    print(f"planned: {amount(told['after'])}, with {several(len(told['moves']), 'operator')} elsewhere\n")
     for move in told["moves"]:
         origin = f"from {move['from']} to {move['to']}" if move["from"] else f"new, at {move['to']}"
         print(f"  {move['operator']}: {origin}  ({move['reason']})")
     for root, parents in told["new_parents"].items():
         print(f"  tree of {root}: {', '.join(f'{site} under {above}' for site, above in parents.items())}")
     if told["broken"]:
-        print(f"\nthe plan still breaks {_many(len(told['broken']), 'limit')}: {told['broken'][0]}")
-    print("\ncompared with")
-    for name, other in told["comparison"].items():
-        broken = f"  breaks {_many(other['broken'], 'limit')}" if other["broken"] else ""
-        print(f"  {name:<12} {amount(other['cost']):>10}{broken}")
-    if arguments.json:
-        write_text(arguments.json, json.dumps(told, indent=2) + "\n")
-    if arguments.svg:
-        first = str(told["goal"]).splitlines()[0]
-        moved = {index for index, _ in _moved(plan.start, found)}
-        write_text(arguments.svg, placement_svg(found, f"{first}: {amount(told['after'])}", moved))
-    return WELL
+        print(f"\nthe plan still breaks {several(len(told['broken']), 'limit')}: {told['broken'][0]}")
+    others = (
+        (name, amount(other["cost"]), several(other["broken"], "limit") if other["broken"] else "")
+        for name, other in told["comparison"].items()
+    )
+    return finish_plan(arguments, told, others, lambda: _picture(plan, found, told))
 
 
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+def _picture(plan: QueryPlan, found: Placement, told: dict[str, Any]) -> str:
+    title = f"{str(told['goal']).splitlines()[0]}: {amount(told['after'])}"
+    return placement_svg(found, title, {index for index, _ in _moved(plan.start, found)})
 
 
 def _placed(plan: QueryPlan, trees: bool) -> Placement:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from distributary.cli.terminal import WELL, write_text
+from distributary.cli.plan_output import finish_plan, several
 from distributary.plan.goal.expression import Number
 from distributary.plan.goal.text import goal_text
 from distributary.plan.trees.benefit import Problem
@@ -42,21 +41,17 @@ def plan_tree(arguments: argparse.Namespace) -> int:
     costs = problem.at(found.tree).costs
     print(tree_text(found.tree, plan.sites, costs))
     print(f"\n{'today' if plan.today else 'best-effort start'}: {shown(record['before'])}")
-    many = "1 site" if len(record["moves"]) == 1 else f"{len(record['moves'])} sites"
+    many = several(len(record["moves"]), "site")
     print(f"planned: {shown(record['after'])}, with {many} under another parent\n")
     for move in record["moves"]:
         before, after = (shown(cost) or "none" for cost in move["cost"])
         why = f"its cost: {before} to {after}; {move['reason']}"
         print(f"  {move['site']}: from {move['from']} to {move['to']}  ({why})")
-    print("\ncompared with")
-    for name, other in record["comparison"].items():
-        broken = f"  breaks {other['broken'][0]}" if other["broken"] else ""
-        print(f"  {name:<22} {shown(other['cost']):>10}{broken}")
-    if arguments.json:
-        write_text(arguments.json, json.dumps(record, indent=2) + "\n")
-    if arguments.svg:
-        write_text(arguments.svg, _picture(plan, found, costs))
-    return WELL
+    others = (
+        (name, shown(other["cost"]), (other["broken"] or [""])[0])
+        for name, other in record["comparison"].items()
+    )
+    return finish_plan(arguments, record, others, lambda: _picture(plan, found, costs))
 
 
 def _start(problem: Problem, root: int, seed: int) -> Tree:

@@ -12,6 +12,9 @@ from typing import Any, ClassVar, Self
 
 from distributary.model import Event
 
+EVERY_EVENT = "every event"
+"""What a filter asks for that says nothing: without it the same events would pass."""
+
 
 class Filter(ABC):
     """One filter of a subscription. Immutable, hashable, and equal when the canonical texts are equal."""
@@ -47,6 +50,11 @@ class Filter(ABC):
     def selectivity(self) -> float:
         """The share of events it is guessed to let pass, from its form alone; for speed only."""
         return 1.0
+
+    @property
+    def asks_for_all(self) -> str | None:
+        """What it plainly asks for without exception, such as `every document` or `EVERY_EVENT`, or None."""
+        return None
 
     @property
     def slow(self) -> str | None:

@@ -1,6 +1,7 @@
 """Several filters that must all hold, as one thing: match, cover, merge. What trees and brokers exchange.
 
-A profile of no filters lets everything pass. Covering is decided filter by filter, with one exception: a
+A profile of no filters lets everything pass. A filter that lets every event pass (`where: "true"`) says
+nothing, and is left out of a profile. Covering is decided filter by filter, with one exception: a
 change filter depends on which events reach it, so a profile with one covers another only if both select
 the events before it alike (the topic may be wider, because tolerances are kept for each topic apart).
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from distributary.filters.filter import Filter
+from distributary.filters.filter import EVERY_EVENT, Filter
 from distributary.filters.kinds import parse_filters
 from distributary.model import Event, Subscription
 
@@ -25,9 +26,17 @@ class Profile:
     (True, False)
     >>> wide.merge(narrow)
     Profile(topic='quotes')
+    >>> Profile.of(Subscription("s3", "carol", topic="quotes", where="1 = 1"))
+    Profile(topic='quotes')
     """
 
     filters: Mapping[str, Filter] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        needless = [kind for kind, filter in self.filters.items() if filter.asks_for_all == EVERY_EVENT]
+        if needless:
+            telling = {kind: filter for kind, filter in self.filters.items() if kind not in needless}
+            object.__setattr__(self, "filters", telling)
 
     @classmethod
     def of(cls, subscription: Subscription) -> Profile:

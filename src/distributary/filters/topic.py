@@ -17,8 +17,8 @@ levels elsewhere are levels to both, and a wildcard stands for them too.
 
 A wildcard stands alone in its level; `WILDCARD` in `levels` is no value of an event, not even a literal `*`
 or an empty level. A wildcard in the first level, which only MQTT's syntax can write, does not match a value
-that starts with `$`. A pattern for every topic is refused, and so are shared subscriptions (`$share/...`),
-because every subscriber gets their own deliveries here.
+that starts with `$`. So `mqtt:#` is for every topic but those; `mqtt:+/#` says the same, and is its canonical
+text. Shared subscriptions (`$share/...`) are refused, because every subscriber gets deliveries of their own.
 
 The canonical text is in the syntax of the pattern. A first value of ours that itself starts with `mqtt:` is
 kept apart by a leading `/`.
@@ -43,6 +43,9 @@ SHARED = "$share/"
 """What MQTT's shared subscriptions begin with."""
 
 Levels = tuple[str, ...]
+EVERY_LEVEL: Levels = (WILDCARD,)
+"""The levels of the open pattern for every topic."""
+FOR_EVERY_TOPIC = "for every topic write `mqtt:#`"
 
 
 class TopicFilter(Filter):
@@ -86,12 +89,15 @@ class TopicFilter(Filter):
         if not opened:
             levels.pop()
         if not levels:
-            _refuse("`#` needs a level before it, as in `quotes/#`", given, len(given) - 1)
+            _refuse(
+                f"`#` needs a level before it, as in `quotes/#`; {FOR_EVERY_TOPIC}", given, len(given) - 1
+            )
         wildcards = body.count("*")
         if "" in levels or levels.count("*") != wildcards or body.count("#") != (not opened):
             _check_ours(levels, given, len(given) - len(body))
         if levels[0] == "*":
-            _refuse("a wildcard as first level; name the first level", given, len(given) - len(body))
+            reason = f"a wildcard as first level; name the first level; {FOR_EVERY_TOPIC}"
+            _refuse(reason, given, len(given) - len(body))
         at = 0
         for _ in range(wildcards):
             at = levels.index("*", at)
@@ -108,6 +114,12 @@ class TopicFilter(Filter):
         """A guess: each level with a fixed value lets three events in ten pass."""
         fixed = len(self.levels) - self.levels.count(WILDCARD)
         return float(0.3**fixed)
+
+    @property
+    def asks_for_all(self) -> str | None:
+        """For `mqtt:#`: every topic that a wildcard may stand for."""
+        everything = self.open and self.levels == EVERY_LEVEL
+        return "every topic but those that begin with $" if everything else None
 
     @property
     def bare(self) -> Levels:
@@ -183,6 +195,8 @@ class TopicFilter(Filter):
         TopicFilter('A/*/C')
         >>> TopicFilter.parse("A/B/C").merge(TopicFilter.parse("mqtt:/A/D/+"))
         TopicFilter('A/*/*')
+        >>> TopicFilter.parse("mqtt:+/A").merge(TopicFilter.parse("mqtt:B"))
+        TopicFilter('mqtt:+/#')
         """
         if self.mqtt == other.mqtt:
             return _merged(self.levels, other.levels, self.open, other.open, self.mqtt)
@@ -212,8 +226,6 @@ def _merged(
         return None
     levels = tuple(level if level == other else WILDCARD for level, other in zip(mine, theirs, strict=False))
     opened = open_mine or open_theirs or len(mine) != len(theirs)
-    if opened and levels == (WILDCARD,):
-        return None
     merged = TopicFilter(levels, opened, mqtt)
     # A wildcard is longer than an empty level, and an open end of MQTT's longer than a closed one.
     return None if topic_excess(merged.text.removeprefix(MQTT)) else merged
@@ -238,10 +250,9 @@ def _parse_mqtt(given: str) -> TopicFilter:
     if opened:
         levels.pop()
     _check_wildcards(levels, given, len(MQTT), "+")
-    levels = [WILDCARD if level == "+" else level for level in levels]
-    if opened and levels in ([], [WILDCARD]):
-        _refuse("matches every topic; name at least one level, as in `mqtt:quotes/#`", given)
-    return TopicFilter(tuple(levels), opened, True, given)
+    if not levels:
+        return TopicFilter(EVERY_LEVEL, opened, True)
+    return TopicFilter(tuple(WILDCARD if level == "+" else level for level in levels), opened, True, given)
 
 
 def _check_ours(levels: list[str], given: str, position: int) -> None:

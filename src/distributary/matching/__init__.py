@@ -13,6 +13,8 @@
 - `layers`: how indexes made of read-only arrays change nevertheless
 - `batch`: events as columns; `columns`: one attribute of them; `frozen`: arrays in a directory; `order`:
   answers in their order
+- `lines`: batches from blocks of JSON lines; with the kernels `line_scan`, `line_keys` and `line_texts`
+- `answers`: matches and deliveries as tables
 - `memory`: what kernels can say to the processor's memory
 - `explain`: why a subscription wants an event, or does not
 - `rendezvous/`: which of several parts an event and a subscription meet at

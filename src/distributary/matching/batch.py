@@ -40,19 +40,18 @@ class EventBatch:
         documents: Strings | None,
         columns: dict[str, Callable[[], AttributeColumn]],
         rejected: Mapping[int, InputError] | None = None,
-        arrival: int | None = None,
+        arrival: int | Sequence[int] | Longs | None = None,
     ) -> None:
         self.rows = rows
         self.ids = ids
         self.topics = topics
         self.documents = documents
-        self.arrival = time.time_ns() if arrival is None else arrival
-        """When the batch arrived, in nanoseconds since 1970: what `now()` is to all its events."""
+        self._arrival = time.time_ns() if arrival is None else arrival
         self._columns = columns
         self._own = {"id", "topic"} - columns.keys()
         """Names under which conditions find the event's own id and topic."""
-        for name, texts in (("id", lambda: Strings.from_arrow(ids)), ("topic", lambda: topics)):
-            self._columns.setdefault(name, _column_of(texts, rows))
+        self._columns.setdefault("id", lambda: column_of_texts(Strings.from_arrow(ids), rows))
+        self._columns.setdefault("topic", lambda: column_of_texts(topics, rows))
         self._built: dict[str, AttributeColumn] = {}
         self._parsed: dict[int, Document] = {}
         self.scanned: ScannedDocuments | None = None
@@ -80,11 +79,12 @@ class EventBatch:
         id: str = "id",
         topic: str = "topic",
         document: str = "document",
-        arrival: int | None = None,
+        arrival: int | Longs | None = None,
     ) -> EventBatch:
         """Every column but the three named is an attribute; a struct's fields get dotted names.
 
-        `arrival` is when it arrived, in nanoseconds since 1970; the default is now.
+        `arrival` is when it arrived, or when each of its events did, in nanoseconds since 1970; the default
+        is now.
         """
         check_names(table.schema.names)
         if id not in table.schema.names:
@@ -107,15 +107,16 @@ class EventBatch:
 
     @classmethod
     def from_events(cls, events: Sequence[Event]) -> EventBatch:
-        """The batch of these events, in their order."""
+        """The batch of these events, in their order. Those that do not say when they arrived do so now."""
+        now = time.time_ns()
         names = {name for event in events for name in event.attributes}
         return cls(
             len(events),
             pa.array([event.id for event in events], pa.large_string()),
             Strings.from_texts([event.topic for event in events]),
             Strings.from_texts([event.document for event in events]),
-            {name: _collector(events, name) for name in names | _objects(names)},
-            arrival=next((event.arrival for event in events if event.arrival is not None), None),
+            {name: _collector(events, name) for name in names | objects_of(names)},
+            arrival=[now if event.arrival is None else event.arrival for event in events],
         )
 
     def column(self, name: str) -> AttributeColumn | None:
@@ -135,13 +136,22 @@ class EventBatch:
         operand = operand_of(key)
         names = attributes_of_operand(operand)
         columns = [(name, column) for name in names if (column := self.column(name)) is not None]
-        now = Instant(self.arrival)
+        looks_at_clock = "now()" in key  # perhaps only in a text, which does no harm
         values = []
         for row in range(self.rows):
             attributes = {name: column.value(row) for name, column in columns}
-            attributes[NOW] = now
+            if looks_at_clock:
+                attributes[NOW] = Instant(self.arrival(row))
             values.append(operand_value(operand, attributes))
         return AttributeColumn.from_values(values)
+
+    def arrival(self, row: int) -> int:
+        """When the event of a row arrived, in nanoseconds since 1970: what `now()` is to it.
+
+        >>> EventBatch.from_events([Event("e1", arrival=7), Event("e2", arrival=8)]).arrival(1)
+        8
+        """
+        return self._arrival if isinstance(self._arrival, int) else int(self._arrival[row])
 
     @property
     def attributes(self) -> list[str]:
@@ -162,14 +172,14 @@ class EventBatch:
         """The row as an event, for code that looks at one event at a time."""
         present = {name: column for name in self._columns if (column := self.column(name)) is not None}
         attributes = {name: column.value(row) for name, column in present.items() if column.tags[row] != NULL}
-        for name in _objects(attributes) | self._own:
+        for name in objects_of(attributes) | self._own:
             attributes.pop(name, None)
         return Event(
             str(self.ids[row].as_py()),
             self.topics.text(row) if self.topics is not None and row not in self.rejected else None,
             attributes,
             self.documents.text(row) if self.documents is not None else None,
-            self.arrival,
+            self.arrival(row),
         )
 
     def _check_topics(self, topics: Strings) -> None:
@@ -201,19 +211,14 @@ class EventBatch:
                     self.topics.valid[row] = False
 
 
-def _column_of(texts: Callable[[], Strings | None], rows: int) -> Callable[[], AttributeColumn]:
-    """The column of an event's own texts, its id or topic."""
-
-    def column() -> AttributeColumn:
-        strings = texts()
-        if strings is None:
-            return AttributeColumn.from_values([None] * rows)
-        return AttributeColumn.from_strings(strings)
-
-    return column
+def column_of_texts(texts: Strings | None, rows: int) -> AttributeColumn:
+    """The column of an event's own texts, its id or topic; None for texts that no event has."""
+    if texts is None:
+        return AttributeColumn.from_values([None] * rows)
+    return AttributeColumn.from_strings(texts)
 
 
-def _objects(names: Iterable[str]) -> set[str]:
+def objects_of(names: Iterable[str]) -> set[str]:
     """The names of objects, of whose attributes these are: `wind` for `wind.speed`."""
     return {name[:end] for name in names for end, character in enumerate(name) if character == "." and end}
 

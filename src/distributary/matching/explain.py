@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
+from typing import Any
 
+from distributary.errors import InputError
 from distributary.filters.filter import Filter
 from distributary.filters.path.filter import PathFilter
 from distributary.filters.topic import WILDCARD, TopicFilter
-from distributary.filters.where.evaluate import evaluate
+from distributary.filters.where.evaluate import NOW, evaluate
 from distributary.filters.where.expression import And, Expression, attributes_of
 from distributary.filters.where.filter import WhereFilter
-from distributary.filters.where.write import write
+from distributary.filters.where.lookup import OBJECT, arrival_of, attribute_of
+from distributary.filters.where.values import Duration, Instant, TimeOfDay, plain
+from distributary.filters.where.write import write, write_literal
 from distributary.matching.change.index import Peek
 from distributary.model import Event
 
+MAX_SHOWN = 500
+"""So many characters of a value are shown."""
 TRUTHS = {True: "true", False: "false", None: "unknown"}
 
 
@@ -73,6 +80,11 @@ def explain_filter(filter: Filter, event: Event) -> Reason:
     return Reason(filter.kind, filter.text, passes, detail)
 
 
+def explain_rejected(event: str, subscription: str, error: InputError) -> Explanation:
+    """Why a malformed event matches nothing."""
+    return Explanation(event, subscription, (Reason("event", "", False, f"is malformed: {error}"),))
+
+
 def explain_change(filter: Filter, peek: Peek) -> Reason:
     """What a tolerance says to an event, given what was delivered before."""
     return Reason("change", filter.text, peek.fires, str(peek))
@@ -101,17 +113,28 @@ def _about_topic(filter: TopicFilter, event: Event) -> str:
 def _about_condition(expression: Expression, event: Event) -> str:
     """The parts that are not true, with the values they saw; or all parts when all are true."""
     parts = expression.parts if isinstance(expression, And) else (expression,)
-    truths = [(part, evaluate(part, event.attributes)) for part in parts]
+    values: dict[str, Any] = {name: attribute_of(event, name) for name in attributes_of(expression)}
+    given = values | {NOW: arrival_of(event)}
+    truths = [(part, evaluate(part, given)) for part in parts]
     shown = [pair for pair in truths if pair[1] is not True] or truths
-    return "; ".join(f"{write(part)} is {TRUTHS[truth]}{_seen(part, event)}" for part, truth in shown)
+    return "; ".join(f"{write(part)} is {TRUTHS[truth]}{_seen(part, values)}" for part, truth in shown)
 
 
-def _seen(part: Expression, event: Event) -> str:
-    values = [
-        f"{name} is {event.attributes[name]!r}" if event.attributes.get(name) is not None else f"no {name}"
+def _seen(part: Expression, values: Mapping[str, Any]) -> str:
+    seen = [
+        f"{name} is {_shown(values[name])}" if values[name] is not None else f"no {name}"
         for name in attributes_of(part)
     ]
-    return f" ({', '.join(values)})" if values else ""
+    return f" ({', '.join(seen)})" if seen else ""
+
+
+def _shown(value: Any) -> str:
+    """A value as a user would write it, shortened where it is long."""
+    if value is OBJECT:
+        return "an object"
+    found = plain(value)
+    text = write_literal(found) if isinstance(found, Instant | TimeOfDay | Duration) else repr(found)
+    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."
 
 
 def _about_path(passes: bool, event: Event) -> str:

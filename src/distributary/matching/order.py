@@ -15,19 +15,19 @@ def by_row(pairs: Pairs, rows: int) -> Pairs:
     """The pairs with ascending rows; pairs of one row keep their order. O(pairs + rows)."""
     if len(pairs.rows) < 2 or bool(np.all(pairs.rows[1:] >= pairs.rows[:-1])):
         return pairs
-    order, _ = _bucket(pairs.rows, rows)
+    order, _ = buckets(pairs.rows, rows)
     return Pairs(pairs.rows[order], pairs.slots[order])
 
 
 def by_row_and_rank(pairs: Pairs, ranks: Floats, rows: int) -> Pairs:
     """The pairs by row, and within a row by the rank that each has."""
-    order, starts = _bucket(pairs.rows, rows)
+    order, starts = buckets(pairs.rows, rows)
     _sort_within(order, starts, ranks)
     return Pairs(pairs.rows[order], pairs.slots[order])
 
 
 @kernel
-def _bucket(pair_rows: Ints, rows: int) -> tuple[Longs, Longs]:
+def buckets(pair_rows: Ints, rows: int) -> tuple[Longs, Longs]:
     """A stable counting sort: the order of the pairs by row, and where each row starts in it."""
     starts = np.zeros(rows + 1, np.int64)
     for row in pair_rows:

@@ -9,6 +9,8 @@ In reading order:
   which rows come out;
 - `index`: the index of the subscriptions, found or built by the driver and opened by tasks;
 - `tasks`, `tolerances`: what tasks do with Arrow batches, and the branch for matches that depend on the past;
+- `lint`: the subscriptions held against the events' schema before they are matched; `explain`:
+  why events match subscriptions or do not;
 - `queries`: stream queries as DataFrames, and their items as events;
 - `pipeline`: a stream with sinks, archive, quarantine and metrics, from a TOML file (`distributary run`);
 - `replay`: subscriptions over the archive of a pipeline (`distributary replay`);
@@ -21,6 +23,7 @@ What is exported here is the room's interface, and importing it loads Spark. Of 
 
 from distributary.spark.columns import EventColumns
 from distributary.spark.deliver import deliver
+from distributary.spark.explain import explain
 from distributary.spark.match import match, rejected
 from distributary.spark.pipeline.config import load_pipeline
 from distributary.spark.pipeline.deliveries import read_deliveries
@@ -36,6 +39,7 @@ __all__ = [
     "as_if_subscribed",
     "catch_up",
     "deliver",
+    "explain",
     "load_pipeline",
     "match",
     "read_archive",

@@ -90,13 +90,12 @@ class EventColumns:
             for name in table.schema.names
             if name == self.micro_batch or not (name.startswith(RESERVED) or name == self.corrupt)
         ]
-        arrival = table.column(ARRIVAL)[0].as_py() if ARRIVAL in table.schema.names and len(table) else None
         batch = EventBatch.from_table(
             table.select(bare),
             id=self.id,
             topic=self.topic,
             document=self.document,
-            arrival=None if arrival is None else arrival * 1000,
+            arrival=table.column(ARRIVAL).to_numpy() * 1000 if ARRIVAL in table.schema.names else None,
         )
         if self.corrupt is not None and self.corrupt in table.schema.names:
             raw = table.column(self.corrupt)

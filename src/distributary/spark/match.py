@@ -9,15 +9,18 @@ tolerances (see `tolerances`). With an index of one part there is nothing to rou
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BooleanType, IntegerType, StructField, StructType
 
+from distributary.errors import SubscriptionWarning
 from distributary.quarantine import Rejection
 from distributary.spark.columns import HOME, PART, EventColumns
 from distributary.spark.index.build import CAPACITY, IndexOptions, Strategy, find_or_build
+from distributary.spark.lint import lint_of
 from distributary.spark.places import ARRIVAL
 from distributary.spark.rows import REJECTION_COLUMNS, MatchRows
 from distributary.spark.tasks import MatchTasks
@@ -41,6 +44,7 @@ def match(
     workspace: str | None = None,
     rejected: list[Rejection] | None = None,
     strict: bool = False,
+    lint: bool = True,
 ) -> DataFrame:
     """Every match of events and subscriptions: event_id, subscription_id, subscriber, and `carry`.
 
@@ -68,24 +72,28 @@ def match(
     that hold about `capacity` of them, "auto" chooses by their number. `workspace` is a directory that all
     machines see, for what is built from the subscriptions; without one Spark ships it to the executors.
 
+    With `lint` a `SubscriptionWarning` tells of subscriptions that cannot match such events: they name an
+    attribute which these have not, or compare what does not compare. Of very many subscriptions some are
+    looked at (see `lint`), and nothing that is found stops the match.
+
     The index is built, or found, before this returns; the matching itself runs when the result is used.
     Columns that are missing or of a wrong type raise `DistributaryError` at once.
     """
     columns = EventColumns(id, topic, document, order)
     columns.check(events.schema, carry)
     options = IndexOptions(tolerances, strategy, capacity, version, workspace, strict)
-    index = find_or_build(events, subscriptions, columns, options, [] if rejected is None else rejected)
+    linted = lint_of(events.schema, columns) if lint else None
+    look = None if linted is None else linted.look
+    index = find_or_build(events, subscriptions, columns, options, [] if rejected is None else rejected, look)
+    for line in [] if linted is None else linted.lines:
+        warnings.warn(line, SubscriptionWarning, stacklevel=2)
     return match_with(MatchTasks(index, columns, MatchRows(tuple(carry))), events)
 
 
 def match_with(tasks: MatchTasks, events: DataFrame) -> DataFrame:
-    """The rows that tasks make of events and the subscriptions in their index.
-
-    The arrival of the events is one instant for a batch. A stream has one for each micro-batch, which Spark
-    keeps with its offsets: a micro-batch that is repeated after a failure repeats it.
-    """
+    """The rows that tasks make of events and the subscriptions in their index; see `with_arrival`."""
     schema = tasks.rows.schema(events.schema)
-    events = events.withColumn(ARRIVAL, F.unix_micros(F.current_timestamp()))
+    events = with_arrival(events)
     index, routed = tasks.index, events
     if index.plan is not None:
         extra = [StructField(PART, IntegerType()), StructField(HOME, BooleanType())]
@@ -96,6 +104,17 @@ def match_with(tasks: MatchTasks, events: DataFrame) -> DataFrame:
         return matched
     second = matched_in_stream if events.isStreaming else matched_in_batch
     return matched.union(second(routed, tasks))
+
+
+def with_arrival(events: DataFrame) -> DataFrame:
+    """The events with their arrival, unless they have it: what `now()` is in conditions.
+
+    It is one instant for a batch. A stream has one for each micro-batch, which Spark keeps with its offsets:
+    a micro-batch that is repeated after a failure repeats it. Archived events have that of their micro-batch.
+    """
+    if ARRIVAL in events.columns:
+        return events
+    return events.withColumn(ARRIVAL, F.unix_micros(F.current_timestamp()))
 
 
 def rejected(

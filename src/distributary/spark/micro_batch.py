@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 from pyspark import TaskContext
@@ -18,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from distributary.spark import storage
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 TAG = re.compile(r"distributary-batch:(\d+):([0-9A-Za-z-]+)")
 
 
@@ -52,6 +54,16 @@ def query_id(checkpoint: str) -> str:
 
 @lru_cache(maxsize=64)
 def watermark_of(checkpoint: str, batch: int) -> int:
-    """The watermark of a micro-batch, in milliseconds; Spark notes it before the micro-batch starts."""
-    offsets = storage.read_text(f"{checkpoint}/offsets/{batch}").splitlines()
-    return int(json.loads(offsets[1])["batchWatermarkMs"])
+    """The watermark of a micro-batch, in milliseconds."""
+    return _noted(checkpoint, batch)["batchWatermarkMs"]
+
+
+def instant_of(checkpoint: str, batch: int) -> datetime:
+    """The instant that a micro-batch has for its present, to the millisecond: its `current_timestamp`."""
+    return EPOCH + timedelta(milliseconds=_noted(checkpoint, batch)["batchTimestampMs"])
+
+
+def _noted(checkpoint: str, batch: int) -> dict[str, int]:
+    """What Spark notes of a micro-batch before it starts, and goes by when it has to do it again."""
+    noted: dict[str, int] = json.loads(storage.read_text(f"{checkpoint}/offsets/{batch}").splitlines()[1])
+    return noted

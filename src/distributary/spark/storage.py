@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import IO, cast
 
-from pyarrow import fs
+import pyarrow as pa
+from pyarrow import dataset, fs
 
 from distributary.errors import DistributaryError
 
@@ -40,6 +41,23 @@ def opened(location: str) -> IO[bytes]:
     """The bytes of a file, to be read from its beginning; OSError when it cannot be read."""
     files, path = _file_system(location)
     return cast(IO[bytes], io.BufferedReader(files.open_input_stream(path)))
+
+
+def read_parquet(location: str, chosen: dataset.Expression | None = None) -> pa.Table:
+    """The rows of a directory of Parquet that a condition chooses, or all.
+
+    Raises `DistributaryError` when it cannot be read, and `pyarrow.ArrowInvalid` when the condition names a
+    column that it has not.
+    """
+    files, path = _file_system(location)
+    # Spark's timestamps are read as they are: nanoseconds would not hold the years after 2262.
+    form = dataset.ParquetFileFormat(
+        read_options=dataset.ParquetReadOptions(coerce_int96_timestamp_unit="us")
+    )
+    try:
+        return dataset.dataset(path, format=form, filesystem=files).to_table(filter=chosen)
+    except OSError as error:
+        raise DistributaryError(f"cannot read {location}: {error}") from None
 
 
 def write_atomically(location: str, text: str) -> None:

@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distributary import Event, InputError, Subscription
+from distributary.filters.lint.conditions import MAX_REMARKS
 from distributary.filters.lint.covering import MAX_COMPARED
 from distributary.filters.lint.findings import FINDINGS, Severity
 from distributary.filters.lint.lint import lint
-from distributary.filters.lint.schema import EventSchema
+from distributary.filters.lint.schema import MAX_LOOKUPS, EventSchema
 from distributary.filters.profile import Profile
 from distributary.filters.where.filter import WhereFilter
 
@@ -273,3 +274,123 @@ def test_covering_is_cut_off_and_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
     told = list(lint(given))
     assert [each.what for each in told] == ["not compared"]
     assert compared <= MAX_COMPARED * len(given)
+
+
+@pytest.mark.parametrize(
+    ("where", "advice"),
+    [
+        ("case when price = 'x' then 1 else 2 end = 1", "write a number"),
+        ("case when ok then 1 when lower(price) = 'x' then 2 end = 1", "give it a text, or cast"),
+        (
+            "case when ok and (name = 'a' or not tags = 'red') then 1 end = 1",
+            "write array_contains(tags, 'red')",
+        ),
+        ("case when ok then case when day = 5 then 1 end end = 1", "write such as '2026-06-01T12:30:00Z'"),
+        ("coalesce(case when at > 'soon' then 1 end, 2) = 1", "write such as '2026-06-01T12:30:00Z'"),
+        ("if(name = 5, 1, 2) = 1", "write '5', or cast(name as double)"),
+        ("array_contains(tags, 5)", "look for a text"),
+        ("array_contains(tags, price)", "look for a text"),
+        ("array_contains(days, 'soon')", "look for a timestamp"),
+    ],
+)
+def test_what_clashes_within_an_operation_is_found(where: str, advice: str) -> None:
+    schema = EventSchema.of_ddl(DDL + ", days array<date>")
+    assert ("type clash", advice) in found(where, schema)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "array_contains(tags, 'red') and array_contains(tags, name)",
+        "array_contains(days, '2026-06-01') and array_contains(days, day)",
+        "array_contains(numbers, price)",
+        "case when price > 5 and name = 'x' then 1 else 2 end = 1",
+        "case when price is null then 1 end = 1",
+    ],
+)
+def test_nothing_is_said_of_an_operation_whose_parts_compare(where: str) -> None:
+    schema = EventSchema.of_ddl(DDL + ", days array<date>, numbers array<int>")
+    assert [each for each in found(where, schema) if each[0] != "slow"] == []
+
+
+def test_a_comparison_with_null_is_found_within_a_choice() -> None:
+    assert ("never true", "write price is null") in found(
+        "case when price = null then 1 else 2 end = 2", None
+    )
+
+
+def test_names_that_no_event_has_are_looked_up_a_bounded_number_of_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked_up = []
+    monkeypatch.setattr(
+        "distributary.filters.lint.schema.get_close_matches",
+        lambda name, known, count: looked_up.append(name) or [],
+    )
+    schema = EventSchema.of_ddl("price double")
+    wishes = [Subscription(f"s{n}", "ann", where=f"a{n % 300} = 1 or b{n % 300} = 1") for n in range(900)]
+    unknown = [each for each in lint(wishes, schema, covered=False) if each.what == "unknown attribute"]
+    assert len(unknown) == 1800
+    assert len(looked_up) == len(set(looked_up)) == MAX_LOOKUPS
+
+
+def test_of_one_condition_so_much_is_told_and_no_more() -> None:
+    where = " or ".join(f"a{number} = 1" for number in range(2 * MAX_REMARKS))
+    told = list(lint([Subscription("s", "ann", where=where)], SCHEMA))
+    assert [each.what for each in told].count("unknown attribute") == MAX_REMARKS
+    assert (told[-1].what, told[-1].severity) == ("not told", Severity.NOTE)
+    long = "name in (" + ", ".join(map(str, range(50_000))) + ")"
+    assert all(len(str(each)) < 1000 for each in lint([Subscription("s", "ann", where=long)], SCHEMA))
+
+
+def test_a_subscriber_with_very_many_subscriptions_is_compared_within_a_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("distributary.filters.lint.covering.MAX_COMPARISONS", 1000)
+    compared = []
+    covers = Profile.covers
+    monkeypatch.setattr(Profile, "covers", lambda one, other: compared.append(one) or covers(one, other))
+    wishes = [Subscription(f"s{n:03}", "ann", where=f"price = {n}") for n in range(200)]
+    (told,) = [each for each in lint(wishes, SCHEMA) if each.what == "not compared"]
+    assert len(compared) <= 1000 + MAX_COMPARED
+    assert "of 'ann'" in told.message
+
+
+ALWAYS = "is true for every event"
+ALL_TOPICS = "asks for every topic but those that begin with $"
+
+
+@pytest.mark.parametrize(
+    ("filters", "told"),
+    [
+        ({"where": "true"}, [("where", "note", ALWAYS, "")]),
+        ({"where": "1 = 1 or a = 2"}, [("where", "warning", ALWAYS, "write true if that is meant")]),
+        (
+            {"where": "a is null or not a is null", "topic": "A"},
+            [("where", "warning", ALWAYS, "leave it out")],
+        ),
+        ({"where": "true", "topic": "A"}, [("where", "note", ALWAYS, "leave it out")]),
+        ({"topic": "mqtt:#"}, [("topic", "note", ALL_TOPICS, "")]),
+        ({"topic": "mqtt:+/#", "change": {"a": 1}}, [("topic", "note", ALL_TOPICS, "")]),
+        ({"path": "//*"}, [("path", "note", "asks for every document", "")]),
+        ({"path": "//*", "topic": "A"}, []),
+        ({"topic": "mqtt:#", "where": "a = 1"}, []),
+        ({"topic": "mqtt:+"}, []),
+    ],
+)
+def test_what_asks_for_everything_is_told(filters, told):
+    found = lint([Subscription("s", "ann", **filters)])
+    assert [(each.filter, each.severity.value, each.message, each.advice) for each in found] == told
+
+
+def test_what_lets_every_event_pass_makes_the_others_of_a_subscriber_needless():
+    given = [
+        Subscription("topic", "ann", topic="A"),
+        Subscription("all", "ann", where="a is null or a is not null"),
+        Subscription("path", "ann", path="a", change={"a": 1}),
+        Subscription("also all", "ann", where="1 = 1"),
+        Subscription("bob's", "bob", topic="A"),
+    ]
+    covered = [(each.subscription, each.message) for each in lint(given) if each.what == "covered"]
+    by = "subscription 'all' of 'ann' gets everything that this one gets"
+    assert covered == [("topic", by), ("path", by), ("also all", by)]

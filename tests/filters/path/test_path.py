@@ -56,13 +56,6 @@ def test_a_path_is_written_in_one_way(given: str, canonical: str) -> None:
 @pytest.mark.parametrize(
     ("text", "position", "reason"),
     [
-        ("/", 0, "every document"),
-        ("//*", 0, "every document"),
-        ("/*", 0, "every document"),
-        ("a | .", 4, "every document"),
-        ("//.", 0, "every document"),
-        (".//.", 1, "every document"),
-        ("//node()", 0, "every document"),
         ("a/preceding::b[1]", 14, "use preceding-sibling"),
         ("a/descendant::b[1][2]", 18, "write a position once"),
         ("a/ancestor::b[position() mod 2 = 1]", 13, "write a position once"),
@@ -84,7 +77,6 @@ def test_a_path_is_written_in_one_way(given: str, canonical: str) -> None:
         ("Q{'u'}a", 0, "without quotes"),
         ("*:a", 1, "Q{uri}name"),
         ("a (: b :)", 2, "comments"),
-        ("a[.]", 2, "always holds"),
         ("@a/b", 3, "nothing comes after @a"),
         ("a/text()/b", 9, "nothing comes after text()"),
         ("a[b = 'x]", 6, "unknown symbol"),
@@ -104,6 +96,8 @@ def test_what_is_no_path_filter_is_refused_where_it_stands(text: str, position: 
 @pytest.mark.parametrize(
     ("given", "canonical"),
     [
+        ("a[.]", "//a[.]"),
+        ("a[b][not(.)]", "//a[b][not(.)]"),
         ("a[1]", "//a[1]"),
         ("a[position() = 2]", "//a[2]"),
         ("a[2 = position()]", "//a[2]"),
@@ -340,12 +334,29 @@ def test_merging_many_keeps_what_they_have_in_common() -> None:
     assert merged == PathFilter.parse("/rss/channel/item[author]")
 
 
-def test_merging_what_has_nothing_in_common_leaves_no_filter() -> None:
-    merged: PathFilter | None = PathFilter.parse("/n0")
+def test_merging_what_has_nothing_in_common_leaves_the_path_for_every_document() -> None:
+    merged = PathFilter.parse("/n0")
     for at in range(1, MAX_MERGED_BRANCHES + 1):
-        assert merged is not None
         merged = merged.merge(PathFilter.parse(f"/n{at}"))
-    assert merged is None
+    assert merged == PathFilter.parse("/*")
+
+
+@pytest.mark.parametrize(
+    "text", ["/*", "//*", "*", "/", ".", "//.", ".//.", "/node()", "//node()", "/descendant-or-self::*"]
+)
+def test_a_path_for_every_document_is_read_as_one_and_covers_all_others(text: str) -> None:
+    everything = PathFilter.parse(text)
+    assert everything.text == "/*"
+    assert everything.asks_for_all == "every document"
+    assert everything.matches(Event("e", document="<a/>"))
+    assert not everything.matches(Event("e"))
+    assert everything.selectivity == 1.0
+    for other in ("a", "/a/b[c = 1]", "//@id", "//text()", "a[2]", "a/following::b", "a | b"):
+        assert everything.covers(PathFilter.parse(other)), other
+        assert not PathFilter.parse(other).covers(everything), other
+        assert PathFilter.parse(other).merge(everything) == everything
+    assert PathFilter.parse("a[2] | " + text).asks_for_all == "every document"
+    assert PathFilter.parse("/*[a]").asks_for_all is None
 
 
 def outcome(text: str) -> object:

@@ -10,6 +10,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 import shapely
+from hypothesis import given
+from hypothesis import strategies as st
 
 from distributary import Event, Matcher, Subscription
 from distributary.errors import FilterError
@@ -310,3 +312,27 @@ def test_a_distance_in_an_index_is_what_the_formula_says(latitude, longitude, me
     expected = [f"e{n}" for n, place in enumerate(places) if distance(*place, latitude, longitude) <= metres]
     assert found == expected
     assert expected
+
+
+@given(
+    arrivals=st.lists(st.integers(min_value=0, max_value=40), min_size=1, max_size=6),
+    text=st.sampled_from(["due < now()", "now() - due > interval '5 seconds'", "second(now()) % 2 = 0"]),
+    topic=st.sampled_from([None, "quotes"]),
+)
+def test_events_of_a_batch_each_have_their_own_arrival(
+    arrivals: list[int], text: str, topic: str | None
+) -> None:
+    due = dt.datetime(2026, 6, 1, 0, 0, 20, tzinfo=dt.UTC)
+    begin = int(dt.datetime(2026, 6, 1, tzinfo=dt.UTC).timestamp())
+    events = [
+        Event(f"e{number}", "quotes", {"due": due}, arrival=(begin + seconds) * 10**9)
+        for number, seconds in enumerate(arrivals)
+    ]
+    holds = {
+        "due < now()": lambda seconds: seconds > 20,
+        "now() - due > interval '5 seconds'": lambda seconds: seconds - 20 > 5,
+        "second(now()) % 2 = 0": lambda seconds: seconds % 2 == 0,
+    }[text]
+    found = Matcher([Subscription("s", "ann", where=text, topic=topic)]).match_batch(events)
+    expected = [f"e{number}" for number, seconds in enumerate(arrivals) if holds(seconds)]
+    assert found["event_id"].to_pylist() == expected

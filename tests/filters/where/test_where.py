@@ -7,6 +7,7 @@ from math import inf, nan
 import pytest
 
 from distributary.errors import FilterError
+from distributary.filters.where.domain import Conjunction
 from distributary.filters.where.evaluate import evaluate
 from distributary.filters.where.filter import WhereFilter
 from distributary.model import Event
@@ -252,9 +253,25 @@ def test_only_strings_are_conditions(given):
     "text",
     ["true", "1 = 1", "a = 1 or 2 > 1", "a is null or a is not null", "a is not true or a", "not false"],
 )
-def test_a_condition_that_is_always_true_is_refused(text):
-    with pytest.raises(FilterError, match="every event"):
-        where(text)
+def test_a_condition_that_is_always_true_is_true_for_every_event_and_known_to_be(text):
+    condition = where(text)
+    assert condition.asks_for_all == "every event"
+    assert condition.slow is None
+    assert condition.conjunctions == (Conjunction(()),)
+    for a in (None, 1, "x", True, False, (), float("nan")):
+        assert condition.matches(Event("e", attributes={"a": a}))
+    assert condition.matches(Event("e"))
+    assert where("true").covers(condition)
+    assert condition.covers(where("a = 1 or b like '%x%'"))
+
+
+@pytest.mark.parametrize("text", ["a = a", "a <> 1 or a = 1", "a is null", "true and a = 1", "false", "null"])
+def test_a_condition_that_some_event_fails_is_not_taken_for_always_true(text):
+    condition = where(text)
+    assert condition.asks_for_all is None
+    assert not condition.matches(Event("e", attributes={"a": float("nan")}))
+    assert where("true").covers(condition)
+    assert not condition.covers(where("true"))
 
 
 @pytest.mark.parametrize(

@@ -272,6 +272,15 @@ def test_a_malformed_operation_is_refused_by_its_field(
     assert str(caught.value).startswith(f"{field}: ")
 
 
+@pytest.mark.parametrize("field", ["where", "block"])
+@pytest.mark.parametrize("condition", ["at < now()", "i = 1 or hour(now()) > 8", "current_timestamp > s"])
+def test_a_condition_on_the_clock_is_refused_with_what_to_write(field: str, condition: str) -> None:
+    with pytest.raises(InputError) as caught:
+        make_operation("filter", {field: condition})
+    assert caught.value.field == field
+    assert "now() in a subscription to what is published" in caught.value.reason
+
+
 def test_what_cannot_be_divided_says_so() -> None:
     assert splitting_of(Count("5 items"), SCHEMA) is None
     assert splitting_of(Function("math:floor", {}, "1 s"), SCHEMA) is None

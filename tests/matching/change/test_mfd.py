@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from distributary.filters.change import ChangeFilter
-from distributary.matching.change.decomposition import LogicalNode, level_of, logical_node, parts_of
+from distributary.matching.change.decomposition import LogicalNode, logical_node, parts_of
 from distributary.matching.change.mfd import ChangeMFD
 from distributary.model import Event
 
@@ -44,8 +44,6 @@ def test_a_chain_passes_values_from_level_to_level() -> None:
 def test_21_is_111_and_34_is_202_in_base_4() -> None:
     assert parts_of(21) == [1, 4, 16]
     assert parts_of(34) == [2, 32]
-    assert level_of(21) == 3
-    assert level_of(34) == 2
     assert ChangeMFD().chain(21) == [(1, 1), (5, 4), (21, 16)]
     assert ChangeMFD().chain(34.9) == [(2, 2), (34, 32)]
     assert ChangeMFD(unit=0.5).chain(17) == [(2, 1), (34, 16)]

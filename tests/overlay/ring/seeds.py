@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from replay import replayed_by
+from replay import chaos_seeds, replayed_by
 
-CHAOS = 20
+CHAOS = 40
 """How many times as many seeds chaos runs."""
 
 
@@ -23,7 +23,7 @@ def seeds(count: int) -> Callable[[Any], Any]:
     """Run a test for so many seeds, and under chaos for many more."""
     chosen = os.environ.get("DISTRIBUTARY_SEED", "1")
     first = 10_000 * int(chosen)
-    often = [pytest.param(first + number, marks=pytest.mark.chaos) for number in range(CHAOS * count)]
+    often = chaos_seeds(first, CHAOS * count)
 
     def decorate(test: Callable[..., None]) -> Any:
         @wraps(test)

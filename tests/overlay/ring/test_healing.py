@@ -54,7 +54,7 @@ def require_traffic_arrives(ring: RingWorld, random: Random) -> None:
 KINDS = [name for name, kinds in SCENARIOS.items() if len(kinds) == 1 or name == "churn"]
 
 
-@seeds(50)
+@seeds(25)
 def test_after_faults_of_a_kind_all_is_as_before(seed: int) -> None:
     random = Random(f"{seed}/healing")
     ring = a_ring(seed, 12, copies=2)
@@ -81,7 +81,7 @@ def test_after_faults_of_a_kind_all_is_as_before(seed: int) -> None:
     contents.rest(ring, entries, 60.0)
 
 
-@seeds(8)
+@seeds(4)
 def test_after_all_faults_together_there_is_one_ring_that_carries_messages(seed: int) -> None:
     ring = a_ring(seed, 24)
     spares = [one for one in founders(seed + 1_000_000, 6) if one not in ring.members]
@@ -135,7 +135,7 @@ Split = Callable[[Random, list[int]], list[Fault]]
 
 
 @pytest.mark.parametrize("split", [halves, arcs, deaf_half, eighths])
-@seeds(6)
+@seeds(3)
 def test_rings_that_a_long_partition_made_become_one_again(split: Split, seed: int) -> None:
     ring = a_ring(seed, 16)
     faults = split(Random(f"{seed}/split"), sorted(ring.members))
@@ -149,7 +149,7 @@ def test_rings_that_a_long_partition_made_become_one_again(split: Split, seed: i
     require_traffic_arrives(ring, Random(f"{seed}/healing"))
 
 
-@seeds(6)
+@seeds(3)
 def test_a_ring_comes_back_when_every_node_crashed_and_kept_its_state(seed: int) -> None:
     random = Random(f"{seed}/crash")
     ring = a_ring(seed, 12)
@@ -160,7 +160,7 @@ def test_a_ring_comes_back_when_every_node_crashed_and_kept_its_state(seed: int)
     require_traffic_arrives(ring, random)
 
 
-@seeds(6)
+@seeds(3)
 def test_a_ring_comes_back_when_half_of_it_slept(seed: int) -> None:
     random = Random(f"{seed}/pause")
     ring = a_ring(seed, 12)
@@ -172,7 +172,7 @@ def test_a_ring_comes_back_when_half_of_it_slept(seed: int) -> None:
     require_traffic_arrives(ring, random)
 
 
-@seeds(10)
+@seeds(5)
 def test_what_is_sent_under_faults_is_handed_over_once_for_each_key_at_a_node(seed: int) -> None:
     random = Random(f"{seed}/traffic")
     ring = a_ring(seed, 12)

@@ -25,7 +25,7 @@ from overlay.ring.safety import problems, unsettled_fingers
 from overlay.ring.seeds import seeds
 
 
-@seeds(150)
+@seeds(75)
 def test_the_invariants_hold_after_every_event_of_churn(seed: int) -> None:
     ring = under_churn(seed)
     assert ring.run(45.0) == []

@@ -6,6 +6,7 @@ import json
 import pickle
 from collections import Counter, defaultdict
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -95,7 +96,17 @@ def writer_to(place: Path, sink: Sink | None = None) -> BatchWriter:
         metrics = { path = "metrics" }
     """
     pipeline = parse_pipeline(text, str(place / "pipeline.toml"))
+    plan(place)
     return BatchWriter(pipeline if sink is None else replace(pipeline, sink=sink), topic="topic", clock="at")
+
+
+def plan(place: Path, batches: int = 8) -> None:
+    """Note micro-batches in the checkpoint as Spark does before it starts them."""
+    offsets = place / "checkpoint" / "offsets"
+    offsets.mkdir(parents=True, exist_ok=True)
+    for batch in range(batches):
+        noted = {"batchWatermarkMs": 0, "batchTimestampMs": 1_714_521_600_000 + batch}
+        (offsets / str(batch)).write_text(f"v1\n{json.dumps(noted)}\n")
 
 
 def files_below(place: Path) -> Counter[str]:
@@ -103,7 +114,7 @@ def files_below(place: Path) -> Counter[str]:
     return Counter(
         f"{path.parent.relative_to(place)}/{path.suffix or path.name}"
         for path in place.rglob("*")
-        if path.is_file() and not path.name.startswith(".")
+        if path.is_file() and not path.name.startswith(".") and "checkpoint" not in path.parts
     )
 
 
@@ -134,6 +145,7 @@ def test_a_batch_leaves_deliveries_archive_quarantine_metrics_and_a_record(
     assert record.latest is not None
     assert record.latest.second == 29
     assert record.started < record.finished
+    assert record.instant == datetime(2024, 5, 1, 0, 0, 0, 7000, UTC)
 
 
 def test_metrics_count_events_and_matches_by_topic_and_subscription(

@@ -26,11 +26,12 @@ from distributary.spark.pipeline.commits import BatchRecord, read_records, write
 from distributary.spark.pipeline.config import Pipeline, load_pipeline
 from distributary.spark.pipeline.deliveries import read_deliveries
 from distributary.spark.pipeline.start import start
+from distributary.spark.replay.explain import explain_archived
 from distributary.spark.replay.history import History
 from distributary.spark.replay.replay import as_if_subscribed, catch_up, replay, replay_result
 from distributary.store import Life, open_store
 from properties.oracle import MatcherOracle
-from spark.world import EVENT_DDL, make_subscription, make_world, matched
+from spark.world import EVENT_DDL, is_malformed, make_subscription, make_world, matched
 
 PIPELINE = f"""
 checkpoint = "checkpoint"
@@ -413,3 +414,52 @@ def test_the_command_writes_what_was_missed_and_tells_the_cursor(past: Past, tmp
     assert f"{len(found)} deliveries" in first
     assert sum(int(line.split()[0]) for line in counts) == sum(len(one[3]) for one in found)
     assert re.fullmatch(r"cursor: (\d+) \(to go on from here: --after-batch \1\)", last)
+
+
+def test_every_archived_event_is_explained_as_the_stream_delivered_it(past: Past) -> None:
+    """Tolerances, ids that come back as others, and events that come again in a later batch included."""
+    delivered: dict[tuple[int, str], set[str]] = defaultdict(set)
+    for batch, event, _, ids in past.live:
+        delivered[batch, event].update(ids)
+    pairs = [
+        (batch, record["id"])
+        for batch, records in enumerate(past.batches)
+        for record in records
+        if not is_malformed(record)
+    ]
+    for batch, event in Random(7).sample(pairs, 40):
+        told = list(explain_archived(past.pipeline, event, batch=batch))
+        matching = {one.explanation.subscription for one in told if one.explanation.matches}
+        assert matching == delivered[batch, event]
+        assert {one.batch for one in told} == {batch}
+        assert len(told) > len(matching)
+
+
+def test_the_command_tells_why_a_subscriber_did_not_get_an_archived_event(
+    past: Past, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = Path(past.pipeline.subscriptions.store).parent / "pipeline.toml"
+    event = next(one["id"] for one in past.batches[4] if not is_malformed(one))
+    command = ["explain", "--pipeline", str(place), "--event", event, "--batch", "4", "--json"]
+    assert main([*command, "--subscriber", "cid"]) == 0
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {(one["batch"], one["version"], one["matches"]) for one in told} == {(4, 3, False)}
+    assert {one["reasons"][0]["kind"] for one in told} == {"registration"}
+    assert main([*command, "--subscriber", "ann"]) == 0
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    matching = {one["subscription"] for one in told if one["matches"]}
+    live = [ids for batch, one, who, ids in past.live if (batch, one, who) == (4, event, "ann")]
+    assert matching == {id for ids in live for id in ids}
+
+
+def test_an_event_that_is_not_in_the_archive_is_told_with_the_reason_if_there_is_one(past: Past) -> None:
+    event = next(one["id"] for each in past.batches for one in each if is_malformed(one))
+    with pytest.raises(DistributaryError, match=f"{event}.*set aside in batch"):
+        list(explain_archived(past.pipeline, event))
+    with pytest.raises(DistributaryError, match="has no event 'nobody' of a finished batch"):
+        list(explain_archived(past.pipeline, "nobody"))
+    known = next(one["id"] for one in past.batches[0] if not is_malformed(one))
+    with pytest.raises(DistributaryError, match="'l0' was not registered at version"):
+        list(explain_archived(past.pipeline, known, batch=0, subscription="l0"))
+    with pytest.raises(DistributaryError, match=r"'anne' never had a subscription.*'ann'"):
+        list(explain_archived(past.pipeline, known, subscriber="anne"))

@@ -46,7 +46,7 @@ def random_event(random: Random, name: str) -> Event:
 
 
 @pytest.mark.parametrize("match", MATCHINGS)
-@seeds(5)
+@seeds(3)
 def test_loss_repetition_and_reordering_change_nothing(seed: int, match: str) -> None:
     with replayed_by(f"pytest tests/systems/attributes/test_faults.py -k 'loss and {match}' # seed {seed}"):
         random = Random(seed)
@@ -99,7 +99,7 @@ def attributes(seed: int, match: str, nodes: int) -> Deployment:
 
 
 @pytest.mark.parametrize("match", MATCHINGS)
-@seeds(5)
+@seeds(3)
 def test_after_the_last_fault_has_healed_everything_is_delivered_once(seed: int, match: str) -> None:
     with replayed_by(f"pytest tests/systems/attributes/test_faults.py -k 'healed and {match}' # seed {seed}"):
         clients = Clients(random_subscription, random_event)

@@ -29,7 +29,7 @@ SYSTEMS: dict[str, Callable[..., StateAwareBroker]] = {
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-@seeds(3)
+@seeds(2)
 def test_all_is_well_again_after_the_last_fault(system: str, seed: int) -> None:
     world = FaultyWorld(SYSTEMS[system], seed)
     world.suffer(random_scenario(seed, world.founders, spares=world.spares, start=10, duration=60))

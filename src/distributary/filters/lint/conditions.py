@@ -6,17 +6,20 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from distributary.filters.lint.findings import Severity
-from distributary.filters.lint.kinds_of import type_of_operand
+from distributary.filters.lint.kinds_of import READS_TEXT, compares, kinds_compare, type_of_operand
 from distributary.filters.lint.schema import Container, EventSchema, ValueType
 from distributary.filters.where import expression as tree
+from distributary.filters.where import write as whole
 from distributary.filters.where.filter import WhereFilter
-from distributary.filters.where.values import Kind, kind_of, read_instant, read_time
-from distributary.filters.where.write import write, write_literal, write_name, write_operand
+from distributary.filters.where.values import Kind, kind_of
+from distributary.filters.where.write import write_name
 
-READS_TEXT = {Kind.INSTANT: read_instant, Kind.TIME: read_time}
-"""The kinds that read a text which they meet."""
 TESTS = tree.IsNull | tree.TruthConstant
 """Leaves that take values of every kind."""
+MAX_REMARKS = 100
+"""So much is said of one condition."""
+MAX_SHOWN = 200
+"""So many characters of a part are shown."""
 
 
 class Remark(NamedTuple):
@@ -29,18 +32,23 @@ class Remark(NamedTuple):
 
 
 def condition_remarks(filter: WhereFilter, schema: EventSchema | None) -> list[Remark]:
-    """All that is said of a condition, each once."""
+    """All that is said of a condition, each once, up to `MAX_REMARKS`."""
     expression = filter.expression
-    found = [remark for leaf in tree.leaves(expression) for remark in _null_remarks(leaf)]
+    leaves = list(tree.all_leaves(expression))
+    found = [remark for leaf in leaves for remark in _null_remarks(leaf)]
     if schema is not None:
         found += _unknown_attributes(expression, schema)
-        for leaf in tree.leaves(expression):
+        for leaf in leaves:
             found += _clashes(leaf, schema)
     if filter.conjunctions == () and not any(remark.what == "never true" for remark in found):
         found.append(Remark(Severity.ERROR, "never true", "no event can match: it contradicts itself"))
     if filter.slow:
         found.append(Remark(Severity.WARNING, "slow", f"is evaluated event by event: {filter.slow}"))
-    return list(dict.fromkeys(found))
+    found = list(dict.fromkeys(found))
+    if len(found) > MAX_REMARKS:
+        more = Remark(Severity.NOTE, "not told", f"{len(found) - MAX_REMARKS:,} more findings in this filter")
+        return [*found[:MAX_REMARKS], more]
+    return found
 
 
 def _null_remarks(leaf: tree.Leaf) -> Iterator[Remark]:
@@ -110,7 +118,7 @@ def _clashes(leaf: tree.Leaf, schema: EventSchema) -> list[Remark]:
     if found or isinstance(leaf, TESTS) or any(type_.kinds is None for type_ in types):
         return found
     if isinstance(leaf, tree.CompareAttributes):
-        if not _kinds_compare(*types):
+        if not kinds_compare(*types):
             left, right = write_operand(leaf.left), write_operand(leaf.right)
             report(
                 f"{write(leaf)} is never true: {left} is {types[0]}, {right} is {types[1]}",
@@ -129,7 +137,7 @@ def _clashes(leaf: tree.Leaf, schema: EventSchema) -> list[Remark]:
         if type_.kinds is not None and Kind.TEXT not in type_.kinds:
             report(f"{write(leaf)} is never true: {name} is {type_}, not a text", _for_pattern(name, type_))
         return found
-    strange = [each for each in tree.literals_of(leaf) if each is not None and not _compares(type_, each)]
+    strange = [each for each in tree.literals_of(leaf) if each is not None and not compares(type_, each)]
     if strange:
         partly = isinstance(leaf, tree.In) and len(strange) < len(leaf.literals)
         always = f"cannot hold for {write_literal(strange[0])}" if partly else "is never true"
@@ -137,22 +145,6 @@ def _clashes(leaf: tree.Leaf, schema: EventSchema) -> list[Remark]:
         advice = _advice(name, type_, strange[0])
         found.append(Remark(Severity.WARNING if partly else severity, "type clash", message, advice))
     return found
-
-
-def _compares(type_: ValueType, literal: Any) -> bool:
-    """Whether values of the type and a literal can compare."""
-    kinds, kind = type_.kinds or frozenset(), kind_of(literal)
-    if kind in kinds or (kind in READS_TEXT and Kind.TEXT in kinds):
-        return True
-    reads = [READS_TEXT[each] for each in kinds if each in READS_TEXT]
-    return kind is Kind.TEXT and any(read(literal) is not None for read in reads)
-
-
-def _kinds_compare(left: ValueType, right: ValueType) -> bool:
-    mine, theirs = left.kinds or frozenset(), right.kinds or frozenset()
-    plain = mine & theirs & set(Kind)
-    timed = set(READS_TEXT)
-    return bool(plain or (Kind.TEXT in mine and theirs & timed) or (Kind.TEXT in theirs and mine & timed))
 
 
 def _not_a(type_: ValueType, literal: Any) -> str:
@@ -171,7 +163,7 @@ def _advice(name: str, type_: ValueType, literal: Any) -> str:
     if kinds & set(READS_TEXT):
         return "write such as '12:30:00'" if Kind.TIME in kinds else "write such as '2026-06-01T12:30:00Z'"
     if Kind.NUMBER in kinds and isinstance(literal, str):
-        return f"write {literal}" if _is_numeric(literal) else "write a number"
+        return f"write {_short(literal)}" if _is_numeric(literal) else "write a number"
     if Kind.TEXT in kinds:
         return (
             f"write '{literal}', or cast({name} as double)"
@@ -181,6 +173,25 @@ def _advice(name: str, type_: ValueType, literal: Any) -> str:
     if Kind.BOOLEAN in kinds:
         return f"write {name} or not {name}"
     return f"compare with {type_}"
+
+
+def write(leaf: tree.Leaf) -> str:
+    """The text of a leaf, shortened where it is long."""
+    return _short(whole.write(leaf))
+
+
+def write_operand(operand: tree.Operand) -> str:
+    """The text of an operand, shortened where it is long."""
+    return _short(whole.write_operand(operand))
+
+
+def write_literal(literal: Any) -> str:
+    """The text of a literal, shortened where it is long."""
+    return _short(whole.write_literal(literal))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."
 
 
 def _is_numeric(text: str) -> bool:

@@ -2,7 +2,8 @@
 
 Only what can cover a subscription is compared with it: its filters are of some of the same kinds, and its
 topic begins with the same levels as far as it fixes them. Of those, the widest `MAX_COMPARED` by a guess are
-tried, so that the time is linear in the number of subscriptions; whether all were is told.
+tried, so that the time is linear in the number of subscriptions, and `MAX_COMPARISONS` are made of all those
+of one subscriber; whether all were is told.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from distributary.filters.topic import TopicFilter
 
 MAX_COMPARED = 200
 """So many subscriptions of a subscriber, at most, are compared with each of theirs."""
+MAX_COMPARISONS = 2_000_000
+"""So many comparisons, about, are made of all subscriptions of one subscriber."""
 MAX_KINDS = 6
 """Subscriptions with filters of more kinds than this are not looked at."""
 
@@ -35,6 +38,7 @@ class Coverings:
         self._profiles = profiles
         self.cut_off = 0
         """How many subscriptions were not compared with all that may cover them."""
+        self._compared = 0
         self._first: dict[Profile, str] = {}
         for subscription_id, profile in profiles.items():
             self._first.setdefault(profile, subscription_id)
@@ -62,10 +66,11 @@ class Coverings:
             for other, other_id in self._groups.get(group, ()):
                 if other_id == subscription_id:
                     continue
-                if compared == MAX_COMPARED:
+                if compared == MAX_COMPARED or self._compared >= MAX_COMPARISONS:
                     self.cut_off += 1
                     return None
                 compared += 1
+                self._compared += 1
                 # Of two that cover each other, the first one stays.
                 comes_first = self._orders[profile] < self._orders[other]
                 if other.covers(profile) and not (comes_first and profile.covers(other)):
@@ -87,7 +92,7 @@ def _groups_above(profile: Profile) -> Iterator[Group]:
     kinds, fixed = sorted(profile.filters), _fixed(profile)
     if len(kinds) > MAX_KINDS:
         return
-    for count in range(1, len(kinds) + 1):
+    for count in range(len(kinds) + 1):
         for chosen in combinations(kinds, count):
             for length in range(len(fixed) + 1 if "topic" in chosen else 1):
                 yield frozenset(chosen), fixed[:length]

@@ -68,9 +68,11 @@ FINDINGS = {
     "type clash": "a comparison or an operation on a value of a kind that it does not take",
     "missing": "the events have no topic or no document",
     "never true": "no event can match",
+    "everything": "it lets every event pass, every topic or every document",
     "slow": "no index can narrow it: it is evaluated for every event",
     "covered": "another subscription of the same subscriber gets everything that this one gets",
     "not compared": "the subscriber has too many subscriptions to compare them all",
+    "not told": "more was found in one filter than is told",
 }
 """What can be found, and what it means."""
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from distributary.filters.lint.schema import ANY, Container, EventSchema, ValueType, either, one_of
 from distributary.filters.where.expression import AttributeReference, Computation, Operand
-from distributary.filters.where.values import Kind, Months, kind_of
+from distributary.filters.where.values import Kind, Months, kind_of, read_instant, read_time
 from distributary.filters.where.write import write_operand
 
 NUMBER, TEXT, BOOLEAN, INSTANT = (
@@ -48,6 +48,9 @@ CASTS_GIVE = {
     **dict.fromkeys(("timestamp", "date"), INSTANT),
     "time": TIME_OF_DAY,
 }
+
+READS_TEXT = {Kind.INSTANT: read_instant, Kind.TIME: read_time}
+"""The kinds that read a text which they meet."""
 
 Report = Callable[[str, str], None]
 """Takes what is wrong with an operation, and what to write instead."""
@@ -86,18 +89,51 @@ def _of_computation(done: Computation, schema: EventSchema, report: Report) -> V
             return _of_element(done, given, report)
         case "each":
             if not _takes(ARRAY, given[0]):
-                report(f"{write_operand(done)} looks into {given[0]}, not an array", "name an array")
+                report(f"{write_operand(done):.200} looks into {given[0]}, not an array", "name an array")
             return (given[0].element or ANY) if len(given) == 1 else ANY
     takes, gives = TAKES_AND_GIVES.get(done.function, ((ANY,), ANY))
     for number, type_ in enumerate(given):
         wanted = takes[min(number, len(takes) - 1)] if takes else ANY
         if not _takes(wanted, type_):
             report(
-                f"{write_operand(done)} is null for every event: {done.function} takes {wanted}, not {type_}",
+                f"{write_operand(done):.200} is null for every event: "
+                f"{done.function} takes {wanted}, not {type_}",
                 f"give it {wanted}, or cast",
             )
             return ANY
-    return gives
+    return _of_membership(done, given, report) if done.function == "array_contains" else gives
+
+
+def compares(type_: ValueType, literal: Any) -> bool:
+    """Whether values of the type and a literal can compare."""
+    kinds, kind = type_.kinds or frozenset(), kind_of(literal)
+    if kind in kinds or (kind in READS_TEXT and Kind.TEXT in kinds):
+        return True
+    reads = [READS_TEXT[each] for each in kinds if each in READS_TEXT]
+    return kind is Kind.TEXT and any(read(literal) is not None for read in reads)
+
+
+def kinds_compare(left: ValueType, right: ValueType) -> bool:
+    """Whether values of two types, both of known kinds, can compare."""
+    mine, theirs = left.kinds or frozenset(), right.kinds or frozenset()
+    plain = mine & theirs & set(Kind)
+    timed = set(READS_TEXT)
+    return bool(plain or (Kind.TEXT in mine and theirs & timed) or (Kind.TEXT in theirs and mine & timed))
+
+
+def _of_membership(done: Computation, given: list[ValueType], report: Report) -> ValueType:
+    """Of `array_contains`, whose first argument is an array: what is looked for must be like its elements."""
+    wanted, element = done.arguments[1], given[0].element or ANY
+    if element.kinds is None or given[1].kinds is None:
+        return BOOLEAN
+    is_literal = not isinstance(wanted, AttributeReference | Computation)
+    if not (compares(element, wanted) if is_literal else kinds_compare(element, given[1])):
+        report(
+            f"{write_operand(done):.200} is never true: each element is {element}, not {given[1]}",
+            f"look for {element}",
+        )
+        return ANY
+    return BOOLEAN
 
 
 def _takes(wanted: ValueType, given: ValueType) -> bool:
@@ -110,7 +146,8 @@ def _of_element(done: Computation, given: list[ValueType], report: Report) -> Va
     container = given[0]
     if container.kinds is not None and not container.kinds & set(Container):
         report(
-            f"{write_operand(done)} looks into {container}, not an array or a map", "name an array or a map"
+            f"{write_operand(done):.200} looks into {container}, not an array or a map",
+            "name an array or a map",
         )
         return ANY
     return container.element or ANY
@@ -131,7 +168,7 @@ def _of_arithmetic(done: Computation, given: list[ValueType], report: Report) ->
     } - {None}
     if not results:
         report(
-            f"{write_operand(done)} is null for every event: {done.function} does not take "
+            f"{write_operand(done):.200} is null for every event: {done.function} does not take "
             + " and ".join(map(str, given)),
             "give it numbers, or cast",
         )

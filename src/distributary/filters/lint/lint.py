@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from distributary.errors import FilterError
 from distributary.filters.change import ChangeFilter
-from distributary.filters.filter import Filter
+from distributary.filters.filter import EVERY_EVENT, Filter
 from distributary.filters.kinds import parse_filter
 from distributary.filters.lint.conditions import Remark, condition_remarks
 from distributary.filters.lint.covering import MAX_COMPARED, Coverings
 from distributary.filters.lint.findings import Finding, Severity, finding
 from distributary.filters.lint.schema import EventSchema
 from distributary.filters.profile import Profile
+from distributary.filters.where import expression as tree
 from distributary.filters.where.filter import WhereFilter
 from distributary.filters.where.values import Kind
 from distributary.model import Subscription
@@ -45,12 +46,16 @@ def lint_subscription(
 ) -> list[Finding]:
     """What is found in one subscription by itself."""
     found: list[Finding] = []
+    parsed: dict[str, Filter] = {}
     for kind, given in subscription.filters().items():
         try:
-            remarks = _remarks(parse_filter(kind, given), schema)
+            parsed[kind] = parse_filter(kind, given)
+            remarks = _remarks(parsed[kind], schema)
         except FilterError as error:
             remarks = [Remark(Severity.ERROR, "malformed", str(error))]
         found += [finding(subscription, kind, *remark) for remark in remarks]
+    if len(parsed) == len(subscription.filters()):
+        found += [finding(subscription, kind, *remark) for kind, remark in _everything_remarks(parsed)]
     return [replace(each, place=place) for each in found] if place else found
 
 
@@ -71,6 +76,25 @@ def _remarks(filter: Filter, schema: EventSchema | None) -> list[Remark]:
     if isinstance(filter, ChangeFilter):
         found += _change_remarks(filter, schema, severity)
     return found
+
+
+def _everything_remarks(filters: Mapping[str, Filter]) -> Iterator[tuple[str, Remark]]:
+    """Which filters ask for everything, if no other one asks for less, and which say nothing.
+
+    Whoever writes `true` means it; who writes a condition on attributes that is always true may not.
+    """
+    asked = {kind: filter.asks_for_all for kind, filter in filters.items()}
+    narrowed = any(what is None for kind, what in asked.items() if kind != ChangeFilter.kind)
+    for kind, what in asked.items():
+        filter = filters[kind]
+        if isinstance(filter, WhereFilter) and what == EVERY_EVENT:
+            by_mistake = bool(tree.attributes_of(filter.expression))
+            severity = Severity.WARNING if by_mistake else Severity.NOTE
+            advice = "write true if that is meant" if by_mistake else ""
+            advice = advice if len(filters) == 1 else "leave it out"
+            yield kind, Remark(severity, "everything", f"is true for {what}", advice)
+        elif what is not None and not narrowed:
+            yield kind, Remark(Severity.NOTE, "everything", f"asks for {what}")
 
 
 def _change_remarks(filter: ChangeFilter, schema: EventSchema, severity: Severity) -> Iterator[Remark]:
@@ -111,6 +135,6 @@ def lint_covered(subscriptions: Sequence[Subscription]) -> Iterator[Finding]:
         first = subscriptions[0]
         message = (
             f"{coverings.cut_off:,} subscriptions of {first.subscriber!r} were compared with {MAX_COMPARED} "
-            "others each, not with all"
+            "others each at most, not with all"
         )
         yield finding(first, "", Severity.NOTE, "not compared", message)

@@ -24,6 +24,8 @@ MAX_SAMPLED = 10_000
 """So many events are looked at, when a schema is made of events."""
 MAX_NAMES = 10_000
 """So many names are compared with a misspelt one."""
+MAX_LOOKUPS = 500
+"""For so many misspelt names the nearest is looked for; of others it is only said that nothing has them."""
 
 
 class Container(Enum):
@@ -80,6 +82,7 @@ class EventSchema:
     complete: bool = True
     """Whether events have no attributes but these."""
     _folded: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
+    _nearest: dict[str, str | None] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def of_arrow(
@@ -125,6 +128,20 @@ class EventSchema:
                 _flatten(name, type_, flat)
         return cls(flat, topic in columns, document in columns)
 
+    def joined(self, other: EventSchema) -> EventSchema:
+        """The schema of events of which some have one schema and some another."""
+        names = dict.fromkeys([*self.attributes, *other.attributes])
+        types = {
+            name: either(each.attributes[name] for each in (self, other) if name in each.attributes)
+            for name in names
+        }
+        return EventSchema(
+            types,
+            self.has_topic or other.has_topic,
+            self.has_document or other.has_document,
+            self.complete and other.complete,
+        )
+
     def type_of(self, name: str) -> ValueType | None:
         """The type of an attribute; None when there is none of this name."""
         found = self.attributes.get(name)
@@ -148,9 +165,13 @@ class EventSchema:
         folded = name.lower()
         if folded in self._folded:
             return self._folded[folded]
-        names = list(self._folded)[:MAX_NAMES]
-        close = get_close_matches(folded, [each for each in names if abs(len(each) - len(folded)) < 4], 1)
-        return self._folded[close[0]] if close else None
+        if folded not in self._nearest:
+            if len(self._nearest) >= MAX_LOOKUPS:
+                return None
+            names = list(self._folded)[:MAX_NAMES]
+            close = get_close_matches(folded, [each for each in names if abs(len(each) - len(folded)) < 4], 1)
+            self._nearest[folded] = self._folded[close[0]] if close else None
+        return self._nearest[folded]
 
 
 _Nested = ValueType | dict[str, Any]

@@ -196,6 +196,8 @@ def _covers(wide: LocationPath, narrow: LocationPath, tree: _Tree) -> bool:
     Of a path that says more than its pattern, nothing is certain but that it covers itself; and what it lets
     through, its pattern lets through.
     """
+    if pattern.is_all_embracing(wide):
+        return True
     if wide.exact is not None:
         return wide.exact == narrow.exact
     return 0 in _Layover(tree, {}).contexts(wide)

@@ -24,9 +24,8 @@ from distributary.filters.path import scalars, xpath
 from distributary.filters.path.document import Document
 from distributary.filters.path.namespaces import XML_NAMESPACE
 from distributary.filters.path.numbered import NodeSet, NumberedNodes, Numbers, numbered
-from distributary.filters.path.pattern import compares
+from distributary.filters.path.pattern import RELATIONS, compares
 from distributary.filters.path.positions import PositionLists, ranked
-from distributary.filters.path.scalars import RELATIONS
 from distributary.filters.path.xpath import (
     Expression,
     XPath,

@@ -17,7 +17,7 @@ from distributary.filters.path.cover import covers, generalise, names_in, withou
 from distributary.filters.path.document import Document, parse_document
 from distributary.filters.path.match import path_selects
 from distributary.filters.path.parse import MAX_LENGTH
-from distributary.filters.path.pattern import LocationPath, is_all_embracing, path_text
+from distributary.filters.path.pattern import EVERY_DOCUMENT, LocationPath, is_all_embracing, path_text
 from distributary.filters.path.shape import read_path
 from distributary.filters.path.template import Composition, PathTemplate, Values
 from distributary.model import Event
@@ -87,6 +87,11 @@ class PathFilter(Filter):
         return self._template.selectivity
 
     @property
+    def asks_for_all(self) -> str | None:
+        """For `/*`, and for a union that has it: every document."""
+        return "every document" if EVERY_DOCUMENT in self.branches else None
+
+    @property
     def certain_labels(self) -> tuple[str, ...]:
         """Names of elements, and `@name` of attributes, that every document it selects has; sorted.
 
@@ -104,16 +109,19 @@ class PathFilter(Filter):
         branches = self.branches
         return all(any(covers(wide, narrow) for wide in branches) for narrow in other.branches)
 
-    def merge(self, other: Self) -> Self | None:
-        """The union without the branches that others cover; the most alike are generalised when too many."""
+    def merge(self, other: Self) -> Self:
+        """The union without the branches that others cover; the most alike are generalised when too many.
+
+        What is left may be `/*`, which lets pass every document.
+        """
         branches = without_covered((*self.branches, *other.branches))
         merged = type(self)(tuple(branches))
         while len(branches) > MAX_MERGED_BRANCHES or len(merged.text) > MAX_LENGTH:
             if len(branches) == 1:
-                return None
+                return type(self)((EVERY_DOCUMENT,))
             common, *pair = max(_generalisations(branches), key=lambda found: names_in(found[0]))
             if is_all_embracing(common):
-                return None
+                return type(self)((EVERY_DOCUMENT,))
             branches = without_covered((common, *(path for path in branches if path not in pair)))
             merged = type(self)(tuple(branches))
         return merged

@@ -142,7 +142,7 @@ class _Walk:
         for part in operands(token, "|", "union"):
             path = self._branch(part)
             if pattern.is_all_embracing(path):
-                self._refuse(part, "would ask for every document; name an element or an attribute")
+                path = pattern.EVERY_DOCUMENT
             if _size(path) > MAX_STEPS:
                 self._refuse(part, f"has more than {MAX_STEPS} steps")
             found[path] = None

@@ -109,6 +109,11 @@ def accepts(wanted: str, label: str) -> bool:
     return wanted == label
 
 
+EVERY_DOCUMENT = LocationPath((PathStep(Axis.CHILD, ANY_ELEMENT),))
+"""The path `/*`: every document has a root element. What else selects something in every document and is
+plainly written so (`//*`, `/`, `//node()`) is read as this path."""
+
+
 def is_all_embracing(path: LocationPath) -> bool:
     """Whether a path plainly selects something in every document: it has no step, or is `/*` or `//*`."""
     if path.exact is not None:

@@ -26,7 +26,7 @@ from sys import intern
 from typing import NamedTuple
 
 from distributary.filters.path.parse import MAX_STEPS, OPERATOR_WORDS
-from distributary.filters.path.pattern import EQUALITIES, LocationPath, Predicate
+from distributary.filters.path.pattern import EQUALITIES, EVERY_DOCUMENT, LocationPath, Predicate
 from distributary.filters.path.template import Composition, PredicateTemplate, Spine, comparisons_within
 
 CACHED_SPINES = 8192
@@ -87,6 +87,8 @@ def learn(pieces: Pieces, branches: tuple[LocationPath, ...]) -> tuple[Compositi
     """What `composed` gives for pieces whose text has been parsed; None when that tells nothing certain."""
     if len(branches) != 1 or any(map(UNSAFE.search, (pieces.spine, *pieces.predicates))):
         return None
+    if branches[0] == EVERY_DOCUMENT:
+        return None  # there is but one
     predicates = [predicate for step in branches[0].steps for predicate in step.predicates]
     spine = Spine(branches[0])
     if len(predicates) != len(pieces.predicates) or spine.names != pieces.spine.count(NAME_MARK):

@@ -14,8 +14,8 @@ import numpy as np
 
 from distributary.filters.path import xpath
 from distributary.filters.path.numbered import NodeSet, NumberedNodes, Numbers
+from distributary.filters.path.pattern import RELATIONS
 from distributary.filters.path.read_xpath import range_of
-from distributary.filters.path.scalars import RELATIONS
 from distributary.filters.path.xpath import Expression, XPathAxis
 
 _SIBLINGS = (XPathAxis.FOLLOWING_SIBLING, XPathAxis.PRECEDING_SIBLING)

@@ -219,8 +219,6 @@ class XPathReader:
         read = self._expression(token)
         if xpath.kind_of(read) == xpath.NUMBER:
             return XPathOperation("=", xpath.POSITION, read)
-        if isinstance(read, XPath) and read.steps == (xpath.HERE,):
-            self.refuse(token, "`.` alone always holds; compare it with a number or a string")
         return read
 
     def _expression(self, token: Any) -> Expression:

@@ -7,8 +7,6 @@ time in proportion to its size, times its depth for the texts that are compared.
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable
 from math import ceil, floor, inf, isfinite, isnan
 from typing import Any, Protocol
 
@@ -18,6 +16,7 @@ from distributary.filters.connectives import And, Not, Or
 from distributary.filters.path import xpath
 from distributary.filters.path.literals import literal_text, number
 from distributary.filters.path.numbered import NodeSet, NumberedNodes, Numbers
+from distributary.filters.path.pattern import RELATIONS
 from distributary.filters.path.xpath import (
     Expression,
     XPath,
@@ -28,14 +27,6 @@ from distributary.filters.path.xpath import (
     XPathStep,
 )
 
-RELATIONS: dict[str, Callable[[Any, Any], Any]] = {
-    "=": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 Scalar = str | float | bool
 XML_SPACE = " \t\r\n"
 

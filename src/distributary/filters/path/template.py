@@ -63,7 +63,8 @@ class PathTemplate:
         self._certain: tuple[str, ...] | None = None
         self.is_pattern = all(branch.exact is None for branch in branches)
         """Whether the branches say no more than their steps do."""
-        self.selectivity = min(1.0, sum(PLAIN_PATH * _share(pattern.walk(path)) for path in branches))
+        shares = (PLAIN_PATH * _share(pattern.walk(path)) for path in branches)
+        self.selectivity = 1.0 if pattern.EVERY_DOCUMENT in branches else min(1.0, sum(shares))
         """The share of events that a filter of this form is guessed to let pass."""
         written = " | ".join(map(pattern.path_text, self.branches((_HOLE,) * places)))
         self._format = written.replace("%", "%%")

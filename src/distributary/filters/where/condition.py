@@ -21,7 +21,7 @@ from distributary.filters.where import expression as tree
 from distributary.filters.where import tokens
 from distributary.filters.where.expression import Blank, Expression
 from distributary.filters.where.like import MAX_PATTERN
-from distributary.filters.where.normal_form import NormalForm, may_have_residue, may_hold_always
+from distributary.filters.where.normal_form import NormalForm, may_have_residue
 from distributary.filters.where.parse import MAX_LENGTH, ConditionReader
 from distributary.filters.where.selectivity import guess
 from distributary.filters.where.tokens import NAME_MARK, NUMBER_MARK, TEXT_MARK
@@ -208,8 +208,6 @@ def _read_anew(text: str, key: str, nameless: str, found: list[Any]) -> Conditio
     used: list[int] = []
     template = ConditionTemplate(_renumbered(expression, used, names))
     condition = template, tuple(names), tuple([reader.values[index] for index in used])
-    if may_hold_always(expression) and template.normal_form.holds_always(condition[2], condition[1]):
-        raise FilterError("is true for every event; leave it out or ask for less", field="where", text=text)
     if reader.cacheable and found == reader.values:
         selection = None if used == list(range(len(found))) else tuple(used)
         _remember(_shapes, key, ConditionShape(template, len(found), selection, tuple(names)))

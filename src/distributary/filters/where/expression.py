@@ -188,6 +188,22 @@ def leaves(expression: Expression) -> Iterator[Leaf]:
         yield expression
 
 
+def all_leaves(expression: Expression) -> Iterator[Leaf]:
+    """The leaves, and those of the conditions within operations (`case when a > 1 then ...`)."""
+    for leaf in leaves(expression):
+        yield leaf
+        for operand in operands_of(leaf):
+            yield from _leaves_in(operand)
+
+
+def _leaves_in(argument: Any) -> Iterator[Leaf]:
+    if isinstance(argument, Computation):
+        for part in argument.arguments:
+            yield from _leaves_in(part)
+    elif isinstance(argument, CONDITIONS):
+        yield from all_leaves(argument)
+
+
 def operands_of(leaf: Leaf) -> tuple[Operand, ...]:
     """What a leaf is about."""
     if isinstance(leaf, CompareAttributes):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 from distributary.errors import FilterError
-from distributary.filters.filter import Filter
+from distributary.filters.filter import EVERY_EVENT, Filter
 from distributary.filters.where import domain as sets
 from distributary.filters.where import expression as tree
 from distributary.filters.where.condition import ConditionTemplate, read_condition, template_of
@@ -94,11 +94,23 @@ class WhereFilter(Filter):
         return self._template.selectivity
 
     @property
+    def asks_for_all(self) -> str | None:
+        """For a condition that is true whatever an event has, as far as single attributes tell.
+
+        >>> [WhereFilter.parse(text).asks_for_all for text in ("a is null or a is not null", "a = a")]
+        ['every event', None]
+        """
+        holds_always = self._template.normal_form.holds_always(self._values, self._names)
+        return EVERY_EVENT if holds_always else None
+
+    @property
     def slow(self) -> str | None:
         """Why no index can narrow this condition down, if none can."""
         if self._template.normal_form.is_complete and not self._template.has_residue:
             return None
         conjunctions = self.conjunctions
+        if self.asks_for_all is not None:
+            return None
         if conjunctions is None:
             return f"its disjunctive form has more than {MAX_CONJUNCTIONS} conjunctions"
         if any(not sets.narrows(conjunction) for conjunction in conjunctions):
@@ -107,6 +119,15 @@ class WhereFilter(Filter):
                 "attributes compared, or elements of an array"
             )
         return None
+
+    @property
+    def looks_at_clock(self) -> bool:
+        """Whether `now()` stands in it, so that when the event arrived decides.
+
+        >>> WhereFilter.parse("at > now() - interval '1 hour'").looks_at_clock
+        True
+        """
+        return self._template.looks_at_clock
 
     def matches(self, event: Event) -> bool:
         """Whether the condition is true for the event's attributes."""

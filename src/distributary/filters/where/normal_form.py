@@ -49,6 +49,9 @@ from distributary.filters.where.write import operand_key
 
 MAX_CONJUNCTIONS = 64
 
+ALWAYS = Conjunction(())
+"""The conjunction that every event satisfies."""
+
 Values = tuple[Any, ...]
 Names = tuple[str, ...]
 MakeDomain = Callable[[Values], Domain]
@@ -74,9 +77,10 @@ class NormalForm:
     When they would be too many, what remains is the one conjunction that must hold whatever else does.
     """
 
-    __slots__ = ("_makers", "_outline")
+    __slots__ = ("_makers", "_may_hold_always", "_outline")
 
     def __init__(self, expression: Expression) -> None:
+        self._may_hold_always = _may_hold_always(expression)
         self._makers: list[Callable[[Values, Names], Conjunction | None]] | None = None
         self._outline: Callable[[Values, Names], Conjunction | None] | None = None
         try:
@@ -86,11 +90,16 @@ class NormalForm:
             self._outline = None if outline is None else _conjunction_maker(outline)
 
     def conjunctions(self, values: Values, names: Names) -> tuple[Conjunction, ...] | None:
-        """The disjunctive form; None when there is none that an index could use."""
+        """The disjunctive form; None when there is none that an index could use.
+
+        That of a condition that is true for every event is `ALWAYS` alone, that of a contradiction is empty.
+        """
         if self._makers is None:
             outline = self.outline(values, names)
             return outline if all(map(sets.narrows, outline)) else None
         made = [conjunction for make in self._makers if (conjunction := make(values, names)) is not None]
+        if self._may_hold_always and ALWAYS in made:
+            return (ALWAYS,)
         return tuple(made) if len(made) < 2 else tuple(dict.fromkeys(made))
 
     def outline(self, values: Values, names: Names) -> tuple[Conjunction, ...]:
@@ -107,11 +116,10 @@ class NormalForm:
 
     def holds_always(self, values: Values, names: Names) -> bool:
         """Whether the condition is true for every event, as far as single attributes tell."""
-        made = self.conjunctions(values, names)
-        return made is not None and any(not c.domains and not c.residual for c in made)
+        return self._may_hold_always and self.conjunctions(values, names) == (ALWAYS,)
 
 
-def may_hold_always(expression: Expression) -> bool:
+def _may_hold_always(expression: Expression) -> bool:
     """False when it is plain that some event does not pass: without these leaves, an empty event."""
     telling = (tree.TruthConstant, tree.IsNull, tree.IsTruth)
     return any(isinstance(leaf, telling) for leaf in tree.leaves(expression))

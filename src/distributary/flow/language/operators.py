@@ -315,8 +315,11 @@ def _pairs_of_names(given: Any, example: str) -> FrozenMapping[str]:
 def parse_condition(text: Any) -> WhereFilter:
     """A condition of a query: any that a subscription can have, but not one on the time at which it runs."""
     condition = WhereFilter.parse(text)
-    if conditions.calls(condition.expression, "now"):
-        reason = "now() would give other items whenever a query runs; compare with the time attribute instead"
+    if condition.looks_at_clock:
+        reason = (
+            "a query cannot look at the clock: now() would give other items at each place and in each run; "
+            "compare with a time that the items carry, or write now() in a subscription to what is published"
+        )
         raise InputError(reason, field="where", text=text)
     return condition
 

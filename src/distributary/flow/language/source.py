@@ -50,7 +50,8 @@ class Source:
         parsed_topic = None if topic is None else checks.attempt(TopicFilter.parse, topic)
         parsed_where = None if where is None else checks.attempt(parse_condition, where)
         if topic is None and where is None:
-            checks.fault("has neither topic nor where, so every event would be its", field="topic")
+            reason = "has neither topic nor where, so every event would be its; write where = 'true' for that"
+            checks.fault(reason, field="topic")
         fields = {
             "name": checks.attempt(require_name, name, "a source"),
             "schema": checks.attempt(_schema, schema, time),

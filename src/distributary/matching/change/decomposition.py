@@ -60,15 +60,6 @@ def parts_of(units: int) -> list[int]:
     return parts
 
 
-def level_of(units: int) -> int:
-    """How many sub-filters a consistency value has; 0 for a plain filter.
-
-    >>> level_of(21), level_of(34), level_of(0)
-    (3, 2, 0)
-    """
-    return len(parts_of(units))
-
-
 def logical_node(units: int) -> LogicalNode:
     """The logical node that stores a consistency value; ValueError for 0, which is no chain.
 

@@ -15,8 +15,9 @@ import shutil
 import tempfile
 import uuid
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Literal
@@ -58,6 +59,10 @@ FEW_CHANGES = 5_000
 BASES_KEPT = 3
 PIECES = 16
 """Into how many pieces a store's table is divided for tasks to work on."""
+MAX_LOOKED_AT = 20_000
+"""Of a DataFrame that is divided into parts, the driver fetches so many subscriptions to look at."""
+Look = Callable[[Callable[[], pa.Table]], None]
+"""Is given what reads the subscriptions, or some of them, as a table."""
 PLACE = "__place"
 """The column with the part in which tasks have placed a subscription."""
 
@@ -82,11 +87,13 @@ def find_or_build(
     columns: EventColumns,
     options: IndexOptions,
     rejected: list[Rejection],
+    look: Look | None = None,
 ) -> find.SparkIndex:
     """The index of the subscriptions for these events; malformed subscriptions are added to `rejected`.
 
-    Raises an error if there may be tolerances and the events have no order, and with `strict` for the first
-    malformed subscription.
+    `look` is given what reads the subscriptions as a table, or `MAX_LOOKED_AT` of them if the driver has not
+    got all. Raises an error if there may be tolerances and the events have no order, and with `strict` for
+    the first malformed subscription.
     """
     if isinstance(subscriptions, str):
         subscriptions = open_store(subscriptions, workspace=options.workspace)
@@ -97,9 +104,12 @@ def find_or_build(
                 "the events with order=..., or leave such subscriptions out with tolerances=False"
             )
         follow = events.isStreaming and options.version is None
-        return live_index(events.sparkSession, subscriptions, options, follow=follow)
+        index: find.SparkIndex = live_index(events.sparkSession, subscriptions, options, follow=follow)
+        if look is not None:
+            look(partial(subscriptions.table, options.version))
+        return index
     found: list[Rejection] = []
-    index = fixed_index(subscriptions, options, found)
+    index = fixed_index(subscriptions, options, found, look)
     report_rejected(found, options.strict)
     rejected.extend(found)
     if index.tolerances and columns.order is None:
@@ -123,19 +133,24 @@ def report_rejected(rejected: Sequence[Rejection], strict: bool) -> None:
 
 
 def fixed_index(
-    subscriptions: DataFrame, options: IndexOptions, rejected: list[Rejection]
+    subscriptions: DataFrame, options: IndexOptions, rejected: list[Rejection], look: Look | None = None
 ) -> find.FixedIndex:
     """Build the index of a DataFrame of subscriptions, where every task will find it."""
     spark = subscriptions.sparkSession
-    given = _with_known_columns(subscriptions)
+    given = with_known_columns(subscriptions)
     strategy = options.strategy
     if strategy == "rendezvous" or (strategy == "auto" and given.count() > INDEX_LIMIT):
+        if look is not None:
+            look(given.limit(MAX_LOOKED_AT).toArrow)
         unique = without_repeated(given, rejected)
         root = Path(options.workspace or _own_directory(spark)) / f"parts-{uuid.uuid4().hex}"
         plan = _make_plan(unique, options.capacity)
         tolerances, empty = _build_parts(unique, plan, root, root.name, options.tolerances, rejected)
         return find.FixedIndex(plan.to_json(), tolerances, str(root), empty=empty)
-    entries = [(None, one) for one in _accepted(table_in_order(given), rejected)]
+    table = table_in_order(given)
+    if look is not None:
+        look(lambda: table)
+    entries = [(None, one) for one in accepted(table, rejected)]
     return single_part(spark, entries, rejected, workspace=options.workspace, tolerances=options.tolerances)
 
 
@@ -156,7 +171,7 @@ def single_part(
     return find.FixedIndex(None, found, str(root))
 
 
-def _with_known_columns(subscriptions: DataFrame) -> DataFrame:
+def with_known_columns(subscriptions: DataFrame) -> DataFrame:
     """The subscriptions with ids as text; a column that is no field of a subscription is an error."""
     known = (*SUBSCRIPTION_COLUMNS, *added_kinds())
     for name in subscriptions.columns:
@@ -262,7 +277,7 @@ def _build_base(spark: SparkSession, index: find.LiveIndex, version: int) -> Non
     rejected: list[Rejection] = []
     plan = index.rendezvous()
     if plan is None:
-        entries = zip(table["serial"].to_pylist(), _accepted(table, rejected), strict=True)
+        entries = zip(table["serial"].to_pylist(), accepted(table, rejected), strict=True)
         label = find.part_label(index.base_name(version), 0)
         _build_part(find.part_directory(building, 0), label, entries, index.tolerances, rejected)
     else:
@@ -421,7 +436,8 @@ class _BuildTask:
         return pa.RecordBatch.from_pydict(columns)
 
 
-def _accepted(table: pa.Table, rejected: list[Rejection]) -> Iterator[Subscription]:
+def accepted(table: pa.Table, rejected: list[Rejection]) -> Iterator[Subscription]:
+    """The subscriptions of a table; rows that are none are added to `rejected`."""
     for one in read_subscriptions(table):
         if isinstance(one, Rejection):
             rejected.append(one)

@@ -1,8 +1,8 @@
 """The record of each finished micro-batch: one small JSON file a batch, written after all its other outputs.
 
 Rules: a record appears whole or not at all; it is the last thing that a batch writes, so a batch that has one
-is complete in every output; a batch that is done again writes the same record but for its times. Progress,
-metrics and replay read them. Their directory is `Pipeline.commits`.
+is complete in every output; a batch that is done again writes the same record but for when it started and
+finished. Progress, metrics and replay read them. Their directory is `Pipeline.commits`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from datetime import datetime
 
 from distributary.spark import storage
 
-TIMES = ("started", "finished", "latest")
+TIMES = ("started", "finished", "latest", "instant")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,8 @@ class BatchRecord:
     that did not archive them."""
     late: int = 0
     """The events that came later than their source allows; they are counted by `rejected` too."""
+    instant: datetime | None = None
+    """What `now()` was in its conditions; None in records of a release that did not note it."""
 
     @property
     def seconds(self) -> float:
@@ -54,7 +56,7 @@ class BatchRecord:
     def from_json(cls, text: str) -> BatchRecord:
         """The record that `to_json` wrote, in this release or an earlier one."""
         record = json.loads(text)
-        times = {name: datetime.fromisoformat(record[name]) for name in TIMES if record[name] is not None}
+        times = {name: datetime.fromisoformat(record[name]) for name in TIMES if record.get(name)}
         return cls(**(record | times))
 
 

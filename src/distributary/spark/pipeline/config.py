@@ -186,6 +186,8 @@ class PipelineSubscriptions:
     strategy: Strategy = "auto"
     workspace: Place | None = None
     """Where what is built from the subscriptions goes, on a path that all machines see."""
+    lint: bool = True
+    """Whether to tell at the start of subscriptions that cannot match such events."""
 
 
 @toml.toml_table

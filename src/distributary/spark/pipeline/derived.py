@@ -32,6 +32,7 @@ from distributary.flow.catalogue import Catalogue
 from distributary.flow.language.schema import Type
 from distributary.spark.columns import EventColumns, quoted
 from distributary.spark.index.build import live_index
+from distributary.spark.match import with_arrival
 from distributary.spark.micro_batch import running_micro_batch, watermark_of
 from distributary.spark.pipeline.config import Pipeline
 from distributary.spark.places import RESERVED
@@ -69,6 +70,7 @@ def derived_rows(events: DataFrame, pipeline: Pipeline, carry: Sequence[str], in
     options = replace(pipeline.index_options, strategy="index")
     index = live_index(events.sparkSession, pipeline.store, options, follow=items.isStreaming)
     own = [name for name in items.columns if name not in ABOUT]
+    items = with_arrival(items)
     carried = carried_columns(carry, columns, own)
     tagged = TaggedRows.of(own, "id", carried, own if keep else None, flows=True)
     times = {name: source.time for name, source in catalogue.sources.items()}

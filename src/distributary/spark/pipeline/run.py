@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -107,7 +108,7 @@ def _run(
     pipeline.store.create()
     _warn_of_tolerances(pipeline, console)
     watch = BatchWatch(pipeline, console, pipeline.name)
-    query = start(spark, pipeline)
+    query = start(spark, pipeline, tell=partial(say, console))
     try:
         with watch.shown(), _upkeep(spark, pipeline):
             while not stop.asked.wait(POLL) and query.isActive:

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.utils import is_remote
 
 from distributary.spark.columns import quoted
-from distributary.spark.micro_batch import query_id, tagging
+from distributary.spark.micro_batch import instant_of, query_id, tagging
 from distributary.spark.pipeline.commits import BatchRecord, write_record
 from distributary.spark.pipeline.config import Pipeline, derived_in
 from distributary.spark.pipeline.deliveries import deliveries, write_deliveries
@@ -61,7 +61,7 @@ class BatchWriter:
             self._write_all(rows, batch)
 
     def _write_all(self, rows: DataFrame, batch: int) -> None:
-        started = datetime.now(UTC)
+        started, instant = datetime.now(UTC), instant_of(self.pipeline.checkpoint, batch)
         tagged = rows.persist()
         try:
             counted = self._counted(tagged, batch, started)
@@ -81,6 +81,7 @@ class BatchWriter:
             derived=sum(flow.items for name, flow in flows.items() if self.operators[name][1]),
             published=sum(published.values()),
             late=sum(flow.late for flow in flows.values()),
+            instant=instant,
         )
         write_record(self.pipeline.commits, record)
 

@@ -8,35 +8,47 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from hashlib import sha256
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import TimestampNTZType, TimestampType
 
-from distributary.errors import DistributaryError
+from distributary.errors import DistributaryError, SubscriptionWarning
+from distributary.filters.lint.schema import EventSchema
 from distributary.flow.catalogue import Catalogue
 from distributary.spark import storage
+from distributary.spark.columns import quoted
 from distributary.spark.index.build import live_index
+from distributary.spark.lint import lint_of
 from distributary.spark.match import match_with
 from distributary.spark.pipeline.config import FILE_FORMATS, Pipeline, derived_in
-from distributary.spark.pipeline.derived import derived_rows
+from distributary.spark.pipeline.derived import attribute_columns, derived_rows, published_topics
 from distributary.spark.pipeline.outputs import batches_begun
 from distributary.spark.pipeline.sink import BatchWriter
 from distributary.spark.pipeline.source import read_source
 from distributary.spark.places import SOURCE_PLACE, UNREADABLE
+from distributary.spark.queries.sql import SQL_TYPES
 from distributary.spark.rows import TaggedRows
 from distributary.spark.session import ROCKSDB, STATE_STORE
 from distributary.spark.tasks import MatchTasks
 
 
-def start(spark: SparkSession, pipeline: Pipeline) -> StreamingQuery:
+def _warn(line: str) -> None:
+    warnings.warn(line, SubscriptionWarning, stacklevel=3)
+
+
+def start(spark: SparkSession, pipeline: Pipeline, *, tell: Callable[[str], None] = _warn) -> StreamingQuery:
     """Start a pipeline in a session; with a checkpoint that exists it goes on where it was.
 
         query = start(spark, load_pipeline("pipeline.toml"))
 
-    Raises `DistributaryError` when outputs of another run would be overwritten, when the queries are others
-    than those of the checkpoint, and when Spark cannot read the source.
+    Unless the file says `lint = false`, `tell` is called with a line for each thing that keeps subscriptions
+    from matching such events; the default is a `SubscriptionWarning`. Raises `DistributaryError` when outputs
+    of another run would be overwritten, when the queries are others than those of the checkpoint, and when
+    Spark cannot read the source.
     """
     require_own_outputs(pipeline)
     _require_the_same_queries(pipeline)
@@ -49,7 +61,28 @@ def start(spark: SparkSession, pipeline: Pipeline) -> StreamingQuery:
     else:
         writer = writer.trigger(processingTime=pipeline.trigger.every or "0 seconds")
     writer = writer.option("checkpointLocation", pipeline.checkpoint)
+    for line in lint_lines(events, pipeline):
+        tell(line)
     return writer.foreachBatch(batch_writer(events, pipeline)).start()
+
+
+def lint_lines(events: DataFrame, pipeline: Pipeline) -> list[str]:
+    """What is to be told of the store's subscriptions, held against the events and what queries publish."""
+    if not pipeline.subscriptions.lint:
+        return []
+    published = [] if pipeline.queries is None else [_published_schema(pipeline.queries)]
+    linted = lint_of(events.schema, pipeline.columns, *published)
+    if linted is None:
+        return []
+    linted.look(pipeline.store.table)
+    return linted.lines
+
+
+def _published_schema(catalogue: Catalogue) -> EventSchema:
+    """What the items of published streams have when they are matched."""
+    places = attribute_columns(catalogue, list(published_topics(catalogue)))
+    types = [f"{quoted(name)} {SQL_TYPES[type]}" for name, (type, _) in places.items()]
+    return EventSchema.of_ddl(", ".join(["topic string", *types]))
 
 
 def tagged_rows(events: DataFrame, pipeline: Pipeline) -> DataFrame:

@@ -9,17 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from distributary.errors import DistributaryError
-from distributary.spark.columns import BATCH
+from distributary.spark.columns import BATCH, quoted
+from distributary.spark.micro_batch import EPOCH
 from distributary.spark.pipeline.commits import BatchRecord, read_records
 from distributary.spark.pipeline.config import Pipeline, derived_in
 from distributary.spark.pipeline.outputs import complete_batches, read_some
+from distributary.spark.places import ARRIVAL
 from distributary.store import Life
+
+MICROSECOND = timedelta(microseconds=1)
 
 Point = int | datetime
 """A point in a stream: a batch, or a time, which means the first batch that started then or later."""
@@ -92,6 +96,11 @@ class History:
         events = [record.batch for record in records if record.events]
         return events, [record.batch for record in records if record.published]
 
+    def without_instant(self, batches: Iterable[int]) -> list[int]:
+        """Those of some batches that have something in them, and of which what `now()` was is not known."""
+        records = [self.records[batch] for batch in batches]
+        return [one.batch for one in records if one.instant is None and (one.events or one.published)]
+
     def counts(self, batches: Iterable[int]) -> tuple[int, int]:
         """How many events and how many derived items some batches have."""
         records = [self.records[batch] for batch in batches]
@@ -115,7 +124,7 @@ def archived_events(spark: SparkSession, pipeline: Pipeline, batches: list[int])
     """The archived events of some batches, each with its batch in the column `BATCH`."""
     complete = archived_batches(pipeline)
     assert pipeline.archive is not None, "an archive with batches"
-    _require(pipeline.archive, complete, batches, "events")
+    require_archived(pipeline.archive, complete, batches, "events")
     # With nothing to read, one batch still tells the columns.
     events = read_some(spark, pipeline.archive, batches or complete[-1:])
     if not batches:
@@ -123,15 +132,27 @@ def archived_events(spark: SparkSession, pipeline: Pipeline, batches: list[int])
     return events.withColumnRenamed("batch", BATCH)
 
 
+def with_instants(events: DataFrame, history: History) -> DataFrame:
+    """Archived events with the instant that their micro-batch had for its present, as their arrival.
+
+    Batches of which it is not known have 0 there: no condition that looks at it may be asked of them.
+    """
+    noted = [(one.batch, (one.instant - EPOCH) // MICROSECOND) for one in history.records if one.instant]
+    known = events.sparkSession.createDataFrame(noted, f"{BATCH} bigint, {ARRIVAL} bigint")
+    joined = events.join(F.broadcast(known), BATCH, "left")
+    return joined.select(*map(quoted, events.columns), F.coalesce(ARRIVAL, F.lit(0)).alias(ARRIVAL))
+
+
 def archived_derived(spark: SparkSession, pipeline: Pipeline, batches: list[int]) -> DataFrame:
     """What queries published in some batches, of which there is one, with their batch in `BATCH`."""
     assert pipeline.archive is not None, "an archive with batches"
     derived = derived_in(pipeline.archive)
-    _require(derived, complete_batches(derived), batches, "derived items")
+    require_archived(derived, complete_batches(derived), batches, "derived items")
     return read_some(spark, derived, batches).withColumnRenamed("batch", BATCH)
 
 
-def _require(archive: str, complete: Iterable[int], batches: Iterable[int], what: str) -> None:
+def require_archived(archive: str, complete: Iterable[int], batches: Iterable[int], what: str) -> None:
+    """Raise an error if a batch that is needed is not among the complete ones of an archive."""
     known = set(complete)
     missing = [batch for batch in batches if batch not in known]
     if missing:

@@ -19,7 +19,8 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from distributary.errors import InputError
+from distributary.errors import FilterError, InputError
+from distributary.filters.where.filter import WhereFilter
 from distributary.model import Subscription
 from distributary.quarantine import Rejection, rejection
 from distributary.spark.columns import BATCH, EventColumns, quoted
@@ -28,7 +29,7 @@ from distributary.spark.index.build import single_part
 from distributary.spark.match import match_with
 from distributary.spark.pipeline.config import Pipeline
 from distributary.spark.pipeline.derived import ORDER, as_carried, carried_columns
-from distributary.spark.replay.history import History, archived_derived, archived_events
+from distributary.spark.replay.history import History, archived_derived, archived_events, with_instants
 from distributary.spark.rows import MatchRows
 from distributary.spark.tasks import MatchTasks
 
@@ -62,12 +63,16 @@ def match_archive(
     rejected: list[Rejection] = []
     if pipeline.events.order is None:
         needed = _without_tolerances(needed, rejected)
+    needed = _with_a_present(needed, history, rejected)
+    looks_at_clock = any(map(_looks_at_clock, needed))
     with_events, with_derived = history.filled(one.batches for one in needed)
     looked_at = sorted({*with_events, *with_derived})
     events = archived_events(spark, pipeline, with_events)
     carry = pipeline.sink.columns
     columns = replace(pipeline.columns, micro_batch=BATCH)
     columns.check(events.schema, carry)
+    if looks_at_clock:
+        events = with_instants(events, history)
     refused: list[Rejection] = []
     entries = [(None, _confined(one, number, looked_at)) for number, one in enumerate(needed)]
     index = single_part(spark, entries, refused)
@@ -75,6 +80,8 @@ def match_archive(
     matches = match_with(MatchTasks(index, columns, MatchRows((BATCH, *carry))), events)
     if with_derived:
         items = archived_derived(spark, pipeline, with_derived)
+        if looks_at_clock:
+            items = with_instants(items, history)
         rows = MatchRows((BATCH, *carried_columns(carry, columns, items.columns)))
         # What the columns of derived items mean is the same as when they came.
         named = EventColumns(order=None if columns.order is None else ORDER, micro_batch=BATCH)
@@ -93,9 +100,39 @@ def _without_tolerances(requests: Iterable[ReplayRequest], rejected: list[Reject
             kept.append(one)
         else:
             error = InputError("no tolerance can be kept: the pipeline names no order column", field="change")
-            record = repr(one.subscription.to_record())
-            rejected.append(rejection(f"subscription {one.subscription.id}", error, record))
+            rejected.append(_rejected(one, error))
     return kept
+
+
+def _with_a_present(
+    requests: Iterable[ReplayRequest], history: History, rejected: list[Rejection]
+) -> list[ReplayRequest]:
+    """The requests without those for which nobody knows any more what `now()` was."""
+    kept = []
+    for one in requests:
+        unknown = history.without_instant(one.batches) if _looks_at_clock(one) else []
+        if not unknown:
+            kept.append(one)
+            continue
+        error = InputError(
+            f"what now() was in batch {unknown[-1]} is not known: a release wrote it that did not note it; "
+            f"begin after that batch, or compare with a time of the event",
+            field="where",
+        )
+        rejected.append(_rejected(one, error))
+    return kept
+
+
+def _looks_at_clock(one: ReplayRequest) -> bool:
+    where = one.subscription.where
+    try:
+        return where is not None and WhereFilter.parse(where).looks_at_clock
+    except FilterError:
+        return False  # which the index says too, with the reason
+
+
+def _rejected(one: ReplayRequest, error: InputError) -> Rejection:
+    return rejection(f"subscription {one.subscription.id}", error, repr(one.subscription.to_record()))
 
 
 def _needed(one: ReplayRequest, batches: range) -> ReplayRequest:

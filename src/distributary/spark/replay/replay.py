@@ -56,7 +56,8 @@ class ReplayResult:
     derived: int
     """How many items of published streams they have."""
     rejected: tuple[Rejection, ...] = ()
-    """Subscriptions that are left out: malformed, or with a tolerance where the pipeline has no order."""
+    """Subscriptions that are left out: malformed, with a tolerance where the pipeline has no order, or with
+    `now()` where what that was is not known."""
     live: bool = True
     """Whether what comes after these batches is all the live stream's to deliver."""
 
@@ -129,7 +130,7 @@ def catch_up(
     if after_batch is not None and since is not None:
         raise DistributaryError("give after_batch or since, not both: each says where to begin")
     history, _, given = _past(pipeline, since, until, after_batch)
-    lives = _lives(pipeline.store, subscriber)
+    lives = lives_of(pipeline.store, subscriber)
     requests = [ReplayRequest(life.subscription, history.during(life)) for life in lives]
     return _result(history, match_archive(spark, pipeline, history, requests, given), given)
 
@@ -153,7 +154,7 @@ def as_if_subscribed(
         before = as_if_subscribed(spark, pipeline, "ann", since=0)
     """
     history, seen, given = _past(pipeline, since, until, after_batch)
-    lives = _lives(pipeline.store, subscriber)
+    lives = lives_of(pipeline.store, subscriber)
     present = [life for life in lives if life.until_version is None]
     if not present:
         raise DistributaryError(
@@ -171,6 +172,8 @@ def as_if_subscribed(
     end = max(given.start, *(one.batches.stop for one in requests))
     had = [ReplayRequest(life.subscription, history.during(life)) for life in lives]
     delivered = match_archive(spark, pipeline, history, had, range(given.start, end))
+    # A registration whose deliveries cannot be told may have had some of what is given here: that is told.
+    found = replace(found, rejected=tuple(dict.fromkeys((*found.rejected, *delivered.rejected))))
     if delivered.looked_at:
         looked_at = tuple(sorted({*found.looked_at, *delivered.looked_at}))
         rest = _without(found.deliveries, delivered.deliveries)
@@ -183,7 +186,7 @@ def require_past(pipeline: Pipeline, subscriber: str | None = None) -> None:
     """Refuse, before a session is started, what could not be replayed: no archive, an unknown subscriber."""
     archived_batches(pipeline)
     if subscriber is not None:
-        _lives(pipeline.store, subscriber)
+        lives_of(pipeline.store, subscriber)
 
 
 def _result(history: History, found: ArchivePass, given: range, live: bool = True) -> ReplayResult:
@@ -227,7 +230,7 @@ def _well_formed(subscriptions: Iterable[Subscription], rejected: list[Rejection
     return taken
 
 
-def _lives(store: SubscriptionStore, subscriber: str) -> list[Life]:
+def lives_of(store: SubscriptionStore, subscriber: str) -> list[Life]:
     """Every registration a subscriber ever had; a name that never had one is an error."""
     lives = store.lives(subscriber)
     if lives:

@@ -38,7 +38,7 @@ from distributary.systems.attributes.messages import EntryName, EventOffer
 from distributary.systems.attributes.parts import SubscriptionPart, parts_of
 from distributary.systems.attributes.placements import Placements
 from distributary.systems.attributes.rendezvous import PATIENCE, EntryLists
-from distributary.systems.attributes.schema import TOPIC, AttributeSchema, CellRange, ValueSet
+from distributary.systems.attributes.schema import EVERYTHING, TOPIC, AttributeSchema, CellRange, ValueSet
 from distributary.systems.ring_broker import RendezvousBroker
 
 OPEN_TEXT_SHARE = 0.001
@@ -111,7 +111,8 @@ class AttributeBroker(RendezvousBroker):
     def subscribe(self, subscription: Subscription) -> None:
         """Add a subscription, or replace the one with its id, sending only the difference.
 
-        FilterError when it has no condition on an attribute of the schema, or asks for far too many values.
+        FilterError when it has no condition on an attribute of a schema without `everything`, or asks for far
+        too many values.
         """
         parts = parts_of(parse_filters(subscription), self.schema)
         known = self._parts.get(subscription.id, [])
@@ -140,8 +141,9 @@ class AttributeBroker(RendezvousBroker):
         lookups = []
         for name in self.schema.names:
             value = event.attributes.get(name)
-            if self.schema.topic and name == TOPIC:
-                value = None if event.topic is None else bare_topic(event.topic)
+            if name in self.schema.filed_apart:
+                topic = None if event.topic is None else bare_topic(event.topic)
+                value = topic if name == TOPIC else EVERYTHING
             for spot in self.schema[name].spots(value):
                 lookups.append(self._matcher.lookup(name, spot, event.id))
                 if isinstance(spot, int):

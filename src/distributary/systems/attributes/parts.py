@@ -18,7 +18,7 @@ from distributary.filters.where.domain import Conjunction, Domain, contains_valu
 from distributary.filters.where.filter import WhereFilter
 from distributary.filters.where.lookup import value_under
 from distributary.model import Event, bare_topic
-from distributary.systems.attributes.schema import TOPIC, AttributeSchema, ValueSet
+from distributary.systems.attributes.schema import EVERYTHING, TOPIC, AttributeSchema, ValueSet
 
 ANYTHING = Conjunction(())
 
@@ -84,15 +84,18 @@ def _part(
     if topic is not None:
         reaches.append((TOPIC, ValueSet(points=schema[TOPIC].spots(topic))))  # type: ignore[arg-type]
     for name, domain in conjunction.domains:
-        if name in schema and not (schema.topic and name == TOPIC):
+        if name in schema and name not in schema.filed_apart:
             reach = schema[name].reach(domain)
             if reach is not None:
                 reaches.append((name, reach))
+    if not reaches and schema.everything:
+        reaches.append((EVERYTHING, ValueSet(points=schema[EVERYTHING].spots(EVERYTHING))))  # type: ignore[arg-type]
     if not reaches:
         raise FilterError(
             "holds nothing that the ring could look up, in one of its alternatives at least; it needs a "
             f"condition on the values of {' or '.join(schema.names)}"
-            + (", or an exact topic such as 'A/B/#'" if schema.topic else ""),
+            + (", or an exact topic such as 'A/B/#'" if schema.topic else "")
+            + "; with `everything = true` in the schema it is looked up for every event",
             field="where" if "where" in filters else next(iter(filters)),
             text=filters["where"].text if "where" in filters else None,
         )

@@ -36,6 +36,8 @@ from distributary.filters.where.domain import Domain, NumberRange, TextRange
 
 TOPIC = "topic"
 """The name under which exact topics are filed."""
+EVERYTHING = "*"
+"""The name under which is filed what asks for no value, and the only value under that name."""
 
 EXACT = 2**53
 """Below this every whole number is a float of its own, and a float is taken for its shortest decimal."""
@@ -217,7 +219,9 @@ class BooleanAttribute(Attribute):
 class AttributeSchema:
     """The attributes that subscriptions are filed by and events are looked up by, in order.
 
-    With `topic`, exact topics (`A/B/#`) are filed as if they were an attribute's values.
+    With `topic`, exact topics (`A/B/#`) are filed as if they were an attribute's values. With `everything`,
+    what asks for no value at all (`where: "true"`, a path alone) is filed under one key, at which every event
+    is looked up; without, it is refused.
 
     >>> age = {"type": "integer", "minimum": 0, "maximum": 9}
     >>> schema = AttributeSchema.from_record({"attributes": {"age": age}})
@@ -227,22 +231,32 @@ class AttributeSchema:
 
     attributes: tuple[Attribute, ...]
     topic: bool = False
+    everything: bool = False
 
     def __post_init__(self) -> None:
         names = [attribute.name for attribute in self.attributes]
         if len(set(names)) < len(names):
             raise DistributaryError("a schema has an attribute twice; give each name once")
-        if not names and not self.topic:
+        if not names and not self.topic and not self.everything:
             raise DistributaryError("a schema without attributes; declare at least one, or `topic = true`")
+        if self.everything and EVERYTHING in names:
+            raise DistributaryError(
+                f"a schema with `everything = true` cannot have an attribute {EVERYTHING!r} too; rename it"
+            )
         if self.topic and TOPIC in names:
             raise DistributaryError(
                 f"a schema with `topic = true` cannot have an attribute {TOPIC!r} too; rename it"
             )
 
     @cached_property
+    def filed_apart(self) -> tuple[str, ...]:
+        """Those of `TOPIC` and `EVERYTHING` by which subscriptions are filed, as by attributes."""
+        return (TOPIC,) * self.topic + (EVERYTHING,) * self.everything
+
+    @cached_property
     def _by_name(self) -> dict[str, Attribute]:
-        topic = (TextAttribute(TOPIC),) if self.topic else ()
-        return {attribute.name: attribute for attribute in (*self.attributes, *topic)}
+        apart = map(TextAttribute, self.filed_apart)
+        return {attribute.name: attribute for attribute in (*self.attributes, *apart)}
 
     def __getitem__(self, name: str) -> Attribute:
         return self._by_name[name]
@@ -252,7 +266,7 @@ class AttributeSchema:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What subscriptions can be filed by, topics included."""
+        """What subscriptions can be filed by, `TOPIC` and `EVERYTHING` included."""
         return tuple(self._by_name)
 
     @classmethod
@@ -260,11 +274,16 @@ class AttributeSchema:
         """Read what a TOML or JSON file says; DistributaryError tells what is wrong with which attribute."""
         rest = dict(record)
         given, topic = rest.pop("attributes", {}), rest.pop("topic", False)
+        everything = rest.pop("everything", False)
         if rest:
-            raise DistributaryError(f"{where}: unknown key {next(iter(rest))!r}; known: attributes, topic")
-        if not isinstance(given, Mapping) or not isinstance(topic, bool):
-            raise DistributaryError(f"{where}: `attributes` must be a table by name, and `topic` a boolean")
-        return cls(tuple(_attribute(name, fields, where) for name, fields in given.items()), topic)
+            known = "attributes, topic, everything"
+            raise DistributaryError(f"{where}: unknown key {next(iter(rest))!r}; known: {known}")
+        if not isinstance(given, Mapping) or not isinstance(topic, bool) or not isinstance(everything, bool):
+            raise DistributaryError(
+                f"{where}: `attributes` must be a table by name, `topic` and `everything` booleans"
+            )
+        attributes = tuple(_attribute(name, fields, where) for name, fields in given.items())
+        return cls(attributes, topic, everything)
 
     @classmethod
     def read(cls, path: str | Path) -> AttributeSchema:

@@ -1,0 +1,121 @@
+"""Peers in the open: other matching engines on our workloads, in the same run, their answers checked.
+
+python -m bench peers                      all of them (under 20 minutes on two cores)
+python -m bench peers --quick              small versions, a few minutes
+python -m bench peers --only flights       one workload ...
+python -m bench peers --only nats,duckdb   ... or some peers
+
+Go (NATS, quamina, hypermatch), a JDK of 21 or newer with Maven (Event Ruler, Esper, Lucene Monitor) and cargo
+(a-tree) are used where they are installed; a peer that cannot be built is listed as skipped, with the reason.
+Programs, downloads and exchanged files are kept in `build/peers`, and the table in `build/peers/table.md`.
+
+- `workload`: what is asked; `topics`, `rules`, `tables`, `flights`: the workloads
+- `ours`: the ways in which we answer; `duck`: DuckDB, rule by rule
+- `exchange`: files written for the peers' programs, and their answers; `toolchains`: building those programs
+- `table`: the results as a table in Markdown
+- `harness` and a folder for each peer: the programs, in the peers' own languages
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Collection, Iterator
+from functools import cache, partial
+from importlib.metadata import version
+
+from bench.peers import duck, exchange, ours, table, tables, toolchains, topics
+from bench.peers.exchange import FOLDER, Answer, Pairs
+from bench.peers.table import Compared, Peer
+from bench.peers.workload import Asked, Workload
+from bench.report import Result
+
+PEERS: dict[str, tuple[str, Callable[[], toolchains.Program]]] = {
+    "nats": ("NATS", partial(toolchains.go, "nats", "github.com/nats-io/nats-server/v2")),
+}
+"""The peers' programs by the name of their folder: what they are called, and how each is built."""
+
+
+def workloads(quick: bool) -> Iterator[tuple[str, Callable[[], Workload]]]:
+    """The names of all workloads, and how each is made."""
+    rounds = 3 if quick else 5
+    for count in (10_000,) if quick else (100_000, 1_000_000):
+        rows = 5_000 if quick else 50_000
+        yield f"topics-{count}", partial(topics.workload, count, rows, rounds)
+    count, rows = (10_000, 5_000) if quick else (100_000, 50_000)
+    yield "topics-repeating", partial(topics.repeating, count, rows, rounds)
+    count, rows, sample = (5_000, 5_000, 50) if quick else (100_000, 10_000, 200)
+    yield "ranges", partial(tables.of_ranges, count, rows, rounds, sample)
+    for count in (100,) if quick else (100, 1_000, 10_000):
+        rows = 5_000 if quick else 12_000
+        yield f"flights-{count}", partial(tables.over_flights, count, rows, 1 if count == 10_000 else rounds)
+
+
+def run(quick: bool, only: Collection[str] = ()) -> list[Result]:
+    """Measure the workloads and peers whose names contain one of `only` (default: all of them)."""
+    names = [name for name, _ in workloads(quick)]
+    some = [name for name in names if any(part in name for part in only)] or names
+    peers = {part for part in only if not any(part in name for name in names)}
+    compared = []
+    for name, make in workloads(quick):
+        if name in some:
+            _say(f"{name}: making it")
+            compared.append(_compared(make(), quick, peers))
+    text = table.markdown(compared)
+    print(text)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    (FOLDER / "table.md").write_text(text)
+    return [result for one in compared for result in table.results(one)]
+
+
+def _compared(workload: Workload, quick: bool, peers: Collection[str]) -> Compared:
+    """Ours and the peers on one workload; AssertionError when an answer differs."""
+    _say(f"{workload.name}: ours")
+    mine = ours.measured(workload)
+    matches = len(mine.pairs.events) / workload.tables[0].num_rows
+    measured = []
+    for asked in workload.peers:
+        if not peers or asked.peer in peers:
+            _say(f"{workload.name}: {asked.peer} {asked.shown}")
+            measured.append(_asked(workload, asked, mine.pairs, 3 if quick else 15))
+    if workload.sql and (not peers or "duckdb" in peers):
+        _say(f"{workload.name}: DuckDB")
+        measured.append(_duckdb(workload, mine.pairs, 2 if quick else 3))
+    return Compared(workload.title, matches, mine, measured)
+
+
+def _asked(workload: Workload, asked: Asked, expected: Pairs, seconds: float) -> Peer:
+    shown = f"{PEERS[asked.peer][0]} {asked.shown}".strip()
+    program = _built(asked.peer)
+    if isinstance(program, str):
+        return Peer(shown, "", None, f"skipped: {program}")
+    folder = FOLDER / workload.name
+    rules, events = folder / f"rules.{asked.language}", folder / f"events.{asked.language}"
+    exchange.written(folder, rules.name, asked.rules())
+    exchange.written(folder, events.name, asked.events(workload.tables[0]))
+    answer = exchange.answered(program.command, rules, events, seconds, *asked.variant)
+    answer.check(expected, shown)
+    return Peer(shown, program.version, answer, workload.notes.get(asked.peer, ""))
+
+
+def _duckdb(workload: Workload, expected: Pairs, rounds: int) -> Peer:
+    answer: Answer = duck.answered(workload.sql, workload.tables[0], rounds, workload.sample)
+    asked = expected.rules % workload.sample == 0
+    answer.check(Pairs(expected.events[asked], expected.rules[asked]), "DuckDB")
+    note = f"1 rule in {workload.sample} asked, time multiplied" if workload.sample > 1 else ""
+    return Peer("DuckDB, rule by rule", version("duckdb"), answer, note)
+
+
+@cache
+def _built(peer: str) -> toolchains.Program | str:
+    """The peer's program, or why there is none."""
+    _say(f"building {peer}")
+    try:
+        return PEERS[peer][1]()
+    except toolchains.MissingError as missing:
+        return str(missing)
+
+
+def _say(what: str) -> None:
+    """Progress, since this takes minutes."""
+    print(f"{time.strftime('%H:%M:%S')} {what}", file=sys.stderr, flush=True)

@@ -1,0 +1,3 @@
+module bench/harness
+
+go 1.21
