@@ -10,7 +10,7 @@ from distributary.matching.index import Pairs
 from distributary.matching.order import by_row, by_row_and_rank
 
 ROWS = 5
-pairs = st.lists(st.tuples(st.integers(0, ROWS - 1), st.integers(0, 60)), max_size=150, unique=True)
+pairs = st.lists(st.tuples(st.integers(0, ROWS - 1), st.integers(0, 60)), max_size=250, unique=True)
 
 
 def as_pairs(given_pairs: list[tuple[int, int]]) -> Pairs:
@@ -30,7 +30,6 @@ def test_pairs_of_a_row_are_put_in_order_of_rank(
     given_pairs: list[tuple[int, int]], ranking: list[int]
 ) -> None:
     given_as_pairs = as_pairs(given_pairs)
-    ranks = np.array(ranking, np.float64)[given_as_pairs.slots]
-    ordered = by_row_and_rank(given_as_pairs, ranks, ROWS)
+    ordered = by_row_and_rank(given_as_pairs, np.array(ranking, np.float64).take, ROWS)
     found = list(zip(ordered.rows.tolist(), ordered.slots.tolist(), strict=True))
     assert found == sorted(given_pairs, key=lambda pair: (pair[0], ranking[pair[1]]))

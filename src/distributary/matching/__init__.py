@@ -11,10 +11,11 @@
 - `change/`: tolerances, which depend on what was delivered before
 - `scan`: every filter asked in turn, for kinds that an application adds
 - `layers`: how indexes made of read-only arrays change nevertheless
-- `batch`: events as columns; `columns`: one attribute of them; `frozen`: arrays in a directory; `order`:
-  answers in their order
 - `lines`: batches from blocks of JSON lines; with the kernels `line_scan`, `line_keys` and `line_texts`
 - `answers`: matches and deliveries as tables
+- `batch`: events as columns; `columns`: one attribute of them; `text_codes`: its distinct texts; `computed`:
+  an operation on them as a column; `truths`: a condition evaluated for all rows
+- `frozen`: arrays in a directory; `order`: answers in their order
 - `memory`: what kernels can say to the processor's memory
 - `explain`: why a subscription wants an event, or does not
 - `rendezvous/`: which of several parts an event and a subscription meet at

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,15 +19,14 @@ import pyarrow as pa
 from distributary.arrow_rows import check_names, unreadable_text
 from distributary.errors import InputError
 from distributary.filters.path.document import Document, parse_document
-from distributary.filters.where.evaluate import NOW, operand_value
-from distributary.filters.where.expression import attributes_of_operand
 from distributary.filters.where.lookup import attribute_of
 from distributary.filters.where.parse import operand_of
-from distributary.filters.where.values import Instant
 from distributary.filters.where.write import OPERATION_KEY
 from distributary.kernel import Flags, Longs, kernel
 from distributary.matching.columns import NULL, AttributeColumn, Strings, validity
+from distributary.matching.computed import computed_column
 from distributary.matching.path.xml.scan import ScannedDocuments, scan
+from distributary.matching.text_codes import TextCodes
 from distributary.model import MAX_TOPIC_LEVELS, Event, topic_fault
 
 
@@ -53,6 +54,9 @@ class EventBatch:
         self._columns.setdefault("id", lambda: column_of_texts(Strings.from_arrow(ids), rows))
         self._columns.setdefault("topic", lambda: column_of_texts(topics, rows))
         self._built: dict[str, AttributeColumn] = {}
+        self._codes: dict[str, TextCodes] = {}
+        self.leaves: dict[Any, Any] = {}
+        """What is known of leaves of conditions for all rows (see `matching.truths`)."""
         self._parsed: dict[int, Document] = {}
         self.scanned: ScannedDocuments | None = None
         """The documents that were read from their bytes; `exact_documents` has the others."""
@@ -128,22 +132,17 @@ class EventBatch:
         if column is None and name in self._columns:
             column = self._built[name] = self._columns[name]()
         elif column is None and name.startswith(OPERATION_KEY):
-            column = self._built[name] = self._computed(name)
+            operand = operand_of(name)
+            assert not isinstance(operand, str), "what begins with OPERATION_KEY is an operation"
+            column = self._built[name] = computed_column(self, operand)
         return column
 
-    def _computed(self, key: str) -> AttributeColumn:
-        """The values of an operation, row by row."""
-        operand = operand_of(key)
-        names = attributes_of_operand(operand)
-        columns = [(name, column) for name in names if (column := self.column(name)) is not None]
-        looks_at_clock = "now()" in key  # perhaps only in a text, which does no harm
-        values = []
-        for row in range(self.rows):
-            attributes = {name: column.value(row) for name, column in columns}
-            if looks_at_clock:
-                attributes[NOW] = Instant(self.arrival(row))
-            values.append(operand_value(operand, attributes))
-        return AttributeColumn.from_values(values)
+    def codes(self, name: str, column: AttributeColumn) -> TextCodes:
+        """The distinct texts of the column of that name, which has some."""
+        codes = self._codes.get(name)
+        if codes is None:
+            codes = self._codes[name] = TextCodes(column)
+        return codes
 
     def arrival(self, row: int) -> int:
         """When the event of a row arrived, in nanoseconds since 1970: what `now()` is to it.
@@ -152,6 +151,14 @@ class EventBatch:
         8
         """
         return self._arrival if isinstance(self._arrival, int) else int(self._arrival[row])
+
+    @cached_property
+    def shared_arrival(self) -> int | None:
+        """When all events arrived; None when they arrived at different times."""
+        if isinstance(self._arrival, int) or not len(self._arrival):
+            return self._arrival if isinstance(self._arrival, int) else 0
+        first = int(self._arrival[0])
+        return first if all(other == first for other in self._arrival) else None
 
     @property
     def attributes(self) -> list[str]:

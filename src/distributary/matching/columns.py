@@ -37,6 +37,10 @@ from distributary.kernel import Bytes, Flags, Floats, Longs
 NULL, NUMBER, STRING, BOOLEAN, OTHER, INSTANT, TIME, DURATION = range(8)
 
 MICROSECOND = 1000
+EXACT_INTEGER = 2**53
+"""Whole numbers up to this are doubles."""
+NO_FORM, INTEGER, DOUBLE = range(3)
+"""How a number is given: otherwise (a decimal, a large integer), or by the double that stands for it."""
 EXACT_POWER = 22
 """Powers of ten up to this are doubles, so that dividing by them rounds once."""
 
@@ -94,6 +98,16 @@ class AttributeColumn(NamedTuple):
     """From a row to its value itself, exact whatever its size."""
     hard: Flags | None = None
     """The rows whose number only its value tells from bounds of more than 15 digits; None for none."""
+    forms: Bytes | None = None
+    """Where the tag is NUMBER: INTEGER or DOUBLE when `numbers` has the very number, else NO_FORM. None when
+    it has none of those."""
+
+    def plain_numbers(self) -> Flags:
+        """Which rows hold a number that its double is: an integer or a double, exactly."""
+        if self.forms is None:
+            return np.zeros(len(self.tags), np.bool_)
+        found: Flags = (self.tags == NUMBER) & (self.forms != NO_FORM)
+        return found
 
     @classmethod
     def from_arrow(cls, array: pa.Array) -> AttributeColumn:
@@ -117,9 +131,13 @@ class AttributeColumn(NamedTuple):
                 return {} if valid[row] else None
             return _plain(array[row].as_py())
 
+        forms = None
         if pa.types.is_integer(kind) or pa.types.is_floating(kind):
             tag = NUMBER
             numbers = _filled(array, 0).astype(np.float64)
+            forms = np.full(len(array), INTEGER if pa.types.is_integer(kind) else DOUBLE, np.uint8)
+            if kind in (pa.int64(), pa.uint64()):
+                forms[np.abs(numbers) >= EXACT_INTEGER] = NO_FORM
         elif pa.types.is_boolean(kind):
             tag = BOOLEAN
             numbers = _filled(array, False).astype(np.float64)
@@ -127,7 +145,7 @@ class AttributeColumn(NamedTuple):
             return _of_times(array, valid)
         tags = np.where(valid, np.uint8(tag), np.uint8(NULL))
         tags[np.isnan(numbers)] = OTHER
-        return cls(tags, numbers, None, value)
+        return cls(tags, numbers, None, value, forms=forms)
 
     @classmethod
     def from_strings(cls, strings: Strings, value: Callable[[int], Any] | None = None) -> AttributeColumn:
@@ -143,7 +161,9 @@ class AttributeColumn(NamedTuple):
         numbers = np.fromiter(map(number_of_value, values), np.float64, len(values))
         hard = np.fromiter(map(is_hard, values), np.bool_, len(values))
         texts = [value if isinstance(value, str) else None for value in values]
-        return cls(tags, numbers, Strings.from_texts(texts), values.__getitem__, hard if hard.any() else None)
+        forms = np.fromiter(map(form_of, values), np.uint8, len(values))
+        strings = Strings.from_texts(texts)
+        return cls(tags, numbers, strings, values.__getitem__, hard if hard.any() else None, forms)
 
 
 _TAGS: dict[type, int] = {
@@ -164,6 +184,13 @@ def tag_of(value: Any) -> int:
     if type(value) is float and value != value:
         return OTHER
     return _TAGS.get(type(value), OTHER)
+
+
+def form_of(value: Any) -> int:
+    """How a plain value is given as a number: NO_FORM, INTEGER or DOUBLE."""
+    if type(value) is float:
+        return DOUBLE
+    return INTEGER if type(value) is int and -EXACT_INTEGER < value < EXACT_INTEGER else NO_FORM
 
 
 def number_of_value(value: Any) -> float:

@@ -233,9 +233,12 @@ class Matcher:
         [{'event_id': 'e2', 'subscription_id': 's1'}]
         """
         batch = self._batch(table, id, topic, document, rejected)
-        found = self.matches(batch, tolerances=tolerances)
+        rows, numbers = self._match(batch, tolerances)
         return pa.table(
-            {"event_id": batch.ids.take(pa.array(found.rows)), "subscription_id": found.subscriptions}
+            {
+                "event_id": batch.ids.take(pa.array(rows)),
+                "subscription_id": self._registry.names.take(numbers),
+            }
         )
 
     def explain(self, event: Event, subscription_id: str) -> Explanation:
@@ -400,7 +403,7 @@ class Matcher:
             else:
                 wanted.append(self._registry.expand(ordered, changing=True))
         pairs = Pairs.joined(wanted)
-        return by_row_and_rank(pairs, self._registry.names.ranks(pairs.slots), batch.rows)
+        return by_row_and_rank(pairs, self._registry.names.ranks, batch.rows)
 
     def _tolerant(self, passed: Pairs, rows: int) -> Flags:
         tolerant = np.zeros(rows, np.bool_)

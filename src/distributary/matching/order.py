@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from distributary.kernel import Floats, Ints, Longs, kernel
@@ -9,6 +11,8 @@ from distributary.matching.index import Pairs
 
 SHORT = 24
 """Up to this many matches of one event are sorted by insertion."""
+SPARSE = 16
+"""Numbers are sorted by comparing them when fewer than one in so many possible ones is there."""
 
 
 def by_row(pairs: Pairs, rows: int) -> Pairs:
@@ -19,11 +23,26 @@ def by_row(pairs: Pairs, rows: int) -> Pairs:
     return Pairs(pairs.rows[order], pairs.slots[order])
 
 
-def by_row_and_rank(pairs: Pairs, ranks: Floats, rows: int) -> Pairs:
-    """The pairs by row, and within a row by the rank that each has."""
+def by_row_and_rank(pairs: Pairs, ranks: Callable[[Ints], Floats], rows: int) -> Pairs:
+    """The pairs by row, and within a row by the ranks that their numbers have.
+
+    When rows have many pairs, the numbers are sorted once for all rows: O(pairs + rows + numbers).
+    """
+    if len(pairs.rows) > SHORT * rows and len(pairs.rows) > int(pairs.slots.max()):
+        numbers = _present(pairs.slots, int(pairs.slots.max()))
+        place = np.zeros(int(numbers[-1]) + 1, np.int32)
+        place[numbers[np.argsort(ranks(numbers))]] = np.arange(len(numbers), dtype=np.int32)
+        return Pairs(*_by_place_and_row(pairs.rows, pairs.slots, place, len(numbers), rows))
     order, starts = buckets(pairs.rows, rows)
-    _sort_within(order, starts, ranks)
+    _sort_within(order, starts, ranks(pairs.slots))
     return Pairs(pairs.rows[order], pairs.slots[order])
+
+
+def grouped(numbers: Ints, count: int) -> Longs:
+    """The stable order of these numbers, all below `count`."""
+    if len(numbers) < count // SPARSE:
+        return np.argsort(numbers, kind="stable")
+    return buckets(numbers, count)[0]
 
 
 @kernel
@@ -41,6 +60,40 @@ def buckets(pair_rows: Ints, rows: int) -> tuple[Longs, Longs]:
         order[filled[row]] = at
         filled[row] += 1
     return order, starts
+
+
+@kernel
+def _present(numbers: Ints, most: int) -> Ints:
+    """The distinct numbers, of which none is larger than `most`, ascending."""
+    found = np.zeros(most + 1, np.bool_)
+    for number in numbers:
+        found[number] = True
+    return np.flatnonzero(found).astype(np.int32)
+
+
+@kernel
+def _by_place_and_row(rows: Ints, numbers: Ints, place: Ints, places: int, count: int) -> tuple[Ints, Ints]:
+    """The pairs by row, and within a row by the place of their number: two stable counting sorts."""
+    of_place, of_row = np.zeros(places + 1, np.int64), np.zeros(count + 1, np.int64)
+    for at in range(len(rows)):
+        of_place[place[numbers[at]] + 1] += 1
+        of_row[rows[at] + 1] += 1
+    for at in range(places):
+        of_place[at + 1] += of_place[at]
+    placed_rows, placed_numbers = np.empty(len(rows), np.int32), np.empty(len(rows), np.int32)
+    for at in range(len(rows)):
+        to = of_place[place[numbers[at]]]
+        placed_rows[to], placed_numbers[to] = rows[at], numbers[at]
+        of_place[place[numbers[at]]] = to + 1
+    out_rows, out_numbers = np.empty(len(rows), np.int32), np.empty(len(rows), np.int32)
+    for row in range(count):
+        of_row[row + 1] += of_row[row]
+        out_rows[of_row[row] : of_row[row + 1]] = row
+    for at in range(len(rows)):
+        to = of_row[placed_rows[at]]
+        out_numbers[to] = placed_numbers[at]
+        of_row[placed_rows[at]] = to + 1
+    return out_rows, out_numbers
 
 
 @kernel

@@ -24,7 +24,7 @@ class LikePattern:
     '100%'
     """
 
-    __slots__ = ("_segments", "literal", "prefix", "prefix_only")
+    __slots__ = ("_segments", "literal", "prefix", "prefix_only", "with_backslashes")
 
     literal: str | None
     """The one text that matches, when the pattern has no wildcard."""
@@ -32,6 +32,8 @@ class LikePattern:
     """What every matching text begins with."""
     prefix_only: bool
     """Whether every text that begins with `prefix` matches."""
+    with_backslashes: str
+    """The same pattern with a backslash as its escape."""
 
     def __init__(self, pattern: str, escape: str | None = None) -> None:
         segments = _segments(pattern, escape)
@@ -42,6 +44,8 @@ class LikePattern:
         self.literal = self.prefix if whole and len(segments) == 1 else None
         self.prefix_only = whole and len(segments) == 2 and not segments[1]
         self._segments = [LikeSegment(segment) for segment in segments]
+        marked = [_escaped(segment, "\\", "%_\\") for segment in segments]
+        self.with_backslashes = "%".join(marked)
 
     def matches(self, text: str) -> bool:
         """Whether the whole text matches."""
@@ -109,14 +113,16 @@ def lowered(pattern: str, escape: str | None = None) -> tuple[str, str | None]:
     """
     if escape is None:
         return pattern.lower(), None
-    marked = ["".join(_written(character) for character in part) for part in _segments(pattern, escape)]
+    marked = [_escaped(part, "!", "%_!").lower() for part in _segments(pattern, escape)]
     return "%".join(marked), "!"
 
 
-def _written(character: str | None) -> str:
-    if character is None:
-        return "_"
-    return f"!{character}" if character in "%_!" else character.lower()
+def _escaped(segment: list[str | None], escape: str, special: str) -> str:
+    """A segment as a pattern has it, with this escape before the characters that are special."""
+    return "".join(
+        "_" if character is None else escape + character if character in special else character
+        for character in segment
+    )
 
 
 @lru_cache(maxsize=4096)

@@ -15,23 +15,37 @@ it is grouped, 4 if it is a key.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from distributary.filters.where.filter import WhereFilter
-from distributary.kernel import Ints, Longs, read_table, sealed, table_arrays
+from distributary.kernel import Bytes, Flags, Ints, kernel, read_table, sealed, table_arrays
 from distributary.matching.batch import EventBatch
 from distributary.matching.index import Arrays, Pairs
 from distributary.matching.layers import CompiledIndex
+from distributary.matching.order import grouped
 from distributary.matching.where import constraints as conditions
 from distributary.matching.where import evaluation
-from distributary.matching.where.blocks import BLOCK, BitsetBlocks, build_blocks, find_grouped, row_buckets
-from distributary.matching.where.constraints import SHARED, UNCERTAIN, Constraints, Found
+from distributary.matching.where.blocks import (
+    BLOCK,
+    BitsetBlocks,
+    build_blocks,
+    find_grouped,
+    row_buckets,
+    wanted_bits,
+)
+from distributary.matching.where.constraints import UNCERTAIN, Constraints, Found
 from distributary.matching.where.keys import KeyTable, build_keys, find_keyed
 from distributary.matching.where.plan import KEYED_BELOW, WORTH_A_GROUP, Buckets, plan
 
+SAMPLE = 256
+"""The first rows of a batch, which show what holds often."""
+LARGE = 8 * SAMPLE
+"""Batches of so many rows are looked at in this way."""
+OFTEN = 1 / 16
+"""A filter that a larger part of the first rows passes is evaluated by columns."""
 ROWS = 8192
 """Rows that meet a block before the next one."""
 BUCKETED = 1 << 24
@@ -68,57 +82,122 @@ class WhereBitsets(CompiledIndex[WhereFilter]):
         candidates = np.empty(BLOCK * min(batch.rows, ROWS), np.int32)
         room = max(1024, 4 * batch.rows)
         found: Found = np.empty(room, np.int32), np.empty(room, np.int32), 0
-        step = max(64, min(ROWS, BUCKETED // max(1, len(buckets.size))))
-        for start in range(0, batch.rows, step):
-            end = min(start + step, batch.rows)
+        wanted = np.empty(0, np.uint64)
+        often = np.empty(0, np.int32)
+        for start, end in _steps(batch.rows, max(64, min(ROWS, BUCKETED // max(1, len(buckets.size))))):
             rows = conditions.encode(arrays, columns, slice(start, end), end - start)
             if len(keys.postings):
                 bits = sealed(rows.values.view(np.int64))
                 found = find_keyed(constraints, keys, rows, bits, start, *found)
             if len(blocks.width):
                 in_buckets = row_buckets(buckets, blocks.used, rows)
-                found = find_grouped(constraints, blocks, rows, in_buckets, candidates, start, *found)
-            if len(free):
-                found = _with_all(found, np.arange(start, end, dtype=np.int32), free)
+                found = find_grouped(constraints, blocks, rows, in_buckets, wanted, candidates, start, *found)
+            if end == SAMPLE:
+                often = _found_often(arrays["owner"][found[1][: found[2]]])
+                if len(often):
+                    wanted = wanted_bits(blocks, np.isin(arrays["owner"], often))
         found_rows, conjunctions, count = found
-        pairs = _decided(arrays, batch, found_rows[:count], conjunctions[:count])
+        pairs = _decided(arrays, batch, found_rows[:count], conjunctions[:count], often)
+        if len(free):
+            pairs = _with_free(arrays, batch, pairs, free)
         undecidable = evaluation.undecidable_rows(arrays, columns, batch.rows)
         if undecidable is None:
             return pairs
         sound = ~undecidable[pairs.rows]
         evaluated = evaluation.evaluate_rows(arrays, batch, np.flatnonzero(undecidable).astype(np.int32))
-        return Pairs.joined([Pairs(pairs.rows[sound], pairs.slots[sound]), Pairs(*evaluated)])
+        return Pairs.joined([Pairs(pairs.rows[sound], pairs.slots[sound]), evaluated])
 
 
-def _with_all(found: Found, rows: Ints, conjunctions: Ints) -> Found:
-    """What was found, and each of these rows with each of these conjunctions."""
-    before_rows, before, count = found
-    all_rows = np.concatenate([before_rows[:count], np.repeat(rows, len(conjunctions))])
-    return all_rows, np.concatenate([before[:count], np.tile(conjunctions, len(rows))]), len(all_rows)
+def _steps(rows: int, step: int) -> Iterator[tuple[int, int]]:
+    """The rows from start to end, some at a time; of a large batch the first few show what holds often."""
+    start = 0
+    if rows >= LARGE:
+        yield 0, SAMPLE
+        start = SAMPLE
+    for begin in range(start, rows, step):
+        yield begin, min(begin + step, rows)
 
 
-def _decided(arrays: Arrays, batch: EventBatch, rows: Ints, conjunctions: Ints) -> Pairs:
-    """The pairs of rows and filters, each once, after evaluating those that are uncertain."""
-    positions = arrays["owner"][conjunctions]
-    flags = arrays["flags"][conjunctions]
+def _found_often(positions: Ints) -> Ints:
+    """The filters that a good part of the first rows passes: it is cheaper to evaluate them by columns."""
+    found, times = np.unique(positions, return_counts=True)
+    return found[times > SAMPLE * OFTEN]
+
+
+def _with_free(arrays: Arrays, batch: EventBatch, pairs: Pairs, free: Ints) -> Pairs:
+    """The pairs, and those of filters with a conjunction without a constraint, which decides alone."""
+    owners, certain = arrays["owner"][free], arrays["flags"][free] & UNCERTAIN == 0
+    everywhere = np.unique(owners[certain])
+    evaluated = np.setdiff1d(owners, everywhere).astype(np.int32)
+    others = ~np.isin(pairs.slots, owners)
+    return Pairs.joined(
+        [
+            Pairs(pairs.rows[others], pairs.slots[others]),
+            _with_all(batch.rows, everywhere),
+            evaluation.evaluate_everywhere(arrays, batch, evaluated),
+        ]
+    )
+
+
+def _with_all(rows: int, positions: Ints) -> Pairs:
+    """Each row with each of these positions."""
+    return Pairs(
+        np.repeat(np.arange(rows, dtype=np.int32), len(positions)), np.tile(positions, rows).astype(np.int32)
+    )
+
+
+def _decided(arrays: Arrays, batch: EventBatch, rows: Ints, conjunctions: Ints, often: Ints) -> Pairs:
+    """The pairs of rows and filters, each once, after evaluating those that are uncertain or hold often."""
+    positions, flags = arrays["owner"][conjunctions], arrays["flags"][conjunctions]
+    if len(often):
+        by_columns = evaluation.evaluate_everywhere(arrays, batch, often)
+        seldom = np.flatnonzero(~np.isin(positions, often))
+        return Pairs.joined(
+            [by_columns, _certain(arrays, batch, rows[seldom], positions[seldom], flags[seldom])]
+        )
+    return _certain(arrays, batch, rows, positions, flags)
+
+
+def _certain(arrays: Arrays, batch: EventBatch, rows: Ints, positions: Ints, flags: Bytes) -> Pairs:
+    """The pairs, each once, after evaluating those that are uncertain."""
     plain = flags == 0
     if plain.all():
         return Pairs(rows, positions)
-    filters = int(arrays["owner"].max()) + 1
-    pair = rows.astype(np.int64) * filters + positions
-    certain = np.unique(pair[(flags & SHARED != 0) & (flags & UNCERTAIN == 0)])
-    uncertain = np.setdiff1d(pair[flags & UNCERTAIN != 0], certain)
-    more_rows, more_positions = _split(uncertain, filters)
+    flagged = np.flatnonzero(~plain)
+    flagged = flagged[grouped(positions[flagged], len(arrays["texts.offsets"]))]
+    certain, uncertain = _distinct(
+        rows[flagged], positions[flagged], flags[flagged] & UNCERTAIN != 0, batch.rows
+    )
+    more_rows, more_positions = rows[flagged[uncertain]], positions[flagged[uncertain]]
     passed = evaluation.evaluate_pairs(arrays, batch, more_rows, more_positions)
     return Pairs.joined(
         [
             Pairs(rows[plain], positions[plain]),
-            Pairs(*_split(certain, filters)),
+            Pairs(rows[flagged[certain]], positions[flagged[certain]]),
             Pairs(more_rows[passed], more_positions[passed]),
         ]
     )
 
 
-def _split(pairs: Longs, filters: int) -> tuple[Ints, Ints]:
-    rows, positions = np.divmod(pairs, filters)
-    return rows.astype(np.int32), positions.astype(np.int32)
+@kernel
+def _distinct(rows: Ints, positions: Ints, uncertain: Flags, count: int) -> tuple[Flags, Flags]:
+    """Which pairs are certain, and which must be evaluated: each pair once; positions are ascending.
+
+    `last[row]` is the position for which the row was last met, so that meeting it again is noticed.
+    """
+    certain_kept, uncertain_kept = np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.bool_)
+    last = np.full(count, -1, np.int32)
+    begin = 0
+    while begin < len(rows):
+        position, end = positions[begin], begin
+        while end < len(rows) and positions[end] == position:
+            if not uncertain[end] and last[rows[end]] != position:
+                last[rows[end]] = position
+                certain_kept[end] = True
+            end += 1
+        for at in range(begin, end):
+            if uncertain[at] and last[rows[at]] != position:
+                last[rows[at]] = position
+                uncertain_kept[at] = True
+        begin = end
+    return certain_kept, uncertain_kept

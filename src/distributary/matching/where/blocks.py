@@ -189,6 +189,7 @@ def find_grouped(
     blocks: BitsetBlocks,
     rows: Rows,
     buckets: RowBuckets,
+    wanted: Words,
     candidates: Ints,
     base: int,
     out_rows: Ints,
@@ -197,10 +198,11 @@ def find_grouped(
 ) -> Found:
     """Add the grouped conjunctions that hold to what was found.
 
-    `candidates` is room for those of one block; `base` is what the first row is called in the answer.
+    `wanted` are the bits of those to look for, `WIDTHS[-1]` words a block; empty stands for all. `candidates`
+    is room for those of one block; `base` is what the first row is called in the answer.
     """
     for block in range(len(blocks.width)):
-        left = _candidates(blocks, block, buckets, candidates)
+        left = _candidates(blocks, block, buckets, wanted, candidates)
         while count + left > len(out_rows):
             out_rows, out_conjunctions = grown(out_rows), grown(out_conjunctions)
         for place in range(left):
@@ -215,7 +217,19 @@ def find_grouped(
 
 
 @kernel
-def _candidates(blocks: BitsetBlocks, block: int, buckets: RowBuckets, found: Ints) -> int:
+def wanted_bits(blocks: BitsetBlocks, unwanted: Flags) -> Words:
+    """The bits of the grouped conjunctions but those that are unwanted, for `find_grouped`."""
+    wanted = np.zeros(len(blocks.width) * WIDTHS[-1], np.uint64)
+    for block in range(len(blocks.width)):
+        for conjunction in range(blocks.first[block], blocks.first[block + 1]):
+            if not unwanted[conjunction]:
+                bit = conjunction - blocks.first[block]
+                wanted[block * WIDTHS[-1] + (bit >> 6)] |= np.uint64(1) << np.uint64(bit & 63)
+    return wanted
+
+
+@kernel
+def _candidates(blocks: BitsetBlocks, block: int, buckets: RowBuckets, wanted: Words, found: Ints) -> int:
     """AND the bitsets of every row's buckets; what is left, as BLOCK * row + place in the block.
 
     Checking the candidates is left to a loop of its own, which lets this one run ahead undisturbed.
@@ -225,6 +239,7 @@ def _candidates(blocks: BitsetBlocks, block: int, buckets: RowBuckets, found: In
             return 0
     words, number, count = blocks.words, buckets.number, np.uint64(0)
     width, wide = np.uint64(blocks.width[block]), blocks.wide[block]
+    some, of_block = len(wanted) > 0, np.uint64(block * WIDTHS[-1])
     attribute, table = blocks.attributes[block].astype(np.uint64), blocks.tables[block].astype(np.uint64)
     attribute0, attribute1, attribute2, attribute3 = attribute[0], attribute[1], attribute[2], attribute[3]
     table0, table1, table2, table3 = table[0], table[1], table[2], table[3]
@@ -238,6 +253,8 @@ def _candidates(blocks: BitsetBlocks, block: int, buckets: RowBuckets, found: In
         for offset in range(width):
             word = np.uint64(offset)
             left = words[at0 + word] & words[at1 + word] & words[at2 + word] & words[at3 + word]
+            if some:
+                left &= wanted[of_block + word]
             if wide and left != 0:
                 for j in range(4, GROUPED_BY):
                     left &= words[table[j] + np.uint64(number[attribute[j], row]) * width + word]

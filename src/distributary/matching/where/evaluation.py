@@ -1,4 +1,4 @@
-"""What constraints cannot decide: filters evaluated event by event, exact whatever they say, and slow.
+"""What constraints cannot decide: filters evaluated, each for all its rows at once (see `matching.truths`).
 
 A pair that was found through an uncertain conjunction is decided here (see `constraints`), and so are rows
 with a decimal of more digits than a double has, where a bound has more than 15 digits (see `columns`).
@@ -8,64 +8,75 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from math import inf, isfinite, nextafter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from distributary.filters.where.expression import Expression
 from distributary.filters.where.filter import WhereFilter
 from distributary.filters.where.values import PLAIN_DIGITS
 from distributary.kernel import Flags, Ints
 from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
 from distributary.matching.columns import NUMBER, AttributeColumn
-from distributary.matching.index import Arrays
+from distributary.matching.index import Arrays, Pairs
+from distributary.matching.truths import passing
 from distributary.matching.where.constraints import MANY
-from distributary.model import Event
 
 
 @lru_cache(maxsize=1 << 16)
-def _filter_of(text: str) -> WhereFilter:
-    return WhereFilter.parse(text)
+def _expression_of(text: str) -> Expression:
+    return WhereFilter.parse(text).expression
 
 
-def evaluate_rows(arrays: Arrays, batch: EventBatch, rows: Ints) -> tuple[Ints, Ints]:
-    """All pairs of these rows and filters that pass, by evaluating every filter of the segment: very slow."""
-    filters = [_filter_of(text) for text in frozen.unpack_texts(frozen.within(arrays, "texts"))]
-    pairs = [
-        (row, position)
-        for row in rows.tolist()
-        for event in (batch.event(row),)
-        for position, filter in enumerate(filters)
-        if filter.matches(event)
-    ]
-    found = np.array(pairs, np.int32).reshape(-1, 2)
-    return found[:, 0], found[:, 1]
+def evaluate_rows(arrays: Arrays, batch: EventBatch, rows: Ints) -> Pairs:
+    """All pairs of these rows and filters that pass, by evaluating every filter of the segment."""
+    count = len(arrays["texts.offsets"]) - 1
+    return _passing_pairs(arrays, batch, rows, np.arange(count, dtype=np.int32))
+
+
+def evaluate_everywhere(arrays: Arrays, batch: EventBatch, positions: Ints) -> Pairs:
+    """All pairs of a row of the batch and one of these filters that pass."""
+    return _passing_pairs(arrays, batch, None, positions)
+
+
+def _passing_pairs(arrays: Arrays, batch: EventBatch, rows: Ints | None, positions: Ints) -> Pairs:
+    texts = frozen.within(arrays, "texts")
+    found = []
+    for position in positions.tolist():
+        passed = passing(batch, _expression_of(frozen.unpack_text(texts, position)), rows)
+        found.append(np.flatnonzero(passed))
+    counts = np.fromiter(map(len, found), np.int64, len(found))
+    chosen = np.concatenate([*found, np.empty(0, np.int64)]).astype(np.int32)
+    return Pairs(chosen if rows is None else rows[chosen], np.repeat(positions, counts))
 
 
 def evaluate_pairs(arrays: Arrays, batch: EventBatch, rows: Ints, positions: Ints) -> Flags:
-    """Evaluate filters that are uncertain: exact whatever they say, and slow."""
+    """Evaluate filters that are uncertain, for pairs of a row and a position."""
     texts = frozen.within(arrays, "evaluated")
     return _evaluated(texts, batch, rows, np.searchsorted(arrays["evaluated"], positions))
 
 
 def evaluate_any_pairs(arrays: Arrays, batch: EventBatch, rows: Ints, positions: Ints) -> Flags:
-    """Evaluate any filters of the segment."""
+    """Evaluate any filters of the segment, for pairs of a row and a position."""
     return _evaluated(frozen.within(arrays, "texts"), batch, rows, positions)
 
 
 def _evaluated(
     texts: Mapping[str, NDArray[Any]], batch: EventBatch, rows: Ints, places: NDArray[Any]
 ) -> Flags:
-    """Whether each row passes the filter whose text is at the place."""
+    """Whether each row passes the filter whose text is at the place: all rows of a filter at once."""
     passed = np.zeros(len(rows), np.bool_)
-    events: dict[int, Event] = {}
-    for pair, (row, place) in enumerate(zip(rows.tolist(), places.tolist(), strict=True)):
-        event = events.get(row)
-        if event is None:
-            event = events[row] = batch.event(row)
-        passed[pair] = _filter_of(frozen.unpack_text(texts, place)).matches(event)
+    order = np.argsort(places, kind="stable")
+    ordered = places[order]
+    begins = np.flatnonzero(np.concatenate([np.ones(min(1, len(rows)), np.bool_), np.diff(ordered) != 0]))
+    for begin, end in pairwise([*begins.tolist(), len(rows)]):
+        chosen = order[begin:end]
+        expression = _expression_of(frozen.unpack_text(texts, int(ordered[begin])))
+        passed[chosen] = passing(batch, expression, rows[chosen])
     return passed
 
 
