@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+from decimal import Decimal
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from distributary import Event, Matcher, Subscription
@@ -12,7 +14,7 @@ from distributary.errors import FilterError
 from distributary.filters.where.evaluate import NOW, evaluate, operand_value
 from distributary.filters.where.expression import attributes_of, attributes_of_operand, leaves
 from distributary.filters.where.filter import WhereFilter
-from distributary.filters.where.values import Instant
+from distributary.filters.where.values import Duration, Instant
 from distributary.filters.where.write import operand_key
 from distributary.matching.batch import EventBatch
 from distributary.matching.columns import NUMBER, AttributeColumn
@@ -162,3 +164,41 @@ def test_rules_that_hold_often_are_evaluated_by_columns_with_the_same_answers(se
     )
     assert matcher.match_batch(table).to_pylist() == expected
     assert sum(often) > 10, "no rule of these holds often"
+
+
+EDGES = [
+    "long <= 0.3500000000000000001",
+    "long = 0.35",
+    "long + 0 > 0.35",
+    "big + 1 > 9007199254740992",
+    "big + 1 = 9007199254740993",
+    "big * big = 81129638414606663681390495662081",
+    "cast(-zero as text) = '-0.0'",
+    "cast(abs(zero) as text) = '0.0'",
+    "moment <> later",
+    "moment < later",
+    "moment < timestamp '2013-06-01 00:00:00.000000600'",
+    "later - moment = interval '200 nanoseconds'",
+    "far < farther",
+]
+
+
+def test_numbers_and_times_that_doubles_do_not_tell_apart_are_told_apart():
+    day = 1_370_044_800_000_000_000
+    rows = {
+        "long": [Decimal("0.3500000000000000001"), Decimal("0.35"), Decimal("0.3499999999999999999")],
+        "big": [2**53 - 1, 2**53, 2**53 + 1],
+        "zero": [0.0, -0.0, 1.0],
+        "moment": [Instant(day + 500), Instant(day + 600), Instant(day)],
+        "later": [Instant(day + 700), Instant(day + 600), Instant(day + 200)],
+        "far": [Duration(2**63), Duration(2**63 + 1), Duration(0)],
+        "farther": [Duration(2**63 + 1), Duration(2**63 + 1), Duration(2**63)],
+    }
+    columns = {name: AttributeColumn.from_values(values) for name, values in rows.items()}
+    batch = EventBatch.from_table(pa.table({"id": ["a", "b", "c"]}))
+    batch._built.update(columns)
+    for text in EDGES:
+        expression = WhereFilter.parse(text).expression
+        names = attributes_of(expression)
+        expected = [OUTCOMES[evaluate(expression, attributes_at(batch, names, row))] for row in range(3)]
+        assert truths_of(batch, expression).tolist() == expected, text
