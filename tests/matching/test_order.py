@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +12,7 @@ from distributary.matching.index import Pairs
 from distributary.matching.order import by_row, by_row_and_rank
 
 ROWS = 5
-pairs = st.lists(st.tuples(st.integers(0, ROWS - 1), st.integers(0, 60)), max_size=250, unique=True)
+pairs = st.lists(st.tuples(st.integers(0, ROWS - 1), st.integers(0, 60)), max_size=150, unique=True)
 
 
 def as_pairs(given_pairs: list[tuple[int, int]]) -> Pairs:
@@ -31,5 +33,14 @@ def test_pairs_of_a_row_are_put_in_order_of_rank(
 ) -> None:
     given_as_pairs = as_pairs(given_pairs)
     ordered = by_row_and_rank(given_as_pairs, np.array(ranking, np.float64).take, ROWS)
+    found = list(zip(ordered.rows.tolist(), ordered.slots.tolist(), strict=True))
+    assert found == sorted(given_pairs, key=lambda pair: (pair[0], ranking[pair[1]]))
+
+
+@given(st.permutations(range(61)), st.randoms(use_true_random=False))
+def test_rows_with_many_pairs_are_put_in_order_of_rank(ranking: list[int], rng: random.Random) -> None:
+    given_pairs = [(row, slot) for row in range(ROWS) for slot in range(61) if rng.random() < 0.8]
+    rng.shuffle(given_pairs)
+    ordered = by_row_and_rank(as_pairs(given_pairs), np.array(ranking, np.float64).take, ROWS)
     found = list(zip(ordered.rows.tolist(), ordered.slots.tolist(), strict=True))
     assert found == sorted(given_pairs, key=lambda pair: (pair[0], ranking[pair[1]]))

@@ -92,7 +92,7 @@ def batches(rng: random.Random) -> list[EventBatch]:
 def attributes_at(batch: EventBatch, names, row: int) -> dict:
     columns = [(name, batch.column(name)) for name in names]
     found = {name: column.value(row) for name, column in columns if column is not None}
-    return {**found, NOW: Instant(batch.arrival)}
+    return {**found, NOW: Instant(batch.arrival(row))}
 
 
 @pytest.mark.parametrize("seed", range(4))
