@@ -4,7 +4,8 @@ python -m bench                    all of them
 python -m bench topics paths       some
 python -m bench --quick            small versions that take seconds
 python -m bench peers              other engines beside ours, where their toolchains are installed
-python -m bench peers --help       how to run some of them
+python -m bench sizes              what an event costs with 1,000 to 1,000,000 subscriptions
+python -m bench peers --help       more about one of the last two
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ MODULES = (
     "spark",
     "queries",
 )
-NAMED = ("peers",)
+NAMED = ("peers", "sizes")
 """Run only when they are named: they take long."""
 LIBRARIES = ("distributary", "numba", "numpy", "pyarrow", "pyspark", "lxml", "sqlglot")
 
@@ -56,7 +57,7 @@ def main() -> int:
         help=f"which of {', '.join(MODULES)} (default: all of these), or {', '.join(NAMED)}",
     )
     parser.add_argument("--quick", action="store_true", help="small versions that take seconds")
-    parser.add_argument("--only", default="", help="of peers: workloads or peers, by parts of their names")
+    parser.add_argument("--only", default="", help="of peers and sizes: which, by name, with commas")
     parser.add_argument("--out", type=Path, default=Path("build/bench.json"))
     parsed = parser.parse_args()
     unknown = set(parsed.modules) - {*MODULES, *NAMED}
@@ -67,7 +68,7 @@ def main() -> int:
     for name in parsed.modules or MODULES:
         console.print(f"[dim]measuring {name} ...[/dim]")
         start = time.perf_counter()
-        options = {"only": parsed.only.split(",")} if name == "peers" and parsed.only else {}
+        options = {"only": parsed.only.split(",")} if name in NAMED and parsed.only else {}
         measured = import_module(f"bench.{name}").run(parsed.quick, **options)
         results.extend(measured)
         show(console, name, measured, time.perf_counter() - start)

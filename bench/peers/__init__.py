@@ -7,7 +7,8 @@ python -m bench peers --only nats,duckdb   ... or some peers
 
 Go (NATS, quamina, hypermatch), a JDK of 21 or newer with Maven (Event Ruler, Esper, Lucene Monitor) and cargo
 (a-tree) are used where they are installed; a peer that cannot be built is listed as skipped, with the reason.
-Programs, downloads and exchanged files are kept in `build/peers`, and the table in `build/peers/table.md`.
+Programs, downloads and exchanged files are kept in `build/peers`. The table is written to
+`build/peers/table.md`; a run of some workloads leaves the rows of the others as they were measured last.
 
 - `workload`: what is asked; `topics`, `rules`, `tables`, `flights`: the workloads
 - `ours`: the ways in which we answer; `duck`: DuckDB, rule by rule
@@ -24,7 +25,7 @@ from collections.abc import Callable, Collection, Iterator
 from functools import cache, partial
 from importlib.metadata import version
 
-from bench.peers import duck, exchange, ours, table, tables, toolchains, topics
+from bench.peers import duck, exchange, ours, rules, table, tables, toolchains, topics
 from bench.peers.exchange import FOLDER, Answer, Pairs
 from bench.peers.table import Compared, Peer
 from bench.peers.workload import Asked, Workload
@@ -32,6 +33,12 @@ from bench.report import Result
 
 PEERS: dict[str, tuple[str, Callable[[], toolchains.Program]]] = {
     "nats": ("NATS", partial(toolchains.go, "nats", "github.com/nats-io/nats-server/v2")),
+    "quamina": ("quamina", partial(toolchains.go, "quamina", "quamina.net/go/quamina/v2")),
+    "hypermatch": ("hypermatch", partial(toolchains.go, "hypermatch", "github.com/SchwarzIT/hypermatch")),
+    "ruler": ("Event Ruler", partial(toolchains.maven, "ruler", "event-ruler")),
+    "esper": ("Esper", partial(toolchains.maven, "esper", "esper-runtime")),
+    "lucene": ("Lucene Monitor", partial(toolchains.maven, "lucene", "lucene-monitor")),
+    "atree": ("a-tree", partial(toolchains.cargo, "atree", "a-tree")),
 }
 """The peers' programs by the name of their folder: what they are called, and how each is built."""
 
@@ -44,6 +51,9 @@ def workloads(quick: bool) -> Iterator[tuple[str, Callable[[], Workload]]]:
         yield f"topics-{count}", partial(topics.workload, count, rows, rounds)
     count, rows = (10_000, 5_000) if quick else (100_000, 50_000)
     yield "topics-repeating", partial(topics.repeating, count, rows, rounds)
+    count, rows = (5_000, 5_000) if quick else (100_000, 20_000)
+    for make in (rules.mixed, rules.equalities, rules.one_range, rules.alternatives, rules.hypermatch):
+        yield make.__name__.replace("_", "-"), partial(make, count, rows, rounds)
     count, rows, sample = (5_000, 5_000, 50) if quick else (100_000, 10_000, 200)
     yield "ranges", partial(tables.of_ranges, count, rows, rounds, sample)
     for count in (100,) if quick else (100, 1_000, 10_000):
@@ -61,10 +71,11 @@ def run(quick: bool, only: Collection[str] = ()) -> list[Result]:
         if name in some:
             _say(f"{name}: making it")
             compared.append(_compared(make(), quick, peers))
-    text = table.markdown(compared)
-    print(text)
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    (FOLDER / "table.md").write_text(text)
+            if not peers:
+                table.keep(compared[-1], name, quick)
+    print(table.markdown(compared))
+    if not peers:
+        print(f"rows measured last, of all workloads: {table.write(names, quick)}")
     return [result for one in compared for result in table.results(one)]
 
 
@@ -77,7 +88,7 @@ def _compared(workload: Workload, quick: bool, peers: Collection[str]) -> Compar
     for asked in workload.peers:
         if not peers or asked.peer in peers:
             _say(f"{workload.name}: {asked.peer} {asked.shown}")
-            measured.append(_asked(workload, asked, mine.pairs, 3 if quick else 15))
+            measured.append(_asked(workload, asked, mine.pairs, 3 if quick else 10))
     if workload.sql and (not peers or "duckdb" in peers):
         _say(f"{workload.name}: DuckDB")
         measured.append(_duckdb(workload, mine.pairs, 2 if quick else 3))

@@ -70,7 +70,7 @@ def written(folder: Path, name: str, lines: Iterable[str]) -> Path:
 
 def answered(command: Sequence[str], rules: Path, events: Path, seconds: float, *variant: str) -> Answer:
     """Run a peer's program on the files; RuntimeError with the end of what it said when it fails."""
-    result = rules.with_suffix(".".join(("", *variant, "result.json")))
+    result = rules.with_name(".".join((rules.name, *filter(None, variant), "result.json")))
     result.unlink(missing_ok=True)
     arguments = [str(rules), str(events), str(result), str(seconds), *variant]
     done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)

@@ -7,7 +7,6 @@ ways must find the same pairs in the first table before anything is timed.
 
 from __future__ import annotations
 
-import io
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -15,12 +14,13 @@ from statistics import median
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.json
+from distributary.matching.lines import EventLines
 
 from bench.peers.exchange import Pairs
 from bench.peers.workload import Workload
 from distributary.filters.topic import TopicFilter
 from distributary.filters.where.filter import WhereFilter
+from distributary.json_text import read_object
 from distributary.matching.batch import EventBatch
 from distributary.matching.matcher import Matcher
 from distributary.matching.topic.shapes import TopicShapes
@@ -127,9 +127,15 @@ def _ways(workload: Workload, index: Index, matcher: Matcher) -> Iterable[Way]:
 
 
 def _read(lines: object) -> EventBatch:
-    """Events from JSON lines as bytes."""
+    """Events from JSON lines as bytes, as `distributary match` reads them."""
     assert isinstance(lines, bytes)
-    return EventBatch.from_table(pyarrow.json.read_json(io.BytesIO(lines)))
+    (read,) = EventLines().batches(lines, lines.count(b"\n") + 1, _exact)
+    return read.batch
+
+
+def _exact(number: int, line: bytes) -> Event:
+    """The event of a line that is not plain."""
+    return Event.from_record(read_object(line))
 
 
 def events_of(table: pa.Table) -> Iterable[Event]:

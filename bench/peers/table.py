@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from bench.peers.exchange import Answer
+from bench.peers.exchange import FOLDER, Answer
 from bench.peers.ours import Ours
 from bench.report import Result
 
@@ -45,12 +48,35 @@ class Compared:
     peers: list[Peer]
 
 
+def keep(measured: Compared, name: str, quick: bool) -> None:
+    """Remember the rows of a workload until it is measured again."""
+    folder = _kept(quick)
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = [[*cells, time.strftime("%Y-%m-%d %H:%M")] for cells in _rows(measured)]
+    (folder / f"{name}.json").write_text(json.dumps(rows))
+
+
+def write(names: Iterable[str], quick: bool) -> Path:
+    """The file with the table of all workloads, each as it was measured last."""
+    files = [_kept(quick) / f"{name}.json" for name in names]
+    rows = [cells for file in files if file.exists() for cells in json.loads(file.read_text())]
+    path = FOLDER / ("table-quick.md" if quick else "table.md")
+    path.write_text(_table([*HEADINGS, "measured"], rows))
+    return path
+
+
+def _kept(quick: bool) -> Path:
+    return FOLDER / "rows" / ("quick" if quick else "full")
+
+
 def markdown(measured: Iterable[Compared]) -> str:
     """Microseconds of processor time an event; ours as index and Matcher, ratios to the Matcher."""
-    lines = [_line(HEADINGS), _line(["---"] * len(HEADINGS))]
-    for one in measured:
-        lines += [_line(cells) for cells in _rows(one)]
-    return "\n".join(lines) + "\n"
+    return _table(HEADINGS, [cells for one in measured for cells in _rows(one)])
+
+
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
 def _rows(one: Compared) -> Iterator[list[str]]:
@@ -91,7 +117,3 @@ def results(one: Compared) -> Iterator[Result]:
 
 def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.2g}" if value < 10 else f"{value:.1f}"
-
-
-def _line(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"

@@ -7,6 +7,7 @@ beside them.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -48,8 +49,9 @@ def maven(peer: str, artifact: str) -> Program:
         copy = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
         _run(["mvn", "-q", "-B", copy, f"-DoutputDirectory={libraries}", "-DincludeScope=runtime"], place)
     sources = ["../harness/java/Harness.java", "Main.java"]
-    _run(["javac", "-nowarn", "-d", str(classes), "-cp", f"{libraries}/*", *sources], place)
-    command = ("java", "-Xmx6g", "-cp", f"{classes}:{libraries}/*", "Main")
+    home = _newest_jdk()
+    _run([str(home / "javac"), "-nowarn", "-d", str(classes), "-cp", f"{libraries}/*", *sources], place)
+    command = (str(home / "java"), "-Xmx6g", "-cp", f"{classes}:{libraries}/*", "Main")
     pattern = rf"<artifactId>{artifact}</artifactId>\s*<version>([^<]+)"
     return Program(command, _found(place / "pom.xml", pattern))
 
@@ -60,6 +62,22 @@ def cargo(peer: str, crate: str) -> Program:
     _run(["cargo", "build", "--quiet", "--release"], place)
     program = place / "target" / "release" / peer
     return Program((str(program.absolute()),), _found(place / "Cargo.toml", rf'{crate} = "=([^"]+)"'))
+
+
+def _newest_jdk() -> Path:
+    """The folder of java and javac: of all that are found, the newest, since Lucene 10 needs Java 21."""
+    found = [Path(os.environ["JAVA_HOME"]) / "bin"] if "JAVA_HOME" in os.environ else []
+    found += [Path(java).parent for java in filter(None, [shutil.which("javac")])]
+    found += [java.parent for java in Path("/usr/lib/jvm").glob("*/bin/javac")]
+    if not found:
+        raise MissingError("no JDK")
+    return max(found, key=_java_version)
+
+
+def _java_version(folder: Path) -> int:
+    said = subprocess.run([folder / "javac", "-version"], capture_output=True, text=True, check=False)
+    number = re.search(r"\d+", said.stdout + said.stderr)
+    return int(number.group()) if number else 0
 
 
 def _copied(peer: str, tool: str) -> Path:

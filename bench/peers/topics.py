@@ -18,18 +18,18 @@ VALUES = 50
 
 def workload(count: int, rows: int, rounds: int) -> Workload:
     """Each event hits a pattern of its own, with any value where the wildcard is."""
-    patterns = _patterns(count)
+    patterns = patterns_of(count)
     random = Random(SEED + 1)
-    tables = [_table([_hit(random.choice(patterns), random) for _ in range(rows)]) for _ in range(rounds + 1)]
+    tables = [_table([hit(random.choice(patterns), random) for _ in range(rows)]) for _ in range(rounds + 1)]
     title = f"{count:,} topics, every event a hit"
     return _workload(f"topics-{count}", title, patterns, tables, ("", "gsl"))
 
 
 def repeating(count: int, rows: int, rounds: int) -> Workload:
     """A thousand topics that come again and again."""
-    patterns = _patterns(count)
+    patterns = patterns_of(count)
     random = Random(SEED + 1)
-    hits = [_hit(pattern, random) for pattern in random.sample(patterns, 1_000)]
+    hits = [hit(pattern, random) for pattern in random.sample(patterns, 1_000)]
     tables = [_table(random.choices(hits, k=rows)) for _ in range(rounds + 1)]
     title = f"{count:,} topics, events of 1,000 topics that repeat"
     return _workload("topics-repeating", title, patterns, tables, ("", "cache"))
@@ -51,12 +51,14 @@ def _workload(
     return Workload(name, title, "topic", subscriptions, tables, peers)
 
 
-def _patterns(count: int) -> list[str]:
+def patterns_of(count: int) -> list[str]:
+    """Patterns of seven levels, one of them a wildcard."""
     given = topics.subscriptions(count, seed=SEED, levels=LEVELS, values=VALUES)
     return [one.topic for one in given if one.topic]
 
 
-def _hit(pattern: str, random: Random) -> str:
+def hit(pattern: str, random: Random) -> str:
+    """A topic that the pattern matches."""
     level = pattern.split("/").index("*")
     return pattern.replace("*", f"{chr(ord('a') + level)}{random.randrange(VALUES)}")
 
