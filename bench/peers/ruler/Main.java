@@ -1,19 +1,14 @@
 import java.util.List;
 import software.amazon.event.ruler.GenericMachine;
 
-/**
- * Event Ruler: rules and events as JSON. With "reuse", states are shared wherever they can be, without which
- * rules with several values for several attributes take minutes to add.
- */
+/** Event Ruler: rules and events as JSON. */
 final class Main {
     public static void main(String[] arguments) throws Exception {
-        boolean reuse = arguments.length > 4 && arguments[4].equals("reuse");
-        Harness.run(arguments, (rules, events) -> load(rules, events, reuse));
+        Harness.run(arguments, Main::load);
     }
 
-    private static Harness.Loaded load(List<String> rules, List<String> events, boolean reuse) throws Exception {
-        GenericMachine<Integer> machine =
-                GenericMachine.<Integer>builder().withAdditionalNameStateReuse(reuse).build();
+    private static Harness.Loaded load(List<String> rules, List<String> events) throws Exception {
+        GenericMachine<Integer> machine = new GenericMachine<>();
         for (int number = 0; number < rules.size(); number++) {
             machine.addRule(number, rules.get(number));
         }
