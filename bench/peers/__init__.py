@@ -104,7 +104,10 @@ def _asked(workload: Workload, asked: Asked, expected: Pairs, seconds: float) ->
     rules, events = folder / f"rules.{asked.language}", folder / f"events.{asked.language}"
     exchange.written(folder, rules.name, asked.rules())
     exchange.written(folder, events.name, asked.events(workload.tables[0]))
-    answer = exchange.answered(program.command, rules, events, seconds, *asked.variant)
+    try:
+        answer = exchange.answered(program.command, rules, events, seconds, *asked.variant)
+    except exchange.FailedError as failed:
+        return Peer(shown, program.version, None, f"failed: {failed}")
     answer.check(expected, shown)
     return Peer(shown, program.version, answer, workload.notes.get(asked.peer, ""))
 

@@ -21,6 +21,10 @@ from numpy.typing import NDArray
 FOLDER = Path("build/peers")
 
 
+class FailedError(Exception):
+    """A peer's program ended without an answer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pairs:
     """Which rules hold for which events, as two columns."""
@@ -69,13 +73,14 @@ def written(folder: Path, name: str, lines: Iterable[str]) -> Path:
 
 
 def answered(command: Sequence[str], rules: Path, events: Path, seconds: float, *variant: str) -> Answer:
-    """Run a peer's program on the files; RuntimeError with the end of what it said when it fails."""
+    """Run a peer's program on the files; FailedError with the end of what it said when it fails."""
     result = rules.with_name(".".join((rules.name, *filter(None, variant), "result.json")))
     result.unlink(missing_ok=True)
     arguments = [str(rules), str(events), str(result), str(seconds), *variant]
     done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
     if done.returncode or not result.exists():
-        raise RuntimeError(f"{command[0]} failed: {done.stderr.strip()[-2000:]}")
+        said = done.stderr.strip().splitlines() or [f"it ended with status {done.returncode}"]
+        raise FailedError(said[-1][:200])
     return Answer(**json.loads(result.read_text()))
 
 

@@ -14,7 +14,6 @@ from statistics import median
 
 import numpy as np
 import pyarrow as pa
-from distributary.matching.lines import EventLines
 
 from bench.peers.exchange import Pairs
 from bench.peers.workload import Workload
@@ -22,6 +21,7 @@ from distributary.filters.topic import TopicFilter
 from distributary.filters.where.filter import WhereFilter
 from distributary.json_text import read_object
 from distributary.matching.batch import EventBatch
+from distributary.matching.lines import EventLines
 from distributary.matching.matcher import Matcher
 from distributary.matching.topic.shapes import TopicShapes
 from distributary.matching.where.bitsets import WhereBitsets
