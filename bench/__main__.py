@@ -34,6 +34,7 @@ MODULES = (
     "paths",
     "tolerances",
     "matcher",
+    "lines",
     "planner",
     "hostile",
     "simulator",

@@ -10,7 +10,7 @@ import numba
 import numpy as np
 import pytest
 
-from distributary.kernel import kernel, sealed
+from distributary.kernel import compiling_told, kernel, sealed
 
 
 def test_a_kernel_runs_where_nothing_can_be_cached(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,6 +30,27 @@ def test_a_kernel_runs_where_nothing_can_be_cached(monkeypatch: pytest.MonkeyPat
 
     assert double(21) == 42
     assert tried == [True, False]
+
+
+def test_compiling_is_told_once_before_and_once_after_it() -> None:
+    @numba.njit
+    def inner(number: int) -> int:
+        return 2 * number
+
+    @numba.njit
+    def outer(number: int) -> int:
+        return inner(number) + 1
+
+    told: list[str] = []
+    with compiling_told(told.append):
+        outer(1)
+        assert [text.split()[0] for text in told] == ["compiling"]
+        outer(1.5)
+        assert len(told) == 1
+    assert told[1].startswith("compiled 2 kernels")
+    with compiling_told(told.append):
+        outer(2)
+    assert len(told) == 2
 
 
 def test_sealed_arrays_are_plain_contiguous_and_read_only(tmp_path: Path) -> None:

@@ -9,11 +9,14 @@ Arrays that belong together are one NamedTuple, a *table*, which says once what 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 import numba
 import numpy as np
+from numba.core import event
 from numpy.typing import NDArray
 
 C = TypeVar("C", bound=Callable[..., Any])
@@ -59,6 +62,40 @@ def _compiled(function: C, **options: bool) -> C:
     except RuntimeError:
         compiled = numba.njit(nogil=True, error_model="numpy", **options)(function)
     return compiled
+
+
+@contextmanager
+def compiling_told(tell: Callable[[str], object]) -> Iterator[None]:
+    """Tell of kernels that no cache has: before the first is compiled, and at the end how long that took."""
+    listener = _CompilationListener(tell)
+    with event.install_listener("numba:compile", listener):
+        yield
+    if listener.count:
+        tell(f"compiled {listener.count} kernels in {listener.seconds:,.0f} s; the next run finds them")
+
+
+class _CompilationListener(event.Listener):  # type: ignore[misc]
+    """Counts the kernels that are compiled; those that others call are compiled within them."""
+
+    def __init__(self, tell: Callable[[str], object]) -> None:
+        self.count = 0
+        self.seconds = 0.0
+        self._tell = tell
+        self._within = 0
+        self._start = 0.0
+
+    def on_start(self, event: event.Event) -> None:
+        if not self.count and not self._within:
+            self._tell("compiling kernels for this machine, which takes a minute or two the first time ...")
+        if not self._within:
+            self._start = time.perf_counter()
+        self._within += 1
+
+    def on_end(self, event: event.Event) -> None:
+        self._within -= 1
+        if not self._within:
+            self.count += 1
+            self.seconds += time.perf_counter() - self._start
 
 
 def sealed(array: NDArray[Any]) -> NDArray[Any]:

@@ -28,33 +28,33 @@ def table_lines(table: pa.Table) -> str:
 
 
 def _lines(rows: pa.RecordBatch) -> str:
-    parts: list[pa.Array | pa.Scalar] = []
-    between = "{"
+    texts, columns = "{", []  # what stands between the columns is joined first, because each join is a copy
+    between = []
     for name, column in zip(rows.schema.names, rows.columns, strict=True):
-        between += f"{json.dumps(name, ensure_ascii=False)}: "
-        parts += [_scalar(between), _values(column)]
-        between = ", "
-    parts.append(_scalar("}\n"))
-    return _bytes(_joined(*parts)).tobytes().decode()
+        before, values, behind = _values(column)
+        between.append(f"{texts}{json.dumps(name, ensure_ascii=False)}: {before}")
+        columns.append(values)
+        texts = f"{behind}, "
+    parts = [part for pair in zip(map(_scalar, between), columns, strict=True) for part in pair]
+    lines = pc.binary_join_element_wise(*parts, _scalar(texts.removesuffix(", ") + "}\n"), _scalar(""))
+    return _bytes(lines).tobytes().decode()
 
 
-def _values(column: pa.Array) -> pa.Array:
-    """The JSON of each value."""
+def _values(column: pa.Array) -> tuple[str, pa.Array, str]:
+    """The JSON of each value: what all begin with, what is between, and what all end with."""
     if pa.types.is_list(column.type) and _is_text(column.type.value_type) and not column.null_count:
-        lists = pa.LargeListArray.from_arrays(_offsets(column), _values(column.flatten()))
-        return _joined(_scalar("["), pc.binary_join(lists, _scalar(", ")), _scalar("]"))
+        before, texts, behind = _values(column.flatten())
+        quoted = pc.binary_join_element_wise(_scalar(before), texts, _scalar(behind), _scalar(""))
+        lists = pa.LargeListArray.from_arrays(_offsets(column), quoted)
+        return "[", pc.binary_join(lists, _scalar(", ")), "]"
     if _is_text(column.type) and not column.null_count:
-        return _joined(_scalar('"'), _escaped(column), _scalar('"'))
+        return '"', _escaped(column), '"'
     encode = json.JSONEncoder(ensure_ascii=False, default=str).encode
-    return pa.array([encode(value) for value in column.to_pylist()], pa.large_string())
+    return "", pa.array([encode(value) for value in column.to_pylist()], pa.large_string()), ""
 
 
 def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-def _joined(*parts: pa.Array | pa.Scalar) -> pa.Array:
-    return pc.binary_join_element_wise(*parts, _scalar(""))
 
 
 def _escaped(texts: pa.Array) -> pa.Array:

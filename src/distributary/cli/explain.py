@@ -69,8 +69,11 @@ def _explain(command: argparse.ArgumentParser, parsed: argparse.Namespace) -> in
 
 
 def _told(parsed: argparse.Namespace) -> Iterator[tuple[dict[str, object], str]]:
-    for found in _explanations(parsed, _matcher(parsed)):
-        yield _record(found), str(found)
+    from distributary.kernel import compiling_told
+
+    with compiling_told(terminal.say):
+        for found in _explanations(parsed, _matcher(parsed)):
+            yield _record(found), str(found)
 
 
 def _archived(parsed: argparse.Namespace) -> Iterator[tuple[dict[str, object], str]]:

@@ -86,6 +86,7 @@ by subscription id. Files are JSON lines, or Parquet or Arrow tables when they e
 
 
 def _match(parsed: argparse.Namespace) -> int:
+    from distributary.kernel import compiling_told
     from distributary.matching.matcher import Matcher
 
     if parsed.subscriptions == STANDARD and parsed.events == STANDARD:
@@ -95,7 +96,11 @@ def _match(parsed: argparse.Namespace) -> int:
         {"--subscriptions": parsed.subscriptions, "--events": parsed.events},
         {"--out": parsed.out, "--quarantine": str(place)},
     )
-    with Quarantine(place, strict=parsed.strict) as quarantine, progress_shown() as progress:
+    with (
+        Quarantine(place, strict=parsed.strict) as quarantine,
+        progress_shown() as progress,
+        compiling_told(say),
+    ):
         matcher = Matcher(engines=dict(parsed.engine))
         _register(matcher, parsed.subscriptions, quarantine, progress)
         start = time.perf_counter()
@@ -110,15 +115,18 @@ def _match(parsed: argparse.Namespace) -> int:
 
 
 def _register(matcher: Matcher, name: str, quarantine: Quarantine, progress: Progress) -> None:
+    from distributary.matching.matcher import collector_paused
+
     task = progress.add_task("subscriptions", total=None)
-    for place, subscription in quarantine.accept(read_subscriptions(name, added_kinds())):
-        try:
-            matcher.add(subscription)
-        except InputError as error:
-            quarantine.add(rejection(place, error, json.dumps(subscription.to_record(), default=str)))
-        if len(matcher) % SHOWN == 0:
-            progress.update(task, completed=len(matcher))
-    matcher.compact()
+    with collector_paused():
+        for place, subscription in quarantine.accept(read_subscriptions(name, added_kinds())):
+            try:
+                matcher.add(subscription)
+            except InputError as error:
+                quarantine.add(rejection(place, error, json.dumps(subscription.to_record(), default=str)))
+            if len(matcher) % SHOWN == 0:
+                progress.update(task, completed=len(matcher))
+        matcher.compact()
     progress.update(task, total=len(matcher), completed=len(matcher))
 
 

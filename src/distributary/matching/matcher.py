@@ -113,7 +113,7 @@ class Matcher:
         self._combinations = Combinations(self._engines)
         self._change = change_class(self._engines.get("change"))()
         self._slow = {}
-        with _collector_paused():
+        with collector_paused():
             numbered = (
                 zip(subscriptions, repeat(None), strict=False)
                 if serials is None
@@ -412,7 +412,7 @@ class Matcher:
 
 
 @contextmanager
-def _collector_paused() -> Iterator[None]:
+def collector_paused() -> Iterator[None]:
     """Building makes very many objects that stay: looking for cycles among them time and again is in vain."""
     was_enabled = gc.isenabled()
     gc.disable()

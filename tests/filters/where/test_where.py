@@ -376,3 +376,25 @@ def test_the_first_subscription_of_figure_2_matches_the_event_of_figure_1():
     assert not second.matches(event)
     (conjunction,) = first.conjunctions
     assert [name for name, _ in conjunction.domains] == ["Exchange", "Price", "Symbol"]
+
+
+def test_a_range_that_is_narrow_beside_its_bounds_is_guessed_to_be_rare() -> None:
+    shares = [
+        WhereFilter.parse(text).selectivity
+        for text in (
+            "price > 12.91 and price < 12.92",
+            "price between 12.9 and 14",
+            "price >= 12 and price <= 50 and volume > 1",
+            "price > 12 and other < 13",
+        )
+    ]
+    assert shares[0] < shares[1] < shares[3]
+    assert shares[2] < WhereFilter.parse("price between -50 and 50 and volume > 1").selectivity
+    whole = 10**400
+    huge = [
+        f"a between {whole} and {whole + 1}",
+        f"a > 0.5 and a < {whole}",
+        "a between 0 and 0",
+        "a between 2 and 1",
+    ]
+    assert all(0 < WhereFilter.parse(text).selectivity < 1 for text in huge)

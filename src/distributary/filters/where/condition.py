@@ -23,7 +23,7 @@ from distributary.filters.where.expression import Blank, Expression
 from distributary.filters.where.like import MAX_PATTERN
 from distributary.filters.where.normal_form import NormalForm, may_have_residue
 from distributary.filters.where.parse import MAX_LENGTH, ConditionReader
-from distributary.filters.where.selectivity import guess
+from distributary.filters.where.selectivity import guess, spans
 from distributary.filters.where.tokens import NAME_MARK, NUMBER_MARK, TEXT_MARK
 from distributary.filters.where.write import (
     BLANK_MARK,
@@ -63,6 +63,7 @@ class ConditionTemplate:
         "looks_at_clock",
         "present",
         "selectivity",
+        "spans",
     )
 
     def __init__(self, expression: Expression) -> None:
@@ -79,6 +80,7 @@ class ConditionTemplate:
         self._format = WRITTEN_PLACE.sub("%s", written)
         self._normal_form: NormalForm | None = None
         self.selectivity = guess(expression)
+        self.spans = spans(expression)
         self.has_residue = may_have_residue(expression)
 
     def text(self, names: tuple[str, ...], values: tuple[Any, ...]) -> str:

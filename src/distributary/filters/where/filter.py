@@ -20,6 +20,7 @@ from distributary.filters.where.expression import And, Expression, Or
 from distributary.filters.where.lookup import arrival_of, attribute_of
 from distributary.filters.where.merge import MAX_MERGED, described, generalised
 from distributary.filters.where.normal_form import MAX_CONJUNCTIONS
+from distributary.filters.where.selectivity import narrowed
 from distributary.model import Event
 
 MERGED_LENGTH = 20_000
@@ -90,8 +91,8 @@ class WhereFilter(Filter):
 
     @property
     def selectivity(self) -> float:
-        """A guess from the form of the condition; see `selectivity`."""
-        return self._template.selectivity
+        """A guess from the form of the condition and its ranges; see `selectivity`."""
+        return narrowed(self._template.selectivity, self._template.spans, self._values)
 
     @property
     def asks_for_all(self) -> str | None:
