@@ -54,6 +54,8 @@ def random_operation(rng: random.Random, depth: int = 2) -> str:
             f"case when {one} > {other} then {one} when {other} is null then 'none' else {other} end",
             f"(-{one})",
             f"({one} || {other})",
+            f"concat({one}, '-', {other}, '')",
+            f"date({one})",
             f"({one} + interval '{rng.choice(['1 day', '90 minutes', '3 months'])}')",
             f"substring({one}, 2, 3)",
             f"array_contains({one}, {other})",

@@ -70,11 +70,14 @@ class Strings(NamedTuple):
     @classmethod
     def from_texts(cls, texts: Sequence[str | None]) -> Strings | None:
         """The texts in bytes; None when there is no text in any row."""
-        valid = np.fromiter((text is not None for text in texts), np.bool_, len(texts))
-        if not valid.any():
-            return None
+        return None if all(text is None for text in texts) else cls.of_texts(texts)
+
+    @classmethod
+    def of_texts(cls, texts: Sequence[str | None]) -> Strings:
+        """The texts in bytes."""
+        valid = np.array([text is not None for text in texts], np.bool_)
         encoded = [text.encode() if text else b"" for text in texts]
-        ends = np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)))
+        ends = np.cumsum(np.array([len(text) for text in encoded], np.int64))
         starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
         return cls(np.frombuffer(b"".join(encoded), np.uint8), starts, ends, valid)
 
@@ -156,6 +159,11 @@ class AttributeColumn(NamedTuple):
     @classmethod
     def from_values(cls, values: Sequence[Any]) -> AttributeColumn:
         """The column of Python values, one a row; None where an event does not have the attribute."""
+        kinds = set(map(type, values)) - {type(None)}
+        if kinds == {str}:
+            return cls.from_strings(Strings.of_texts(values), values.__getitem__)
+        if kinds == {float}:
+            return _of_doubles(values)
         values = [plain(value) for value in values]
         tags = np.fromiter(map(tag_of, values), np.uint8, len(values))
         numbers = np.fromiter(map(number_of_value, values), np.float64, len(values))
@@ -216,6 +224,18 @@ def microseconds(nanoseconds: int) -> float:
 def is_hard(value: Any) -> bool:
     """Whether a value is a decimal that no double is written as."""
     return type(value) is Decimal and exact(float(value)) != value
+
+
+def _of_doubles(values: Sequence[float | None]) -> AttributeColumn:
+    """The column of doubles, of which some may be missing."""
+    numbers = np.array(values, np.float64)  # None becomes NaN
+    tags = np.full(len(values), NUMBER, np.uint8)
+    odd = np.flatnonzero(np.isnan(numbers))
+    if len(odd):
+        tags[odd] = [NULL if values[row] is None else OTHER for row in odd.tolist()]
+        numbers[odd] = 0.0
+    forms = np.full(len(values), DOUBLE, np.uint8)
+    return AttributeColumn(tags, numbers, None, values.__getitem__, forms=forms)
 
 
 def _of_decimals(array: pa.Array) -> AttributeColumn:

@@ -26,10 +26,10 @@ from distributary.filters.where.expression import (
     attributes_of_operand,
 )
 from distributary.filters.where.geometry import read_polygon
-from distributary.filters.where.operations import FUNCTIONS
+from distributary.filters.where.operations import FUNCTIONS, MAX_TEXT
 from distributary.filters.where.values import FIRST, LAST, Duration, Instant, plain
 from distributary.filters.where.write import operand_key
-from distributary.kernel import Bytes, Flags, Floats
+from distributary.kernel import Bytes, Flags, Floats, Longs, kernel, sealed_table
 from distributary.matching import truths
 from distributary.matching.columns import (
     BOOLEAN,
@@ -319,8 +319,9 @@ def _unary(compute: Callable[[Floats], Floats], *, gives_integer: bool) -> Calla
             return _per_distinct(batch, operand)
         numbers = given.plain_numbers() & np.isfinite(given.numbers)
         result = compute(given.numbers)
-        large = numbers & ((np.abs(result) >= EXACT_INTEGER) | (result == 0))  # zeros have signs
         forms = np.full(batch.rows, INTEGER, np.uint8) if gives_integer else given.forms
+        signed_zero = (result == 0) & np.signbit(result) & (forms == DOUBLE)
+        large = numbers & ((np.abs(result) >= EXACT_INTEGER) | signed_zero)
         rest = ~(numbers | (given.tags == NULL)) | large
         return _of_numbers(result, forms, numbers & ~large), rest
 
@@ -344,6 +345,25 @@ def _date_part(part: Callable[[NDArray[np.int64]], NDArray[Any]]) -> Callable[..
         return _of_numbers(result, forms, moments), ~(moments | (given.tags == NULL))
 
     return column
+
+
+def _instant(batch: EventBatch, operand: Computation) -> Partial | None:
+    """Instants as they are, or the days on which they are; texts once for each distinct one."""
+    given = _argument(batch, operand.arguments[0])
+    moments = given.tags == INSTANT
+    if not moments.any():
+        return _per_distinct(batch, operand)
+    if operand.function == "date":
+        moments &= np.abs(given.numbers) < EXACT_MICROSECONDS
+        days = np.floor_divide(np.where(moments, given.numbers, 0.0), DAY) * DAY
+        return _of_times(days, Instant, moments), ~(moments | (given.tags == NULL))
+    column = AttributeColumn(
+        np.where(moments, given.tags, np.uint8(NULL)),
+        given.numbers,
+        None,
+        lambda row: given.value(row) if moments[row] else None,
+    )
+    return column, given.tags == STRING
 
 
 def _days(microseconds: NDArray[np.int64]) -> NDArray[Any]:
@@ -387,6 +407,47 @@ def _picked(columns: list[AttributeColumn], choice: NDArray[np.int64], rows: int
     return column, np.zeros(rows, np.bool_)
 
 
+def _nullif(batch: EventBatch, operand: Computation) -> Partial:
+    """The first argument, but null where the second equals it."""
+    value, other = (_argument(batch, argument) for argument in operand.arguments)
+    equal, open = truths.compared(value, "=", other)
+    nothing = _chosen(AttributeColumn.from_values([None]), _first(batch))
+    column, _ = _picked([value, nothing], (equal == truths.TRUE).astype(np.int64), batch.rows)
+    return column, open
+
+
+def _joined_texts(batch: EventBatch, operand: Computation) -> Partial:
+    """Texts one after another; null where one is missing or none."""
+    columns = [_argument(batch, argument) for argument in operand.arguments]
+    texts = np.ones(batch.rows, np.bool_)
+    length = np.zeros(batch.rows, np.int64)
+    parts: list[Strings] = []
+    for column in columns:
+        texts &= column.tags == STRING
+        if column.strings is not None:
+            parts.append(column.strings)
+            length += column.strings.ends - column.strings.starts
+    if len(parts) < len(columns):
+        return _chosen(AttributeColumn.from_values([None]), _first(batch)), np.zeros(batch.rows, np.bool_)
+    ends = np.cumsum(np.where(texts, length, 0))
+    data, starts = np.empty(int(ends[-1]), np.uint8), ends - np.where(texts, length, 0)
+    filled = starts.copy()
+    for part in parts:
+        copy_texts(sealed_table(part), texts, data, filled)
+    strings = Strings(data, starts, ends, texts)
+    return AttributeColumn.from_strings(strings), texts & (length > MAX_TEXT)
+
+
+@kernel
+def copy_texts(texts: Strings, chosen: Flags, data: Bytes, filled: Longs) -> None:
+    """Append the text of each chosen row to what is filled of its place in the data."""
+    for row in range(len(chosen)):
+        if chosen[row]:
+            for at in range(texts.starts[row], texts.ends[row]):
+                data[filled[row]] = texts.data[at]
+                filled[row] += 1
+
+
 def _condition(batch: EventBatch, operand: Computation) -> Partial:
     return _of_truths(truths.truths_of(batch, operand.arguments[0])), np.zeros(batch.rows, np.bool_)
 
@@ -423,6 +484,11 @@ COLUMNS: dict[str, Callable[[EventBatch, Computation], Partial | None]] = {
     "hour": _date_part(lambda microseconds: microseconds // 3_600_000_000 % 24),
     "minute": _date_part(lambda microseconds: microseconds // 60_000_000 % 60),
     "second": _date_part(lambda microseconds: microseconds // 1_000_000 % 60),
+    "as_timestamp": _instant,
+    "date": _instant,
+    "concat": _joined_texts,
+    "||": _joined_texts,
+    "nullif": _nullif,
     "case": _case,
     "coalesce": _coalesce,
     "condition": _condition,

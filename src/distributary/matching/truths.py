@@ -416,11 +416,15 @@ def _has_times(column: AttributeColumn) -> bool:
 def _compare_columns(
     batch: EventBatch, left: Operand, operator: str, right: Operand
 ) -> tuple[Bytes, Flags | None]:
-    """Two columns row by row."""
-    truths = np.full(batch.rows, UNKNOWN, np.uint8)
     one, other = batch.column(operand_key(left)), batch.column(operand_key(right))
     if one is None or other is None:
-        return truths, None
+        return np.full(batch.rows, UNKNOWN, np.uint8), None
+    return compared(one, operator, other)
+
+
+def compared(one: AttributeColumn, operator: str, other: AttributeColumn) -> tuple[Bytes, Flags]:
+    """Two columns row by row: the truths, and the rows that are open."""
+    truths = np.full(len(one.tags), UNKNOWN, np.uint8)
     alike = one.tags == other.tags
     _put(truths, alike & _comparable(one.tags), OPERATORS[operator](one.numbers, other.numbers))
     if one.strings is not None and other.strings is not None:

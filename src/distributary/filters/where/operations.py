@@ -160,7 +160,7 @@ def _of_decimals(sign: str, left: Decimal, right: Decimal) -> Decimal | None:
 
 def _of_integers(sign: str, left: int, right: int) -> int | float | None:
     if sign == "/":
-        return left / right
+        return left / right + 0.0  # zero has no sign
     if sign == "%":
         rest = abs(left) % abs(right)
         return -rest if left < 0 else rest
