@@ -10,6 +10,7 @@ import time
 from itertools import islice
 from pathlib import Path
 
+from bench.alone import Contender, costs, matcher_answers
 from bench.report import Result, best_of
 from distributary.matching.batch import EventBatch
 from distributary.matching.matcher import Matcher
@@ -64,7 +65,23 @@ def _matching(subscriptions: list[Subscription], events: list[Event], checked: s
         Result(
             workload, "default", "bytes a subscription", matcher.size().total / len(matcher), "B", checked
         ),
+        *_by_size(workload, matcher, events, checked),
     ]
+
+
+def _by_size(workload: str, matcher: Matcher, events: list[Event], checked: str) -> list[Result]:
+    """One event at a time and in batches."""
+    contender = Contender(
+        workload,
+        "default",
+        events,
+        matcher.match,
+        lambda first, last: EventBatch.from_events(events[first:last]),
+        matcher.matches,
+        matcher_answers,
+        matcher.forget,
+    )
+    return costs(contender, checked, "60")
 
 
 def _changes(subscriptions: list[Subscription], events: list[Event], checked: str) -> list[Result]:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.alone import Contender, costs, index_answers, matcher_answers
 from bench.report import Result, best_of
 from distributary.filters.where.filter import WhereFilter
 from distributary.matching.batch import EventBatch
+from distributary.matching.matcher import Matcher
 from distributary.matching.where.bitsets import WhereBitsets
 from distributary.workloads import rules
 
 SEED = 1
 CHECKED = 200
+EVENTS = 10_000
 
 
 def run(quick: bool) -> list[Result]:
@@ -38,7 +41,29 @@ def _measured(count: int, rows: int, target: str) -> list[Result]:
         ),
         Result(workload, "bitsets", "size with texts", index.memory() / count, "bytes", checked, size),
         Result(workload, "bitsets", "compile", build, "s", checked),
+        *_by_size(index, count, checked),
     ]
+
+
+def _by_size(index: WhereBitsets, count: int, checked: str) -> list[Result]:
+    """The index and a matcher, one event at a time and in batches."""
+    workload = f"{count:,} rules of 3 to 5 conditions"
+    events, table = list(rules.events(EVENTS, seed=SEED)), rules.table(EVENTS, seed=SEED)
+
+    def piece(first: int, last: int) -> EventBatch:
+        return EventBatch.from_table(table.slice(first, last - first))
+
+    found = costs(
+        Contender(workload, "bitsets", events, index.match, piece, index.match_batch, index_answers),
+        checked,
+        "25",
+    )
+    matcher = Matcher(rules.subscriptions(count, seed=SEED))
+    return found + costs(
+        Contender(workload, "Matcher", events, matcher.match, piece, matcher.matches, matcher_answers),
+        "the index",
+        "1.3 times the index",
+    )
 
 
 def _fill(index: WhereBitsets, count: int) -> float:

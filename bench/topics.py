@@ -11,20 +11,24 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from bench.alone import Contender, costs, index_answers, matcher_answers
 from bench.report import Result, best_of
 from distributary.filters.topic import WILDCARD, TopicFilter
 from distributary.matching.batch import EventBatch
 from distributary.matching.index import Index
 from distributary.matching.layers import CompiledIndex
+from distributary.matching.matcher import Matcher
 from distributary.matching.topic.hash import TopicHash
 from distributary.matching.topic.regex import TopicRegex
 from distributary.matching.topic.shapes import TopicShapes
 from distributary.matching.topic.tree import TopicTree
-from distributary.model import Event
+from distributary.model import Event, Subscription
 from distributary.workloads import topics
 
 CHANGED = 1_000
 """How many subscriptions are added to a full index, and removed again, to learn what one costs."""
+
+CHECKED_ALONE = 3
 
 Filters = list[TopicFilter]
 
@@ -33,6 +37,8 @@ def run(quick: bool) -> list[Result]:
     sizes = (1_000, 5_000) if quick else (10_000, 100_000)
     results = [result for size in sizes for result in paper_workload(size, quick)]
     results += large(20_000 if quick else 1_000_000, quick)
+    for size, levels in ((5_000, 7),) if quick else ((100_000, 7), (1_000_000, 10)):
+        results += by_size(size, levels, quick)
     results += many_shapes(*((5_000, 500) if quick else (100_000, 5_000)), quick)
     results += tree_size(2_000 if quick else 100_000)
     return results
@@ -141,6 +147,29 @@ def large(size: int, quick: bool) -> list[Result]:
         Result(workload, "shapes", "parse", parsed, "s", checked),
         Result(workload, "shapes", "compile", compiled, "s", checked, "20"),
     ]
+
+
+def by_size(size: int, levels: int, quick: bool) -> list[Result]:
+    """Ours alone and in a matcher, one event at a time and in batches; every event is a hit."""
+    filters = filters_of(size, levels=levels)
+    index = TopicShapes()
+    index.add_many(range(size), filters)
+    index.compact()
+    matcher = Matcher(Subscription(f"s{slot}", "u", topic=each.text) for slot, each in enumerate(filters))
+    events = hits(filters[:: max(size // (1_000 if quick else 20_000), 1)])
+    checked = f"each filter alone, {CHECKED_ALONE} events; then batches"
+    for event in events[:CHECKED_ALONE]:
+        assert index.match(event) == [slot for slot, filter in enumerate(filters) if filter.matches(event)]
+
+    def piece(first: int, last: int) -> EventBatch:
+        return EventBatch.from_events(events[first:last])
+
+    workload = f"{size:,} subscriptions x {levels} levels, every event a hit"
+    of_index = Contender(workload, "shapes", events, index.match, piece, index.match_batch, index_answers)
+    of_matcher = Contender(
+        workload, "Matcher", events, matcher.match, piece, matcher.matches, matcher_answers
+    )
+    return [*costs(of_index, checked, "5"), *costs(of_matcher, checked, "1.3 times the index")]
 
 
 def many_shapes(size: int, shapes: int, quick: bool) -> list[Result]:

@@ -68,6 +68,11 @@ def pairs_of(table) -> set:
     return set(zip(table["event_id"].to_pylist(), table["subscription_id"].to_pylist(), strict=True))
 
 
+def pairs_of_each(matcher, events) -> set:
+    """What each event finds alone."""
+    return {(event.id, subscription) for event in events for subscription in matcher.match(event)}
+
+
 def events_of(rows):
     return [Event(f"e{number}", "A/B", attributes_of(row)) for number, row in enumerate(rows)]
 
@@ -79,6 +84,7 @@ def test_tables_and_events_match_as_the_oracle_says(seed, engine):
     matcher = Matcher(subscriptions(conditions), engines={"where": engine})
     check(seed, pairs_of(matcher.match_batch(table_of(rows))), expected, rows, conditions)
     check(seed, pairs_of(matcher.match_batch(events_of(rows))), expected, rows, conditions)
+    check(seed, pairs_of_each(matcher, events_of(rows)), expected, rows, conditions)
 
 
 @pytest.mark.parametrize("seed", [10])
@@ -101,6 +107,7 @@ def test_a_condition_beside_a_topic_is_verified_as_the_oracle_says(seed):
     matcher = Matcher(subscriptions(conditions, topic="A/B"))
     found = pairs_of(matcher.match_batch(events_of(rows)))
     check(seed, found, expected, rows, conditions)
+    check(seed, pairs_of_each(matcher, events_of(rows)), expected, rows, conditions)
 
 
 @pytest.mark.parametrize("seed", [30])
@@ -157,5 +164,7 @@ def test_a_million_pairs_on_every_engine(seed):
         matcher = Matcher(subscriptions(conditions), engines={"where": engine})
         check(seed, pairs_of(matcher.match_batch(table_of(rows))), expected, rows, conditions)
         check(seed, pairs_of(matcher.match_batch(events_of(rows))), expected, rows, conditions)
+        check(seed, pairs_of_each(matcher, events_of(rows)), expected, rows, conditions)
     verified = Matcher(subscriptions(conditions, topic="A/B"))
     check(seed, pairs_of(verified.match_batch(events_of(rows))), expected, rows, conditions)
+    check(seed, pairs_of_each(verified, events_of(rows)), expected, rows, conditions)

@@ -13,6 +13,7 @@
 - `layers`: how indexes made of read-only arrays change nevertheless
 - `lines`: batches from blocks of JSON lines; with the kernels `line_scan`, `line_keys` and `line_texts`
 - `answers`: matches and deliveries as tables
+- `single`: one event by itself; `bound`: arrays that kernels find by address, so that one event costs little
 - `batch`: events as columns; `columns`: one attribute of them; `text_codes`: its distinct texts; `computed`:
   an operation on them as a column; `truths`: a condition evaluated for all rows
 - `frozen`: arrays in a directory; `order`: answers in their order

@@ -17,13 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distributary.filters.filter import Filter
-from distributary.kernel import Flags
+from distributary.kernel import Flags, Ints
 from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
 from distributary.matching.engines import index_class, verifier_class
-from distributary.matching.index import Arrays, Index, Pairs
+from distributary.matching.index import NO_SLOTS, Arrays, Index, Pairs
 from distributary.matching.layers import Verifier
 from distributary.matching.scan import FilterScan
+from distributary.matching.single import SingleEvent
 from distributary.matching.slots import SlotTable, digest_of
 
 EVERYTHING = ""
@@ -103,6 +104,17 @@ class Combinations:
             passed = without_rows(passed, rejected)
         return passed
 
+    def passed_by(self, single: SingleEvent) -> Ints:
+        """The slots all of whose filters one event passes, in any order."""
+        passed = NO_SLOTS if self._everything is None else np.array([self._everything], np.int32)
+        for kind, index in self._indexes.items():
+            slots = index.find(single)
+            if len(slots) and self._verifiers:
+                slots = self._verified(kind, single, slots)
+            if len(slots):
+                passed = np.concatenate((passed, slots)) if len(passed) else slots
+        return passed
+
     def sizes(self) -> dict[str, int]:
         """The bytes that each index and verifier occupies."""
         sizes = {f"{kind} index": index.memory() for kind, index in self._indexes.items()}
@@ -157,6 +169,13 @@ class Combinations:
                 passed = verifier.verify(batch, rows, slots)
                 rows, slots = rows[passed], slots[passed]
         return Pairs(rows, slots)
+
+    def _verified(self, kind: str, single: SingleEvent, slots: Ints) -> Ints:
+        """Those of the slots, driven by filters of this kind, whose other filters the event passes."""
+        for other, verifier in self._verifiers.items():
+            if other != kind and len(slots) and len(verifier):
+                slots = verifier.passing(single, slots)
+        return slots
 
     def _driver(self, slot: int) -> str:
         return self._kinds[self._slots.driver(slot)]

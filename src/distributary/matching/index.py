@@ -18,10 +18,13 @@ from distributary.filters.filter import Filter
 from distributary.kernel import Ints
 from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
+from distributary.matching.single import SingleEvent
 from distributary.model import Event
 
 F = TypeVar("F", bound=Filter)
 Arrays = dict[str, NDArray[Any]]
+
+NO_SLOTS: Ints = np.empty(0, np.int32)
 
 
 class Pairs(NamedTuple):
@@ -81,6 +84,10 @@ class Index(ABC, Generic[F]):
     @abstractmethod
     def match(self, event: Event) -> list[int]:
         """The slots whose filters the event passes, ascending."""
+
+    def find(self, single: SingleEvent) -> Ints:
+        """The slots whose filters the event passes, each once, in any order: `match` for kernels to go on."""
+        return np.array(self.match(single.event), np.int32)
 
     def match_batch(self, batch: EventBatch) -> Pairs:
         """All pairs of a row and a slot it passes. The default asks event by event."""

@@ -14,15 +14,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Generic, Self
+from typing import Any, ClassVar, Generic, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
-from distributary.kernel import Flags, Ints, sealed
+from distributary.kernel import Flags, Ints, Longs, inlined, sealed
 from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
-from distributary.matching.index import Arrays, F, Index, Pairs
+from distributary.matching.bound import BoundArrays, array_at
+from distributary.matching.index import NO_SLOTS, Arrays, F, Index, Pairs
+from distributary.matching.single import SingleEvent
 from distributary.model import Event
 
 SETTLED = 1 << 17
@@ -33,6 +35,9 @@ WAITING = -2
 FIRST = 0
 """The number of the segment that is opened."""
 
+OWN_ARRAYS = 3
+"""How many arrays a segment has bound before those of its engine: see `LiveSlots`."""
+
 
 class CompiledSegment:
     """One compiled structure: `slots[i]` is the slot of its i-th filter, `texts` their canonical texts.
@@ -41,7 +46,7 @@ class CompiledSegment:
     `texts.offsets`, so that an engine which decides on the text itself need not keep it twice.
     """
 
-    __slots__ = ("arrays", "dead", "memo", "readable", "slots", "texts")
+    __slots__ = ("arrays", "bound", "dead", "known", "memo", "readable", "slots", "texts")
 
     def __init__(self, slots: Ints, texts: Arrays, arrays: Arrays) -> None:
         self.slots = slots
@@ -53,9 +58,30 @@ class CompiledSegment:
         self.dead = 0
         self.memo: Any = None
         """What an engine remembers of its searches in this segment, if it does."""
+        self.known: Any = None
+        """What an engine keeps as Python has it, to match single events, if it does."""
+        self.bound: BoundArrays | None = None
+        """What kernels read for a single event, once it was asked for; see `Layers.bound`."""
 
     def __len__(self) -> int:
         return len(self.slots)
+
+
+class LiveSlots(NamedTuple):
+    """The home of every slot and its place there, and the slots of a segment's filters, by place.
+
+    What a segment says about a slot counts only if it is the slot's home.
+    """
+
+    home: Ints
+    place: Ints
+    slots: Ints
+
+
+@inlined
+def live_slots(words: Longs) -> LiveSlots:
+    """The first of the arrays that every segment has bound."""
+    return LiveSlots(array_at(words, 0, np.int32), array_at(words, 1, np.int32), array_at(words, 2, np.int32))
 
 
 class Layers(ABC, Generic[F]):
@@ -170,6 +196,19 @@ class Layers(ABC, Generic[F]):
             total += 0 if segment.memo is None else segment.memo.memory()
         return total
 
+    def searched(self, segment: CompiledSegment) -> Iterable[tuple[NDArray[Any], DTypeLike]]:
+        """The arrays that the kernels of this engine find bound, each with its type, behind `LiveSlots`."""
+        return ()
+
+    def bound(self, segment: CompiledSegment) -> BoundArrays:
+        """The bound arrays of a segment, which hold until the table of homes is replaced by a larger one."""
+        bound = segment.bound
+        if bound is None:
+            own = LiveSlots(self._home, self._place, sealed(segment.slots))
+            arrays = [*((array, np.int32) for array in own), *self.searched(segment)]
+            bound = segment.bound = BoundArrays(arrays)
+        return bound
+
     def live(self, number: int, segment: CompiledSegment, positions: NDArray[Any]) -> Flags | None:
         """Which of these positions still speak for their slot; None when all do."""
         if not segment.dead:
@@ -192,6 +231,8 @@ class Layers(ABC, Generic[F]):
             size = max(2 * len(self._home), slot + 1)
             self._home = np.concatenate([self._home, np.full(size - len(self._home), NOWHERE, np.int32)])
             self._place = np.concatenate([self._place, np.zeros(size - len(self._place), np.int32)])
+            for segment in self._segments.values():
+                segment.bound = None
 
     def _flush(self) -> None:
         """Compile what waits, then merge the newest segments while they are of like size."""
@@ -241,20 +282,37 @@ class CompiledIndex(Layers[F], Index[F]):
     """An index whose segments are searched by array code."""
 
     @abstractmethod
-    def search(self, arrays: Arrays, batch: EventBatch) -> Pairs:
+    def search(self, segment: CompiledSegment, batch: EventBatch) -> Pairs:
         """The pairs of a row and a *position* in this segment, each once."""
 
-    def search_segment(self, segment: CompiledSegment, batch: EventBatch) -> Pairs:
-        """`search`; an index that remembers what it has found does so with the segment."""
-        return self.search(segment.readable, batch)
-
     def match(self, event: Event) -> list[int]:
-        """The slots whose filters the event passes, ascending: a batch of one."""
-        return sorted(self.match_batch(EventBatch.from_events([event])).slots.tolist())
+        """The slots whose filters the event passes, ascending."""
+        found = self.find(SingleEvent(event))
+        found.sort()
+        slots: list[int] = found.tolist()
+        return slots
+
+    def find(self, single: SingleEvent) -> Ints:
+        """Search each segment for the event alone."""
+        if self._waiting:
+            self._flush()
+        found = NO_SLOTS
+        for number, segment in self._segments.items():
+            slots = self.find_in(number, segment, single)
+            if len(slots):
+                found = np.concatenate((found, slots)) if len(found) else slots
+        return found
+
+    def find_in(self, number: int, segment: CompiledSegment, single: SingleEvent) -> Ints:
+        """The slots of this segment, of that number, whose filters the event passes; as a batch of one."""
+        positions = self.search(segment, single.batch).slots
+        alive = self.live(number, segment, positions)
+        slots: Ints = segment.slots[positions if alive is None else positions[alive]]
+        return slots
 
     def match_batch(self, batch: EventBatch) -> Pairs:
         """Search each segment, and drop what no longer speaks for its slot."""
-        return self.gathered(lambda segment: self.search_segment(segment, batch))
+        return self.gathered(lambda segment: self.search(segment, batch))
 
     def gathered(self, search: Callable[[CompiledSegment], Pairs]) -> Pairs:
         """What a search finds in all segments: pairs of a row and a position there become rows and slots."""
@@ -272,8 +330,31 @@ class Verifier(Layers[F]):
     """Filters that are never searched, only asked about pairs that another index found."""
 
     @abstractmethod
-    def check(self, arrays: Arrays, batch: EventBatch, rows: Ints, positions: Ints) -> Flags:
+    def check(self, segment: CompiledSegment, batch: EventBatch, rows: Ints, positions: Ints) -> Flags:
         """For each pair of a row and a position in this segment: does the row pass?"""
+
+    def passing(self, single: SingleEvent, slots: Ints) -> Ints:
+        """Those of the slots whose filters the event passes; they may be written over the slots given.
+
+        Slots that hold no filter let all pass.
+        """
+        if self._waiting:
+            self._flush()
+        self._reserve(int(slots.max()))
+        for number, segment in self._segments.items():
+            slots = self.passing_in(number, segment, single, slots)
+        return slots
+
+    def passing_in(self, number: int, segment: CompiledSegment, single: SingleEvent, slots: Ints) -> Ints:
+        """The slots but those of this segment whose filters the event does not pass; as a batch of one."""
+        here = np.flatnonzero(self._home[slots] == number)
+        if not len(here):
+            return slots
+        passed = np.ones(len(slots), np.bool_)
+        rows = np.zeros(len(here), np.int32)
+        passed[here] = self.check(segment, single.batch, rows, self._place[slots[here]])
+        kept: Ints = slots[passed]
+        return kept
 
     def verify(self, batch: EventBatch, rows: Ints, slots: Ints) -> Flags:
         """For each pair of a row and a slot: does the row pass? Slots that hold no filter let all pass."""
@@ -286,9 +367,9 @@ class Verifier(Layers[F]):
         for number, segment in segments:
             here = homes == number
             if here.all():
-                return self.check(segment.readable, batch, rows, self._place[slots])
+                return self.check(segment, batch, rows, self._place[slots])
             chosen = np.flatnonzero(here)
             if len(chosen):
                 places = self._place[slots[chosen]]
-                passed[chosen] = self.check(segment.readable, batch, rows[chosen], places)
+                passed[chosen] = self.check(segment, batch, rows[chosen], places)
         return passed

@@ -34,6 +34,7 @@ from distributary.matching.explain import Explanation, explain_change, explain_f
 from distributary.matching.index import Pairs
 from distributary.matching.order import by_row, by_row_and_rank
 from distributary.matching.registry import SubscriptionRegistry
+from distributary.matching.single import SingleEvent
 from distributary.model import Delivery, Event, Subscription
 
 Tolerances = Literal["apply", "ignore", "leave"]
@@ -171,11 +172,15 @@ class Matcher:
 
     def match(self, event: Event) -> list[str]:
         """The ids of the subscriptions that want this event, sorted. Tolerances take note of it."""
-        batch = EventBatch.from_events([event])
-        for error in batch.rejected.values():
-            raise error
-        ids: list[str] = self.matches(batch).subscriptions.to_pylist()
-        return ids
+        single = SingleEvent(event)
+        slots = self._combinations.passed_by(single)
+        if not len(slots):
+            return []
+        numbers, tolerant = self._registry.numbers_of(slots)
+        if tolerant:
+            fired = self._change.fire_single(single, slots)
+            numbers = np.concatenate([np.array(numbers, np.int32), fired])
+        return self._registry.names.ordered(numbers)
 
     def matches(self, batch: EventBatch, *, tolerances: Tolerances = "apply") -> Matches:
         """All matches of the well-formed events of a batch, as columns.

@@ -26,6 +26,9 @@ from distributary.matching.memory import WORD, load_word, prefetch, store_word
 FEW = 4096
 """Up to this many changed texts are kept beside the base; beyond it, a new base is made."""
 
+MOST_KEPT = 1 << 16
+"""Texts of so many numbers are kept as Python has them; then all of them are forgotten."""
+
 SORTED_ANEW = 16
 """A base is sorted anew when more than one text in so many changed; else its order is merged."""
 
@@ -55,6 +58,8 @@ class NameTable:
         self._added: list[str | None]
         self._numbers: dict[str, int]
         self._recent: _Recent | None
+        self._kept: dict[int, str] = {}
+        """Texts by number, of numbers that `ordered` was asked for."""
         self._set_base(pa.array([], pa.large_string()))
 
     def __len__(self) -> int:
@@ -80,12 +85,15 @@ class NameTable:
             return self._added[number - len(self._base)]
         if number in self._replaced:
             return self._replaced[number]
-        text: str | None = self._base[number].as_py()
-        return text
+        start, end = self._offsets[number : number + 2].tolist()
+        if start == end and not self._base[number].is_valid:
+            return None
+        return str(memoryview(self._bytes[start:end]), "utf-8")  # type: ignore[arg-type]
 
     def put(self, number: int, text: str | None) -> None:
         """Give a number, which may be the next new one, another text that no other number has, or none."""
         self._recent = None
+        self._kept.pop(number, None)
         if number == len(self):
             self._added.append(text)
         else:
@@ -112,6 +120,32 @@ class NameTable:
             return patches
         taken = self._taken(np.where(changed, np.int32(0), numbers))
         return pc.replace_with_mask(taken, pa.array(changed), patches)
+
+    def ordered(self, numbers: list[int] | Ints) -> list[str]:
+        """The texts of these numbers, which have some, sorted; a list of them is taken to be short."""
+        if isinstance(numbers, list):
+            texts = self._kept_texts(numbers)
+            texts.sort()
+            return texts
+        return self._kept_texts(numbers[np.argsort(self.ranks(numbers))].tolist())
+
+    def _kept_texts(self, numbers: list[int]) -> list[str]:
+        try:
+            return list(map(self._kept.__getitem__, numbers))
+        except KeyError:
+            return self._keep(numbers)
+
+    def _keep(self, numbers: list[int]) -> list[str]:
+        """The texts of these numbers, which are kept for those who ask next."""
+        if len(self._kept) > MOST_KEPT:
+            self._kept = {}
+        kept = self._kept
+        for number in numbers:
+            if number not in kept:
+                text = self.text(number)
+                assert text is not None, "only numbers that have a text are asked for"
+                kept[number] = text
+        return [kept[number] for number in numbers]
 
     def ranks(self, numbers: Ints) -> Floats:
         """For each of these numbers, which have texts, a value that is ordered as the texts are."""
@@ -189,7 +223,8 @@ class NameTable:
     def memory(self) -> int:
         """The bytes of the base and of what changed since."""
         changed = [text for text in (*self._replaced.values(), *self._added) if text is not None]
-        tables = (self._replaced, self._added, self._numbers)
+        changed.extend(self._kept.values())
+        tables = (self._replaced, self._added, self._numbers, self._kept)
         arrays = [array for array in (self._order, self._rank) if array is not None]
         return int(
             self._base.nbytes

@@ -21,11 +21,15 @@ from numpy.typing import NDArray
 from distributary.errors import InputError, UnknownSubscriptionError
 from distributary.kernel import Flags, Ints, Longs, kernel
 from distributary.matching import frozen
+from distributary.matching.bound import BoundArrays, array_at
 from distributary.matching.index import Arrays, Pairs
 from distributary.matching.names import NameTable
 from distributary.matching.serials import Serials
 
 NONE = -1
+
+FEW = 16
+"""So many slots and subscriptions of one event are looked up without a kernel, whose call costs more."""
 
 
 class ByNumber(NamedTuple):
@@ -51,6 +55,17 @@ class BySlot(NamedTuple):
     """Those with a tolerance."""
 
 
+class _Links:
+    """The lists of the slots' subscriptions, for a single event: as Python and as a kernel reads them."""
+
+    __slots__ = ("bound", "views")
+
+    def __init__(self, first: Ints, first_changing: Ints, following: Ints) -> None:
+        arrays = (first, first_changing, following)
+        self.views: tuple[memoryview, ...] = tuple(array.data for array in arrays)
+        self.bound = BoundArrays((array, np.int32) for array in arrays)
+
+
 class SubscriptionRegistry:
     """The table of subscriptions."""
 
@@ -63,6 +78,8 @@ class SubscriptionRegistry:
         room = np.full(64, NONE, np.int32)
         self._of = ByNumber(room.astype(np.int64), *(room.copy() for _ in range(5)))
         self._slots = BySlot(room.copy(), room.copy())
+        self._links: _Links | None = None
+        """What `numbers_of` reads, while the arrays are what they were."""
 
     def __len__(self) -> int:
         return len(self.names) - len(self._free)
@@ -162,6 +179,33 @@ class SubscriptionRegistry:
         first, following, _ = self._list(changing)
         return Pairs(*_expand(pairs.rows, pairs.slots, first, following))
 
+    def numbers_of(self, slots: Ints) -> tuple[list[int] | Ints, bool]:
+        """The subscriptions of these slots that have no tolerance, and whether there are others that do.
+
+        They come as a list where they are few, which is the faster way then.
+        """
+        links = self._links
+        if links is None:
+            links = self._links = _Links(self._slots.first, self._slots.first_changing, self._of.following)
+        if len(slots) <= FEW:
+            first, first_changing, following = links.views
+            few: list[int] = []
+            tolerant = False
+            for slot in slots.tolist():
+                tolerant |= first_changing[slot] != NONE
+                number = first[slot]
+                while number != NONE and len(few) < FEW:
+                    few.append(number)
+                    number = following[number]
+            if len(few) < FEW:
+                return few, tolerant
+        numbers: Ints = np.empty(FEW + len(slots), np.int32)
+        count, tolerant = _numbers_of(links.bound.words, slots, numbers)
+        while count > len(numbers):
+            numbers = np.empty(count, np.int32)
+            count, tolerant = _numbers_of(links.bound.words, slots, numbers)
+        return numbers[:count], tolerant
+
     def ids(self) -> list[str]:
         """The ids of all subscriptions, sorted."""
         return self.names.texts()
@@ -223,8 +267,10 @@ class SubscriptionRegistry:
     def _reserve(self, number: int, slot: int) -> None:
         if number >= len(self._of.slot_of):
             self._of = ByNumber(*(_grown(array, number) for array in self._of))
+            self._links = None
         if slot >= len(self._slots.first):
             self._slots = BySlot(*(_grown(array, slot) for array in self._slots))
+            self._links = None
 
 
 def _grown(array: NDArray[Any], position: int) -> NDArray[Any]:
@@ -252,3 +298,24 @@ def _expand(rows: Ints, slots: Ints, first: Ints, following: Ints) -> tuple[Ints
             filled += 1
             number = following[number]
     return out_rows, out_numbers
+
+
+@kernel
+def _numbers_of(words: Longs, slots: Ints, numbers: Ints) -> tuple[int, bool]:
+    """Write the numbers of those without a tolerance as far as they fit; how many, and are there others?"""
+    first, first_changing, following = (
+        array_at(words, 0, np.int32),
+        array_at(words, 1, np.int32),
+        array_at(words, 2, np.int32),
+    )
+    count = 0
+    tolerant = False
+    for slot in slots:
+        tolerant |= first_changing[slot] != NONE
+        number = first[slot]
+        while number != NONE:
+            if count < len(numbers):
+                numbers[count] = number
+            count += 1
+            number = following[number]
+    return count, tolerant

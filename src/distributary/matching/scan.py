@@ -14,6 +14,7 @@ from distributary.filters.filter import Filter
 from distributary.kernel import Flags, Ints
 from distributary.matching.batch import EventBatch
 from distributary.matching.index import HeldFilters
+from distributary.matching.single import SingleEvent
 from distributary.model import Event
 
 
@@ -37,6 +38,13 @@ class FilterScan(HeldFilters[Filter]):
                     events[row] = batch.event(row)
                 passed[at] = filter.matches(events[row])
         return passed
+
+    def passing(self, single: SingleEvent, slots: Ints) -> Ints:
+        """Those of the slots whose filters the event passes. Slots that hold no filter let all pass."""
+        held = ((slot, self._filters.get(slot)) for slot in slots.tolist())
+        return np.array(
+            [slot for slot, filter in held if filter is None or filter.matches(single.event)], np.int32
+        )
 
     def memory(self) -> int:
         """The bytes of the filters and their texts, as far as Python can tell."""

@@ -18,19 +18,23 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import nan
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from distributary.filters.change import ChangeFilter, number_of
+from distributary.filters.where.lookup import attribute_of
+from distributary.filters.where.values import plain
 from distributary.kernel import Floats, Ints
 from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
 from distributary.matching.change.memory import LastValues
 from distributary.matching.change.topics import TopicNumbers
-from distributary.matching.columns import NUMBER
+from distributary.matching.columns import NUMBER, number_of_value, tag_of
 from distributary.matching.index import Arrays, Index, Pairs
+from distributary.matching.single import SingleEvent
 from distributary.model import Event
 
 
@@ -109,6 +113,10 @@ class ChangeIndex(Index[ChangeFilter]):
         are passed over. The caller leaves out rejected rows. The answer has one pair for each
         slot that fired on a row, in the order of the rows.
         """
+
+    def fire_single(self, single: SingleEvent, groups: Ints) -> Ints:
+        """Show one event to these groups, and say which members fire: `fire` for a single event."""
+        return self.fire(single.batch, np.zeros(len(groups), np.int32), groups).slots
 
     @abstractmethod
     def last(self, slot: int, topic: str | None) -> dict[str, float]:
@@ -229,3 +237,12 @@ def numbers_of(batch: EventBatch, attribute: str) -> Floats | None:
         return None
     numbers: Floats = np.where(column.tags == NUMBER, column.numbers, np.nan)
     return numbers
+
+
+def number_under(event: Event, attribute: str) -> float:
+    """The attribute of one event as `numbers_of` has it, NaN where it is no number."""
+    value = attribute_of(event, attribute)
+    if type(value) is float:
+        return value
+    value = plain(value)
+    return number_of_value(value) if tag_of(value) == NUMBER else nan

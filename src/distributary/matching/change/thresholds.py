@@ -23,15 +23,19 @@ from distributary.kernel import Floats, Ints
 from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
 from distributary.matching.change import cells, firing, layout
-from distributary.matching.change.index import ChangeIndex, numbers_of
+from distributary.matching.change.index import ChangeIndex, number_under, numbers_of
 from distributary.matching.change.layout import Lanes, Terms
 from distributary.matching.change.memory import LastValues
 from distributary.matching.change.topics import TopicNumbers
-from distributary.matching.index import Arrays, Pairs
+from distributary.matching.index import NO_SLOTS, Arrays, Pairs
+from distributary.matching.single import SingleEvent
+from distributary.model import Event
 
 NO_GROUP = -1
 SPARE = 64
 """Dead terms that are tolerated beyond the number of live ones before everything is laid out anew."""
+LITTLE_ROOM = 1 << 10
+"""Answers to a single event that are made room for at first."""
 ROOM = 1 << 20
 """Answers that are made room for beyond the most that one event can have."""
 
@@ -50,6 +54,9 @@ class ChangeThresholds(ChangeIndex):
         self._groups: Ints = np.full(64, NO_GROUP, np.int32)
         self._waiting: dict[int, ChangeFilter] = {}
         self._count = 0
+        self._live_terms = 0
+        self._little_room: firing.FiredMembers | None = None
+        """Room for the answers to one event, if they are few; kept while the lanes are as they are."""
         self._lay_out(Terms.of([]), LastValues.room([], 0))
 
     def add(self, slot: int, filter: ChangeFilter, group: int = 0) -> None:
@@ -100,14 +107,24 @@ class ChangeThresholds(ChangeIndex):
         self._settle()
         if not len(rows) or not self._live_terms:
             return Pairs.none()
-        shown = self._shown(batch, rows, groups)
-        fired = self._room()
+        return self._fired(self._shown(batch, rows, groups), self._room())
+
+    def fire_single(self, single: SingleEvent, groups: Ints) -> Ints:
+        self._settle()
+        if not self._live_terms:
+            return NO_SLOTS
+        if self._little_room is None:
+            self._little_room = self._room(LITTLE_ROOM)
+        return self._fired(self._shown_single(single.event, groups), self._little_room).slots
+
+    def _fired(self, shown: firing.ShownEvents, fired: firing.FiredMembers) -> Pairs:
+        """Which members fire on these events; there is room for their answers, or else more is made."""
         parts = []
         at = count = 0
         while True:
             at, count, stopped = firing.fire(self._lanes, self._cells, shown, fired, at, count)
             if stopped == firing.CELLS_FULL:
-                self._make_cells(len(rows) - at)
+                self._make_cells(len(shown.rows) - at)
                 continue
             parts.append(Pairs(fired.rows[:count], fired.slots[:count]))
             if stopped == firing.DONE:
@@ -117,9 +134,11 @@ class ChangeThresholds(ChangeIndex):
             return Pairs(parts[0].rows.copy(), parts[0].slots.copy())
         return Pairs.joined(parts)
 
-    def _room(self) -> firing.FiredMembers:
-        """Room for the answers to any one event at least."""
-        rows, slots = np.empty((2, ROOM + self._live_terms + self._dead_terms), np.int32)
+    def _room(self, answers: int | None = None) -> firing.FiredMembers:
+        """Room for so many answers, by default for those to any one event at least."""
+        if answers is None:
+            answers = ROOM + self._live_terms + self._dead_terms
+        rows, slots = np.empty((2, answers), np.int32)
         largest = int(self._lanes.capacity.max())
         places, nodes = np.empty(largest, np.int32), np.empty(int(cells.tree_nodes(largest)), np.int32)
         return firing.FiredMembers(rows, slots, places, nodes)
@@ -230,8 +249,18 @@ class ChangeThresholds(ChangeIndex):
         rows, groups = np.ascontiguousarray(rows, np.int32), np.ascontiguousarray(groups, np.int32)
         return firing.ShownEvents(values, value_row, topics, rows, groups)
 
+    def _shown_single(self, event: Event, groups: Ints) -> firing.ShownEvents:
+        numbers = [number_under(event, name) for name in self._attributes]
+        value_row = np.arange(len(numbers), dtype=np.int32)
+        topics = self._topics.of([event.topic])
+        self._make_topics()
+        values = np.array(numbers, np.float64).reshape(-1, 1)
+        return firing.ShownEvents(values, value_row, topics, np.zeros(len(groups), np.int32), groups)
+
     def _settle(self) -> None:
         """Give the members that wait their places: few one by one, many by laying everything out anew."""
+        if self._waiting:
+            self._little_room = None
         many = 2 * len(self._waiting) >= self._live_terms
         if (self._waiting and many) or self._dead_terms > self._live_terms + SPARE:
             self.compact()
@@ -279,6 +308,7 @@ class ChangeThresholds(ChangeIndex):
         self._lanes = layout.lanes_of(terms, self._groups)
         self._cells = layout.no_cells(len(remembered.values))
         self._waiting = {}
+        self._little_room = None
         self._lane_count = len(self._lanes.next)
         self._live_terms = self._term_count = self._place_count = len(terms.slots)
         self._dead_terms = 0

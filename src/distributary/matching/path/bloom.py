@@ -22,7 +22,7 @@ from distributary.filters.path.filter import PathFilter
 from distributary.kernel import Bytes, Ints, Words, kernel, sealed
 from distributary.matching.batch import EventBatch
 from distributary.matching.index import Arrays, Pairs
-from distributary.matching.layers import CompiledIndex
+from distributary.matching.layers import CompiledIndex, CompiledSegment
 from distributary.matching.path import signature
 from distributary.matching.path.signature import Signature, SignatureShape
 from distributary.matching.path.verifier import check_exact, compile_exact
@@ -88,13 +88,14 @@ class PathBloom(CompiledIndex[PathFilter]):
             "count": np.array([len(filters)]),
         }
 
-    def search(self, arrays: Arrays, batch: EventBatch) -> Pairs:
+    def search(self, segment: CompiledSegment, batch: EventBatch) -> Pairs:
+        arrays = segment.readable
         present = [(row, document) for row in range(batch.rows) if (document := batch.document(row))]
         shape = arrays["shape"].tolist()
         signatures = [signature.document_signature(document, *shape) for _, document in present]
         numbers, positions = _covered(arrays, signatures)
         rows = np.array([row for row, _ in present], np.int32)[numbers]
-        passed = check_exact(arrays, batch, rows, positions)
+        passed = check_exact(segment, batch, rows, positions)
         pairs = len(present) * int(arrays["count"][0])
         self.statistics += Preselection(pairs, len(passed), int(np.count_nonzero(passed)))
         return Pairs(rows[passed], positions[passed])

@@ -25,18 +25,19 @@ import numpy as np
 from distributary.filters.path.filter import PathFilter
 from distributary.kernel import Floats, Ints, Words, kernel, with_room
 from distributary.matching.batch import EventBatch
-from distributary.matching.index import Arrays, Pairs
-from distributary.matching.layers import CompiledIndex
+from distributary.matching.index import NO_SLOTS, Arrays, Pairs
+from distributary.matching.layers import CompiledIndex, CompiledSegment
 from distributary.matching.path import bounds, candidates, evaluate, follow
 from distributary.matching.path.bounds import ALL, NONE, STAMP
 from distributary.matching.path.evaluate import Evaluated, ExpressionTable, check_pairs
 from distributary.matching.path.expressions import Expressions
 from distributary.matching.path.follow import SummaryWalk
-from distributary.matching.path.forest import Forest, LabelCodes, grove
+from distributary.matching.path.forest import Forest, LabelCodes, grove, labels_of
 from distributary.matching.path.routes import route_of
 from distributary.matching.path.summaries import Summaries
 from distributary.matching.path.trie import Trie, TrieBuilder
 from distributary.matching.path.verifier import passes_rest, rests
+from distributary.matching.single import SingleEvent
 
 NOT_COMPILED = -1
 """In place of an expression for filters that are only ever in doubt because a document is very deep."""
@@ -78,11 +79,17 @@ class PathClasses(CompiledIndex[PathFilter]):
             exact[position] = expressions.of_filter(filters[position])
         return {**trie.compiled(), "exact": exact, "rest": rests(filters), "structural": structural}
 
-    def search(self, arrays: Arrays, batch: EventBatch) -> Pairs:
+    def find_in(self, number: int, segment: CompiledSegment, single: SingleEvent) -> Ints:
+        """As in a batch; without a document there is nothing to find."""
+        return NO_SLOTS if single.event.document is None else super().find_in(number, segment, single)
+
+    def search(self, segment: CompiledSegment, batch: EventBatch) -> Pairs:
+        arrays = segment.readable
         trees = grove(batch, bool(arrays["text_asked"][0]))
         if not len(trees.rows):
             return Pairs.none()
-        codes, table, summaries = trees.codes(arrays), ExpressionTable.of(arrays), trees.summaries(self.share)
+        codes, summaries = trees.codes(labels_of(segment)), trees.summaries(self.share)
+        table = ExpressionTable.of(arrays)
         exact, structural = arrays["exact"], int(arrays["structural"][0])
         of_entry, entries = _match(
             table, Trie.of(arrays), trees.forest, summaries, trees.numbers, codes, len(exact), structural

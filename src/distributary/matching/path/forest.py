@@ -16,13 +16,13 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import NDArray
 
 from distributary.filters.path import pattern
 from distributary.filters.path.document import Document
 from distributary.kernel import Bytes, Floats, Ints, Longs, kernel
 from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
+from distributary.matching.layers import CompiledSegment
 from distributary.matching.path.summaries import Summaries, summarise
 from distributary.matching.path.xml.names import DOCUMENT_LABEL, TEXT_LABEL
 from distributary.matching.path.xml.scan import ScannedDocuments, ScannedNodes
@@ -103,12 +103,19 @@ class Grove:
             numbers[node] = float(text.tobytes()) + 0.0
         return numbers
 
-    def codes(self, arrays: Mapping[str, NDArray[np.generic]]) -> LabelCodes:
-        """The codes that a segment, given by its arrays, has for the labels of this batch."""
-        labels = frozen.unpack_texts(frozen.within(arrays, "labels"))
-        known = {label: code for code, label in enumerate(labels)}
+    def codes(self, known: Mapping[str, int]) -> LabelCodes:
+        """The codes that a segment, which knows these labels (`labels_of`), has for those of this batch."""
         own = np.array([known.get(label, -1) for label in self.labels], np.int32)
-        return LabelCodes(own, np.array([_wildcard(label) for label in self.labels], np.int32), len(labels))
+        return LabelCodes(own, np.array([_wildcard(label) for label in self.labels], np.int32), len(known))
+
+
+def labels_of(segment: CompiledSegment) -> Mapping[str, int]:
+    """The codes of the labels that a segment of path filters knows, read once."""
+    if segment.known is None:
+        labels = frozen.unpack_texts(frozen.within(segment.readable, "labels"))
+        segment.known = {label: code for code, label in enumerate(labels)}
+    known: Mapping[str, int] = segment.known
+    return known
 
 
 def grove(batch: EventBatch, with_text: bool) -> Grove:

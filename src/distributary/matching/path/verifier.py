@@ -19,10 +19,10 @@ from distributary.kernel import Flags, Ints
 from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
 from distributary.matching.index import Arrays
-from distributary.matching.layers import Verifier
+from distributary.matching.layers import CompiledSegment, Verifier
 from distributary.matching.path.evaluate import ExpressionTable, check_pairs
 from distributary.matching.path.expressions import Expressions
-from distributary.matching.path.forest import grove
+from distributary.matching.path.forest import grove, labels_of
 
 
 class PathVerifier(Verifier[PathFilter]):
@@ -35,8 +35,8 @@ class PathVerifier(Verifier[PathFilter]):
     def compile(self, filters: Sequence[PathFilter]) -> Arrays:
         return compile_exact(filters)
 
-    def check(self, arrays: Arrays, batch: EventBatch, rows: Ints, positions: Ints) -> Flags:
-        return check_exact(arrays, batch, rows, positions)
+    def check(self, segment: CompiledSegment, batch: EventBatch, rows: Ints, positions: Ints) -> Flags:
+        return check_exact(segment, batch, rows, positions)
 
 
 def compile_exact(filters: Sequence[PathFilter]) -> Arrays:
@@ -69,8 +69,9 @@ def _filter(text: str) -> PathFilter:
     return PathFilter.parse(text)
 
 
-def check_exact(arrays: Mapping[str, NDArray[Any]], batch: EventBatch, rows: Ints, positions: Ints) -> Flags:
+def check_exact(segment: CompiledSegment, batch: EventBatch, rows: Ints, positions: Ints) -> Flags:
     """For each pair of a row and a position of `compile_exact`: does the row's document pass?"""
+    arrays = segment.readable
     passed = np.zeros(len(rows), np.bool_)
     if not len(rows):
         return passed
@@ -81,7 +82,7 @@ def check_exact(arrays: Mapping[str, NDArray[Any]], batch: EventBatch, rows: Int
     order = order[tree_of_row[rows[order]] >= 0]
     wanted, table = arrays["exact"][positions[order]], ExpressionTable.of(arrays)
     passed[order] = check_pairs(
-        tree_of_row[rows[order]], wanted, table, trees.forest, trees.numbers, trees.codes(arrays)
+        tree_of_row[rows[order]], wanted, table, trees.forest, trees.numbers, trees.codes(labels_of(segment))
     )
     open_still = np.flatnonzero(passed & arrays["rest"][positions])
     passed[open_still] = passes_rest(arrays, batch, rows[open_still].tolist(), positions[open_still].tolist())

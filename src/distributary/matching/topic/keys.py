@@ -90,7 +90,7 @@ def level_hash(state: np.uint64, level: int) -> np.uint64:
 
 
 @kernel
-def hash_levels(data: Bytes, start: int, end: int, hashes: Words) -> int:
+def hash_levels(data: Bytes, start: int | np.int64, end: int | np.int64, hashes: Words) -> int:
     """Hash the levels of a topic, as many as fit; return its depth, or one too many when it is deeper."""
     level = 0
     state = LEVEL_SEED

@@ -19,20 +19,32 @@ about 20 bytes a filter beside its text.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from distributary.filters.topic import TopicFilter
-from distributary.kernel import Ints, Words, inlined, kernel, read_table, sealed_arrays, table_arrays
+from distributary.kernel import (
+    Bytes,
+    Ints,
+    Longs,
+    Words,
+    inlined,
+    kernel,
+    read_table,
+    sealed_arrays,
+    table_arrays,
+)
 from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
+from distributary.matching.bound import array_at
 from distributary.matching.columns import Strings
-from distributary.matching.index import Arrays, Pairs
-from distributary.matching.layers import CompiledIndex, CompiledSegment
+from distributary.matching.index import NO_SLOTS, Arrays, Pairs
+from distributary.matching.layers import OWN_ARRAYS, CompiledIndex, CompiledSegment, live_slots
 from distributary.matching.memory import prefetch
+from distributary.matching.single import SingleEvent
 from distributary.matching.topic import keys, trie
 from distributary.matching.topic.keys import ShapeTable, bucket_of, key_of, may_hold
 from distributary.matching.topic.memo import TopicMemo
@@ -59,8 +71,56 @@ REMEMBERED = 1024
 """A segment of so many filters remembers what it found for a topic; a smaller one is searched as fast."""
 
 
-SEARCHED = (*(TEXTS + field for field in FilterTexts._fields), *ShapeTrie._fields, *ShapeTable._fields)
-"""The arrays of a segment that are searched, in the order in which `_nominate` takes them."""
+FEW_HITS = 64
+"""How many filters of one topic are made room for at first."""
+
+
+class Searched(NamedTuple):
+    """The tables of a segment that are searched."""
+
+    texts: FilterTexts
+    shapes: ShapeTrie
+    table: ShapeTable
+    few: FewShapes
+
+
+SEARCHED_TYPES = (
+    *(np.uint8, np.int64),
+    *(np.int32, np.int32, np.uint8),
+    *(np.uint64, np.uint64, np.int32, np.uint32, np.int32, np.int32),
+    *(np.uint32, np.int32, np.uint8, np.int32, np.int32, np.int32),
+)
+"""The types of the arrays of `Searched`, one after another: as they are bound."""
+
+
+@inlined
+def _searched(words: Longs) -> Searched:
+    """The tables, as `TopicShapes.searched` has bound them."""
+    at = OWN_ARRAYS
+    return Searched(
+        FilterTexts(array_at(words, at, np.uint8), array_at(words, at + 1, np.int64)),
+        ShapeTrie(
+            array_at(words, at + 2, np.int32),
+            array_at(words, at + 3, np.int32),
+            array_at(words, at + 4, np.uint8),
+        ),
+        ShapeTable(
+            array_at(words, at + 5, np.uint64),
+            array_at(words, at + 6, np.uint64),
+            array_at(words, at + 7, np.int32),
+            array_at(words, at + 8, np.uint32),
+            array_at(words, at + 9, np.int32),
+            array_at(words, at + 10, np.int32),
+        ),
+        FewShapes(
+            array_at(words, at + 11, np.uint32),
+            array_at(words, at + 12, np.int32),
+            array_at(words, at + 13, np.uint8),
+            array_at(words, at + 14, np.int32),
+            array_at(words, at + 15, np.int32),
+            array_at(words, at + 16, np.int32),
+        ),
+    )
 
 
 class Lookups(NamedTuple):
@@ -105,20 +165,38 @@ class TopicShapes(CompiledIndex[TopicFilter]):
         table = keys.build_table(texts, grown, shapes, numbers, prefixes, self.key_bits)
         return {**table_arrays(shapes), **table_arrays(table)}
 
-    def search(self, arrays: Arrays, batch: EventBatch) -> Pairs:
-        """Search for every topic of the batch, without the memo."""
-        return Pairs.none() if batch.topics is None else self._search(arrays, batch.topics)
+    def searched(self, segment: CompiledSegment) -> Iterable[tuple[NDArray[Any], DTypeLike]]:
+        """The arrays of `Searched`."""
+        arrays = segment.readable
+        texts, shapes = read_table(FilterTexts, arrays, TEXTS), read_table(ShapeTrie, arrays)
+        tables = (*texts, *shapes, *read_table(ShapeTable, arrays), *few_shapes(shapes))
+        return zip(tables, SEARCHED_TYPES, strict=True)
 
-    def search_segment(self, segment: CompiledSegment, batch: EventBatch) -> Pairs:
+    def find_in(self, number: int, segment: CompiledSegment, single: SingleEvent) -> Ints:
+        """Search for the event's topic, without the memo."""
+        topic = single.topic
+        if topic is None:
+            return NO_SLOTS
+        bound = self.bound(segment)
+        found: Ints = np.empty(FEW_HITS, np.int32)
+        count = _find(number, bound.words, topic, found)
+        while count > len(found):
+            found = np.empty(count, np.int32)
+            count = _find(number, bound.words, topic, found)
+        return found[:count]
+
+    def search(self, segment: CompiledSegment, batch: EventBatch) -> Pairs:
         """Search with the segment's memo, if the segment is large and no other thread uses the memo."""
         topics = batch.topics
-        if topics is None or len(segment) < REMEMBERED:
-            return self.search(segment.readable, batch)
+        if topics is None:
+            return Pairs.none()
+        if len(segment) < REMEMBERED:
+            return self._search(segment, topics)
         if segment.memo is None:
             segment.memo = TopicMemo()
         memo: TopicMemo = segment.memo
         if not memo.free.acquire(blocking=False):
-            return self._search(segment.readable, topics)
+            return self._search(segment, topics)
         try:
             return self._search_with(memo, segment, topics)
         finally:
@@ -128,47 +206,86 @@ class TopicShapes(CompiledIndex[TopicFilter]):
         """Search for those topics that the memo does not know, and tell it."""
         recalled = memo.recall(topics)
         if recalled is None:
-            return self._search(segment.readable, topics)
+            return self._search(segment, topics)
         if not recalled.unknown.any():
             return recalled.pairs
-        found = self._search(segment.readable, topics._replace(valid=recalled.unknown))
+        found = self._search(segment, topics._replace(valid=recalled.unknown))
         memo.learn(topics, recalled, found)
         return Pairs.joined([recalled.pairs, found])
 
-    def _search(self, arrays: Arrays, topics: Strings) -> Pairs:
+    def _search(self, segment: CompiledSegment, topics: Strings) -> Pairs:
         rows = len(topics.starts)
-        tables = (*sealed_arrays(topics), *(arrays[name] for name in SEARCHED))
+        bound = self.bound(segment)
+        texts = sealed_arrays(topics)
+        members, positions = segment.readable["members"], segment.readable["positions"]
         hits = Hits(*np.empty((3, max(LEAST_HITS, rows)), np.int32))
         parts: list[Pairs] = []
         row = 0
         while row < rows:
-            following, count = _nominate(row, *hits, *tables)
+            following, count = _nominate(row, bound.words, *hits, *texts)
             if following == row:
                 hits = Hits(*np.empty((3, 2 * len(hits.rows)), np.int32))
-            entries = hits.entries[:count]
-            parts.append(Pairs(*_expand(hits.rows[:count], entries, arrays["members"], arrays["positions"])))
+            parts.append(Pairs(*_expand(hits.rows[:count], hits.entries[:count], members, positions)))
             row = following
         return Pairs.joined(parts)
 
 
 @kernel
-def _nominate(first_row: int, *arrays: Any) -> tuple[int, int]:
+def _find(number: int, words: Longs, topic: Bytes, found: Ints) -> int:
+    """Write the live slots of a segment, of that number, whose filters match a topic, as far as they fit.
+
+    Returns how many there are. The steps are those of a batch, for a single row.
+    """
+    live = live_slots(words)
+    texts, shapes, table, few = _searched(words)
+    lookups = _room_for_lookups(shapes, few, 0)
+    hashes, totals = _room_for_levels(few)
+    asked = _probe_topic(0, topic, 0, len(topic), shapes, few, table, hashes, totals, lookups, 0)
+    buckets, marks = table.buckets, table.marks
+    shape_bits = keys.shape_bits(shapes)
+    for at in range(asked):
+        prefetch(marks, buckets[bucket_of(lookups.keys[at], len(buckets) - 1)])
+    count = 0
+    for at in range(asked):
+        bucket = bucket_of(lookups.keys[at], len(buckets) - 1)
+        wanted = keys.mark_of(lookups.keys[at], lookups.shapes[at], shape_bits)
+        for entry in range(buckets[bucket], buckets[bucket + 1]):
+            first = table.members[entry]
+            if marks[entry] != wanted or not agrees(texts, table.positions[first], topic, 0, len(topic)):
+                continue
+            for member in range(first, table.members[entry + 1]):
+                slot = live.slots[table.positions[member]]
+                if live.home[slot] == number:
+                    if count < len(found):
+                        found[count] = slot
+                    count += 1
+    return count
+
+
+@kernel
+def _room_for_lookups(shapes: ShapeTrie, few: FewShapes, more: int) -> Lookups:
+    """Room for the lookups of one row and some more."""
+    # A row looks a shape up once at most: its syntax sees it once.
+    room = more + (len(few.numbers) if len(few.numbers) else 2 * len(shapes.levels))
+    scratch = np.empty(2 * room, np.uint64)  # one piece of memory is had in less time than three
+    halves = scratch[room:].view(np.uint32)
+    return Lookups(scratch[:room], halves[:room], halves[room:].view(np.int32))
+
+
+@kernel
+def _nominate(first_row: int, words: Longs, *arrays: Any) -> tuple[int, int]:
     """Write each row and entry that match, until the hits are full.
 
-    The arrays are those of the hits, the topics, the texts, the trie and the table, one after another: a
-    kernel that is given tables takes microseconds longer to be called, which one event alone would notice.
+    The other arrays are those of the hits and of the topics, one after another: a kernel that is given
+    tables takes microseconds longer to be called, which a few events would notice.
 
     Returns the first row that is not answered yet, and the number of hits of the rows before it. The arrays
     to write to are given, for a loop that may also replace them is compiled to much slower code.
     """
     hits = Hits(*arrays[0:3])
     topics = Strings(*arrays[3:7])
-    texts = FilterTexts(*arrays[7:9])
-    shapes = ShapeTrie(*arrays[9:12])
-    table = ShapeTable(*arrays[12:18])
-    room = BLOCK + 2 * len(shapes.levels)  # a row looks a shape up once at most: its syntax sees it once
-    lookups = Lookups(np.empty(room, np.uint64), np.empty(room, np.uint32), np.empty(room, np.int32))
-    few = few_shapes(shapes)
+    texts, shapes, table, few = _searched(words)
+    lookups = _room_for_lookups(shapes, few, BLOCK)
     row = first_row
     count = 0
     while row < len(topics.starts):
@@ -182,7 +299,9 @@ def _nominate(first_row: int, *arrays: Any) -> tuple[int, int]:
         for hit in range(count, nominated):
             prefetch(texts.bytes, texts.offsets[hits.positions[hit]])
         for hit in range(count, nominated):
-            if agrees(texts, hits.positions[hit], topics, hits.rows[hit]):
+            row_hit = hits.rows[hit]
+            start, end = topics.starts[row_hit], topics.ends[row_hit]
+            if agrees(texts, hits.positions[hit], topics.data, start, end):
                 hits.rows[count] = hits.rows[hit]
                 hits.entries[count] = hits.entries[hit]
                 count += 1
@@ -198,9 +317,7 @@ def _probe(
 
     Returns the first row that was not looked at, and the number of lookups.
     """
-    deepest = shapes.levels.max() + 1
-    hashes = np.empty(deepest + 1, np.uint64)
-    totals = np.zeros(deepest + 1, np.uint64)
+    hashes, totals = _room_for_levels(few)
     count = 0
     for row in range(first_row, len(topics.starts)):
         if count >= BLOCK:
@@ -208,18 +325,44 @@ def _probe(
         if not topics.valid[row]:
             continue
         start, end = topics.starts[row], topics.ends[row]
-        # Where there is a leading slash, the two syntaxes see different levels; else they see the same.
-        skipped = MQTTS if has_leading_slash(topics.data, start, end) else 0
-        while True:
-            depth = keys.hash_levels(topics.data, start + (skipped == MQTTS), end, hashes)
-            if len(few.numbers):
-                count = _probe_few(row, depth, skipped, hashes, totals, few, table, lookups, count)
-            else:
-                count = _walk_trie(row, depth, skipped, hashes, totals, shapes, table, lookups, count)
-            if skipped != MQTTS:
-                break
-            skipped = OURS
+        count = _probe_topic(row, topics.data, start, end, shapes, few, table, hashes, totals, lookups, count)
     return len(topics.starts), count
+
+
+@kernel
+def _room_for_levels(few: FewShapes) -> tuple[Words, Words]:
+    """Room for the hashes of a topic's levels, and for sums of them; the first sum is 0."""
+    room = np.zeros(2 * few.deepest[0] + 2, np.uint64)
+    return room[: few.deepest[0] + 1], room[few.deepest[0] + 1 :]
+
+
+@inlined
+def _probe_topic(
+    row: int,
+    topic: Bytes,
+    start: int | np.int64,
+    end: int | np.int64,
+    shapes: ShapeTrie,
+    few: FewShapes,
+    table: ShapeTable,
+    hashes: Words,
+    totals: Words,
+    lookups: Lookups,
+    count: int,
+) -> int:
+    """Add the lookups of one row, whose topic is given, that the Bloom filter lets pass."""
+    # Where there is a leading slash, the two syntaxes see different levels; else they see the same.
+    skipped = MQTTS if has_leading_slash(topic, start, end) else 0
+    while True:
+        depth = keys.hash_levels(topic, start + (skipped == MQTTS), end, hashes)
+        if len(few.numbers):
+            count = _probe_few(row, depth, skipped, hashes, totals, few, table, lookups, count)
+        else:
+            count = _walk_trie(row, depth, skipped, hashes, totals, shapes, table, lookups, count)
+        if skipped != MQTTS:
+            break
+        skipped = OURS
+    return count
 
 
 @inlined

@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 
 from distributary.kernel import Bytes, Longs, inlined, kernel
-from distributary.matching.columns import Strings
 from distributary.matching.memory import WORD, load_word, lowest_bit
 
 SLASH = ord("/")
@@ -54,14 +53,15 @@ def read_ends(data: Bytes, start: int, end: int) -> tuple[int, int, int, bool]:
 
 
 @inlined
-def agrees(texts: FilterTexts, position: int, topics: Strings, row: int) -> bool:
-    """Whether the filter at that position matches the topic of that row; decided on every byte.
+def agrees(
+    texts: FilterTexts, position: int, topic: Bytes, topic_start: int | np.int64, topic_end: int | np.int64
+) -> bool:
+    """Whether the filter at that position matches the topic that is there; decided on every byte.
 
     Equal bytes are passed over whatever they mean. Where the two differ, the filter must be at a wildcard, or
     behind one, when the level of the topic begins with the byte by which the wildcard is written.
     """
-    data, topic = texts.bytes, topics.data
-    topic_start, topic_end = topics.starts[row], topics.ends[row]
+    data = texts.bytes
     first, end, wildcard, is_open = read_ends(data, texts.offsets[position], texts.offsets[position + 1])
     if wildcard == STAR and has_leading_slash(topic, topic_start, topic_end):
         topic_start += 1

@@ -64,6 +64,8 @@ class FewShapes(NamedTuple):
     wild_starts: Ints
     wild_levels: Ints
     """The wildcard levels of shape i are `wild_levels[wild_starts[i]:wild_starts[i + 1]]`."""
+    deepest: Ints
+    """One number: the levels of the deepest shape, where there are many as well."""
 
 
 @kernel
@@ -192,4 +194,4 @@ def few_shapes(trie: ShapeTrie) -> FewShapes:
                     filled += 1
             count += 1
             wild_starts[count] = filled
-    return FewShapes(numbers, depths, syntax, wild_starts, wild_levels)
+    return FewShapes(numbers, depths, syntax, wild_starts, wild_levels, np.full(1, deepest, np.int32))

@@ -6,17 +6,20 @@ time linear in the shorter of the two.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
 from distributary.filters.topic import TopicFilter
-from distributary.kernel import Flags, Ints, kernel, read_table, sealed, sealed_table
+from distributary.kernel import Bytes, Flags, Ints, Longs, kernel, read_table, sealed, sealed_table
 from distributary.matching.batch import EventBatch
+from distributary.matching.bound import array_at
 from distributary.matching.columns import Strings
 from distributary.matching.index import Arrays
-from distributary.matching.layers import Verifier
+from distributary.matching.layers import OWN_ARRAYS, CompiledSegment, Verifier, live_slots
+from distributary.matching.single import SingleEvent
 from distributary.matching.topic.text import TEXTS, FilterTexts, agrees
 
 
@@ -29,18 +32,45 @@ class TopicVerifier(Verifier[TopicFilter]):
         """Nothing: the texts are kept by the layers."""
         return {}
 
-    def check(self, arrays: Arrays, batch: EventBatch, rows: Ints, positions: Ints) -> Flags:
+    def searched(self, segment: CompiledSegment) -> Iterable[tuple[NDArray[Any], DTypeLike]]:
+        """The texts of the filters."""
+        return zip(read_table(FilterTexts, segment.readable, TEXTS), (np.uint8, np.int64), strict=True)
+
+    def passing_in(self, number: int, segment: CompiledSegment, single: SingleEvent, slots: Ints) -> Ints:
+        """Compare each text with the event's topic."""
+        if single.topic is None:
+            elsewhere: Ints = slots[self._home[slots] != number]
+            return elsewhere
+        bound = self.bound(segment)
+        return slots[: _keep(number, bound.words, single.topic, slots)]
+
+    def check(self, segment: CompiledSegment, batch: EventBatch, rows: Ints, positions: Ints) -> Flags:
         """Compare each pair's text with its topic."""
         if batch.topics is None:
             return np.zeros(len(rows), np.bool_)
-        texts = read_table(FilterTexts, arrays, TEXTS)
+        texts = read_table(FilterTexts, segment.readable, TEXTS)
         return _check(sealed_table(batch.topics), texts, sealed(rows), sealed(positions))
+
+
+@kernel
+def _keep(number: int, words: Longs, topic: Bytes, slots: Ints) -> int:
+    """Move the slots that a topic passes, and those at home elsewhere, to the front; how many they are."""
+    live = live_slots(words)
+    texts = FilterTexts(array_at(words, OWN_ARRAYS, np.uint8), array_at(words, OWN_ARRAYS + 1, np.int64))
+    kept = 0
+    for slot in slots:
+        if live.home[slot] != number or agrees(texts, live.place[slot], topic, 0, len(topic)):
+            slots[kept] = slot
+            kept += 1
+    return kept
 
 
 @kernel
 def _check(topics: Strings, texts: FilterTexts, rows: Ints, positions: Ints) -> Flags:
     passed = np.zeros(len(rows), np.bool_)
     for pair in range(len(rows)):
-        if topics.valid[rows[pair]]:
-            passed[pair] = agrees(texts, positions[pair], topics, rows[pair])
+        row = rows[pair]
+        if topics.valid[row]:
+            start, end = topics.starts[row], topics.ends[row]
+            passed[pair] = agrees(texts, positions[pair], topics.data, start, end)
     return passed

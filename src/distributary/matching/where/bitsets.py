@@ -15,17 +15,19 @@ it is grouped, 4 if it is a key.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
 from distributary.filters.where.filter import WhereFilter
 from distributary.kernel import Bytes, Flags, Ints, kernel, read_table, sealed, table_arrays
 from distributary.matching.batch import EventBatch
 from distributary.matching.index import Arrays, Pairs
-from distributary.matching.layers import CompiledIndex
+from distributary.matching.layers import CompiledIndex, CompiledSegment
 from distributary.matching.order import grouped
+from distributary.matching.single import SingleEvent
 from distributary.matching.where import constraints as conditions
 from distributary.matching.where import evaluation
 from distributary.matching.where.blocks import (
@@ -37,8 +39,10 @@ from distributary.matching.where.blocks import (
     wanted_bits,
 )
 from distributary.matching.where.constraints import UNCERTAIN, Constraints, Found
+from distributary.matching.where.find import bind_searched, find_conditions
 from distributary.matching.where.keys import KeyTable, build_keys, find_keyed
 from distributary.matching.where.plan import KEYED_BELOW, WORTH_A_GROUP, Buckets, plan
+from distributary.matching.where.single import SegmentConditions
 
 SAMPLE = 256
 """The first rows of a batch, which show what holds often."""
@@ -46,6 +50,8 @@ LARGE = 8 * SAMPLE
 """Batches of so many rows are looked at in this way."""
 OFTEN = 1 / 16
 """A filter that a larger part of the first rows passes is evaluated by columns."""
+FEW = 256
+"""How many filters of one event are made room for at first."""
 ROWS = 8192
 """Rows that meet a block before the next one."""
 BUCKETED = 1 << 24
@@ -71,8 +77,36 @@ class WhereBitsets(CompiledIndex[WhereFilter]):
             **table_arrays(build_blocks(planned), "block_"),
         }
 
-    def search(self, arrays: Arrays, batch: EventBatch) -> Pairs:
+    def searched(self, segment: CompiledSegment) -> Iterable[tuple[NDArray[Any], DTypeLike]]:
+        """What `find_conditions` reads."""
+        return bind_searched(segment.readable)
+
+    def find_in(self, number: int, segment: CompiledSegment, single: SingleEvent) -> Ints:
+        """Encode the event, search, and evaluate the filters that the kernel leaves open."""
+        known: SegmentConditions | None = segment.known
+        if known is None:
+            known = segment.known = SegmentConditions(segment.readable)
+        encoded = known.encode(single)
+        if encoded is None:
+            return super().find_in(number, segment, single)
+        bound = self.bound(segment)
+        found: Ints = np.empty(FEW, np.int32)
+        count, undecided = find_conditions(number, bound.words, *encoded, found)
+        while count + undecided > len(found):
+            found = np.empty(count + undecided, np.int32)
+            count, undecided = find_conditions(number, bound.words, *encoded, found)
+        if not undecided:
+            return found[:count]
+        passed = [
+            position
+            for position in found[len(found) - undecided :].tolist()
+            if known.passes(position, single)
+        ]
+        return np.concatenate((found[:count], segment.slots[passed]))
+
+    def search(self, segment: CompiledSegment, batch: EventBatch) -> Pairs:
         """Encode some thousand rows at a time, and find what is keyed, what is grouped, and the rest."""
+        arrays = segment.readable
         columns = conditions.columns_of(arrays, batch)
         constraints = read_table(Constraints, arrays)
         buckets = read_table(Buckets, arrays, "bucket_")

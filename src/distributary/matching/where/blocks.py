@@ -11,12 +11,12 @@ Cost of an event, for g conjunctions of k constraints: about k * g / 64 word ope
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from distributary.kernel import Bytes, Flags, Floats, Ints, Longs, Words, kernel
+from distributary.kernel import Bytes, Flags, Floats, Ints, Longs, Words, inlined, kernel
 from distributary.matching.columns import NULL
 from distributary.matching.memory import lowest_bit
 from distributary.matching.where.constraints import Constraints, Found, Rows, grown, holds, runs
@@ -226,6 +226,56 @@ def wanted_bits(blocks: BitsetBlocks, unwanted: Flags) -> Words:
                 bit = conjunction - blocks.first[block]
                 wanted[block * WIDTHS[-1] + (bit >> 6)] |= np.uint64(1) << np.uint64(bit & 63)
     return wanted
+
+
+@kernel
+def single_buckets(buckets: Buckets, attributes: Ints, rows: Rows) -> Words:
+    """The bucket of the only row for each attribute (of those that are asked for); NOTHING for the others."""
+    number = np.zeros(len(buckets.size), np.uint64)
+    for attribute in attributes:
+        column = rows.where[attribute]
+        number[attribute] = bucket_of(buckets, attribute, rows.tags[0, column], rows.values[0, column])
+    return number
+
+
+@kernel
+def single_candidates(blocks: BitsetBlocks, first_block: int, number: Words, found: Ints) -> tuple[int, int]:
+    """Write the conjunctions that may hold for a row in these buckets, block by block while there is room.
+
+    Returns the first block that was not looked at, and how many conjunctions there are.
+    """
+    words, count = blocks.words, np.uint64(0)
+    for at in range(first_block, len(blocks.width)):
+        if np.int64(count) + BLOCK > len(found):
+            return at, int(count)
+        block = np.uint64(at)
+        # No block wants the bucket NOTHING, in which no constraint holds.
+        lead = np.int64(number[np.uint64(blocks.attributes[block, 0])])
+        if lead < blocks.from_bucket[block] or lead > blocks.to_bucket[block]:
+            continue
+        width, first = np.uint64(blocks.width[block]), np.uint64(blocks.first[block])
+        at0 = _bitset(blocks, block, 0, number, width)
+        at1 = _bitset(blocks, block, 1, number, width)
+        at2 = _bitset(blocks, block, 2, number, width)
+        at3 = _bitset(blocks, block, 3, number, width)
+        for offset in range(width):
+            word = np.uint64(offset)
+            left = words[at0 + word] & words[at1 + word] & words[at2 + word] & words[at3 + word]
+            if left != 0 and blocks.wide[block]:
+                for j in range(4, GROUPED_BY):
+                    left &= words[_bitset(blocks, block, j, number, width) + word]
+            while left != 0:
+                found[count] = first + word * np.uint64(64) + lowest_bit(left)
+                count += np.uint64(1)
+                left &= left - np.uint64(1)
+    return len(blocks.width), int(count)
+
+
+@inlined
+def _bitset(blocks: BitsetBlocks, block: np.uint64, j: int, number: Words, width: np.uint64) -> Any:
+    """Where the bitset begins of a block's j-th attribute and the bucket that it has."""
+    attribute = np.uint64(blocks.attributes[block, j])
+    return np.uint64(blocks.tables[block, j]) + number[attribute] * width
 
 
 @kernel

@@ -32,6 +32,8 @@ INSTANT_CUTS = 56
 values an attribute has at most 1 + 65 + 113 + 57 + 4 buckets, so that a byte can number them."""
 LINES = 3
 """Lines of an attribute: its numbers, its texts and its instants."""
+SPECIAL = 4
+"""Buckets beside those of the lines: false, true, null and all other values."""
 MOST_CUTS = (NUMBER_CUTS, TEXT_CUTS, INSTANT_CUTS)
 SAMPLE = 1 << 15
 """Bounds of one attribute that are looked at to place the cuts."""

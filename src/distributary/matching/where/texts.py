@@ -23,6 +23,7 @@ from distributary.kernel import (
     Ints,
     Longs,
     hash_bytes,
+    inlined,
     kernel,
     same_text,
     sealed,
@@ -105,31 +106,34 @@ def rank_texts(
     column: int,
 ) -> None:
     """Write the rank of each row that holds a text into that column of `values`."""
+    for row in range(len(starts)):
+        if tags[row] == STRING:
+            values[row, column] = rank_text(texts, attribute, data, starts[row], ends[row])
+
+
+@inlined
+def rank_text(texts: Texts, attribute: Any, data: Bytes, start: Any, end: Any) -> Any:
+    """The rank of one text among those of an attribute."""
     first, last = texts.first[attribute], texts.first[attribute + 1]
+    if first == last:
+        return UNNAMED
     base = texts.slots_first[attribute]
     mask = np.uint64(texts.slots_first[attribute + 1] - base - 1)
-    for row in range(len(starts)):
-        if tags[row] != STRING:
-            continue
-        start, end = starts[row], ends[row]
-        rank = UNNAMED
-        if first < last:
-            at = text_hash(data, start, end) & mask
-            text = texts.slots[base + np.int64(at)]
-            while text >= 0:
-                if same_text(data, start, end, texts.data, texts.offsets[text], texts.offsets[text + 1]):
-                    rank = 2.0 * (text - first) + 1.0
-                    break
-                at = (at + np.uint64(1)) & mask
-                text = texts.slots[base + np.int64(at)]
-            if text < 0 and texts.ordered[attribute]:
-                low, high = first, last
-                while low < high:
-                    middle = (low + high) >> 1
-                    other, other_end = texts.offsets[middle], texts.offsets[middle + 1]
-                    if text_order(data, start, end, texts.data, other, other_end) > 0:
-                        low = middle + 1
-                    else:
-                        high = middle
-                rank = 2.0 * (low - first)
-        values[row, column] = rank
+    at = text_hash(data, start, end) & mask
+    text = texts.slots[base + np.int64(at)]
+    while text >= 0:
+        if same_text(data, start, end, texts.data, texts.offsets[text], texts.offsets[text + 1]):
+            return 2.0 * (text - first) + 1.0
+        at = (at + np.uint64(1)) & mask
+        text = texts.slots[base + np.int64(at)]
+    if not texts.ordered[attribute]:
+        return UNNAMED
+    low, high = first, last
+    while low < high:
+        middle = (low + high) >> 1
+        other, other_end = texts.offsets[middle], texts.offsets[middle + 1]
+        if text_order(data, start, end, texts.data, other, other_end) > 0:
+            low = middle + 1
+        else:
+            high = middle
+    return 2.0 * (low - first)

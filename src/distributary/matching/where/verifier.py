@@ -6,19 +6,29 @@ rows that occur in a pair are looked at. Space: 21 bytes a constraint and 9 a co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
 from distributary.filters.where.filter import WhereFilter
-from distributary.kernel import Bytes, Flags, Ints, kernel, read_table, sealed
+from distributary.kernel import Bytes, Flags, Floats, Ints, Longs, inlined, kernel, read_table, sealed
 from distributary.matching.batch import EventBatch
+from distributary.matching.bound import array_at
 from distributary.matching.index import Arrays
-from distributary.matching.layers import Verifier
+from distributary.matching.layers import OWN_ARRAYS, CompiledSegment, Verifier, live_slots
+from distributary.matching.single import SingleEvent
 from distributary.matching.where import constraints as conditions
 from distributary.matching.where import evaluation
 from distributary.matching.where.constraints import UNCERTAIN, Constraints, Rows, holds
+from distributary.matching.where.single import (
+    CONDITION_TYPES,
+    SegmentConditions,
+    bind_conditions,
+    bound_conditions,
+    single_row,
+)
 
 FAILS, PASSES, OPEN = range(3)
 """What the constraints say of a pair: no, yes, or that its filter must be evaluated."""
@@ -36,8 +46,31 @@ class WhereVerifier(Verifier[WhereFilter]):
         first = np.searchsorted(flat.owner, np.arange(len(filters) + 1)).astype(np.int32)
         return {**flat.arrays(filters), "first": first}
 
-    def check(self, arrays: Arrays, batch: EventBatch, rows: Ints, positions: Ints) -> Flags:
+    def searched(self, segment: CompiledSegment) -> Iterable[tuple[NDArray[Any], DTypeLike]]:
+        """The conditions, and where those of each filter begin."""
+        return (*bind_conditions(segment.readable), (segment.readable["first"], np.int32))
+
+    def passing_in(self, number: int, segment: CompiledSegment, single: SingleEvent, slots: Ints) -> Ints:
         """Check the constraints, and evaluate the filters that they leave open."""
+        known: SegmentConditions | None = segment.known
+        if known is None:
+            known = segment.known = SegmentConditions(segment.readable)
+        encoded = known.encode(single)
+        if encoded is None:
+            return super().passing_in(number, segment, single, slots)
+        bound = self.bound(segment)
+        undecided: Ints = np.empty(len(slots), np.int32)
+        kept, left_open = _keep(number, bound.words, *encoded, slots, undecided)
+        if not left_open:
+            return slots[:kept]
+        passed = [
+            slot for slot in undecided[:left_open].tolist() if known.passes(int(self._place[slot]), single)
+        ]
+        return np.concatenate((slots[:kept], np.array(passed, np.int32)))
+
+    def check(self, segment: CompiledSegment, batch: EventBatch, rows: Ints, positions: Ints) -> Flags:
+        """Check the constraints, and evaluate the filters that they leave open."""
+        arrays = segment.readable
         wanted = np.zeros(batch.rows, np.bool_)
         wanted[rows] = True
         chosen = np.flatnonzero(wanted).astype(np.int32)
@@ -66,6 +99,44 @@ class WhereVerifier(Verifier[WhereFilter]):
 
 
 @kernel
+def _keep(
+    number: int, words: Longs, attributes: Floats, data: Bytes, slots: Ints, undecided: Ints
+) -> tuple[int, int]:
+    """Move the slots that the encoded event may pass to the front, and note those that must be evaluated.
+
+    Slots at home elsewhere stay. Returns how many there are of both.
+    """
+    live, bound = live_slots(words), bound_conditions(words, OWN_ARRAYS)
+    first = array_at(words, OWN_ARRAYS + len(CONDITION_TYPES), np.int32)
+    rows = single_row(bound.texts, attributes, data)
+    kept = left_open = 0
+    for slot in slots:
+        says = PASSES
+        if live.home[slot] == number:
+            says = _answer(bound.constraints, rows, first, bound.flags, live.place[slot], 0)
+        if says == OPEN:
+            undecided[left_open] = slot
+            left_open += 1
+        elif says == PASSES:
+            slots[kept] = slot
+            kept += 1
+    return kept, left_open
+
+
+@inlined
+def _answer(constraints: Constraints, rows: Rows, first: Ints, flags: Bytes, position: int, row: int) -> int:
+    """What the constraints of the filter at a position say of a row."""
+    says = FAILS
+    for conjunction in range(first[position], first[position + 1]):
+        start, end = constraints.start[conjunction], constraints.start[conjunction + 1]
+        if holds(constraints, rows, start, end, row):
+            if flags[conjunction] & UNCERTAIN == 0:
+                return PASSES
+            says = OPEN
+    return says
+
+
+@kernel
 def _check(
     constraints: Constraints,
     rows: Rows,
@@ -78,13 +149,6 @@ def _check(
     """What the constraints say of each pair; `places` says where a row of the batch is among `rows`."""
     answers = np.zeros(len(pair_row), np.uint8)
     for pair in range(len(pair_row)):
-        position = pair_position[pair]
-        place = places[pair_row[pair]]
-        for conjunction in range(first[position], first[position + 1]):
-            start, end = constraints.start[conjunction], constraints.start[conjunction + 1]
-            if holds(constraints, rows, start, end, place):
-                if flags[conjunction] & UNCERTAIN == 0:
-                    answers[pair] = PASSES
-                    break
-                answers[pair] = OPEN
+        row = places[pair_row[pair]]
+        answers[pair] = _answer(constraints, rows, first, flags, pair_position[pair], row)
     return answers

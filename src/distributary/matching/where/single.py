@@ -1,0 +1,224 @@
+"""One event against the conditions of a segment: what an index and a verifier do for one row, bound once.
+
+An event is *encoded* for a segment: for each attribute that the segment's conditions name and the event has,
+its number there, the tag of the value, and the double that stands for it (see `columns`), or the length of a
+text. Texts are ranked in the kernel. The kernels then do for one row what those of `keys`, `blocks` and
+`constraints` do for many, without sorting rows into buckets.
+
+What only evaluation can decide is left to the filters themselves. An event with a hard decimal (see
+`columns`) that may meet a bound of as many digits is not encoded, and is matched as a batch of one.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from distributary.filters.change import as_float
+from distributary.filters.where.filter import WhereFilter
+from distributary.filters.where.lookup import value_under
+from distributary.filters.where.values import plain
+from distributary.filters.where.write import OPERATION_KEY
+from distributary.kernel import Bytes, Floats, Longs, inlined, read_table
+from distributary.matching import frozen
+from distributary.matching.bound import array_at
+from distributary.matching.columns import (
+    BOOLEAN,
+    NULL,
+    NUMBER,
+    OTHER,
+    STRING,
+    AttributeColumn,
+    is_hard,
+    number_of_value,
+    tag_of,
+)
+from distributary.matching.index import Arrays
+from distributary.matching.single import SingleEvent
+from distributary.matching.where.constraints import Constraints, Rows
+from distributary.matching.where.evaluation import undecidable_rows
+from distributary.matching.where.texts import Texts, rank_text
+
+OWN = ("id", "topic")
+"""Names under which conditions find the event's own id and topic, where no attribute is called so."""
+
+FIELDS = 3
+"""Numbers of an encoded attribute: its number, the tag, and the double or the length of the text."""
+
+MOST_FILTERS = 1 << 16
+"""Filters of a segment that are kept as Python has them; then all are forgotten."""
+
+NO_TEXT: Bytes = np.empty(0, np.uint8)
+NO_TEXT.flags.writeable = False
+
+
+class EncodedEvent(NamedTuple):
+    """An event as the kernels read it."""
+
+    attributes: Floats
+    texts: Bytes
+    """The texts of the attributes that are texts, one after another."""
+
+
+class SegmentConditions:
+    """What is known of a segment's conditions beside the arrays that kernels read."""
+
+    def __init__(self, arrays: Arrays) -> None:
+        self._arrays = arrays
+        names = frozen.unpack_texts(frozen.within(arrays, "attributes"))
+        self._numbers = {name: number for number, name in enumerate(names)}
+        self._operations = [name for name in names if name.startswith(OPERATION_KEY)]
+        self._own = [name for name in OWN if name in self._numbers]
+        self._meets_hard: dict[int, bool] = {}
+        self._filters: dict[int, WhereFilter] = {}
+
+    def encode(self, single: SingleEvent) -> EncodedEvent | None:
+        """The event for this segment; None when a hard decimal calls for another way."""
+        numbers = self._numbers
+        fields: list[float] = []
+        texts: list[bytes] = []
+        given: Mapping[str, Any] = single.event.attributes
+        for name, value in given.items():
+            number = numbers.get(name)
+            if number is not None and value is not None:
+                kind = type(value)
+                if kind is float and value == value:
+                    fields += (number, NUMBER, value)
+                elif kind is str:
+                    text = value.encode()
+                    texts.append(text)
+                    fields += (number, STRING, len(text))
+                elif not self._encode(number, value, fields, texts):
+                    return None
+            if "." in name and value is not None:
+                self._encode_objects(name, given, fields)
+        for name in self._own:
+            if given.get(name) is None:
+                own = single.event.id if name == "id" else single.event.topic
+                self._encode(numbers[name], own, fields, texts)
+        for key in self._operations:
+            if not self._encode(numbers[key], value_under(single.arrived, key), fields, texts):
+                return None
+        attributes = np.frombuffer(array("d", fields)) if fields else np.empty(0)
+        return EncodedEvent(attributes, np.frombuffer(b"".join(texts), np.uint8) if texts else NO_TEXT)
+
+    def passes(self, position: int, single: SingleEvent) -> bool:
+        """Evaluate the filter at a position."""
+        filter = self._filters.get(position)
+        if filter is None:
+            if len(self._filters) == MOST_FILTERS:
+                self._filters.clear()
+            text = frozen.unpack_text(frozen.within(self._arrays, "texts"), position)
+            filter = self._filters[position] = WhereFilter.parse(text)
+        return filter.matches(single.arrived)
+
+    def _encode(self, number: int, value: Any, fields: list[float], texts: list[bytes]) -> bool:
+        """Add any value; False when it is a decimal that the kernels cannot tell from a bound."""
+        kind = type(value)
+        if kind is int:
+            fields += (number, NUMBER, as_float(value))
+            return True
+        if kind is bool:
+            fields += (number, BOOLEAN, value)
+            return True
+        value = plain(value)
+        tag = tag_of(value)
+        if tag == STRING:
+            text = value.encode()
+            texts.append(text)
+            fields += (number, STRING, len(text))
+            return True
+        fields += (number, tag, 0.0 if tag in (NULL, OTHER) else number_of_value(value))
+        return not (is_hard(value) and self._is_undecidable(number, value))
+
+    def _encode_objects(self, name: str, given: Mapping[str, Any], fields: list[float]) -> None:
+        """Add the objects that an attribute with a dotted name is in: they are there, and equal nothing."""
+        end = name.find(".", 1)
+        while end > 0:
+            number = self._numbers.get(name[:end])
+            if number is not None and name[:end] not in OWN and given.get(name[:end]) is None:
+                fields += (number, OTHER, 0.0)
+            end = name.find(".", end + 1)
+
+    def _is_undecidable(self, number: int, value: Any) -> bool:
+        """Whether some bound on the attribute may only be told from a hard decimal by evaluation."""
+        meets = self._meets_hard.get(number)
+        if meets is None:
+            column = AttributeColumn.from_values([value])
+            meets = undecidable_rows(self._arrays, [(number, column)], 1) is not None
+            self._meets_hard[number] = meets
+        return meets
+
+
+CONDITION_TYPES = (
+    *(np.int32, np.int32, np.uint8, np.float64, np.float64, np.uint8, np.float64, np.float64),
+    *(np.int32, np.int64, np.uint8, np.int32, np.int32, np.bool_),
+    np.uint8,
+)
+"""The types of the arrays of `BoundConditions`, one after another: as they are bound."""
+
+
+class BoundConditions(NamedTuple):
+    """What both the index and the verifier have bound."""
+
+    constraints: Constraints
+    texts: Texts
+    flags: Bytes
+
+
+def bind_conditions(arrays: Arrays) -> Iterable[tuple[NDArray[Any], DTypeLike]]:
+    """The arrays of `BoundConditions`."""
+    tables = (*read_table(Constraints, arrays), *read_table(Texts, arrays, "text_"), arrays["flags"])
+    return zip(tables, CONDITION_TYPES, strict=True)
+
+
+@inlined
+def bound_conditions(words: Longs, at: int) -> BoundConditions:
+    """What `bind_conditions` has bound, from the array of that number on."""
+    return BoundConditions(
+        Constraints(
+            array_at(words, at, np.int32),
+            array_at(words, at + 1, np.int32),
+            array_at(words, at + 2, np.uint8),
+            array_at(words, at + 3, np.float64),
+            array_at(words, at + 4, np.float64),
+            array_at(words, at + 5, np.uint8),
+            array_at(words, at + 6, np.float64),
+            array_at(words, at + 7, np.float64),
+        ),
+        Texts(
+            array_at(words, at + 8, np.int32),
+            array_at(words, at + 9, np.int64),
+            array_at(words, at + 10, np.uint8),
+            array_at(words, at + 11, np.int32),
+            array_at(words, at + 12, np.int32),
+            array_at(words, at + 13, np.bool_),
+        ),
+        array_at(words, at + 14, np.uint8),
+    )
+
+
+@inlined
+def single_row(texts: Texts, attributes: Floats, data: Bytes) -> Rows:
+    """The encoded event as the only row there is."""
+    count = len(attributes) // FIELDS
+    tags = np.zeros((1, count + 1), np.uint8)
+    values = np.zeros((1, count + 1), np.float64)
+    where = np.zeros(len(texts.first) - 1, np.int32)
+    start: Any = 0
+    for place in range(count):
+        attribute = np.int64(attributes[FIELDS * place])
+        tag = np.uint8(attributes[FIELDS * place + 1])
+        value = attributes[FIELDS * place + 2]
+        if tag == STRING:
+            end = start + np.int64(value)
+            value = rank_text(texts, attribute, data, start, end)
+            start = end
+        where[attribute] = place + 1
+        tags[0, place + 1] = tag
+        values[0, place + 1] = value + 0.0
+    return Rows(tags, values, where)

@@ -1,0 +1,152 @@
+"""An event alone is answered as it is in a batch, at the borders between the two ways as well."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from distributary import Event, Matcher, Subscription
+from distributary.errors import InputError
+from distributary.matching.bound import BoundArrays
+from distributary.matching.registry import FEW
+from distributary.matching.topic import shapes
+from distributary.matching.where import bitsets
+
+CONDITIONS = (
+    "a = 1",
+    "a > 0.5 and b < 2",
+    "a in (1, 2, 3) or b = 1",
+    "a = 1 or a + b > 2 or b = 5",
+    "a < b",
+    "wind is not null",
+    "wind.speed > 3 and wind is not null",
+    "id = 'e1' or id = 'e2'",
+    "topic is null",
+    "topic like 'A/%' and id <> 'e3'",
+    "name = 'ann' or name > 'm'",
+    "lower(name) = 'ann'",
+    "price >= 1.00000000000000000001",
+    "price < 1.5",
+    "at > timestamp '2026-01-01 00:00:00'",
+    "flag",
+    "not flag or a is null",
+    "a is null and b is null",
+    "name like '%n'",
+    "a > 9007199254740992",
+)
+EVENTS = (
+    Event("e1"),
+    Event("e2", "A/B", {"a": 1, "b": 1.0}),
+    Event("e3", "A/B", {"a": -0.0, "b": 2, "name": "ann", "flag": True}),
+    Event("e4", attributes={"wind.speed": 4, "name": "Ann"}),
+    Event("e5", attributes={"wind.speed": None, "name": "zoë", "flag": False}),
+    Event("e6", attributes={"price": Decimal("1.00000000000000000001")}),
+    Event("e7", attributes={"price": Decimal("1.0")}),
+    Event("e8", attributes={"at": datetime(2026, 5, 1), "a": float("nan")}),
+    Event("e9", attributes={"a": 2**53 + 1, "b": 10**400}),
+    Event("e10", attributes={"a": np.float32(0.75), "b": np.int64(1), "name": np.str_("ann")}),
+    Event("e11", attributes={"a": (1, 2), "id": "e1", "topic": "A/C"}),
+    Event("e12", attributes={"at": np.datetime64("NaT"), "topic.depth": 2, "wind": "strong"}),
+)
+
+
+def subscriptions(topic: str | None = None) -> list[Subscription]:
+    return [
+        Subscription(f"s{number}", "ann", topic, condition) for number, condition in enumerate(CONDITIONS)
+    ]
+
+
+def in_batch(matcher: Matcher, event: Event) -> list[str]:
+    ids: list[str] = matcher.match_batch([event])["subscription_id"].to_pylist()
+    return ids
+
+
+@pytest.mark.parametrize("topic", [None, "mqtt:A/#", "A"])
+def test_every_kind_of_value_is_answered_as_in_a_batch(topic: str | None) -> None:
+    matcher = Matcher(subscriptions(topic))
+    for event in EVENTS:
+        assert matcher.match(event) == in_batch(matcher, event), event
+
+
+def test_answers_follow_changes_that_move_arrays_and_names(tmp_path: Path) -> None:
+    matcher = Matcher(subscriptions()[:3])
+    event = EVENTS[1]
+    assert matcher.match(event) == ["s0", "s1", "s2"]
+    matcher.remove("s0")
+    # The same number and slot, under another name.
+    matcher.add(Subscription("other", "ann", where="a = 1"))
+    assert matcher.match(event) == ["other", "s1", "s2"]
+    # More slots than the tables had room for when they were bound.
+    for number in range(300):
+        matcher.add(Subscription(f"t{number}", "ann", where=f"b = 1 and a < {number}"))
+        if number % 100 == 0:
+            assert matcher.match(event) == in_batch(matcher, event)
+    assert matcher.match(event) == in_batch(matcher, event)
+    matcher.freeze(tmp_path / "frozen")
+    opened = Matcher.open(tmp_path / "frozen")
+    opened.remove("t299")
+    assert opened.match(event) == in_batch(opened, event)
+    assert len(opened.match(event)) == len(matcher.match(event)) - 1
+
+
+@pytest.mark.parametrize("count", [FEW - 1, FEW, FEW + 1, shapes.FEW_HITS + 1, bitsets.FEW + 1])
+def test_more_answers_than_there_is_room_for_at_first(count: int) -> None:
+    event = Event("e", "A/B", {"a": 5})
+    by_topic = [Subscription(f"t{number}", "ann", "A/B", f"a <> {-1 - number}") for number in range(count)]
+    by_condition = [Subscription(f"w{number}", "ann", where=f"a > {-number}") for number in range(count)]
+    uncertain = [
+        Subscription(f"u{number}", "ann", where=f"a > {-number} and a <> b or a = 5")
+        for number in range(count)
+    ]
+    alike = [Subscription(f"l{number}", "ann", "A") for number in range(count)]
+    for held in (by_topic, by_condition, uncertain, alike):
+        matcher = Matcher(held)
+        assert matcher.match(event) == sorted(each.id for each in held)
+
+
+def test_a_tolerance_takes_note_of_an_event_alone_as_of_one_in_a_batch() -> None:
+    held = [
+        Subscription("c", "ann", "A", change={"x": 1}),
+        Subscription("d", "ann", "A", change={"x": 3, "y": 0}),
+        Subscription("e", "ann", "A"),
+    ]
+    held += [Subscription(f"m{number}", "ann", "A", change={"x": number / 900}) for number in range(1500)]
+    values = [{"x": 1}, {"x": 1.5, "y": Decimal("2")}, {"x": True}, {"x": 5}, {"x": "5"}, {"y": 2.0}, {}]
+    alone, batches = Matcher(held), Matcher(held)
+    for topic in ("A", "A/B"):
+        for attributes in values:
+            event = Event("e", topic, attributes)
+            assert alone.match(event) == in_batch(batches, event)
+    alone.add(Subscription("late", "ann", "A", change={"x": 0}))
+    batches.add(Subscription("late", "ann", "A", change={"x": 0}))
+    event = Event("e", "A", {"x": 5.5})
+    assert alone.match(event) == in_batch(batches, event)
+    assert alone.recall(["A"]) == batches.recall(["A"])
+
+
+def test_a_malformed_document_is_refused_whoever_is_subscribed() -> None:
+    matcher = Matcher([Subscription("s", "ann", "A")])
+    event = Event("e", "A", document="<a><b></a>")
+    with pytest.raises(InputError) as alone:
+        matcher.match(event)
+    with pytest.raises(InputError) as batch:
+        matcher.match_batch([event])
+    assert str(alone.value) == str(batch.value)
+
+
+def test_threads_may_ask_at_once() -> None:
+    matcher = Matcher(subscriptions())
+    expected = [matcher.match(event) for event in EVENTS]
+    with ThreadPoolExecutor(4) as threads:
+        for answers in threads.map(lambda _: [matcher.match(event) for event in EVENTS], range(40)):
+            assert answers == expected
+
+
+def test_an_array_of_another_type_is_not_bound() -> None:
+    with pytest.raises(TypeError, match="int32"):
+        BoundArrays([(np.zeros(3, np.int64), np.int32)])
