@@ -30,7 +30,7 @@ from distributary.filters.where.expression import (
 from distributary.filters.where.geometry import read_polygon
 from distributary.filters.where.like import like_pattern, lowered
 from distributary.filters.where.operations import ALIASES, FUNCTIONS, read_network
-from distributary.filters.where.tokens import AGGREGATES, literal_number
+from distributary.filters.where.tokens import AGGREGATES, CALLS, literal_number
 from distributary.filters.where.values import MIRRORED, Several, compare, exact
 
 MAX_OPERATION_DEPTH = 50
@@ -286,9 +286,12 @@ class ConditionBuilder:
     def _refuse_call(self, name: str, place: int) -> NoReturn:
         if name in AGGREGATES:
             self.refuse(f"{name}(...) is over many events; a condition sees one. Write a query", place)
-        near = get_close_matches(name, [*CALLABLE, *ALIASES, "now"], 1, 0.7)
-        hint = f"did you mean {near[0]}(...)?" if near else f"there are {', '.join([*CALLABLE, 'now'])}"
-        self.refuse(f"the function {name}(...) is not supported; {hint}", place)
+        if name == "if":
+            self.refuse("if is written as if(condition, value, otherwise)", place)
+        known = [*CALLABLE, "extract", "if", "now"]
+        near = get_close_matches(name, [*known, *ALIASES], 1, 0.7)
+        hint = f"did you mean {near[0]}(...)?" if near else f"there are {', '.join(known)}"
+        self.refuse(f"the function {name}(...) is not supported; {CALLS.get(name, hint)}", place)
 
     def _check_arguments(self, function: str, parts: list[Parsed]) -> None:
         """Refuse a type, a polygon or a block of addresses that is none."""

@@ -322,6 +322,8 @@ class ConditionReader(PrecedenceReader):
             if isinstance(previous, Parsed) and text[0] == "-":  # a subtraction
                 frame.items.append(ConditionToken("sign", "-", place))
                 text = text[1:].lstrip()
+            elif isinstance(previous, Parsed):
+                self._refuse_after(previous, frame, "", place)
             number = read_number(text)
             if number is None:
                 self.refuse("a number beyond 1000 digits", place)

@@ -8,6 +8,8 @@ a list. Nothing here enters a group, so the stack is as deep as there are levels
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from distributary.filters.where import expression as tree
 from distributary.filters.where.build import ConditionBuilder, Constant, Parsed
 from distributary.filters.where.expression import Expression
@@ -16,6 +18,7 @@ from distributary.filters.where.tokens import ConditionToken
 Item = ConditionToken | Parsed
 
 LIST = "IN needs a list of values with commas between them, such as (1, 2)"
+ARRAY = "whether an array has a value is asked with array_contains(array, value)"
 COMPARISONS = {"=": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 PREDICATES = frozenset({"in", "between", "like", "ilike", "regexp", "rlike", "is", "not"})
 ARITHMETIC = {"||": 5, "+": 6, "-": 6, "*": 7, "/": 7, "%": 7}
@@ -54,16 +57,24 @@ class PrecedenceReader(ConditionBuilder):
             elif sign == "and" and least <= AND:
                 left = self._connected("and", left, NOT)
             elif (sign in COMPARISONS or sign in PREDICATES) and least <= PREDICATE:
+                start = self._at
                 left = self._predicate(left)
                 if self._word() in COMPARISONS:
-                    place = self._items[self._at].place
-                    self.refuse("only two sides can be compared; write a < b and b < c for a chain", place)
+                    self._refuse_chain(start)
             elif sign in ARITHMETIC and least <= ARITHMETIC[sign]:
                 self._at += 1
                 right = self._read(ARITHMETIC[sign] + 1)
                 left = Parsed(self.arithmetic(sign, left, right), left.place)
             else:
                 return left
+
+    def _refuse_chain(self, start: int) -> NoReturn:
+        """Refuse a second comparison after the one that starts there."""
+        for item in self._items[start : self._at]:
+            if isinstance(item, ConditionToken) and item.text == "||":
+                self.refuse("|| joins texts; write or between conditions", item.place)
+        place = self._items[self._at].place
+        self.refuse("only two sides can be compared; write a < b and b < c for a chain", place)
 
     def _connected(self, word: str, first: Parsed, tighter: int) -> Parsed:
         parts = [self.condition(first)]
@@ -99,8 +110,9 @@ class PrecedenceReader(ConditionBuilder):
             operand = self._read(UNARY)
             return Parsed(self.arithmetic("negative", operand), item.place) if negative else operand
         operators = {*COMPARISONS, *ARITHMETIC, *PREDICATES, "and", "or"}
-        reason = f"something is missing before {word}" if word in operators else "is not expected here"
-        return self.refuse(reason, item.place)
+        if word in operators:
+            self.refuse(f"something is missing before {word}", item.place)
+        return self.refuse(f"{word} is not expected here", item.place)
 
     def _predicate(self, left: Parsed) -> Parsed:
         item = self._items[self._at]
@@ -122,7 +134,8 @@ class PrecedenceReader(ConditionBuilder):
             listed = self._current()
             if not isinstance(listed, Parsed) or not isinstance(listed.node, list):
                 place = item.place if listed is None else listed.place
-                self.refuse(LIST, place)
+                is_attribute = isinstance(listed, Parsed) and isinstance(listed.node, tree.Truth)
+                self.refuse(f"{LIST}; {ARRAY}" if is_attribute else LIST, place)
             self._at += 1
             node = self.is_in(left, listed.node)
         elif word == "between":

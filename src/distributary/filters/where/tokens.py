@@ -12,11 +12,11 @@ from distributary.filters.where.values import exact
 from distributary.filters.where.write import KEYWORDS
 
 # The first character selects the branch, so that the search for the next literal runs over the text between
-# literals without trying anything. A minus belongs to the number unless it could be a subtraction or part
-# of a comment.
+# literals without trying anything. A minus belongs to the number unless it could be a subtraction, as in a-1,
+# or part of a comment.
 LITERAL = (
     r"['\-.0-9](?:(?<=')(?:[^']++|'')*+'(?!')"
-    r"|(?<!')(?<![\w.\-].)"
+    r"|(?<!')(?<![\w.].)(?<!--)(?<!--.)"
     r"(?:(?<=-)\s*+(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)|(?<=[0-9])[0-9]*+(?:\.[0-9]*+)?|(?<=\.)[0-9]++)"
     r"(?:[eE][+\-]?[0-9]++)?(?![\w.]))"
 )
@@ -134,6 +134,9 @@ CHARACTERS = {
 
 CONSTRUCTS = {
     "as": "an alias is not supported; leave it out",
+    "case": "a case of one value is not supported; write case when a = 1 then b else c end",
+    "interval": "an interval is written as a text, as in interval '5 minutes'",
+    "from": "a query is not supported; write the condition behind its where alone",
     "select": "a subquery is not supported; a condition sees one event alone",
     "exists": "a subquery is not supported; a condition sees one event alone",
     "collate": "a collation is not supported; texts are ordered by code point",
@@ -161,6 +164,25 @@ CONSTRUCTS = {
 
 WORDS = {"isnull": "is null", "notnull": "is not null", "eq": "=", "ne": "<>", "gt": ">", "lt": "<"}
 CONSTRUCTS.update({word: f"write {sign}" for word, sign in WORDS.items()})
+
+CALLS = {
+    "starts_with": "write like 'part%'",
+    "startswith": "write like 'part%'",
+    "ends_with": "write like '%part'",
+    "endswith": "write like '%part'",
+    "contains": "write like '%part%', or array_contains(array, value)",
+    "regexp_like": "write text regexp 'pattern'",
+    "regexp_matches": "write text regexp 'pattern'",
+    "left": "write substring(text, 1, length)",
+    "len": "write length(text)",
+    "mod": "write a % b",
+    "pow": "write a * a",
+    "power": "write a * a",
+    "isnull": "write is null",
+    "isnan": "write a is not null and (a = a) is unknown",
+    "all": "write not (... any(...))",
+}
+"""Functions that other languages have, and what to write in their place."""
 
 AGGREGATES = frozenset({"sum", "avg", "count", "min", "max", "stddev", "rank", "row_number", "lag", "lead"})
 """Functions over many rows, which a condition on one event cannot have."""
