@@ -94,6 +94,17 @@ def test_answers_follow_changes_that_move_arrays_and_names(tmp_path: Path) -> No
     assert len(opened.match(event)) == len(matcher.match(event)) - 1
 
 
+def test_a_removal_is_seen_after_the_table_of_slots_was_replaced_by_a_larger_one() -> None:
+    matcher = Matcher(Subscription(f"s{number}", "ann", where=f"a >= {number}") for number in range(1000))
+    event = Event("e", attributes={"a": 1})
+    assert matcher.match(event) == ["s0", "s1"]
+    for number in range(1000, 1100):
+        matcher.add(Subscription(f"s{number}", "ann", where=f"a >= {number}"))
+    assert matcher.match(event) == ["s0", "s1"]
+    matcher.remove("s0")
+    assert matcher.match(event) == ["s1"]
+
+
 @pytest.mark.parametrize("count", [FEW - 1, FEW, FEW + 1, shapes.FEW_HITS + 1, bitsets.FEW + 1])
 def test_more_answers_than_there_is_room_for_at_first(count: int) -> None:
     event = Event("e", "A/B", {"a": 5})

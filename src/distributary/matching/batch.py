@@ -110,9 +110,10 @@ class EventBatch:
         )
 
     @classmethod
-    def from_events(cls, events: Sequence[Event]) -> EventBatch:
-        """The batch of these events, in their order. Those that do not say when they arrived do so now."""
-        now = time.time_ns()
+    def from_events(cls, events: Sequence[Event], now: int | None = None) -> EventBatch:
+        """The batch of these events, in their order. Those that do not say when they arrived do so `now`."""
+        if now is None:
+            now = time.time_ns()
         names = {name for event in events for name in event.attributes}
         return cls(
             len(events),

@@ -19,12 +19,13 @@ from distributary.model import MAX_TOPIC_LEVELS, Event, check_topic
 class SingleEvent:
     """An event that is matched alone; malformed, it raises the `InputError` that says why."""
 
-    __slots__ = ("_arrived", "_batch", "event", "topic")
+    __slots__ = ("_arrived", "_batch", "_now", "event", "topic")
 
     def __init__(self, event: Event) -> None:
         self.event = event
         self._batch: EventBatch | None = None
         self._arrived: Event | None = None
+        self._now: int | None = None
         self.topic: Bytes | None = None
         """The topic in UTF-8."""
         topic = event.topic
@@ -40,7 +41,7 @@ class SingleEvent:
     def batch(self) -> EventBatch:
         """The event as a batch of one."""
         if self._batch is None:
-            self._batch = EventBatch.from_events([self.arrived])
+            self._batch = EventBatch.from_events([self.event], self._time())
         return self._batch
 
     @property
@@ -48,5 +49,11 @@ class SingleEvent:
         """The event with its time of arrival: whoever evaluates a condition on it sees the same `now()`."""
         if self._arrived is None:
             event = self.event
-            self._arrived = replace(event, arrival=time.time_ns()) if event.arrival is None else event
+            self._arrived = replace(event, arrival=self._time()) if event.arrival is None else event
         return self._arrived
+
+    def _time(self) -> int:
+        """When it arrived, if it does not say so itself: when this was first asked for."""
+        if self._now is None:
+            self._now = time.time_ns()
+        return self._now

@@ -327,7 +327,8 @@ class ChangeThresholds(ChangeIndex):
 
     def _make_topics(self) -> None:
         """Have a place for every topic that was met."""
-        self._cells = layout.grown(self._cells, ("topic_cell",), len(self._topics))
+        if len(self._topics) > len(self._cells.topic_cell):
+            self._cells = layout.grown(self._cells, ("topic_cell",), len(self._topics))
 
     def _make_cells(self, expected: int) -> None:
         """Have room for one more cell, whatever its lane, and for up to four times as many if so expected."""

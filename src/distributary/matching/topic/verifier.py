@@ -19,6 +19,7 @@ from distributary.matching.bound import array_at
 from distributary.matching.columns import Strings
 from distributary.matching.index import Arrays
 from distributary.matching.layers import OWN_ARRAYS, CompiledSegment, Verifier, live_slots
+from distributary.matching.memory import prefetch
 from distributary.matching.single import SingleEvent
 from distributary.matching.topic.text import TEXTS, FilterTexts, agrees
 
@@ -57,6 +58,15 @@ def _keep(number: int, words: Longs, topic: Bytes, slots: Ints) -> int:
     """Move the slots that a topic passes, and those at home elsewhere, to the front; how many they are."""
     live = live_slots(words)
     texts = FilterTexts(array_at(words, OWN_ARRAYS, np.uint8), array_at(words, OWN_ARRAYS + 1, np.int64))
+    for slot in slots:
+        prefetch(live.home, slot)
+        prefetch(live.place, slot)
+    for slot in slots:
+        if live.home[slot] == number:
+            prefetch(texts.offsets, live.place[slot])
+    for slot in slots:
+        if live.home[slot] == number:
+            prefetch(texts.bytes, texts.offsets[live.place[slot]])
     kept = 0
     for slot in slots:
         if live.home[slot] != number or agrees(texts, live.place[slot], topic, 0, len(topic)):

@@ -274,8 +274,14 @@ def single_candidates(blocks: BitsetBlocks, first_block: int, number: Words, fou
 @inlined
 def _bitset(blocks: BitsetBlocks, block: np.uint64, j: int, number: Words, width: np.uint64) -> Any:
     """Where the bitset begins of a block's j-th attribute and the bucket that it has."""
-    attribute = np.uint64(blocks.attributes[block, j])
-    return np.uint64(blocks.tables[block, j]) + number[attribute] * width
+    attribute, table = _attribute(blocks, block, j)
+    return table + number[attribute] * width
+
+
+@inlined
+def _attribute(blocks: BitsetBlocks, block: np.uint64, j: int) -> tuple[np.uint64, np.uint64]:
+    """A block's j-th attribute, and where its bitsets begin."""
+    return np.uint64(blocks.attributes[block, j]), np.uint64(blocks.tables[block, j])
 
 
 @kernel
@@ -284,18 +290,25 @@ def _candidates(blocks: BitsetBlocks, block: int, buckets: RowBuckets, wanted: W
 
     Checking the candidates is left to a loop of its own, which lets this one run ahead undisturbed.
     """
-    for attribute in blocks.attributes[block]:
-        if not buckets.wanted[attribute]:
+    at_block = np.uint64(block)
+    attribute0, table0 = _attribute(blocks, at_block, 0)
+    if not buckets.wanted[attribute0]:
+        return 0
+    first_place = buckets.begin[attribute0, np.uint64(blocks.from_bucket[at_block])]
+    last_place = buckets.begin[attribute0, np.uint64(blocks.to_bucket[at_block] + 1)]
+    if first_place == last_place:  # no row of a small batch is in the buckets of most blocks
+        return 0
+    for j in range(1, GROUPED_BY):
+        if not buckets.wanted[_attribute(blocks, at_block, j)[0]]:
             return 0
     words, number, count = blocks.words, buckets.number, np.uint64(0)
-    width, wide = np.uint64(blocks.width[block]), blocks.wide[block]
+    width, wide = np.uint64(blocks.width[at_block]), blocks.wide[at_block]
     some, of_block = len(wanted) > 0, np.uint64(block * WIDTHS[-1])
-    attribute, table = blocks.attributes[block].astype(np.uint64), blocks.tables[block].astype(np.uint64)
-    attribute0, attribute1, attribute2, attribute3 = attribute[0], attribute[1], attribute[2], attribute[3]
-    table0, table1, table2, table3 = table[0], table[1], table[2], table[3]
-    order, begin = buckets.order[attribute0], buckets.begin[attribute0]
-    for place in range(begin[blocks.from_bucket[block]], begin[blocks.to_bucket[block] + 1]):
-        row = np.uint64(order[np.uint64(place)])
+    attribute1, table1 = _attribute(blocks, at_block, 1)
+    attribute2, table2 = _attribute(blocks, at_block, 2)
+    attribute3, table3 = _attribute(blocks, at_block, 3)
+    for place in range(first_place, last_place):
+        row = np.uint64(buckets.order[attribute0, np.uint64(place)])
         at0 = table0 + np.uint64(number[attribute0, row]) * width
         at1 = table1 + np.uint64(number[attribute1, row]) * width
         at2 = table2 + np.uint64(number[attribute2, row]) * width
@@ -307,7 +320,8 @@ def _candidates(blocks: BitsetBlocks, block: int, buckets: RowBuckets, wanted: W
                 left &= wanted[of_block + word]
             if wide and left != 0:
                 for j in range(4, GROUPED_BY):
-                    left &= words[table[j] + np.uint64(number[attribute[j], row]) * width + word]
+                    attribute, table = _attribute(blocks, at_block, j)
+                    left &= words[table + np.uint64(number[attribute, row]) * width + word]
             while left != 0:
                 found[count] = row * np.uint64(BLOCK) + word * np.uint64(64) + lowest_bit(left)
                 count += np.uint64(1)

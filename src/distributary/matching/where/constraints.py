@@ -395,10 +395,8 @@ def encode(
     where = np.zeros(len(texts.first) - 1, np.int32)
     for place, (attribute, column) in enumerate(columns, 1):
         where[attribute] = place
-        of_column = column.tags[chosen]
-        tags[:, place] = of_column
-        numeric = (of_column != OTHER) & (of_column != NULL) & (of_column != STRING)
-        values[:, place] = np.where(numeric, column.numbers[chosen], 0.0) + 0.0
+        of_column = sealed(column.tags[chosen])
+        _put_column(of_column, sealed(column.numbers[chosen]), tags, values, place)
         if column.strings is not None:
             strings = column.strings
             rank_texts(
@@ -407,11 +405,21 @@ def encode(
                 sealed(strings.data),
                 sealed(strings.starts[chosen]),
                 sealed(strings.ends[chosen]),
-                sealed(of_column),
+                of_column,
                 values,
                 place,
             )
     return Rows(sealed(tags), sealed(values), sealed(where))
+
+
+@kernel
+def _put_column(of_column: Bytes, numbers: Floats, tags: Bytes, values: Floats, place: int) -> None:
+    """Write the tags and numbers of one column; what is no number, boolean or time has the number 0."""
+    for row in range(len(of_column)):
+        tag = of_column[row]
+        tags[row, place] = tag
+        if tag != OTHER and tag != NULL and tag != STRING:
+            values[row, place] = numbers[row] + 0.0  # turns -0.0 into 0.0
 
 
 @kernel

@@ -17,7 +17,8 @@ from distributary.kernel import Bytes, Flags, Floats, Ints, Longs, inlined, kern
 from distributary.matching.batch import EventBatch
 from distributary.matching.bound import array_at
 from distributary.matching.index import Arrays
-from distributary.matching.layers import OWN_ARRAYS, CompiledSegment, Verifier, live_slots
+from distributary.matching.layers import OWN_ARRAYS, CompiledSegment, LiveSlots, Verifier, live_slots
+from distributary.matching.memory import prefetch
 from distributary.matching.single import SingleEvent
 from distributary.matching.where import constraints as conditions
 from distributary.matching.where import evaluation
@@ -109,6 +110,7 @@ def _keep(
     live, bound = live_slots(words), bound_conditions(words, OWN_ARRAYS)
     first = array_at(words, OWN_ARRAYS + len(CONDITION_TYPES), np.int32)
     rows = single_row(bound.texts, attributes, data)
+    _fetch(number, live, first, bound.constraints, slots)
     kept = left_open = 0
     for slot in slots:
         says = PASSES
@@ -121,6 +123,27 @@ def _keep(
             slots[kept] = slot
             kept += 1
     return kept, left_open
+
+
+@inlined
+def _fetch(number: int, live: LiveSlots, first: Ints, constraints: Constraints, slots: Ints) -> None:
+    """Have what is read of these slots fetched meanwhile, step by step: it lies all over large arrays."""
+    for slot in slots:
+        prefetch(live.home, slot)
+        prefetch(live.place, slot)
+    for slot in slots:
+        if live.home[slot] == number:
+            prefetch(first, live.place[slot])
+    for slot in slots:
+        if live.home[slot] == number:
+            prefetch(constraints.start, first[live.place[slot]])
+    for slot in slots:
+        if live.home[slot] == number:
+            start = constraints.start[first[live.place[slot]]]
+            prefetch(constraints.attribute, start)
+            prefetch(constraints.tag, start)
+            prefetch(constraints.low, start)
+            prefetch(constraints.high, start)
 
 
 @inlined
