@@ -35,7 +35,7 @@ def records(text: str) -> list[tuple[str, str, str]]:
 
 EXPECTED = [
     ("subs.jsonl:1", "s1", "unknown attribute"),
-    ("subs.jsonl:2", "", "malformed"),
+    ("subs.jsonl:2", "s2", "malformed"),
     ("subs.jsonl:4", "s4", "covered"),
 ]
 
@@ -63,6 +63,18 @@ def test_words_say_what_to_write(subscriptions: str, capsys: pytest.CaptureFixtu
         "subs.jsonl:1: error: subscription 's1', where: the events have no attribute 'prise'; write price"
     )
     assert "2 errors, 1 warnings, 0 notes" in err
+
+
+def test_a_subscription_that_cannot_be_read_is_named_where_its_line_is_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "subs.jsonl"
+    path.write_text('{"id": "s1", "subscriber": "ann", "wher": "a > 1"}\n{"id": 5, "where": "a > 1"}\n{"id"\n')
+    assert main(["check", "--subscriptions", str(path)]) == 3
+    lines = [line.removeprefix(str(path)) for line in capsys.readouterr().out.splitlines()]
+    assert lines[0].startswith(":1: error: subscription 's1', wher: unknown field")
+    assert lines[1].startswith(":2: error: subscriber: ")
+    assert lines[2].startswith(":3: error: not JSON")
 
 
 def test_a_store_whose_subscriptions_are_well_ends_with_0(

@@ -104,7 +104,7 @@ def _findings(
     for read in subscriptions_of(parsed):
         progress.advance(task)
         if isinstance(read, Rejection):
-            yield Finding("", "", read.place, read.field or "", Severity.ERROR, "malformed", read.reason)
+            yield _malformed(read)
             continue
         place, subscription = read
         yield from lint_subscription(subscription, schema, place)
@@ -115,6 +115,17 @@ def _findings(
         for found in lint_covered(theirs):
             yield replace(found, place=places[found.subscriber, found.subscription])
         progress.advance(task, len(theirs))
+
+
+def _malformed(read: Rejection) -> Finding:
+    """A subscription that cannot be read, with its id and subscriber where its record still tells them."""
+    try:
+        record = json.loads(read.record)
+    except (ValueError, RecursionError):
+        record = None
+    told = record if isinstance(record, dict) else {}
+    id, subscriber = (name if isinstance(name, str) else "" for name in map(told.get, ("id", "subscriber")))
+    return Finding(id, subscriber, read.place, read.field or "", Severity.ERROR, "malformed", read.reason)
 
 
 def subscriptions_of(parsed: argparse.Namespace) -> Iterator[tuple[str, Subscription] | Rejection]:

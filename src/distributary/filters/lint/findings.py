@@ -30,6 +30,7 @@ class Finding:
     """
 
     subscription: str
+    """Its id; empty when it cannot be read."""
     subscriber: str
     place: str
     """Where the subscription was read; empty when it was in no file."""
@@ -57,9 +58,11 @@ class Finding:
 
     def __str__(self) -> str:
         place = f"{self.place}: " if self.place else ""
-        about = f"subscription {self.subscription!r}" + (f", {self.filter}" if self.filter else "")
+        name = f"subscription {self.subscription!r}" if self.subscription else ""
+        parts = ", ".join(filter(None, (name, self.filter)))
+        about = f"{parts}: " if parts else ""
         advice = f"; {self.advice}" if self.advice else ""
-        return f"{place}{self.severity.value}: {about}: {self.message}{advice}"
+        return f"{place}{self.severity.value}: {about}{self.message}{advice}"
 
 
 FINDINGS = {
