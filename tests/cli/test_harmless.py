@@ -244,7 +244,7 @@ def test_the_package_of_commands_is_the_command() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_leaves_what_was_set_aside(place: Path, number: signal.Signals) -> None:
-    arguments = ["--subscriptions", "subs.jsonl", "--events", "-", "--chunk", "1", "--out", "out.jsonl"]
+    arguments = ["--subscriptions", "subs.jsonl", "--events", "-", "--out", "out.jsonl"]
     with started("match", *arguments) as running:
         assert running.stdin is not None
         running.stdin.write(f"{BAD}\n{json.dumps(EVENTS[0])}\n".encode())
