@@ -103,6 +103,13 @@ def _matching(
         assert _pairs(index.match_batch(batch)) == expected
         seconds, _ = best_of(5, lambda: index.match_batch(batch))
         report(name, "matching", 1e3 * seconds / batch.rows, "ms per document", "0.5")
+    index.share = True
+    alone = [EventBatch.from_events([event]) for event in events]
+    assert {
+        (row, slot) for row, each in enumerate(alone) for _, slot in _pairs(index.match_batch(each))
+    } == expected
+    seconds, _ = best_of(3, lambda: [index.match_batch(each) for each in alone])
+    report("classes", "matching, one document at a time", 1e3 * seconds / batch.rows, "ms per document", "1")
     report("classes", "memory", index.memory() / len(filters), "bytes per filter")
     for length in (128, 256, 1024):
         bloom = PathBloom(length)

@@ -15,7 +15,6 @@ LONGEST_FUNCTION = 60
 
 LONG_KERNELS = {
     "distributary/matching/change/firing.py:fire",
-    "distributary/matching/path/candidates.py:find_equalities",
     "distributary/matching/path/evaluate.py:work_out",
     "distributary/matching/path/xml/scan.py:_open_element",
     "distributary/matching/path/xml/scan.py:_scan_document",

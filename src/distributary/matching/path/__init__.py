@@ -8,6 +8,7 @@ The modules of `PathClasses`, the default, in reading order:
 - `bounds`: what can be told about whole paths of a summary at once
 - `routes`, `trie`: how a filter is entered by a document, and all such routes of a segment as arrays
 - `candidates`: what a document's values ask about; `follow`: which of those routes lead to the value
+- `workspace`: what is kept of a segment and of documents from one batch to the next
 - `classes`: `PathClasses` itself, which puts these together
 
 The other indexes, and what they need:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distributary.kernel import Flags, Ints, Words, kernel
+from distributary.kernel import Flags, Ints, Words, kernel, uncounted
 from distributary.matching.path import expressions as kinds
 from distributary.matching.path.evaluate import order_by_code
 from distributary.matching.path.forest import LabelCodes
@@ -33,6 +33,7 @@ class SummaryPaths(NamedTuple):
 
     size: int
     """How many there are; 0 when they are too many."""
+    label: Ints
     parent: Ints
     """By path: the path above, -1 for the document's."""
     order: Ints
@@ -45,7 +46,7 @@ class SummaryPaths(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """The masks worked out for one summary, by expression; they count when their STAMP is the summary's.
+    """The masks worked out for some paths, by expression; they count when their STAMP is that of the paths.
 
     Stamp and masks stand side by side, for what looking one up costs is fetching it from memory.
     """
@@ -95,12 +96,53 @@ def lay_out(label: Ints, parent: Ints, codes: LabelCodes) -> tuple[Ints, Summary
         everywhere[path] = path > 0 and above[path] == members[path_parent[path]]
         if members[path] == 1 and path < 64:
             single |= np.uint64(1) << np.uint64(path)
-    order, low = order_by_code(path_label[:paths], codes)
     told_apart = paths if paths <= 64 else 0
-    return classes, SummaryPaths(told_apart, path_parent[:paths], order, low, everywhere, single)
+    given = SummaryPaths(
+        told_apart, path_label[:paths], path_parent[:paths], members, members, everywhere, single
+    )
+    ordered = _in_order(given, codes, classes) if told_apart else given
+    order, low = order_by_code(ordered.label, codes)
+    return classes, SummaryPaths(
+        told_apart, ordered.label, ordered.parent, order, low, ordered.everywhere, ordered.single
+    )
 
 
 @kernel
+def _in_order(paths: SummaryPaths, codes: LabelCodes, classes: Ints) -> SummaryPaths:
+    """The paths in an order that does not depend on how they were met: below each path, by label and flags.
+
+    So documents that have the same paths give them the same numbers (see `workspace`).
+    """
+    size = paths.size
+    rank, path_of = np.full(size, -1, np.int32), np.zeros(size, np.int32)
+    label, parent = np.empty(size, np.int32), np.full(size, -1, np.int32)
+    everywhere, single = np.zeros(size, np.bool_), np.uint64(0)
+    rank[0], ranked, above = 0, 1, 0
+    while above < size:
+        # The path below this one that comes next, until there is none.
+        best, least = -1, 0
+        for path in range(size):
+            if rank[path] < 0 and paths.parent[path] == path_of[above]:
+                code = np.int64(codes.own[paths.label[path]] + 1) * 4 + codes.wildcard[paths.label[path]]
+                alone = np.int64((paths.single >> np.uint64(path)) & np.uint64(1))
+                key = (code * 2 + np.int64(paths.everywhere[path])) * 2 + alone
+                if best < 0 or key < least:
+                    best, least = path, key
+        if best < 0:
+            above += 1
+        else:
+            rank[best], path_of[ranked], parent[ranked] = ranked, best, above
+            ranked += 1
+    for place in range(size):
+        path = path_of[place]
+        label[place], everywhere[place] = paths.label[path], paths.everywhere[path]
+        single |= ((paths.single >> np.uint64(path)) & np.uint64(1)) << np.uint64(place)
+    for each in range(len(classes)):
+        classes[each, PATH] = rank[classes[each, PATH]]
+    return SummaryPaths(size, label, parent, paths.order, paths.low, everywhere, single)
+
+
+@uncounted
 def work_out_bounds(wanted: int, bounds: Bounds, rows: Ints) -> None:
     """Work out the masks of an expression, and first those of its operands."""
     masks, stack, stamp = bounds.masks, bounds.stack, bounds.stamp
@@ -150,7 +192,7 @@ def work_out_bounds(wanted: int, bounds: Bounds, rows: Ints) -> None:
         out[NONE] |= out[NOT_ALL] & single
 
 
-@kernel
+@uncounted
 def _look_below(code: int, deep: bool, one: Words, paths: SummaryPaths, out: Words) -> None:
     """The masks of having a child (or descendant) of a label for which the masks are `one`."""
     out[ALL], out[SOME], out[NOT_ALL] = np.uint64(0), np.uint64(0), np.uint64(0)

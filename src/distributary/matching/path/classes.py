@@ -23,26 +23,35 @@ from typing import Any, ClassVar
 import numpy as np
 
 from distributary.filters.path.filter import PathFilter
-from distributary.kernel import Floats, Ints, Words, kernel, with_room
+from distributary.kernel import Floats, Ints, Longs, Words, kernel, uncounted, with_room
 from distributary.matching.batch import EventBatch
 from distributary.matching.index import NO_SLOTS, Arrays, Pairs
 from distributary.matching.layers import CompiledIndex, CompiledSegment
 from distributary.matching.path import bounds, candidates, evaluate, follow
 from distributary.matching.path.bounds import ALL, NONE, STAMP
-from distributary.matching.path.evaluate import Evaluated, ExpressionTable, check_pairs
+from distributary.matching.path.evaluate import ExpressionTable, check_pairs
 from distributary.matching.path.expressions import Expressions
 from distributary.matching.path.follow import SummaryWalk
-from distributary.matching.path.forest import Forest, LabelCodes, grove, labels_of
+from distributary.matching.path.forest import Forest, LabelCodes, grove
 from distributary.matching.path.routes import route_of
 from distributary.matching.path.summaries import Summaries
 from distributary.matching.path.trie import Trie, TrieBuilder
 from distributary.matching.path.verifier import passes_rest, rests
+from distributary.matching.path.workspace import (
+    DOCUMENT,
+    HELD,
+    OPEN_STILL,
+    UNKNOWN,
+    Kept,
+    Layouts,
+    SpareWorkspaces,
+    Workspace,
+    find_layout,
+)
 from distributary.matching.single import SingleEvent
 
 NOT_COMPILED = -1
 """In place of an expression for filters that are only ever in doubt because a document is very deep."""
-DOCUMENT = np.uint64(1)
-"""The bit of the document's own path."""
 
 
 class PathClasses(CompiledIndex[PathFilter]):
@@ -84,25 +93,52 @@ class PathClasses(CompiledIndex[PathFilter]):
         return NO_SLOTS if single.event.document is None else super().find_in(number, segment, single)
 
     def search(self, segment: CompiledSegment, batch: EventBatch) -> Pairs:
-        arrays = segment.readable
+        """Search with a workspace that is kept with the segment; each search at a time has its own."""
+        if segment.memo is None:
+            segment.memo = SpareWorkspaces()
+        spare: SpareWorkspaces = segment.memo
+        workspace = spare.take() or Workspace(segment)
+        found = self._search(workspace, batch)
+        spare.give(workspace)
+        return found
+
+    def _search(self, workspace: Workspace, batch: EventBatch) -> Pairs:
+        arrays, table = workspace.arrays, workspace.table
         trees = grove(batch, bool(arrays["text_asked"][0]))
         if not len(trees.rows):
             return Pairs.none()
-        codes, summaries = trees.codes(labels_of(segment)), trees.summaries(self.share)
-        table = ExpressionTable.of(arrays)
-        exact, structural = arrays["exact"], int(arrays["structural"][0])
+        codes, serial = trees.codes(workspace.codes), workspace.serial
+        workspace.serial += len(trees.rows)
         of_entry, entries = _match(
-            table, Trie.of(arrays), trees.forest, summaries, trees.numbers, codes, len(exact), structural
+            table,
+            workspace.trie,
+            trees.forest,
+            trees.summaries(self.share),
+            trees.numbers,
+            codes,
+            workspace.kept,
+            workspace.longest,
+            serial,
         )
         positions = entries >> 1
         passed = entries & 1 == 0
         doubtful = np.flatnonzero(~passed)
         if len(doubtful):
-            wanted = exact[positions[doubtful]]
+            # Those of a tree together, and neighbours in the table one after another.
+            doubtful = doubtful[np.lexsort((positions[doubtful], of_entry[doubtful]))]
+            wanted = arrays["exact"][positions[doubtful]]
             compiled = wanted != NOT_COMPILED
             checked = doubtful[compiled]
             passed[checked] = check_pairs(
-                of_entry[checked], wanted[compiled], table, trees.forest, trees.numbers, codes
+                of_entry[checked],
+                wanted[compiled],
+                table,
+                trees.forest,
+                trees.numbers,
+                codes,
+                workspace.checked,
+                serial,
+                workspace.longest,
             )
             passed[doubtful[~compiled]] = True
             rest = doubtful[passed[doubtful] & (~compiled | arrays["rest"][positions[doubtful]])]
@@ -119,25 +155,19 @@ def _match(
     summaries: Summaries,
     numbers: Floats,
     codes: LabelCodes,
-    filters: int,
-    structural: int,
+    kept: Kept,
+    longest: int,
+    serial: int,
 ) -> tuple[Ints, Ints]:
     """What every tree finds, summary by summary: for each entry found, its tree and the entry.
 
-    `filters` counts the filters, `structural` the expressions without values, which come first in the table.
+    Trees and summaries have serial numbers from `serial` on, by which what is kept of them is told apart.
     """
-    # Kept over all trees, and told apart by the numbers of trees and summaries.
-    trees, keys = len(forest.first) - 1, len(trie.key_code)
-    hits = candidates.KeyHits(np.full(keys, -1, np.int32), np.zeros(keys, np.int32))
-    evaluated = evaluate.nothing_evaluated(len(table.rows), codes.size)
-    bound_masks, reach = np.zeros((structural, 5), np.uint64), np.zeros((len(trie.states), 3), np.uint64)
+    trees, filters = len(forest.first) - 1, len(kept.seen)
     masks = np.empty(1 << 14, np.uint64)
-    seen, entries, used = np.full(filters, -1, np.int64), np.empty(64, np.int32), np.zeros(1, np.int64)
+    entries, used = np.empty(64, np.int32), np.zeros(1, np.int64)
     low = np.zeros(trees + 1, np.int64)  # by turn: its first entry
     held = np.empty(1 << 10, np.int32)
-    longest = 0  # string that values are compared with
-    for string in range(len(table.string_offsets) - 1):
-        longest = max(longest, table.string_offsets[string + 1] - table.string_offsets[string])
     zero: Any = np.int64(0)
     held_count, current = zero, zero - 1
     turns = np.argsort(summaries.of_tree).astype(np.int32)
@@ -146,82 +176,155 @@ def _match(
         if summaries.of_tree[tree] != current:
             # Trees of one summary follow one another, and share what does not depend on values.
             current = zero + summaries.of_tree[tree]
-            walk = _begin_walk(current, summaries, codes, bound_masks, reach, evaluated)
-            masks, held, held_count = _find_plain(table, trie, walk, masks, held)
+            walk, layout = _begin_walk(current, serial, summaries, codes, kept)
+            masks, held, held_count = _find_plain(table, trie, walk, layout, kept.layouts, masks, held)
         # A tree finds a position at most twice, so this is room enough for all it can find.
         entries = with_room(entries, used[0], 2 * filters)
-        found = follow.FoundFilters(seen, entries, used)
-        for at in range(held_count):
-            follow.emit(held[at], turn, found)
+        found = follow.FoundFilters(kept.several, kept.seen, entries, used)
+        _emit_held(held, held_count, serial + turn, found)
         begin, stop = forest.first[tree], forest.first[tree + 1]
         label, of_node = forest.label[begin:stop], summaries.of_node[begin:stop]
         values = evaluate.values_of(forest, numbers, begin, stop)
         members = candidates.gather_members(of_node, len(walk.classes), values)
         asked = candidates.find_equalities(
-            tree, longest, table, trie, codes, label, of_node, walk.classes, values, hits
+            serial + tree,
+            longest,
+            table,
+            trie,
+            kept.keys,
+            codes,
+            label,
+            of_node,
+            walk.classes,
+            values,
+            kept.hits,
         )
-        masks = follow.follow(turn, asked, table, trie.states, walk, members, masks, found)
-        asked = candidates.find_tests(trie, walk.subject, members, walk.classes, walk.bounds.paths.size)
-        masks = follow.follow(turn, asked, table, trie.states, walk, members, masks, found)
+        masks = follow.follow(serial + turn, asked, table, trie.states, walk, members, masks, found)
+        size = walk.bounds.paths.size
+        asked = candidates.find_tests(trie, kept.keys, walk.subject, members, walk.classes, size)
+        masks = follow.follow(serial + turn, asked, table, trie.states, walk, members, masks, found)
         # Leave out what was in doubt before it was found for certain.
-        kept = low[turn]
+        start = low[turn]
         for at in range(low[turn], used[0]):
-            if not entries[at] & 1 or seen[entries[at] >> 1] == 2 * turn:
-                entries[kept] = entries[at]
-                kept += 1
-        used[0] = low[turn + 1] = kept
+            position = entries[at] >> 1
+            certain = not entries[at] & 1
+            if certain or not kept.several[position] or kept.seen[position] == 2 * (serial + turn):
+                entries[start] = entries[at]
+                start += 1
+        used[0] = low[turn + 1] = start
     return np.repeat(turns, np.diff(low)), entries[: used[0]].copy()
+
+
+@uncounted
+def _emit_held(held: Ints, count: int, turn: int, found: follow.FoundFilters) -> None:
+    for at in range(count):
+        follow.emit(held[at], turn, found)
 
 
 @kernel
 def _begin_walk(
-    number: int, summaries: Summaries, codes: LabelCodes, masks: Words, reach: Words, evaluated: Evaluated
-) -> SummaryWalk:
-    """A summary in the segment's codes, with nothing worked out about it; `masks` are those of `bounds`."""
+    number: int, serial: int, summaries: Summaries, codes: LabelCodes, kept: Kept
+) -> tuple[SummaryWalk, int]:
+    """A summary in the segment's codes, with what is known of its layout; and the layout's number."""
     low, high = summaries.first[number], summaries.first[number + 1]
     label, parent = summaries.label[low:high], summaries.parent[low:high]
     order, code_low = evaluate.order_by_code(label, codes)
-    subject = evaluate.Subject(number, parent, order, code_low, evaluate.no_values())
+    subject = evaluate.Subject(serial + number, parent, order, code_low, evaluate.no_values())
     classes, paths = bounds.lay_out(label, parent, codes)
-    stamp = np.uint64(number + 1)
-    reach[0, follow.REACH_STAMP], reach[0, follow.SURE], reach[0, follow.OPEN] = stamp, DOCUMENT, DOCUMENT
+    layout = find_layout(paths, codes, kept.layouts) if paths.size else 0
+    evaluated = kept.evaluated
     evaluated.used[0] = 0
     lacking = ~np.uint64(0)
     for code in range(codes.size):
         if code_low[code] < code_low[code + 1]:
             lacking &= ~(np.uint64(1) << np.uint64(code & 63))
-    own_bounds = bounds.Bounds(masks, evaluated.stack, paths, stamp)
+    known = bounds.Bounds(kept.layouts.masks[layout], evaluated.stack, paths, kept.layouts.stamp[layout])
     chain, line = np.empty(1 << 12, np.int32), np.empty(follow.MAX_LINE, np.int32)
-    return SummaryWalk(classes, subject, own_bounds, reach, evaluated, lacking, chain, line)
+    reach = kept.layouts.reach[layout]
+    return SummaryWalk(classes, subject, known, reach, evaluated, lacking, chain, line), layout
 
 
 @kernel
 def _find_plain(
-    table: ExpressionTable, trie: Trie, walk: SummaryWalk, masks: Words, held: Ints
+    table: ExpressionTable,
+    trie: Trie,
+    walk: SummaryWalk,
+    layout: int,
+    layouts: Layouts,
+    masks: Words,
+    held: Ints,
 ) -> tuple[Words, Ints, int]:
     """List the entries without a value that hold for a summary; gives the masks, the list and its length."""
-    subject, known, evaluated = walk.subject, walk.bounds, walk.evaluated
-    count: Any = np.int64(0)
+    plain, counts = layouts.plain[layout], layouts.plain_count[layout]
+    if not walk.bounds.paths.size:
+        # No layout: every entry is open.
+        plain, counts = np.empty(len(plain), np.int32), np.full(2, UNKNOWN, np.int32)
+    if counts[HELD] == UNKNOWN:
+        _decide_plain(table, trie, walk, plain, counts)
+    held = with_room(held, 0, counts[HELD] + counts[OPEN_STILL])
+    state = np.zeros(2, np.int64)
+    while not _hold_plain(state, table, trie, walk, plain, counts, masks, held):
+        masks = evaluate.with_words(masks, walk.evaluated, walk.subject)
+    return masks, held, state[1]
+
+
+@uncounted
+def _decide_plain(table: ExpressionTable, trie: Trie, walk: SummaryWalk, plain: Ints, counts: Ints) -> None:
+    """Tell by the paths alone which entries without a value hold, and which remain open."""
+    low, known = walk.subject.low, walk.bounds
+    held, opened = 0, 0
     for code in range(len(trie.plain_low) - 1):
-        if subject.low[code] == subject.low[code + 1]:
+        if low[code] == low[code + 1]:
             continue
         for at in range(trie.plain_low[code], trie.plain_low[code + 1]):
             if trie.plain_needs[at] & walk.lacking:
                 continue
-            expression = trie.plain_expression[at]
-            holds = False
             if known.paths.size:
+                expression = trie.plain_expression[at]
                 if known.masks[expression, STAMP] != known.stamp:
                     bounds.work_out_bounds(expression, known, table.rows)
                 if known.masks[expression, NONE] & DOCUMENT:
                     continue
-                holds = known.masks[expression, ALL] & DOCUMENT != 0
-            if not holds:
-                if evaluated.stamp[expression] != subject.number:
-                    masks = evaluate.work_out(expression, table, subject, evaluated, masks)
-                if not evaluate.holds_at(masks, evaluated.place[expression], 0):
+                if known.masks[expression, ALL] & DOCUMENT:
+                    plain[held] = trie.plain_entry[at]
+                    held += 1
                     continue
-            held = with_room(held, count, 1)
-            held[count] = trie.plain_entry[at]
-            count += 1
-    return masks, held, count
+            opened += 1
+            plain[len(plain) - opened] = at
+    counts[HELD], counts[OPEN_STILL] = held, opened
+
+
+@uncounted
+def _hold_plain(
+    state: Longs,
+    table: ExpressionTable,
+    trie: Trie,
+    walk: SummaryWalk,
+    plain: Ints,
+    counts: Ints,
+    masks: Words,
+    held: Ints,
+) -> bool:
+    """List what holds, and of what is open what the classes decide so; False when the masks have no room.
+
+    `state` says how many entries were looked at and how many are listed, to go on from there.
+    """
+    seen, listed = state[0], state[1]
+    while seen < counts[HELD]:
+        held[seen] = plain[seen]
+        seen += 1
+        listed = seen
+    while seen < counts[HELD] + counts[OPEN_STILL]:
+        at = plain[len(plain) - 1 - (seen - counts[HELD])]
+        expression = trie.plain_expression[at]
+        if walk.evaluated.stamp[expression] != walk.subject.number and not evaluate.work_out(
+            expression, table, walk.subject, walk.evaluated, masks
+        ):
+            state[0], state[1] = seen, listed
+            return False
+        if evaluate.holds_at(masks, walk.evaluated.place[expression], 0):
+            held[listed] = trie.plain_entry[at]
+            listed += 1
+        seen += 1
+    state[0], state[1] = seen, listed
+    return True

@@ -16,7 +16,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from distributary.kernel import Bytes, Flags, Floats, Ints, Longs, Words, inlined, kernel, same_text, sealed
+from distributary.kernel import (
+    Bytes,
+    Flags,
+    Floats,
+    Ints,
+    Longs,
+    Words,
+    hash_bytes,
+    inlined,
+    kernel,
+    same_text,
+    sealed,
+    uncounted,
+)
 from distributary.matching.path import expressions as kinds
 from distributary.matching.path.forest import TEXT_CODE, Forest, LabelCodes
 
@@ -29,6 +42,11 @@ class ExpressionTable(NamedTuple):
     numbers: Floats
     string_offsets: Longs
     string_bytes: Bytes
+
+    @property
+    def longest(self) -> int:
+        """The length of the longest string."""
+        return int(np.diff(self.string_offsets).max(initial=0))
 
     @classmethod
     def of(cls, arrays: Mapping[str, NDArray[Any]]) -> ExpressionTable:
@@ -44,6 +62,12 @@ class NodeValues(NamedTuple):
     start: Longs
     end: Longs
     data: Bytes
+    ordered: Floats
+    """The numbers again, and the hashes of the strings, in the order of a `Subject`; for who evaluates there.
+
+    A string that is longer than every literal may have any hash.
+    """
+    hashes: Words
 
 
 class Subject(NamedTuple):
@@ -130,8 +154,8 @@ def nothing_evaluated(count: int, codes: int) -> Evaluated:
 @kernel
 def no_values() -> NodeValues:
     """In place of values, where no expression asks for one."""
-    longs = np.empty(0, np.int64)
-    return NodeValues(np.empty(0, np.float64), longs, longs, np.empty(0, np.uint8))
+    longs, floats = np.empty(0, np.int64), np.empty(0, np.float64)
+    return NodeValues(floats, longs, longs, np.empty(0, np.uint8), floats, np.empty(0, np.uint64))
 
 
 @inlined
@@ -141,10 +165,19 @@ def holds_at(masks: Words, place: int, node: int) -> bool:
 
 
 @kernel
+def with_words(masks: Words, evaluated: Evaluated, subject: Subject) -> Words:
+    """A larger copy of the masks, with room for two more of the subject's."""
+    larger = np.empty(2 * len(masks) + 2 * ((len(subject.parent) + 63) >> 6), np.uint64)
+    for word in range(evaluated.used[0]):
+        larger[word] = masks[word]
+    return larger
+
+
+@uncounted
 def work_out(
     wanted: int, table: ExpressionTable, subject: Subject, evaluated: Evaluated, masks: Words
-) -> Words:
-    """Evaluate an expression and what it needs; gives the masks, which may have moved to a larger array."""
+) -> bool:
+    """Evaluate an expression and what it needs; False when the masks have no room, to be asked again."""
     # One loop over a stack rather than recursion, which Numba compiles badly; its steps that pay for a call
     # are functions of their own.
     words = (len(subject.parent) + 63) >> 6
@@ -169,15 +202,12 @@ def work_out(
             stack[depth] = missing
             depth += 1
             continue
+        if missing == READY and used[0] + 2 * words > len(masks):
+            return False
         depth -= 1
         stamp[expression], place[expression] = number, NOWHERE
         if missing == EMPTY:
             continue
-        if used[0] + 2 * words > len(masks):
-            larger = np.empty(2 * len(masks) + 2 * words, np.uint64)
-            for word in range(used[0]):
-                larger[word] = masks[word]
-            masks = larger
         any_node = False
         if kind in (kinds.CHILD, kinds.DESCENDANT):
             if evaluated.code_stamp[first] != number:
@@ -191,8 +221,7 @@ def work_out(
             any_node = _set_parents(masks, here, words, accepted, condition, subject.parent, deep)
         elif kind == kinds.COMPARED:
             here = used[0]
-            nodes = subject.order[low[first] : low[first + 1]]
-            any_node = _set_compared(masks[here : here + words], nodes, second, third, table, subject.values)
+            any_node = _set_compared(masks[here : here + words], first, second, third, table, subject)
         elif kind == kinds.BOTH:
             here = used[0]
             one, other = place[first], place[second]
@@ -214,7 +243,7 @@ def work_out(
         if any_node:
             place[expression] = here
             used[0] += words
-    return masks
+    return True
 
 
 @inlined
@@ -288,21 +317,30 @@ def _set_parents(
 
 @inlined
 def _set_compared(
-    mask: Words, nodes: Ints, relation: int, literal: int, table: ExpressionTable, values: NodeValues
+    mask: Words, code: int, relation: int, literal: int, table: ExpressionTable, subject: Subject
 ) -> bool:
-    """Make the mask one of the nodes whose value compares so, and say whether there is any."""
+    """Make the mask one of the nodes of a code whose value compares so, and say whether there is any."""
     mask[:] = 0
     any_node = False
+    order, values = subject.order, subject.values
+    hashed, low, high = np.uint64(0), 0, 0
     if relation <= kinds.STRING_UNEQUAL:
         low, high = table.string_offsets[literal], table.string_offsets[literal + 1]
-    for node in nodes:
+        hashed = hash_bytes(table.string_bytes, low, high)
+    for place in range(subject.low[code], subject.low[code + 1]):
         if relation <= kinds.STRING_UNEQUAL:
-            same = same_text(table.string_bytes, low, high, values.data, values.start[node], values.end[node])
-            passed = same == (relation == kinds.STRING_EQUAL)
+            passed = values.hashes[place] == hashed
+            if passed:
+                node = order[place]
+                passed = same_text(
+                    table.string_bytes, low, high, values.data, values.start[node], values.end[node]
+                )
+            passed = passed == (relation == kinds.STRING_EQUAL)
         else:
-            passed = compares(relation, values.numbers[node], table.numbers[literal])
+            passed = compares(relation, values.ordered[place], table.numbers[literal])
         if passed:
             any_node = True
+            node = order[place]
             mask[node >> 6] |= np.uint64(1) << np.uint64(node & 63)
     return any_node
 
@@ -325,28 +363,57 @@ def compares(relation: int, value: float, bound: float) -> bool:
 
 @kernel
 def values_of(forest: Forest, numbers: Floats, begin: int, stop: int) -> NodeValues:
-    """The values of the nodes from `begin` up to `stop`."""
-    return NodeValues(numbers[begin:stop], forest.start[begin:stop], forest.end[begin:stop], forest.data)
+    """The values of the nodes from `begin` up to `stop`, in document order only."""
+    start, end = forest.start[begin:stop], forest.end[begin:stop]
+    return NodeValues(
+        numbers[begin:stop], start, end, forest.data, np.empty(0, np.float64), np.empty(0, np.uint64)
+    )
+
+
+@kernel
+def ordered_values(values: NodeValues, order: Ints, longest: int) -> NodeValues:
+    """The values, in the order of a `Subject` too; `longest` is the length of the longest literal."""
+    ordered, hashes = np.empty(len(order), np.float64), np.empty(len(order), np.uint64)
+    of_node = np.zeros(len(values.start), np.uint64)
+    for node in range(len(of_node)):
+        start, end = values.start[node], values.end[node]
+        if end - start <= longest:
+            of_node[node] = hash_bytes(values.data, start, end)
+    for place in range(len(order)):
+        ordered[place], hashes[place] = values.numbers[order[place]], of_node[order[place]]
+    return NodeValues(values.numbers, values.start, values.end, values.data, ordered, hashes)
 
 
 @kernel
 def check_pairs(
-    trees: Ints, wanted: Ints, table: ExpressionTable, forest: Forest, numbers: Floats, codes: LabelCodes
+    trees: Ints,
+    wanted: Ints,
+    table: ExpressionTable,
+    forest: Forest,
+    numbers: Floats,
+    codes: LabelCodes,
+    evaluated: Evaluated,
+    serial: int,
+    longest: int,
 ) -> Flags:
-    """For each pair of a tree (ascending) and an expression: does it hold for the tree's document?"""
+    """For each pair of a tree and an expression: does it hold for the tree's document?
+
+    The pairs of a tree stand together. Nothing in `evaluated` may have a stamp of `serial` or above.
+    `longest` is the length of the longest literal.
+    """
     passed = np.zeros(len(trees), np.bool_)
-    evaluated = nothing_evaluated(len(table.rows), codes.size)
     masks = np.empty(1 << 12, np.uint64)
     pair = 0
     while pair < len(trees):
         tree: Any = np.int64(trees[pair])
         begin, stop = forest.first[tree], forest.first[tree + 1]
         order, low = order_by_code(forest.label[begin:stop], codes)
-        values = values_of(forest, numbers, begin, stop)
-        subject = Subject(tree, forest.parent[begin:stop], order, low, values)
+        values = ordered_values(values_of(forest, numbers, begin, stop), order, longest)
+        subject = Subject(serial + tree, forest.parent[begin:stop], order, low, values)
         evaluated.used[0] = 0
         while pair < len(trees) and trees[pair] == tree:
-            masks = work_out(wanted[pair], table, subject, evaluated, masks)
+            while not work_out(wanted[pair], table, subject, evaluated, masks):
+                masks = with_words(masks, evaluated, subject)
             passed[pair] = holds_at(masks, evaluated.place[wanted[pair]], 0)
             pair += 1
     return passed

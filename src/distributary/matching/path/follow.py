@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distributary.kernel import Ints, Longs, Words, kernel
+from distributary.kernel import Flags, Ints, Longs, Words, kernel, uncounted
 from distributary.matching.path import bounds, candidates, evaluate
 from distributary.matching.path import expressions as kinds
 from distributary.matching.path.trie import BEFORE, CODE, CONDITION, DEEP
@@ -19,12 +19,12 @@ from distributary.matching.path.trie import BEFORE, CODE, CONDITION, DEEP
 MAX_LINE = 64
 """Classes this deep are left to the check: a route is followed in the bits of one word."""
 
-ASTRAY, LEADS, UNDECIDED = range(3)
-"""Whether a route leads to a class."""
+ASTRAY, LEADS, UNDECIDED, NO_ROOM = range(4)
+"""Whether a route leads to a class; or that the masks have no room to work that out."""
 
 SURE, OPEN, REACH_STAMP = range(3)
-"""The columns of `reach`, by state, when its stamp is the summary's: the paths of which its route leads to
-every class, and those of which it may lead to some."""
+"""The columns of `reach`, by state, when its stamp is that of the paths: the paths of which its route leads
+to every class, and those of which it may lead to some."""
 
 
 class FoundFilters(NamedTuple):
@@ -33,8 +33,10 @@ class FoundFilters(NamedTuple):
     Each position is found for certain once per tree at most, and in doubt once before that.
     """
 
+    several: Flags
+    """By position: whether it has several routes, and so may be found by one after another."""
     seen: Longs
-    """By position: twice the turn of the tree that last found it, plus one when it was found for certain."""
+    """By such a position: twice the turn of the tree that last found it, plus one when that was certain."""
     entries: Ints
     used: Longs
     """How many entries there are, in its only place."""
@@ -56,14 +58,16 @@ class SummaryWalk(NamedTuple):
     line: Ints
 
 
-@kernel
+@uncounted
 def emit(entry: int, turn: int, found: FoundFilters) -> None:
     """Note an entry unless its filter was found for this tree already."""
     position, certain = entry >> 1, 1 - (entry & 1)
-    if found.seen[position] < 2 * turn + certain:
+    if found.several[position]:
+        if found.seen[position] >= 2 * turn + certain:
+            return
         found.seen[position] = 2 * turn + certain
-        found.entries[found.used[0]] = entry
-        found.used[0] += 1
+    found.entries[found.used[0]] = entry
+    found.used[0] += 1
 
 
 @kernel
@@ -78,14 +82,38 @@ def follow(
     found: FoundFilters,
 ) -> Words:
     """Emit the candidates whose route leads to a class that has the value; gives the masks."""
-    runs, (posting_state, posting_entry, needs, literals) = asked.runs, asked.postings
+    if len(asked.runs):
+        place = np.zeros(2, np.int64)
+        place[1] = asked.runs[0, candidates.FIRST]
+        while not _follow_from(place, turn, asked, table, states, walk, members, masks, found):
+            masks = evaluate.with_words(masks, walk.evaluated, walk.subject)
+    return masks
+
+
+@uncounted
+def _follow_from(
+    place: Longs,
+    turn: int,
+    asked: candidates.Candidates,
+    table: evaluate.ExpressionTable,
+    states: Ints,
+    walk: SummaryWalk,
+    members: candidates.ClassMembers,
+    masks: Words,
+    found: FoundFilters,
+) -> bool:
+    """Follow the candidates from a run and posting on; False when the masks have no room, with the place."""
+    runs, postings, literals = asked.runs, asked.postings, asked.literals
     classes, known, reach = walk.classes, walk.bounds, walk.reach
-    for run in range(len(runs)):
+    begin = place[1]
+    for run in range(place[0], len(runs)):
         relation, paths = runs[run, candidates.RELATION], asked.paths[run]
-        for at in range(runs[run, candidates.FIRST], runs[run, candidates.LAST]):
-            if needs[at] & walk.lacking:
+        for at in range(max(begin, runs[run, candidates.FIRST]), runs[run, candidates.LAST]):
+            if postings[at, candidates.NEEDS] & walk.lacking:
                 continue
-            state, entry = posting_state[at], posting_entry[at]
+            stands = postings[at, candidates.STANDS]
+            state: Any = np.int64(stands >> np.uint64(32))
+            entry: Any = np.int64(stands & np.uint64(0xFFFFFFFF))
             sure, open_to = np.uint64(0), ~np.uint64(0)
             if known.paths.size:
                 if reach[state, REACH_STAMP] != known.stamp:
@@ -96,8 +124,9 @@ def follow(
                 if sure & paths and relation > kinds.UNEQUAL:
                     emit(entry, turn, found)
                     continue
-            for place in range(runs[run, candidates.LOW], runs[run, candidates.HIGH]):
-                each: Any = np.int64(asked.classes[place])
+            doubtful = False
+            for member in range(runs[run, candidates.LOW], runs[run, candidates.HIGH]):
+                each: Any = np.int64(asked.classes[member])
                 bit = np.uint64(1) << np.uint64(classes[each, bounds.PATH] & 63)
                 if not open_to & bit:
                     continue
@@ -107,16 +136,22 @@ def follow(
                     continue
                 leads = LEADS
                 if not sure & bit:
-                    leads, masks = _route_leads(state, each, table, states, walk, masks)
+                    leads = _route_leads(state, each, table, states, walk, masks)
+                if leads == NO_ROOM:
+                    place[0], place[1] = run, at
+                    return False
                 if leads == LEADS:
                     emit(entry, turn, found)
+                    doubtful = False
                     break
-                if leads == UNDECIDED:
-                    emit(entry | 1, turn, found)
-    return masks
+                doubtful |= leads == UNDECIDED
+            if doubtful:
+                emit(entry | 1, turn, found)
+        begin = 0
+    return True
 
 
-@kernel
+@uncounted
 def _reach_paths(state: int, rows: Ints, states: Ints, walk: SummaryWalk) -> None:
     """Work out which paths a state's route leads to, and first for the states before it."""
     known, reach, chain, parent = walk.bounds, walk.reach, walk.chain, walk.bounds.paths.parent
@@ -155,15 +190,15 @@ def _reach_paths(state: int, rows: Ints, states: Ints, walk: SummaryWalk) -> Non
         reach[state, REACH_STAMP], reach[state, SURE], reach[state, OPEN] = known.stamp, sure, open_to
 
 
-@kernel
+@uncounted
 def _route_leads(
     state: int, each: int, table: evaluate.ExpressionTable, states: Ints, walk: SummaryWalk, masks: Words
-) -> tuple[int, Words]:
+) -> int:
     """Whether the route to a state leads to a class, by the classes for which its conditions hold."""
     classes, line, chain, evaluated = walk.classes, walk.line, walk.chain, walk.evaluated
     depth = classes[each, bounds.DEPTH]
     if depth >= MAX_LINE:
-        return UNDECIDED, masks
+        return UNDECIDED
     links = 0
     while state:
         chain[links] = state
@@ -186,14 +221,16 @@ def _route_leads(
             ):
                 continue
             if condition != kinds.TRUE:
-                if evaluated.stamp[condition] != walk.subject.number:
-                    masks = evaluate.work_out(condition, table, walk.subject, evaluated, masks)
+                if evaluated.stamp[condition] != walk.subject.number and not evaluate.work_out(
+                    condition, table, walk.subject, evaluated, masks
+                ):
+                    return NO_ROOM
                 if not evaluate.holds_at(masks, evaluated.place[condition], here):
                     continue
             ways |= bit
         if not ways:
-            return ASTRAY, masks
-    return LEADS, masks
+            return ASTRAY
+    return LEADS
 
 
 @kernel

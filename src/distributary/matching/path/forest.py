@@ -106,7 +106,12 @@ class Grove:
     def codes(self, known: Mapping[str, int]) -> LabelCodes:
         """The codes that a segment, which knows these labels (`labels_of`), has for those of this batch."""
         own = np.array([known.get(label, -1) for label in self.labels], np.int32)
-        return LabelCodes(own, np.array([_wildcard(label) for label in self.labels], np.int32), len(known))
+        return LabelCodes(own, self._wildcards, len(known))
+
+    @cached_property
+    def _wildcards(self) -> Ints:
+        """By label: the code of the wildcard that accepts it."""
+        return np.array([_wildcard(label) for label in self.labels], np.int32)
 
 
 def labels_of(segment: CompiledSegment) -> Mapping[str, int]:

@@ -161,9 +161,14 @@ def _low(places: Ints, count: int) -> Ints:
 
 
 @kernel
-def key_place(code: int, value: np.uint64, size: int) -> int:
-    """Where to start looking for a key in a table of that size, a power of two."""
-    mixed = (value ^ (np.uint64(code) * np.uint64(0x9E3779B97F4A7C15))) * np.uint64(0xBF58476D1CE4E5B9)
+def mixed_key(code: int, value: np.uint64) -> np.uint64:
+    """The hash of a key: a label's code, and the bits of a number or the hash of a string."""
+    return (value ^ (np.uint64(code) * np.uint64(0x9E3779B97F4A7C15))) * np.uint64(0xBF58476D1CE4E5B9)
+
+
+@kernel
+def key_place(mixed: np.uint64, size: int) -> int:
+    """Where to start looking for a key with that hash in a table of that size, a power of two."""
     place: int = np.int64((mixed ^ (mixed >> np.uint64(32))) & np.uint64(size - 1))  # type: ignore[assignment]
     return place
 
@@ -180,7 +185,7 @@ def _hash_keys(key_code: Ints, key_string: Ints, key_number: Words, offsets: Lon
             value = hash_bytes(data, offsets[key_string[key]], offsets[key_string[key] + 1])
         else:
             value = key_number[key]
-        place = key_place(key_code[key], value, size)
+        place = key_place(mixed_key(key_code[key], value), size)
         while table[place] >= 0:
             place = (place + 1) & (size - 1)
         table[place] = key

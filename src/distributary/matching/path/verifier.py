@@ -20,7 +20,7 @@ from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
 from distributary.matching.index import Arrays
 from distributary.matching.layers import CompiledSegment, Verifier
-from distributary.matching.path.evaluate import ExpressionTable, check_pairs
+from distributary.matching.path.evaluate import ExpressionTable, check_pairs, nothing_evaluated
 from distributary.matching.path.expressions import Expressions
 from distributary.matching.path.forest import grove, labels_of
 
@@ -81,8 +81,18 @@ def check_exact(segment: CompiledSegment, batch: EventBatch, rows: Ints, positio
     order = np.argsort(rows, kind="stable")
     order = order[tree_of_row[rows[order]] >= 0]
     wanted, table = arrays["exact"][positions[order]], ExpressionTable.of(arrays)
+    codes = trees.codes(labels_of(segment))
+    evaluated = nothing_evaluated(len(table.rows), codes.size)
     passed[order] = check_pairs(
-        tree_of_row[rows[order]], wanted, table, trees.forest, trees.numbers, trees.codes(labels_of(segment))
+        tree_of_row[rows[order]],
+        wanted,
+        table,
+        trees.forest,
+        trees.numbers,
+        codes,
+        evaluated,
+        0,
+        table.longest,
     )
     open_still = np.flatnonzero(passed & arrays["rest"][positions])
     passed[open_still] = passes_rest(arrays, batch, rows[open_still].tolist(), positions[open_still].tolist())

@@ -1,0 +1,211 @@
+"""What searching a segment keeps from one batch to the next: its tables bound once, room, and known layouts.
+
+What can be told about whole paths of a summary (see `bounds`, and `follow` for routes) depends on the
+segment and on the *layout* of the paths alone: their labels, what is above what, which are everywhere, which
+have a single class. Documents of one type differ in their summaries and hardly ever in that. So it is kept
+for the layouts that were met last, and a document of a known layout finds most of it worked out.
+
+Rules:
+
+- Whatever is kept is stamped: with the serial number of a tree or summary, which never comes again, or with
+  the stamp of a layout. A new layout takes the place of the one that was not used for longest, with a new
+  stamp, so nothing is ever cleared.
+- A workspace serves one search at a time. `PathClasses` takes it out of the segment's memo meanwhile.
+- `MOST_BYTES` bounds what layouts take. Pages that no document touches take no memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from distributary.kernel import Flags, Ints, Longs, Words, uncounted
+from distributary.matching.layers import CompiledSegment
+from distributary.matching.path.bounds import SummaryPaths
+from distributary.matching.path.candidates import KeyTable, pack_keys
+from distributary.matching.path.evaluate import Evaluated, ExpressionTable, nothing_evaluated
+from distributary.matching.path.follow import OPEN, REACH_STAMP, SURE
+from distributary.matching.path.forest import LabelCodes, labels_of
+from distributary.matching.path.trie import Trie
+
+MOST_BYTES = 96 << 20
+MOST_LAYOUTS = 16
+LAST_SERIAL = 1 << 30
+"""Serial numbers stay well below what the stamps can hold; then a workspace is made anew."""
+
+MOST_PATHS = 64
+DOCUMENT = np.uint64(1)
+"""The bit of the document's own path."""
+
+OWN, WILDCARD, PARENT, EVERYWHERE = range(4)
+"""The columns of the paths of a layout."""
+HELD, OPEN_STILL = range(2)
+"""The columns of `plain_count`."""
+UNKNOWN = -1
+
+
+class Layouts(NamedTuple):
+    """By layout: how to tell it, and what is known about it."""
+
+    size: Ints
+    """How many paths; 0 for none yet."""
+    hashed: Words
+    single: Words
+    paths: Ints
+    """By path: OWN, WILDCARD, PARENT and EVERYWHERE."""
+    stamp: Words
+    used: Words
+    """When it was used last, by `clock`, which has a single place."""
+    clock: Words
+    reach: Words
+    """By state: see `follow`."""
+    masks: Words
+    """By expression: see `bounds`."""
+    plain: Ints
+    """Entries without a value that hold, from the front; places of those that are open, from the back."""
+    plain_count: Ints
+    """How many HELD and OPEN_STILL there are; UNKNOWN when that was not asked yet."""
+
+
+class Kept(NamedTuple):
+    """What the kernels of a search keep."""
+
+    layouts: Layouts
+    keys: KeyTable
+    hits: Ints
+    """By key: see `candidates`."""
+    evaluated: Evaluated
+    several: Flags
+    """By position: whether the filter has several routes."""
+    seen: Longs
+
+
+class Workspace:
+    """All that one search at a time needs of a segment."""
+
+    def __init__(self, segment: CompiledSegment) -> None:
+        self.arrays = arrays = segment.readable
+        self.table, self.trie = ExpressionTable.of(arrays), Trie.of(arrays)
+        self.codes = labels_of(segment)
+        """The code of each label that a filter names."""
+        self.serial = 0
+        """The serial number of the next tree, and of the next summary."""
+        self.longest = self.table.longest
+        """The length of the longest string that values are compared with."""
+        trie, filters, keys = self.trie, len(arrays["exact"]), len(self.trie.key_code)
+        entries = np.concatenate([trie.plain_entry, trie.test_entry, trie.key_entry])
+        self.kept = Kept(
+            _no_layouts(len(trie.states), int(arrays["structural"][0]), len(trie.plain_entry)),
+            pack_keys(self.table, trie),
+            np.full((keys, 2), -1, np.int32),
+            nothing_evaluated(len(self.table.rows), len(self.codes)),
+            np.bincount(entries >> 1, minlength=filters) > 1,
+            np.full(filters, -1, np.int64),
+        )
+        self.checked = nothing_evaluated(len(self.table.rows), len(self.codes))
+        """The same for expressions that are evaluated on a document's nodes."""
+
+    def memory(self) -> int:
+        """The bytes it takes at most; pages of a layout that no document has touched take none."""
+        layouts = self.kept.layouts
+        known = (layouts.reach, layouts.masks, layouts.plain)
+        used = int(np.count_nonzero(layouts.size))
+        others = (*self.kept.keys, self.kept.hits, *self.kept.evaluated, self.kept.several, self.kept.seen)
+        total = sum(array.nbytes for array in (*others, *self.checked))
+        return total + sum(array.nbytes // len(array) for array in known) * used
+
+
+class SpareWorkspaces:
+    """The workspaces of a segment that no search is using: as many as there were searches at a time."""
+
+    def __init__(self) -> None:
+        self._spare: list[Workspace] = []
+
+    def __iter__(self) -> Iterator[Workspace]:
+        return iter(list(self._spare))
+
+    def take(self) -> Workspace | None:
+        """One of them, which then belongs to the caller alone; None when there is none."""
+        try:
+            return self._spare.pop()
+        except IndexError:
+            return None
+
+    def give(self, workspace: Workspace) -> None:
+        """Keep a workspace for the next search, unless its serial numbers run out."""
+        if workspace.serial < LAST_SERIAL:
+            self._spare.append(workspace)
+
+    def memory(self) -> int:
+        """The bytes that they take."""
+        return sum(each.memory() for each in self)
+
+
+def _no_layouts(states: int, expressions: int, plain: int) -> Layouts:
+    """Room for as many layouts as there may be."""
+    size = 24 * states + 40 * expressions + 4 * plain
+    count = max(1, min(MOST_LAYOUTS, MOST_BYTES // size))
+    return Layouts(
+        np.zeros(count, np.int32),
+        np.zeros(count, np.uint64),
+        np.zeros(count, np.uint64),
+        np.zeros((count, MOST_PATHS, 4), np.int32),
+        np.zeros(count, np.uint64),
+        np.zeros(count, np.uint64),
+        np.zeros(1, np.uint64),
+        np.zeros((count, states, 3), np.uint64),
+        np.zeros((count, expressions, 5), np.uint64),
+        np.empty((count, plain), np.int32),
+        np.full((count, 2), UNKNOWN, np.int32),
+    )
+
+
+@uncounted
+def find_layout(paths: SummaryPaths, codes: LabelCodes, layouts: Layouts) -> int:
+    """The number of the layout of these paths, of which there are at least one and at most `MOST_PATHS`."""
+    hashed = np.uint64(paths.size)
+    for path in range(paths.size):
+        own, wildcard = codes.own[paths.label[path]], codes.wildcard[paths.label[path]]
+        for part in (own, wildcard, paths.parent[path], np.int32(paths.everywhere[path])):
+            hashed = (hashed ^ np.uint64(part + 2)) * np.uint64(0xBF58476D1CE4E5B9)
+            hashed ^= hashed >> np.uint64(29)
+    layouts.clock[0] += np.uint64(1)
+    oldest: Any = np.int64(0)
+    for layout in range(len(layouts.size)):
+        if layouts.hashed[layout] == hashed and _is_layout(layout, paths, codes, layouts):
+            layouts.used[layout] = layouts.clock[0]
+            return layout
+        if layouts.used[layout] < layouts.used[oldest]:
+            oldest = np.int64(layout)
+    layouts.size[oldest], layouts.hashed[oldest], layouts.single[oldest] = paths.size, hashed, paths.single
+    for path in range(paths.size):
+        label = paths.label[path]
+        layouts.paths[oldest, path, OWN] = codes.own[label]
+        layouts.paths[oldest, path, WILDCARD] = codes.wildcard[label]
+        layouts.paths[oldest, path, PARENT] = paths.parent[path]
+        layouts.paths[oldest, path, EVERYWHERE] = paths.everywhere[path]
+    stamp = layouts.stamp[oldest] = layouts.used[oldest] = layouts.clock[0]
+    # The route of the document's own state leads to the document.
+    layouts.reach[oldest, 0, REACH_STAMP] = stamp
+    layouts.reach[oldest, 0, SURE] = layouts.reach[oldest, 0, OPEN] = DOCUMENT
+    layouts.plain_count[oldest, HELD] = UNKNOWN
+    return oldest  # type: ignore[no-any-return]
+
+
+@uncounted
+def _is_layout(layout: int, paths: SummaryPaths, codes: LabelCodes, layouts: Layouts) -> bool:
+    """Whether these are the paths of a layout."""
+    if layouts.size[layout] != paths.size or layouts.single[layout] != paths.single:
+        return False
+    for path in range(paths.size):
+        label = paths.label[path]
+        if (
+            layouts.paths[layout, path, OWN] != codes.own[label]
+            or layouts.paths[layout, path, WILDCARD] != codes.wildcard[label]
+            or layouts.paths[layout, path, PARENT] != paths.parent[path]
+            or layouts.paths[layout, path, EVERYWHERE] != np.int32(paths.everywhere[path])
+        ):
+            return False
+    return True
