@@ -118,6 +118,33 @@ lines = st.one_of(
 )
 
 
+AWKWARD = [
+    b'{"id": 1, "a": 1, "a": 2}',
+    b'{"id": 1, "id": 2}',
+    b'{"id": 1, "a": {"b": 1}, "a.b": 2}',
+    b'{"id": 1, "a": {"b": 1}, "a": {"c": 2}}',
+    b'{"id": 1, "a": {"b": 1}, "a": null}',
+    b'{"id": -0}',
+    b'{"id": -7, "x": -0, "y": -0.0}',
+    b'{"id": 1, "x": 0.1234567890123456789, "y": 123456789012345678}',
+    b'{"id": 1, "x": 9007199254740993.0, "y": 1234567890123456789}',
+    b'{"id": 1, "x": 1e23, "y": 4.9e-324, "z": 1e400}',
+    b'{"id": 1, "x": 01}',
+    b'{"id": 1, "x": 1.}',
+    b'{"id": 1, "x": "\xed\xa0\x80"}',
+    b'{"id": 1, "x": "\xc0\x80"}',
+    b'{"id": 1, "x": "\xf4\x90\x80\x80"}',
+    b'{"id": 1, "x": "a\\nb", "y": "\\ud83d", "z": [1]}',
+    b'{"id": 1, "x": "\\n\\n\\n", "y": nul}',
+    b'{"id": true}',
+    b'{"id": ""}',
+    b'{"id": 1, "topic": ""}',
+    b'{"id": 1, "topic": 5}',
+    b'{"id": 1} x',
+]
+"""Lines on either side of what is plain."""
+
+
 class ExactReader:
     """Reads lines one by one, and notes what is wrong with them."""
 
@@ -216,6 +243,11 @@ def test_a_block_is_read_as_its_lines_are_one_by_one(
     blocks: list[list[bytes]], size: int, ended: bool
 ) -> None:
     read_blocks([b"\n".join(block) + b"\n" * ended for block in blocks], size)
+
+
+@pytest.mark.parametrize("size", [1, 100])
+def test_lines_on_the_border_of_what_is_plain_are_read_as_they_are_one_by_one(size: int) -> None:
+    read_blocks([b"\n".join(AWKWARD), *AWKWARD], size)
 
 
 @settings(max_examples=300)
