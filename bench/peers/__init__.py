@@ -58,7 +58,7 @@ def workloads(quick: bool) -> Iterator[tuple[str, Callable[[], Workload]]]:
     yield "ranges", partial(tables.of_ranges, count, rows, rounds, sample)
     for count in (100,) if quick else (100, 1_000, 10_000):
         rows = 5_000 if quick else 12_000
-        yield f"flights-{count}", partial(tables.over_flights, count, rows, 1 if count == 10_000 else rounds)
+        yield f"flights-{count}", partial(tables.over_flights, count, rows, 1 if count == 10_000 else 3)
 
 
 def run(quick: bool, only: Collection[str] = ()) -> list[Result]:

@@ -19,6 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 FOLDER = Path("build/peers")
+LONGEST = 900
+"""Seconds after which a peer's program is stopped."""
 
 
 class FailedError(Exception):
@@ -77,7 +79,12 @@ def answered(command: Sequence[str], rules: Path, events: Path, seconds: float, 
     result = rules.with_name(".".join((rules.name, *filter(None, variant), "result.json")))
     result.unlink(missing_ok=True)
     arguments = [str(rules), str(events), str(result), str(seconds), *variant]
-    done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(
+            [*command, *arguments], capture_output=True, text=True, check=False, timeout=LONGEST
+        )
+    except subprocess.TimeoutExpired as late:
+        raise FailedError(f"no answer in {LONGEST // 60} minutes") from late
     if done.returncode or not result.exists():
         said = done.stderr.strip().splitlines() or [f"it ended with status {done.returncode}"]
         raise FailedError(said[-1][:200])

@@ -29,7 +29,6 @@ from distributary.model import Event
 
 SMALL = 64
 SMALL_EVENTS = 2_048
-SINGLE_EVENTS = 300
 
 Index = TopicShapes | WhereBitsets
 Found = list[tuple[np.ndarray, np.ndarray]]
@@ -93,7 +92,7 @@ def _index(workload: Workload) -> Index:
 
 def _ways(workload: Workload, index: Index, matcher: Matcher) -> Iterable[Way]:
     rows = workload.tables[0].num_rows
-    few, fewest = SMALL_EVENTS, SINGLE_EVENTS
+    few, fewest = SMALL_EVENTS, workload.singles
     single_rows, small_rows, others = slice(0, fewest), slice(fewest, fewest + few), slice(fewest + few, rows)
 
     def whole(table: pa.Table) -> list[object]:

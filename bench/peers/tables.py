@@ -25,6 +25,7 @@ def over_flights(count: int, rows: int, rounds: int) -> Workload:
         subscriptions,
         [table] * (rounds + 1),
         sql=[rule.duckdb for rule in rules],
+        singles=60_000 // max(count, 1_000),
     )
 
 

@@ -42,4 +42,6 @@ class Workload:
     """The rules in DuckDB's words, where it is asked."""
     sample: int = 1
     """DuckDB is asked every so many-th rule only, and its time multiplied."""
+    singles: int = 300
+    """How many events ours is given one by one in a round."""
     notes: Mapping[str, str] = field(default_factory=dict)
