@@ -1,7 +1,7 @@
 """Cost against size: 1,000 to 1,000,000 subscriptions of each kind, one event and batches.
 
 python -m bench sizes                     all kinds; numbers in build/sizes.json, plots in docs/cost-*.svg
-python -m bench sizes --only topic,path   some kinds; those measured before stay as they are
+python -m bench sizes --only topic,path   some kinds; what was measured of others before stays
 python -m bench sizes --quick             up to 10,000 subscriptions; the plots go to build/
 
 A `Matcher` holds all subscriptions of one kind. Every round has events of its own. Answers for one event and
@@ -61,19 +61,28 @@ def run(quick: bool, only: Collection[str] = ()) -> list[Result]:
     """Measure the kinds named in `only` (default: all), write the numbers and draw a plot of each kind."""
     sizes = (1_000, 10_000) if quick else (1_000, 10_000, 100_000, 1_000_000)
     chosen = [name for name in KINDS if not only or name in only]
-    rows = [row for name in chosen for size in sizes for row in _measured(name, size)]
     numbers = NUMBERS.with_name("sizes-quick.json") if quick else NUMBERS
-    numbers.parent.mkdir(parents=True, exist_ok=True)
-    kept = json.loads(numbers.read_text()) if numbers.exists() else []
-    kept = [row for row in kept if row["kind"] not in chosen] + rows
-    numbers.write_text(json.dumps(kept, indent=1) + "\n")
+    rows = []
     for name in chosen:
-        _draw(name, kept, numbers.parent if quick else Path("docs"))
+        for size in sizes:
+            rows += _measured(name, size)
+            kept = _kept(numbers, [row for row in rows if row["kind"] == name])
+            _draw(name, kept, numbers.parent if quick else Path("docs"))
     return [
         Result(KINDS[row["kind"]].title, f"{row['subscriptions']:,}", what, row[what], unit, "batch and one")
         for row in rows
         for what, unit in (("microseconds", row["given"]), ("matches", "an event"))
     ]
+
+
+def _kept(numbers: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """All rows in the file, after these have taken the place of those of the same kind and size."""
+    numbers.parent.mkdir(parents=True, exist_ok=True)
+    before = json.loads(numbers.read_text()) if numbers.exists() else []
+    measured = {(row["kind"], row["subscriptions"]) for row in rows}
+    kept = [row for row in before if (row["kind"], row["subscriptions"]) not in measured] + rows
+    numbers.write_text(json.dumps(kept, indent=1) + "\n")
+    return kept
 
 
 def _measured(name: str, size: int) -> Iterator[dict[str, Any]]:
