@@ -62,9 +62,9 @@ def workloads(quick: bool) -> Iterator[tuple[str, Callable[[], Workload]]]:
 
 
 def run(quick: bool, only: Collection[str] = ()) -> list[Result]:
-    """Measure the workloads and peers whose names contain one of `only` (default: all of them)."""
+    """Measure the workloads and peers named in `only`, or whose names contain one (default: all)."""
     names = [name for name, _ in workloads(quick)]
-    some = [name for name in names if any(part in name for part in only)] or names
+    some = [name for name in names if _named(name, names, only)] or names
     peers = {part for part in only if not any(part in name for name in names)}
     compared = []
     for name, make in workloads(quick):
@@ -77,6 +77,11 @@ def run(quick: bool, only: Collection[str] = ()) -> list[Result]:
     if not peers:
         print(f"rows measured last, of all workloads: {table.write(names, quick)}")
     return [result for one in compared for result in table.results(one)]
+
+
+def _named(name: str, names: Collection[str], only: Collection[str]) -> bool:
+    """Whether a workload is asked for: by its name, or by a part of it that is nobody's whole name."""
+    return any(part == name or (part in name and part not in names) for part in only)
 
 
 def _compared(workload: Workload, quick: bool, peers: Collection[str]) -> Compared:
