@@ -12,6 +12,7 @@ import pytest
 
 from distributary import Event, Matcher, Subscription
 from distributary.errors import InputError
+from distributary.filters.where.filter import WhereFilter
 from distributary.matching.bound import BoundArrays
 from distributary.matching.registry import FEW
 from distributary.matching.topic import shapes
@@ -95,14 +96,14 @@ def test_answers_follow_changes_that_move_arrays_and_names(tmp_path: Path) -> No
 
 
 def test_a_removal_is_seen_after_the_table_of_slots_was_replaced_by_a_larger_one() -> None:
-    matcher = Matcher(Subscription(f"s{number}", "ann", where=f"a >= {number}") for number in range(1000))
+    index = bitsets.WhereBitsets()
+    index.add_many(range(1000), [WhereFilter.parse(f"a >= {number}") for number in range(1000)])
     event = Event("e", attributes={"a": 1})
-    assert matcher.match(event) == ["s0", "s1"]
-    for number in range(1000, 1100):
-        matcher.add(Subscription(f"s{number}", "ann", where=f"a >= {number}"))
-    assert matcher.match(event) == ["s0", "s1"]
-    matcher.remove("s0")
-    assert matcher.match(event) == ["s1"]
+    assert index.match(event) == [0, 1]
+    index.add_many(range(1000, 1100), [WhereFilter.parse(f"a >= {number}") for number in range(1000, 1100)])
+    assert index.match(event) == [0, 1]
+    index.remove(0)
+    assert index.match(event) == [1]
 
 
 @pytest.mark.parametrize("count", [FEW - 1, FEW, FEW + 1, shapes.FEW_HITS + 1, bitsets.FEW + 1])
