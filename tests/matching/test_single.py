@@ -121,6 +121,16 @@ def test_more_answers_than_there_is_room_for_at_first(count: int) -> None:
         assert matcher.match(event) == sorted(each.id for each in held)
 
 
+@pytest.mark.parametrize("prefix", ["s", "sß"])
+def test_many_ids_come_sorted_whatever_letters_they_have_and_after_changes(prefix: str) -> None:
+    matcher = Matcher(Subscription(f"{prefix}{number}", "ann", "A") for number in range(4 * FEW))
+    event = Event("e", "A")
+    assert matcher.match(event) == matcher.ids()
+    matcher.remove(f"{prefix}7")
+    matcher.add(Subscription("ä", "ann", "A"))
+    assert matcher.match(event) == matcher.ids()
+
+
 def test_a_tolerance_takes_note_of_an_event_alone_as_of_one_in_a_batch() -> None:
     held = [
         Subscription("c", "ann", "A", change={"x": 1}),

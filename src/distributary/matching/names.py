@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -127,7 +128,17 @@ class NameTable:
             texts = self._kept_texts(numbers)
             texts.sort()
             return texts
-        return self._kept_texts(numbers[np.argsort(self.ranks(numbers))].tolist())
+        numbers = numbers[np.argsort(self.ranks(numbers))]
+        if self._changes() is not None:
+            changed: list[str] = self.take(numbers).to_pylist()
+            return changed
+        offsets, data = _take(sealed(numbers), self._offsets, self._bytes)
+        ends = offsets.tolist()
+        joined = data[: ends[-1]].tobytes()
+        text = joined.decode()
+        if len(text) == len(joined):
+            return [text[start:end] for start, end in pairwise(ends)]
+        return [joined[start:end].decode() for start, end in pairwise(ends)]
 
     def _kept_texts(self, numbers: list[int]) -> list[str]:
         try:

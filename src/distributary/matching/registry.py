@@ -23,6 +23,7 @@ from distributary.kernel import Flags, Ints, Longs, kernel
 from distributary.matching import frozen
 from distributary.matching.bound import BoundArrays, array_at
 from distributary.matching.index import Arrays, Pairs
+from distributary.matching.memory import prefetch
 from distributary.matching.names import NameTable
 from distributary.matching.serials import Serials
 
@@ -308,6 +309,11 @@ def _numbers_of(words: Longs, slots: Ints, numbers: Ints) -> tuple[int, bool]:
         array_at(words, 1, np.int32),
         array_at(words, 2, np.int32),
     )
+    for slot in slots:
+        prefetch(first, slot)
+        prefetch(first_changing, slot)
+    for slot in slots:
+        prefetch(following, first[slot])
     count = 0
     tolerant = False
     for slot in slots:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from distributary.kernel import Bytes, Flags, Floats, Ints, Longs, Words, inlined, kernel
 from distributary.matching.columns import NULL
-from distributary.matching.memory import lowest_bit
+from distributary.matching.memory import lowest_bit, prefetch
 from distributary.matching.where.constraints import Constraints, Found, Rows, grown, holds, runs
 from distributary.matching.where.plan import (
     GROUPED_BY,
@@ -34,6 +34,8 @@ WIDTHS = (1, 2, 4, 8)
 BLOCK = 64 * WIDTHS[-1]
 VISIT = 5.0
 """What it costs a row to meet a block, in words that could be ANDed instead."""
+AHEAD = 16
+"""For one event, the bitsets of a block are fetched while so many blocks before it are looked at."""
 MOST_BUCKETS = 256
 """A byte numbers the buckets of an attribute."""
 
@@ -245,7 +247,11 @@ def single_candidates(blocks: BitsetBlocks, first_block: int, number: Words, fou
     Returns the first block that was not looked at, and how many conjunctions there are.
     """
     words, count = blocks.words, np.uint64(0)
+    for at in range(first_block, min(first_block + AHEAD, len(blocks.width))):
+        _fetch_bitsets(blocks, np.uint64(at), number)
     for at in range(first_block, len(blocks.width)):
+        if at + AHEAD < len(blocks.width):
+            _fetch_bitsets(blocks, np.uint64(at + AHEAD), number)
         if np.int64(count) + BLOCK > len(found):
             return at, int(count)
         block = np.uint64(at)
@@ -269,6 +275,18 @@ def single_candidates(blocks: BitsetBlocks, first_block: int, number: Words, fou
                 count += np.uint64(1)
                 left &= left - np.uint64(1)
     return len(blocks.width), int(count)
+
+
+@inlined
+def _fetch_bitsets(blocks: BitsetBlocks, block: np.uint64, number: Words) -> None:
+    """Have the bitsets fetched that a block will be asked for, if it is of interest."""
+    lead = np.int64(number[np.uint64(blocks.attributes[block, 0])])
+    if blocks.from_bucket[block] <= lead <= blocks.to_bucket[block]:
+        width = np.uint64(blocks.width[block])
+        for j in range(4):
+            start = _bitset(blocks, block, j, number, width)
+            prefetch(blocks.words, start)
+            prefetch(blocks.words, start + width - np.uint64(1))
 
 
 @inlined

@@ -105,6 +105,14 @@ def find_conditions(
     live, bound, searched = live_slots(words), bound_conditions(words, OWN_ARRAYS), _searched(words)
     rows = single_row(bound.texts, attributes, data)
     conjunctions, count = _holding(bound.constraints, searched, rows)
+    # What is read of each lies all over large arrays: it is fetched step by step.
+    for place in range(count):
+        prefetch(searched.owner, conjunctions[place])
+        prefetch(bound.flags, conjunctions[place])
+    for place in range(count):
+        prefetch(live.slots, searched.owner[conjunctions[place]])
+    for place in range(count):
+        prefetch(live.home, live.slots[searched.owner[conjunctions[place]]])
     certain = undecided = shared = 0
     for place in range(count):
         conjunction = conjunctions[place]
