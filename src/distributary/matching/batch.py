@@ -9,7 +9,7 @@ allows.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -115,12 +115,13 @@ class EventBatch:
         if now is None:
             now = time.time_ns()
         names = {name for event in events for name in event.attributes}
+        objects = objects_of(names)
         return cls(
             len(events),
             pa.array([event.id for event in events], pa.large_string()),
             Strings.from_texts([event.topic for event in events]),
             Strings.from_texts([event.document for event in events]),
-            {name: _collector(events, name) for name in names | objects_of(names)},
+            {name: _collector(events, name, objects) for name in names | objects},
             arrival=[now if event.arrival is None else event.arrival for event in events],
         )
 
@@ -231,8 +232,11 @@ def objects_of(names: Iterable[str]) -> set[str]:
     return {name[:end] for name in names for end, character in enumerate(name) if character == "." and end}
 
 
-def _collector(events: Sequence[Event], name: str) -> Callable[[], AttributeColumn]:
-    return lambda: AttributeColumn.from_values([attribute_of(event, name) for event in events])
+def _collector(events: Sequence[Event], name: str, objects: Collection[str]) -> Callable[[], AttributeColumn]:
+    """The column of an attribute; only of objects and of `id` and `topic` there is more to find than it."""
+    if name in objects or name in ("id", "topic"):
+        return lambda: AttributeColumn.from_values([attribute_of(event, name) for event in events])
+    return lambda: AttributeColumn.from_values([event.attributes.get(name) for event in events])
 
 
 def _add_columns(columns: dict[str, Callable[[], AttributeColumn]], name: str, array: pa.Array) -> None:
