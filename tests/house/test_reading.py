@@ -15,6 +15,7 @@ LONGEST_FUNCTION = 60
 
 LONG_KERNELS = {
     "distributary/matching/change/firing.py:fire",
+    "distributary/matching/line_scan.py:_line",
     "distributary/matching/path/evaluate.py:work_out",
     "distributary/matching/path/xml/scan.py:_open_element",
     "distributary/matching/path/xml/scan.py:_scan_document",

@@ -114,6 +114,7 @@ def _line(data: Bytes, at: int, tokens: Tokens, keys: Keys, parents: Longs, row:
 
     How many tokens there are then is `keys.counts[2]`: only when the line is plain.
     """
+    # One long kernel: these are the signs of one grammar, and each step needs the same places.
     serial = keys.counts[1] + 1
     keys.counts[1] = serial
     at = _blanks(data, at)

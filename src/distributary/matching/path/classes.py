@@ -203,16 +203,20 @@ def _match(
         size = walk.bounds.paths.size
         asked = candidates.find_tests(trie, kept.keys, walk.subject, members, walk.classes, size)
         masks = follow.follow(serial + turn, asked, table, trie.states, walk, members, masks, found)
-        # Leave out what was in doubt before it was found for certain.
-        start = low[turn]
-        for at in range(low[turn], used[0]):
-            position = entries[at] >> 1
-            certain = not entries[at] & 1
-            if certain or not kept.several[position] or kept.seen[position] == 2 * (serial + turn):
-                entries[start] = entries[at]
-                start += 1
-        used[0] = low[turn + 1] = start
+        used[0] = low[turn + 1] = _without_doubt(entries, low[turn], used[0], serial + turn, kept)
     return np.repeat(turns, np.diff(low)), entries[: used[0]].copy()
+
+
+@kernel
+def _without_doubt(entries: Ints, start: int, end: int, turn: int, kept: Kept) -> int:
+    """Leave out what was in doubt before it was found for certain; where the entries end then."""
+    for at in range(start, end):
+        position = entries[at] >> 1
+        certain = not entries[at] & 1
+        if certain or not kept.several[position] or kept.seen[position] == 2 * turn:
+            entries[start] = entries[at]
+            start += 1
+    return start
 
 
 @uncounted
