@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import random
+import signal
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +13,7 @@ import pytest
 
 from devices import own_device
 from distributary.errors import DistributaryError
-from distributary.output import opened_for_writing, opened_log, require_distinct
+from distributary.output import opened_for_bytes, opened_for_writing, opened_log, require_distinct
 
 
 def write(name: Path | str, text: str = "new\n") -> None:
@@ -171,3 +173,33 @@ def test_files_that_are_not_there_yet_are_told_apart_by_their_paths(tmp_path: Pa
 
 def test_devices_may_serve_several_purposes() -> None:
     require_distinct({"--events": "/dev/null"}, {"--out": "/dev/null", "--quarantine": "/dev/null"})
+
+
+class SignalledError(Exception):
+    """What a signal raises wherever the program is."""
+
+
+def test_a_signal_in_the_midst_of_writing_writes_nothing_twice(tmp_path: Path) -> None:
+    def interrupt(*_: object) -> None:
+        raise SignalledError
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    rng, interrupted = random.Random(1), 0
+    try:
+        for number in range(300):
+            target = tmp_path / f"{number}.txt"
+            try:
+                with opened_for_bytes(str(target)) as stream:
+                    signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-4, 2e-3))
+                    for line in range(100_000):
+                        stream.write(b"%d\n" % line)
+                        stream.flush()
+            except SignalledError:
+                interrupted += 1
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            written = (tmp_path / f"{number}.txt.partial").read_bytes().split()
+            assert written == [b"%d" % line for line in range(len(written))]
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert interrupted == 300

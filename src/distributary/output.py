@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
 from distributary.errors import DistributaryError
 
@@ -106,20 +106,31 @@ def cannot_write(name: str, error: OSError) -> DistributaryError:
     return DistributaryError(f"cannot write {name}: {error.strerror or error}")
 
 
-class _OutputFile(io.FileIO):
-    """A file that says its name when it cannot be written."""
+class _OutputFile(io.BufferedWriter):
+    """A file that says its name when it cannot be written.
+
+    Said here, not where bytes go to the system: there a signal could come between their being written and
+    their being struck out of the buffer, and they would be written again.
+    """
 
     def __init__(self, descriptor: int, shown: str) -> None:
-        super().__init__(descriptor, "wb")
+        super().__init__(io.FileIO(descriptor, "wb"))
         self._shown = shown
 
-    def write(self, data: object) -> int:
+    def write(self, data: Any) -> int:
         try:
-            return super().write(data)  # type: ignore[arg-type]
-        except BrokenPipeError:
-            raise
+            return super().write(data)
         except OSError as error:
-            raise cannot_write(self._shown, error) from None
+            raise self._told(error) from None
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except OSError as error:
+            raise self._told(error) from None
+
+    def _told(self, error: OSError) -> Exception:
+        return error if isinstance(error, BrokenPipeError) else cannot_write(self._shown, error)
 
 
 @contextmanager
@@ -153,7 +164,7 @@ def _is_directory(name: str) -> DistributaryError:
 
 def _in_place(name: str) -> io.BufferedWriter:
     with _telling(name):
-        return io.BufferedWriter(_OutputFile(os.open(name, os.O_WRONLY | os.O_APPEND), name))
+        return _OutputFile(os.open(name, os.O_WRONLY | os.O_APPEND), name)
 
 
 def _created(path: Path, name: str, *, like: Path | None = None) -> io.BufferedWriter:
@@ -168,7 +179,7 @@ def _created(path: Path, name: str, *, like: Path | None = None) -> io.BufferedW
             with suppress(OSError):
                 os.fchown(descriptor, before.st_uid, before.st_gid)
             os.fchmod(descriptor, stat.S_IMODE(before.st_mode))
-    return io.BufferedWriter(_OutputFile(descriptor, name))
+    return _OutputFile(descriptor, name)
 
 
 def _text_by_line(stream: io.BufferedWriter) -> IO[str]:
