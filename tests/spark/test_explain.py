@@ -82,7 +82,7 @@ def test_what_cannot_be_explained_is_refused_with_the_reason(spark: SparkSession
     schema = "id string, subscriber string, where string, change map<string, double>"
     wishes = spark.createDataFrame(rows, schema)
     with pytest.raises(UnknownSubscriptionError, match="s9"):
-        explain(events, wishes, subscription_ids=["s9"])
+        explain(events, wishes, subscription_ids="s9")  # one id, not letters
     with pytest.raises(DistributaryError, match="'price >'"):
         explain(events, wishes, subscription_ids=["s1"])
     with pytest.raises(DistributaryError, match="order="):

@@ -62,8 +62,8 @@ def explain(
     events: DataFrame,
     subscriptions: DataFrame | SubscriptionStore | str,
     *,
-    event_ids: Sequence[str | int] | None = None,
-    subscription_ids: Sequence[str] | None = None,
+    event_ids: Sequence[str | int] | str | None = None,
+    subscription_ids: Sequence[str] | str | None = None,
     id: str = "id",
     topic: str = "topic",
     document: str = "document",
@@ -88,6 +88,8 @@ def explain(
     """
     if events.isStreaming:
         raise DistributaryError("a stream cannot be explained; give a batch of events, such as an archive")
+    event_ids = [event_ids] if isinstance(event_ids, str) else event_ids
+    subscription_ids = [subscription_ids] if isinstance(subscription_ids, str) else subscription_ids
     columns = EventColumns(id, topic, document, order)
     columns.check(events.schema)
     rejected: list[Rejection] = []

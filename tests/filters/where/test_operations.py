@@ -145,6 +145,7 @@ def test_what_does_not_hold(text):
         ("a = 5;", "leave the ; out"),
         ("1 < a < 5", "a < b and b < c"),
         ("a = 0x1F", "write 31"),
+        ("items[-1] = 3", "elements are counted from the first"),
         ("a = 1_000", "malformed number"),
         ("a = 5 || b = 2", "write or"),
         (".a = 5", ". is not expected"),

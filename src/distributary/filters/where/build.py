@@ -361,6 +361,8 @@ class ConditionBuilder:
         given = self._peeked(key)
         if isinstance(given, bool) or not isinstance(given, (str, int)):
             self.refuse("a key is a text or a whole number, as in props['utm'] or items[0]", key.place)
+        if isinstance(given, int) and given < 0:
+            self.refuse("elements are counted from the first, which is items[0]", key.place)
         if isinstance(operand, Computation) and operand.function == "each":
             return Truth(self._operation("each", (*operand.arguments, given), place))
         arguments: tuple[Any, ...] = (argument_of(operand), given)
