@@ -120,3 +120,15 @@ def test_serial_numbers_begin_anew_before_they_run_out(monkeypatch: pytest.Monke
         assert answers(index, [text]) == expected(filters, [text])
     (segment,) = (segment for _, segment in index.segments())
     assert all(each.serial < 3 for each in segment.memo)
+
+
+def test_paths_that_are_everywhere_in_one_document_need_not_be_in_the_next() -> None:
+    """The two have the same paths, and as many kinds of nodes on each as far as that is told."""
+    filters = [PathFilter.parse(text) for text in ("/a/b[not(c)]", "/a[not(b[not(c)])]", "/a/b[c]/d")]
+    texts = ["<a><b><c/></b><b><c/><d/></b></a>", "<a><b><c/></b><b><c/><d/></b><b/></a>"]
+    for order in (texts, texts[::-1]):
+        index = PathClasses()
+        index.add_many(range(len(filters)), filters)
+        for text in order * 2:
+            assert answers(index, [text]) == expected(filters, [text])
+    assert expected(filters, texts) == [[1, 2], [0, 2]]
