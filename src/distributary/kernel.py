@@ -31,6 +31,10 @@ Words = NDArray[np.uint64]
 Floats = NDArray[np.float64]
 
 
+COMPILING = "compiling kernels for this machine, which takes a minute or two the first time ..."
+"""What is told when kernels are not in the cache."""
+
+
 def kernel(function: C) -> C:
     """Compile `function` on first use; the machine code is cached beside the module or in NUMBA_CACHE_DIR.
 
@@ -86,7 +90,7 @@ class _CompilationListener(event.Listener):  # type: ignore[misc]
 
     def on_start(self, event: event.Event) -> None:
         if not self.count and not self._within:
-            self._tell("compiling kernels for this machine, which takes a minute or two the first time ...")
+            self._tell(COMPILING)
         if not self._within:
             self._start = time.perf_counter()
         self._within += 1

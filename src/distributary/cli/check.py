@@ -104,7 +104,7 @@ def _findings(
     for read in subscriptions_of(parsed):
         progress.advance(task)
         if isinstance(read, Rejection):
-            yield _malformed(read)
+            yield _rejected_line(read)
             continue
         place, subscription = read
         yield from lint_subscription(subscription, schema, place)
@@ -117,7 +117,7 @@ def _findings(
         progress.advance(task, len(theirs))
 
 
-def _malformed(read: Rejection) -> Finding:
+def _rejected_line(read: Rejection) -> Finding:
     """A subscription that cannot be read, with its id and subscriber where its record still tells them."""
     try:
         record = json.loads(read.record)

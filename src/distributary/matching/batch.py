@@ -234,7 +234,7 @@ def objects_of(names: Iterable[str]) -> set[str]:
 
 def _collector(events: Sequence[Event], name: str, objects: Collection[str]) -> Callable[[], AttributeColumn]:
     """The column of an attribute; only of objects and of `id` and `topic` there is more to find than it."""
-    if name in objects or name in ("id", "topic"):
+    if name in objects or name in ("id", "topic", ""):  # "" may have ".a" within it
         return lambda: AttributeColumn.from_values([attribute_of(event, name) for event in events])
     return lambda: AttributeColumn.from_values([event.attributes.get(name) for event in events])
 

@@ -36,7 +36,7 @@ KEY_VALUE, KEY_CODE, KEY_LOW, KEY_HIGH = range(4)
 twice the label's code, plus one for a string; and its postings from LOW up to HIGH."""
 
 
-class KeyTable(NamedTuple):
+class PathKeys(NamedTuple):
     """A segment's keys and postings, laid out so that what is read together stands together.
 
     What looking up a value costs is fetching it from memory: a slot, and where its tag is right, a key.
@@ -52,7 +52,7 @@ class KeyTable(NamedTuple):
 
 
 @kernel
-def pack_keys(table: ExpressionTable, trie: Trie) -> KeyTable:
+def pack_keys(table: ExpressionTable, trie: Trie) -> PathKeys:
     """The keys and postings of a trie."""
     size = len(trie.key_table)
     slots, keys = np.full((size, 2), -1, np.int32), np.empty((len(trie.key_code), 4), np.int64)
@@ -74,7 +74,7 @@ def pack_keys(table: ExpressionTable, trie: Trie) -> KeyTable:
         slots[place, SLOT_KEY], slots[place, SLOT_TAG] = key, np.int32(mixed >> np.uint64(33))
         bit = _bit_of(mixed, len(present))
         present[bit >> np.uint64(6)] |= np.uint64(1) << (bit & np.uint64(63))
-    return KeyTable(
+    return PathKeys(
         present,
         slots,
         keys,
@@ -154,7 +154,7 @@ def find_equalities(
     longest: int,
     table: ExpressionTable,
     trie: Trie,
-    keys: KeyTable,
+    keys: PathKeys,
     codes: LabelCodes,
     label: Ints,
     of_node: Ints,
@@ -218,7 +218,7 @@ def _look_up(
     wanted: Words,
     asked: Ints,
     table: ExpressionTable,
-    keys: KeyTable,
+    keys: PathKeys,
     of_node: Ints,
     values: NodeValues,
     found: Ints,
@@ -270,7 +270,7 @@ def _look_up(
 
 
 @kernel
-def _runs_of_hits(hits: Ints, pairs: Ints, keys: KeyTable, literals: Floats, classes: Ints) -> Candidates:
+def _runs_of_hits(hits: Ints, pairs: Ints, keys: PathKeys, literals: Floats, classes: Ints) -> Candidates:
     """A run for each key found, with the classes that it is paired with."""
     count = len(hits)
     low = np.zeros(count + 2, np.int32)
@@ -301,7 +301,7 @@ def _runs_of_hits(hits: Ints, pairs: Ints, keys: KeyTable, literals: Floats, cla
 
 @kernel
 def find_tests(
-    trie: Trie, keys: KeyTable, subject: Subject, members: ClassMembers, classes: Ints, paths: int
+    trie: Trie, keys: PathKeys, subject: Subject, members: ClassMembers, classes: Ints, paths: int
 ) -> Candidates:
     """The ranges and inequalities on the labels of a tree, a run for each literal that some class passes.
 

@@ -42,7 +42,7 @@ from distributary.matching.path.workspace import (
     HELD,
     OPEN_STILL,
     UNKNOWN,
-    Kept,
+    KeptSearches,
     Layouts,
     SpareWorkspaces,
     Workspace,
@@ -155,7 +155,7 @@ def _match(
     summaries: Summaries,
     numbers: Floats,
     codes: LabelCodes,
-    kept: Kept,
+    kept: KeptSearches,
     longest: int,
     serial: int,
 ) -> tuple[Ints, Ints]:
@@ -208,7 +208,7 @@ def _match(
 
 
 @kernel
-def _without_doubt(entries: Ints, start: int, end: int, turn: int, kept: Kept) -> int:
+def _without_doubt(entries: Ints, start: int, end: int, turn: int, kept: KeptSearches) -> int:
     """Leave out what was in doubt before it was found for certain; where the entries end then."""
     for at in range(start, end):
         position = entries[at] >> 1
@@ -227,7 +227,7 @@ def _emit_held(held: Ints, count: int, turn: int, found: follow.FoundFilters) ->
 
 @kernel
 def _begin_walk(
-    number: int, serial: int, summaries: Summaries, codes: LabelCodes, kept: Kept
+    number: int, serial: int, summaries: Summaries, codes: LabelCodes, kept: KeptSearches
 ) -> tuple[SummaryWalk, int]:
     """A summary in the segment's codes, with what is known of its layout; and the layout's number."""
     low, high = summaries.first[number], summaries.first[number + 1]

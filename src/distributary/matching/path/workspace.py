@@ -24,7 +24,7 @@ import numpy as np
 from distributary.kernel import Flags, Ints, Longs, Words, uncounted
 from distributary.matching.layers import CompiledSegment
 from distributary.matching.path.bounds import SummaryPaths
-from distributary.matching.path.candidates import KeyTable, pack_keys
+from distributary.matching.path.candidates import PathKeys, pack_keys
 from distributary.matching.path.evaluate import Evaluated, ExpressionTable, nothing_evaluated
 from distributary.matching.path.follow import OPEN, REACH_STAMP, SURE
 from distributary.matching.path.forest import LabelCodes, labels_of
@@ -69,11 +69,11 @@ class Layouts(NamedTuple):
     """How many HELD and OPEN_STILL there are; UNKNOWN when that was not asked yet."""
 
 
-class Kept(NamedTuple):
+class KeptSearches(NamedTuple):
     """What the kernels of a search keep."""
 
     layouts: Layouts
-    keys: KeyTable
+    keys: PathKeys
     hits: Ints
     """By key: see `candidates`."""
     evaluated: Evaluated
@@ -96,7 +96,7 @@ class Workspace:
         """The length of the longest string that values are compared with."""
         trie, filters, keys = self.trie, len(arrays["exact"]), len(self.trie.key_code)
         entries = np.concatenate([trie.plain_entry, trie.test_entry, trie.key_entry])
-        self.kept = Kept(
+        self.kept = KeptSearches(
             _no_layouts(len(trie.states), int(arrays["structural"][0]), len(trie.plain_entry)),
             pack_keys(self.table, trie),
             np.full((keys, 2), -1, np.int32),
