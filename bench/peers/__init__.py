@@ -1,6 +1,6 @@
 """Peers in the open: other matching engines on our workloads, in the same run, their answers checked.
 
-python -m bench peers                      all of them (under 20 minutes on two cores)
+python -m bench peers                      all of them (at full size, a long run)
 python -m bench peers --quick              small versions, a few minutes
 python -m bench peers --only flights       one workload ...
 python -m bench peers --only nats,duckdb   ... or some peers
