@@ -58,6 +58,7 @@ from distributary.kernel import Bytes, Flags, Ints, Longs, kernel, sealed_table,
 from distributary.matching.columns import (
     BOOLEAN,
     DURATION,
+    EXACT_INTEGER,
     INSTANT,
     MICROSECOND,
     NULL,
@@ -76,7 +77,6 @@ if TYPE_CHECKING:
 FALSE, UNKNOWN, TRUE = range(3)
 OUTCOMES: dict[bool | None, int] = {False: FALSE, None: UNKNOWN, True: TRUE}
 
-EXACT_INTEGER = 2.0**53
 EXACT_MICROSECONDS = 2.0**52
 FEW = 3
 """Of so few rows a condition is evaluated value by value."""
