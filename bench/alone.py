@@ -8,7 +8,12 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+import pyarrow as pa
+
 from bench.report import Result
+from distributary.matching.batch import EventBatch
+from distributary.matching.matcher import Matcher
+from distributary.matching.where.bitsets import WhereBitsets
 from distributary.model import Event
 
 ROUNDS = 5
@@ -57,6 +62,26 @@ def costs(contender: Contender, checked: str, target: str = "") -> list[Result]:
         Result(*said, f"{size:,} events at a time", large, "µs/event", checked),
         Result(*said, f"{SMALL} / {size:,} at a time", small / large, "times", checked, "1.5"),
     ]
+
+
+def index_and_matcher(
+    workload: str, index: WhereBitsets, matcher: Matcher, events: list[Event], table: pa.Table, checked: str
+) -> list[Result]:
+    """An index of conditions and a matcher of the same ones, one event at a time and in batches."""
+
+    def piece(first: int, last: int) -> EventBatch:
+        return EventBatch.from_table(table.slice(first, last - first))
+
+    found = costs(
+        Contender(workload, "bitsets", events, index.match, piece, index.match_batch, index_answers),
+        checked,
+        "25",
+    )
+    return found + costs(
+        Contender(workload, "Matcher", events, matcher.match, piece, matcher.matches, matcher_answers),
+        "the index",
+        "1.3 times the index",
+    )
 
 
 def _round(contender: Contender, first: int, last: int) -> tuple[float, float, float]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.alone import Contender, costs, index_answers, matcher_answers
+from bench.alone import index_and_matcher
 from bench.report import Result, best_of
 from distributary.filters.where.filter import WhereFilter
 from distributary.matching.batch import EventBatch
@@ -54,22 +54,9 @@ def _compared(count: int, rows: int) -> list[Result]:
 
 def _by_size(workload: str, index: WhereBitsets, count: int, checked: str) -> list[Result]:
     """The index and a matcher, one event at a time and in batches."""
-    events, table = list(ranges.events(EVENTS, seed=SEED)), ranges.table(EVENTS, seed=SEED)
-
-    def piece(first: int, last: int) -> EventBatch:
-        return EventBatch.from_table(table.slice(first, last - first))
-
-    found = costs(
-        Contender(workload, "bitsets", events, index.match, piece, index.match_batch, index_answers),
-        checked,
-        "25",
-    )
     matcher = Matcher(ranges.subscriptions(count, seed=SEED))
-    return found + costs(
-        Contender(workload, "Matcher", events, matcher.match, piece, matcher.matches, matcher_answers),
-        "the index",
-        "1.3 times the index",
-    )
+    events, table = list(ranges.events(EVENTS, seed=SEED)), ranges.table(EVENTS, seed=SEED)
+    return index_and_matcher(workload, index, matcher, events, table, checked)
 
 
 def _large(count: int, rows: int) -> list[Result]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.alone import Contender, costs, index_answers, matcher_answers
+from bench.alone import index_and_matcher
 from bench.report import Result, best_of
 from distributary.filters.where.filter import WhereFilter
 from distributary.matching.batch import EventBatch
@@ -48,22 +48,9 @@ def _measured(count: int, rows: int, target: str) -> list[Result]:
 def _by_size(index: WhereBitsets, count: int, checked: str) -> list[Result]:
     """The index and a matcher, one event at a time and in batches."""
     workload = f"{count:,} rules of 3 to 5 conditions"
-    events, table = list(rules.events(EVENTS, seed=SEED)), rules.table(EVENTS, seed=SEED)
-
-    def piece(first: int, last: int) -> EventBatch:
-        return EventBatch.from_table(table.slice(first, last - first))
-
-    found = costs(
-        Contender(workload, "bitsets", events, index.match, piece, index.match_batch, index_answers),
-        checked,
-        "25",
-    )
     matcher = Matcher(rules.subscriptions(count, seed=SEED))
-    return found + costs(
-        Contender(workload, "Matcher", events, matcher.match, piece, matcher.matches, matcher_answers),
-        "the index",
-        "1.3 times the index",
-    )
+    events, table = list(rules.events(EVENTS, seed=SEED)), rules.table(EVENTS, seed=SEED)
+    return index_and_matcher(workload, index, matcher, events, table, checked)
 
 
 def _fill(index: WhereBitsets, count: int) -> float:
